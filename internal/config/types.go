@@ -13,13 +13,19 @@ const typesSection = "types"
 //go:embed mime.types
 var builtInTypes string
 
-// readTypes merges the media types of the built-in table, http.mime_types_filename and [types].
-// Later ones have priority. Text types get the charset key.
-func (l *loader) readTypes() {
+// BuiltInTypes returns the built-in table: media types by extension.
+func BuiltInTypes() map[string]string {
 	types, wrong := parseTypes(builtInTypes)
 	if len(wrong) > 0 {
 		panic("BUG: config: mime.types line " + wrong[0].text)
 	}
+	return types
+}
+
+// readTypes merges the media types of the built-in table, http.mime_types_filename and [types].
+// Later ones have priority. Text types get the charset key.
+func (l *loader) readTypes() {
+	types := BuiltInTypes()
 	if data, ok := l.readList("http.mime_types_filename", l.c.TypesFile); ok {
 		named, wrong := parseTypes(data)
 		maps.Copy(types, named)

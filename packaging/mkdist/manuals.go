@@ -49,7 +49,11 @@ func writeManuals(root *cobra.Command, dir, version string, when time.Time) erro
 		sections(string(operations), "Contents", "Commands")
 	for _, cmd := range root.Commands() {
 		cmd.RemoveCommand(cmd.Commands()...) // one page describes the completions of all shells
-		cmd.Long = fmt.Sprintf("%s.\n\nExit codes: 0 success, 1 %s, 2 usage.", cmd.Short, command.Exit1(cmd))
+		cmd.Long = fmt.Sprintf("%s.\n\nExit codes: 0 success, 1 %s, 2 usage", cmd.Short, command.Exit1(cmd))
+		if three := command.Exit3(cmd); three != "" {
+			cmd.Long += ", 3 " + three
+		}
+		cmd.Long += "."
 	}
 	root.DisableAutoGenTag = true
 	header := &doc.GenManHeader{Section: "8", Date: &when, Source: "fastdfs-gateway " + version}

@@ -29,11 +29,16 @@ func TestDocumentedCommands(t *testing.T) {
 		return e2e.WriteConfig(t, s.Config("http.anti_steal.secret_key = 5c8d1f0b7e3a49c2", "[gateway]",
 			"listen = "+listen, "admin_listen = "+admin, "allow_sources = 192.0.2.1"))
 	}
+	nginx := filepath.Join(dir, "nginx.conf")
+	require.NoError(t, os.WriteFile(nginx,
+		[]byte("server { listen 8888; location /group1/M00 { ngx_fastdfs_module; } }"),
+		0o600))
 	conf := at(listen, admin)
 	e2e.ServeConfig(t, conf)
 	other := at(lab.Address(lab.Port()), lab.Address(lab.Port()))
 	id := file.ID.String()
-	names := strings.NewReplacer("/etc/fdfs/mod_fastdfs.conf", conf, "URL_OR_ID", id, " FILE", " "+conf,
+	names := strings.NewReplacer("/etc/fdfs/mod_fastdfs.conf", conf, "/etc/nginx/nginx.conf", nginx, "URL_OR_ID", id,
+		" FILE", " "+conf,
 		"group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg", id,
 		"localhost:8888", listen, "localhost:8080", listen, "/tmp/demo-store", filepath.Join(dir, "demo"),
 		"bin/gateway", e2e.Binary)

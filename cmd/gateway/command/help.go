@@ -19,14 +19,23 @@ const helpTemplate = `usage: {{.UseLine}}
 {{with .Example}}example: {{.}}
 
 {{end}}{{if .HasSubCommands}}"gateway help COMMAND" lists the flags of a command. {{end -}}
-Flags begin with one hyphen or two. Exit codes: 0 success, 1 {{or .Annotations.exit1 "failure"}}, 2 usage.
+Flags begin with one hyphen or two. Exit codes: 0 success, 1 {{or .Annotations.exit1 "failure"}}, 2 usage
+{{- with .Annotations.exit3}}, 3 {{.}}{{end}}.
 `
 
 // exit1 is the meaning of exit code 1 where it is not any failure.
 func exit1(meaning string) map[string]string { return map[string]string{"exit1": meaning} }
 
+// exits are the meanings of exit codes 1 and 3.
+func exits(one, three string) map[string]string {
+	return map[string]string{"exit1": one, "exit3": three}
+}
+
 // Exit1 returns the meaning of exit code 1 of a command.
 func Exit1(cmd *cobra.Command) string { return cmp.Or(cmd.Annotations["exit1"], "failure") }
+
+// Exit3 returns the meaning of exit code 3 of a command; empty = it has none.
+func Exit3(cmd *cobra.Command) string { return cmd.Annotations["exit3"] }
 
 // commandHelp is the help of a command, in the form of -json.
 type commandHelp struct {
@@ -35,6 +44,7 @@ type commandHelp struct {
 	About   string     `json:"about"`
 	Example string     `json:"example"`
 	Exit1   string     `json:"exit_1"` // the meaning of exit code 1
+	Exit3   string     `json:"exit_3,omitempty"`
 	Flags   []flagHelp `json:"flags"`
 }
 
@@ -89,7 +99,7 @@ func describeCompletion(root *cobra.Command) {
 
 func helpOf(cmd *cobra.Command) commandHelp {
 	h := commandHelp{Name: cmd.Name(), Usage: cmd.UseLine(), About: cmd.Short, Example: cmd.Example,
-		Exit1: Exit1(cmd), Flags: []flagHelp{}}
+		Exit1: Exit1(cmd), Exit3: Exit3(cmd), Flags: []flagHelp{}}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {
 			return

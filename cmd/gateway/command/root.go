@@ -21,6 +21,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitPartial = 3 // of migrate
 )
 
 // exampleID is the file id of the examples.
@@ -33,6 +34,9 @@ func (e usageError) Error() string { return string(e) }
 
 // errPrinted is a failure that has been printed already.
 var errPrinted = errors.New("failed")
+
+// errIncomplete is a translation that lacks something, which has been printed.
+var errIncomplete = errors.New("incomplete")
 
 // New returns the command line of a version of the program.
 func New(version string) *cobra.Command {
@@ -50,7 +54,8 @@ func New(version string) *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.AddCommand(serveCommand(version), checkCommand(), doctorCommand(), inspectCommand(), tokenCommand(),
-		explainCommand(), purgeCommand(), prefetchCommand(), compareCommand(), readyCommand(), demoCommand(version),
+		explainCommand(), purgeCommand(), prefetchCommand(), compareCommand(), migrateCommand(), readyCommand(),
+		demoCommand(version),
 		versionCommand(version))
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultHelpCmd()
@@ -90,6 +95,8 @@ func exitCode(err error, stderr io.Writer) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "gateway: %v; see gateway help\n", err)
 		return exitUsage
+	case errors.Is(err, errIncomplete):
+		return exitPartial
 	case !errors.Is(err, errPrinted):
 		fmt.Fprintf(stderr, "gateway: %v\n", err)
 	}

@@ -1,0 +1,204 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/migrate"
+
+	"github.com/spf13/cobra"
+)
+
+// modulePath is the file that the module of nginx reads.
+const modulePath = "/etc/fdfs/mod_fastdfs.conf"
+
+// translation is the result of "gateway migrate", in the form of -json.
+type translation struct {
+	Nginx    string            `json:"nginx"`
+	Module   string            `json:"module,omitempty"` // the mod_fastdfs.conf that the configuration includes
+	File     string            `json:"file,omitempty"`   // that was written
+	Complete bool              `json:"complete"`         // nothing lacks a translation
+	Config   string            `json:"config"`
+	Findings []migrate.Finding `json:"findings"`
+}
+
+// migrateCommand translates a configuration of nginx.
+func migrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "migrate -nginx NGINX_CONF [-c MOD_FASTDFS_CONF] [-o FILE] [-json]",
+		Short:   "translate the server blocks of nginx that serve FastDFS into a configuration of the gateway",
+		Example: "gateway migrate -nginx /etc/nginx/nginx.conf -c /etc/fdfs/mod_fastdfs.conf -o gateway.conf",
+		Annotations: exits("NGINX_CONF cannot be read or is wrong; nothing is written",
+			"something has no translation; it is listed"),
+	}
+	nginx := cmd.Flags().String("nginx", "", "the `NGINX_CONF`: a whole nginx.conf, or a file of conf.d")
+	module := cmd.Flags().StringP("config", "c", "",
+		"the `MOD_FASTDFS_CONF` of the module, which the result includes; by default "+modulePath+" if it is there")
+	out := cmd.Flags().StringP("output", "o", "", "write to `FILE`, not to standard output")
+	asJSON := jsonFlag(cmd)
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if *nginx == "" {
+			return usageError("migrate: -nginx is missing")
+		}
+		return sameFile(*out, *nginx, *module)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		made, err := translate(*nginx, *module)
+		var mistakes migrate.MistakesError
+		switch {
+		case errors.As(err, &mistakes):
+			made.Findings = mistakes
+		case err != nil:
+			return err
+		case *out != "" && made.Config != "":
+			if err := os.WriteFile(*out, []byte(made.Config), 0o644); err != nil {
+				return fmt.Errorf("cannot write the configuration: %w", err)
+			}
+			made.File = *out
+		}
+		return made.print(cmd, *asJSON, mistakes != nil)
+	}
+	return cmd
+}
+
+// sameFile is an error if the output would replace an input.
+func sameFile(out string, inputs ...string) error {
+	info, err := os.Stat(out)
+	if out == "" || err != nil {
+		return nil
+	}
+	for _, name := range inputs {
+		if other, err := os.Stat(name); err == nil && os.SameFile(info, other) {
+			return usageError(fmt.Sprintf("migrate: -o %s would replace a file that is read", out))
+		}
+	}
+	return nil
+}
+
+// translate reads the files and translates them.
+func translate(nginx, module string) (translation, error) {
+	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
+	options := migrate.Options{Types: config.BuiltInTypes(), Readable: isReadable, Writable: canLog,
+		HasAccount: hasAccount, Nearest: config.Nearest}
+	if module == "" && isReadable(modulePath) {
+		module = modulePath
+	}
+	if module != "" {
+		cfg, problems := config.Load(module)
+		if cfg == nil {
+			return made, fmt.Errorf("cannot use %s: %w", module, problemsError(problems))
+		}
+		path, err := filepath.Abs(module)
+		if err != nil {
+			return made, fmt.Errorf("cannot find %s: %w", module, err)
+		}
+		made.Module, options.ModuleFile, options.Module = path, path, moduleOf(cfg)
+	}
+	path, err := filepath.Abs(nginx)
+	if err != nil {
+		return made, fmt.Errorf("cannot find %s: %w", nginx, err)
+	}
+	tree, err := migrate.Read(path, migrate.Files{})
+	if err != nil {
+		return made, fmt.Errorf("cannot translate %s: %w", nginx, err)
+	}
+	result := migrate.Translate(tree, options)
+	made.Config, made.Complete = result.Config, result.Complete()
+	made.Findings = append(made.Findings, result.Findings...)
+	return made, nil
+}
+
+// problemsError joins the errors of a configuration.
+func problemsError(problems []config.Problem) error {
+	var all []error
+	for _, p := range problems {
+		if p.Severity == config.Error {
+			all = append(all, errors.New(p.String()))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// moduleOf returns what the translation needs of a mod_fastdfs.conf.
+func moduleOf(cfg *config.Config) migrate.Module {
+	m := migrate.Module{GroupName: cfg.GroupName, GroupInURL: cfg.URLHasGroupName, DefaultType: cfg.DefaultType,
+		HasTrackers: len(cfg.TrackerServers) > 0}
+	for _, g := range cfg.Groups {
+		if g.Name != "" {
+			m.Groups = append(m.Groups, g.Name)
+		}
+		m.StorePaths = max(m.StorePaths, len(g.StorePaths))
+	}
+	return m
+}
+
+func isReadable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	info, err := f.Stat()
+	return errors.Join(err, f.Close()) == nil && info.Mode().IsRegular()
+}
+
+// canLog reports whether a log can be there: its folder is.
+func canLog(path string) bool {
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil || !folder.IsDir() {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
+}
+
+func hasAccount(name string) bool {
+	_, err := user.Lookup(name)
+	return err == nil
+}
+
+// print prints the configuration to standard output, and the findings to standard error.
+func (m translation) print(cmd *cobra.Command, asJSON, wrong bool) error {
+	if asJSON {
+		if err := printJSON(cmd, m); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range m.Findings {
+			fmt.Fprintln(cmd.ErrOrStderr(), f)
+		}
+		if m.File == "" {
+			fmt.Fprint(cmd.OutOrStdout(), m.Config)
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), m.summary(wrong))
+	}
+	switch {
+	case wrong:
+		return errPrinted
+	case !m.Complete:
+		return errIncomplete
+	}
+	return nil
+}
+
+// summary is the last line.
+func (m translation) summary(wrong bool) string {
+	lost := 0
+	for _, f := range m.Findings {
+		if f.Kind != migrate.Note {
+			lost++
+		}
+	}
+	switch {
+	case wrong:
+		return fmt.Sprintf("%s: not translated: %d mistakes", m.Nginx, lost)
+	case m.Config == "":
+		return fmt.Sprintf("%s: not translated", m.Nginx)
+	case lost == 0:
+		return fmt.Sprintf("%s: all translated, %d notes", m.Nginx, len(m.Findings))
+	}
+	return fmt.Sprintf("%s: translated; %d lines have no translation, %d notes", m.Nginx, lost, len(m.Findings)-lost)
+}

@@ -1,0 +1,315 @@
+package migrate
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// access are the networks that may read files.
+type access struct {
+	allow, deny []netip.Prefix
+	closed      bool // all but allow are denied
+	unreadable  bool // a rule is for something else than an address
+}
+
+// empty reports whether no client is allowed.
+func (a access) empty() bool { return a.closed && len(a.allow) == 0 }
+
+// accessOf evaluates allow and deny: in nginx the first rule counts, in the gateway deny does.
+func accessOf(rules []*directive) (a access) {
+	var before []netip.Prefix // networks of earlier rules
+	for _, d := range rules {
+		networks, ok := networksOf(d.arg(0))
+		if !ok {
+			a.unreadable = true
+			continue
+		}
+		rest := subtract(networks, before)
+		if d.name == "allow" {
+			a.allow = append(a.allow, rest...)
+		} else {
+			a.deny = append(a.deny, rest...)
+		}
+		before = append(before, networks...)
+		if d.arg(0) == "all" {
+			if a.closed = d.name == "deny"; a.closed {
+				a.deny = nil // all others are denied anyway
+			} else {
+				a.allow = nil
+			}
+			return a
+		}
+	}
+	a.allow = nil // others may as well
+	return a
+}
+
+func networksOf(v string) ([]netip.Prefix, bool) {
+	if v == "all" {
+		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, true
+	}
+	if p, err := netip.ParsePrefix(v); err == nil {
+		return []netip.Prefix{p.Masked()}, true
+	}
+	if a, err := netip.ParseAddr(v); err == nil {
+		return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, true
+	}
+	return nil, false
+}
+
+// subtract returns the part of networks that is in none of the others.
+func subtract(networks, others []netip.Prefix) []netip.Prefix {
+	for _, o := range others {
+		var left []netip.Prefix
+		for _, n := range networks {
+			left = append(left, without(n, o)...)
+		}
+		networks = left
+	}
+	return networks
+}
+
+func without(n, o netip.Prefix) []netip.Prefix {
+	switch {
+	case !n.Overlaps(o):
+		return []netip.Prefix{n}
+	case o.Bits() <= n.Bits():
+		return nil
+	}
+	low := netip.PrefixFrom(n.Addr(), n.Bits()+1)
+	bytes := n.Addr().AsSlice()
+	bytes[n.Bits()/8] |= 0x80 >> (n.Bits() % 8)
+	addr, _ := netip.AddrFromSlice(bytes)
+	return append(without(low, o), without(netip.PrefixFrom(addr, n.Bits()+1), o)...)
+}
+
+// list writes networks; that of one address as the address.
+func list(networks []netip.Prefix) string {
+	texts := make([]string, len(networks))
+	for i, n := range networks {
+		if texts[i] = n.String(); n.IsSingleIP() {
+			texts[i] = n.Addr().String()
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// rule is the access to one kind of files.
+type rule struct{ allow, deny, referers, refererFile string }
+
+// everybody closes files.
+const everybody = "0.0.0.0/0, ::/0"
+
+// translateAccess writes allow, deny and referers, for all files or for those of selectors. Files
+// behind a check that the gateway does not have are denied to everybody.
+func (t *translator) translateAccess() {
+	rules := map[string]rule{}
+	get := func(s *server, o outcome) attribute {
+		r, from := t.ruleOf(s, o)
+		text := fmt.Sprintf("%q", r)
+		rules[text] = r
+		return attribute{text, from}
+	}
+	weak := fmt.Sprintf("%q", rule{}) // a server without rules: the rules of another one hold
+	values, from := t.perCellWith(get, weak)
+	t.closeCells(values, from, rules)
+	choices := t.universe.spread(values)
+	for i, c := range choices {
+		write := func(key string, get func(rule) string) {
+			value := get(rules[c.value])
+			before := slices.ContainsFunc(choices[:i], func(b choice) bool {
+				return get(rules[b.value]) != "" &&
+					b.overlaps(c)
+			})
+			if value != "" || before { // an empty value takes back the one of an earlier section
+				t.out.set(c.name("access"), key, value, from[c.value]...)
+			}
+		}
+		write("allow", func(r rule) string { return r.allow })
+		write("deny", func(r rule) string { return r.deny })
+		write("referers", func(r rule) string { return r.referers })
+		write("referer_file", func(r rule) string { return r.refererFile })
+	}
+}
+
+// closeCells denies the files behind a check to everybody, and names the check.
+func (t *translator) closeCells(values map[cell]string, from map[string][]*directive, rules map[string]rule) {
+	closed := rule{deny: everybody}
+	text := fmt.Sprintf("%q", closed)
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			o := s.cells[c]
+			if o.guard == nil {
+				continue
+			}
+			if _, open := values[c]; open && values[c] != text {
+				continue // see mustStay
+			}
+			rules[text], values[c] = closed, text
+			t.say(o.loc.d, "these files are closed here, since the gateway does not have the check of this location",
+				"")
+			t.explainGuard(o.guard)
+			t.adviseAll(o.loc.d.block)
+			t.doneAll(o.loc.d)
+			if !slices.Contains(from[text], o.guard) {
+				from[text] = append(from[text], o.guard)
+			}
+		}
+	}
+}
+
+// ruleOf returns the access to the files of a location.
+func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
+	chain := s.chain(o.loc)
+	if rules := inForce(chain, "allow", "deny"); len(rules) > 0 {
+		a := accessOf(rules)
+		if a.closed {
+			r.allow = list(a.allow)
+		} else {
+			r.deny = list(a.deny)
+		}
+		from = append(from, rules...)
+	}
+	if d := last(chain, "valid_referers"); d != nil {
+		test := invalidReferer(chain)
+		if test == nil {
+			t.note(d, "no if asks for $invalid_referer here, so nginx rejects nothing", "")
+			return r, from
+		}
+		r.referers = t.referers(s, d)
+		r.refererFile = t.refererAnswer(s, o.loc, test)
+		from = append(from, d)
+	}
+	t.done(from...)
+	return r, from
+}
+
+// invalidReferer returns the if that rejects a foreign referer.
+func invalidReferer(chain [][]*directive) *directive {
+	for _, block := range chain {
+		for _, d := range named(block, "if") {
+			if d.arg(0) == "$invalid_referer" {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
+
+// referers translates valid_referers.
+func (t *translator) referers(s *server, d *directive) string {
+	var names []string
+	add := func(list ...string) {
+		for _, n := range list {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	for _, arg := range d.args {
+		name, path, _ := strings.Cut(strings.ToLower(arg), "/")
+		switch {
+		case arg == "none", arg == "blocked":
+			add(arg)
+		case arg == "server_names":
+			for _, n := range s.names {
+				if hostName.MatchString(n) && n != "_" {
+					add(strings.ToLower(n))
+				}
+			}
+		case strings.HasPrefix(arg, "~"):
+			if plain := plainNames(arg); plain != nil {
+				add(plain...)
+			} else {
+				t.add(Untranslated, d, t.tree.lineOf(d, arg),
+					"the expression "+arg+" is no host name: its referers are rejected",
+					"add the host names that are meant to referers")
+			}
+		case path != "":
+			t.add(Untranslated, d, t.tree.lineOf(d, arg),
+				arg+": a referer is allowed by its host, not by a path: those below "+
+					name+" are rejected", "add "+name+" to referers if the whole host may use the files")
+		case strings.HasPrefix(name, ".") && hostName.MatchString(name[1:]):
+			add(name[1:], "*"+name)
+		default:
+			name, _, _ = strings.Cut(name, ":")
+			if hostName.MatchString(name) {
+				add(name)
+				continue
+			}
+			t.say(d, oneLine(arg, 60)+" is no host name", "add the host names that are meant to referers")
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+var plainExpression = regexp.MustCompile(`^~\*?(?:\^https?:(?://|\\/\\/))?(?:\.\*|\(\.\*\\\.\)\?|\^)?(\\\.)?` +
+	`((?:[a-z0-9-]+\\\.)+[a-z]+)(?:\$|/.*|\.\*)?$`)
+
+// plainNames returns the hosts of an expression that is no more than a name with its dots escaped.
+func plainNames(expression string) []string {
+	m := plainExpression.FindStringSubmatch(strings.ToLower(expression))
+	if m == nil {
+		return nil
+	}
+	name := strings.ReplaceAll(m[2], `\.`, ".")
+	if m[1] != "" {
+		return []string{"*." + name}
+	}
+	return []string{name, "*." + name}
+}
+
+// refererAnswer translates the response to a foreign referer: 403, or a file of this host.
+func (t *translator) refererAnswer(s *server, l *location, test *directive) string {
+	t.done(test)
+	for _, d := range test.block {
+		t.done(d)
+		uri := ""
+		switch {
+		case d.name == "return" && (d.arg(0) == "403" || d.arg(0) == "404" && len(d.args) == 1):
+			if d.arg(0) == "404" {
+				t.note(d, "a foreign referer is 403", "")
+			}
+			continue
+		case d.name == "return" && strings.HasPrefix(d.arg(0), "30"):
+			uri = d.arg(1)
+		case d.name == "return" && strings.HasPrefix(d.arg(0), "http"):
+			uri = d.arg(0)
+		case d.name == "rewrite":
+			uri = d.arg(1)
+		case d.name == "root" || d.name == "break" || d.name == "access_log" || d.name == "log_not_found":
+			continue
+		}
+		if file := t.fileOf(s, uri, test.block); strings.HasPrefix(uri, "/") && t.Readable(file) {
+			return file
+		}
+		advice := "set referer_file to a picture on this host, which is sent with 200"
+		t.say(d, "a foreign referer is 403, not sent to another address", advice)
+	}
+	return ""
+}
+
+// fileOf returns the file of this host that nginx sends for a path, or nothing.
+func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
+	if !strings.HasPrefix(uri, "/") {
+		return ""
+	}
+	l, _ := find(s.locations, uri)
+	chain := s.chain(l)
+	if inner != nil {
+		chain = append([][]*directive{inner}, chain...)
+	}
+	d := last(chain, "root", "alias")
+	if d == nil || !strings.HasPrefix(d.arg(0), "/") {
+		return ""
+	}
+	if d.name == "alias" && l != nil {
+		return strings.TrimSuffix(d.arg(0), "/") + "/" + strings.TrimPrefix(strings.TrimPrefix(uri, l.path), "/")
+	}
+	return strings.TrimSuffix(d.arg(0), "/") + uri
+}

@@ -1,0 +1,278 @@
+package migrate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// outcome is the response of nginx to one kind of files.
+type outcome struct {
+	loc   *location
+	via   *directive // serves the files: the module, a proxy_pass, or root and alias; nil = they are not served
+	guard *directive // a check that the gateway does not have: the files stay closed
+}
+
+func (o outcome) open() bool { return o.via != nil && o.guard == nil }
+
+// classify finds the servers that serve files, and those of them that can be translated.
+func (t *translator) classify() {
+	t.chooseForm()
+	for _, s := range t.all {
+		files := false
+		for _, c := range t.universe.all {
+			o := t.outcomeOf(s, t.form.url(c))
+			s.cells[c] = o
+			files = files || o.via != nil
+		}
+		if !files {
+			s.redirect = redirectsToHTTPS(s)
+		} else if s.left = t.mustStay(s); s.left == nil {
+			t.servers = append(t.servers, s)
+		}
+	}
+	for _, s := range t.servers {
+		s.left = t.openElsewhere(s)
+	}
+	t.servers = slices.DeleteFunc(t.servers, func(s *server) bool { return s.left != nil })
+	slices.SortStableFunc(t.servers, func(a, b *server) int { return isDefault(b) - isDefault(a) })
+	t.edge = true
+	for _, s := range t.servers {
+		for _, o := range s.cells {
+			t.edge = t.edge && (o.via == nil || o.via.name == "proxy_pass")
+		}
+	}
+	for _, s := range t.all {
+		if s.left != nil {
+			t.sayLeft(s)
+		}
+	}
+}
+
+// chooseForm finds out in which form the paths of files reach the store: with or without a group,
+// and what is in front of it.
+func (t *translator) chooseForm() {
+	forms := []form{{group: true}, {}}
+	if t.ModuleFile != "" && !t.Module.GroupInURL {
+		slices.Reverse(forms)
+	}
+	for _, prefix := range t.prefixes() {
+		forms = append(forms, form{prefix, true}, form{prefix, false})
+	}
+	best := 0
+	for _, f := range forms {
+		n := 0
+		for _, s := range t.all {
+			for _, c := range t.universe.all {
+				if t.outcomeOf(s, f.url(c)).via != nil {
+					n++
+				}
+			}
+		}
+		if n > 0 && (best == 0 || f.prefix == "" && t.form.prefix == "" && n > best) {
+			best, t.form = n, f
+		}
+	}
+	if best == 0 {
+		t.form = forms[0]
+	}
+}
+
+var prefixPart = regexp.MustCompile(`^\^?(/[A-Za-z0-9_\-/]*?)/(?:[(\[]?group|[A-Za-z0-9]{1,16}/M\d|M0)`)
+
+// prefixes returns what patterns have in front of the group, such as /files.
+func (t *translator) prefixes() (all []string) {
+	for _, s := range t.all {
+		eachLocation(s.locations, func(l *location) {
+			m := prefixPart.FindStringSubmatch(l.path)
+			if m == nil && (l.op == "" || l.op == "^~") && t.stripsPrefix(l) {
+				m = []string{"", strings.TrimSuffix(l.path, "/")}
+			}
+			if m != nil && m[1] != "" && len(all) < 16 && !slices.Contains(all, m[1]) {
+				all = append(all, m[1])
+			}
+		})
+	}
+	return all
+}
+
+// stripsPrefix reports whether a location passes its files on without its own prefix.
+func (t *translator) stripsPrefix(l *location) bool {
+	for _, d := range named(l.d.block, "proxy_pass") {
+		if _, path, ok := strings.Cut(strings.TrimPrefix(d.arg(0), "http://"), "/"); ok && path == "" {
+			return l.path != "/"
+		}
+	}
+	return len(named(l.d.block, "ngx_fastdfs_module")) > 0 && len(named(l.d.block, "rewrite")) > 0 && l.path != "/"
+}
+
+// outcomeOf follows nginx with one path.
+func (t *translator) outcomeOf(s *server, path string) outcome {
+	if returns(s.d.block, path) {
+		return outcome{}
+	}
+	l, _ := find(s.locations, path)
+	if l == nil {
+		return outcome{}
+	}
+	o := outcome{loc: l}
+	if returns(l.d.block, path) {
+		return o
+	}
+	if o.via = t.serves(s, l); o.via != nil {
+		o.guard = t.guardOf(s, l)
+	}
+	return o
+}
+
+// returns reports whether a block ends the request for a path, by a return or by an if on the path.
+func returns(block []*directive, path string) bool {
+	for _, d := range block {
+		switch d.name {
+		case "return":
+			return true
+		case "if":
+			if len(named(d.block, "return")) > 0 && matchesPath(d.args, path) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// matchesPath reports whether the condition of an if is one on the path, and true.
+func matchesPath(condition []string, path string) bool {
+	if len(condition) != 3 || condition[0] != "$uri" && condition[0] != "$request_uri" {
+		return false
+	}
+	op, pattern := condition[1], condition[2]
+	if op == "=" || op == "!=" {
+		return (path == pattern) == (op == "=")
+	}
+	if strings.HasSuffix(op, "*") {
+		pattern = "(?i)" + pattern
+	}
+	re, err := regexp.Compile(pattern)
+	return err == nil && re.MatchString(path) != strings.HasPrefix(op, "!")
+}
+
+var (
+	fileWords   = regexp.MustCompile(`(?i)group|M0|M\[|M\\d|/M\d\d`)
+	sourceWords = regexp.MustCompile(`(?i)fdfs|fastdfs|storage|group`)
+)
+
+// serves returns the directive of a location that serves files of FastDFS.
+func (t *translator) serves(s *server, l *location) *directive {
+	for _, d := range slices.Backward(l.d.block) {
+		switch d.name {
+		case "ngx_fastdfs_module":
+			return d
+		case "proxy_pass":
+			if t.aboutFiles(l) || sourceWords.MatchString(d.arg(0)) {
+				return d
+			}
+			return nil
+		case "fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass", "empty_gif", "stub_status":
+			return nil
+		}
+	}
+	for _, d := range named(l.d.block, "if") {
+		if pass := named(d.block, "proxy_pass", "ngx_fastdfs_module"); len(pass) > 0 && t.aboutFiles(l) {
+			return pass[0]
+		}
+	}
+	for _, d := range named(l.d.block, "try_files") {
+		if next := s.byName(d.arg(len(d.args) - 1)); next != nil && next != l {
+			if via := t.serves(s, next); via != nil {
+				t.done(d)
+				return via
+			}
+		}
+	}
+	if t.aboutFiles(l) || l.op == "@" {
+		return last(append([][]*directive{l.d.block}, s.chain(l)...), "alias", "root")
+	}
+	return nil
+}
+
+// aboutFiles reports whether the pattern of a location is one of file ids.
+func (t *translator) aboutFiles(l *location) bool {
+	if fileWords.MatchString(l.path) {
+		return true
+	}
+	return slices.ContainsFunc(strings.Split(l.path, "/"), func(part string) bool {
+		return part != "" && slices.Contains(t.Module.Groups, part)
+	})
+}
+
+// redirectsToHTTPS returns the directive by which a server does nothing but send clients to https.
+func redirectsToHTTPS(s *server) *directive {
+	blocks := [][]*directive{s.d.block}
+	for _, l := range s.locations {
+		if l.op == "" && l.path == "/" {
+			blocks = append(blocks, l.d.block)
+		}
+	}
+	for _, block := range blocks {
+		for _, d := range block {
+			if isHTTPSRedirect(d) {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+// isHTTPSRedirect accepts a return or rewrite of all paths to https.
+func isHTTPSRedirect(d *directive) bool {
+	switch d.name {
+	case "return":
+		return strings.HasPrefix(d.arg(0), "30") && strings.HasPrefix(d.arg(1), "https://")
+	case "rewrite":
+		all := slices.Contains([]string{"^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "^", "^.*$", "(.*)", "^(.+)$", "^.*"},
+			d.arg(0))
+		return all && strings.HasPrefix(d.arg(1), "https://")
+	}
+	return false
+}
+
+// mustStay returns the check for which a server keeps its nginx: none of its files is free of it.
+func (t *translator) mustStay(s *server) (guard *directive) {
+	for _, c := range t.universe.all {
+		o := s.cells[c]
+		if o.open() {
+			return nil
+		}
+		if guard == nil {
+			guard = o.guard
+		}
+	}
+	return guard
+}
+
+// openElsewhere returns the check of files that another server serves without one: one gateway
+// cannot do both.
+func (t *translator) openElsewhere(s *server) *directive {
+	for _, c := range t.universe.all {
+		guard := s.cells[c].guard
+		if guard != nil && slices.ContainsFunc(t.servers, func(o *server) bool { return o != s && o.cells[c].open() }) {
+			return guard
+		}
+	}
+	return nil
+}
+
+// sayLeft names a server that keeps its nginx.
+func (t *translator) sayLeft(s *server) {
+	t.say(s.d, s.title()+" is not translated: some of its files are behind a check that the gateway does not have",
+		"keep nginx for it on an address of its own")
+	t.explainGuard(s.left)
+	for _, c := range t.universe.all {
+		if o := s.cells[c]; o.guard != nil {
+			t.say(o.loc.d, "it is not opened without its check", "")
+			t.explainGuard(o.guard)
+		}
+	}
+	t.adviseAll(s.d.block)
+	t.doneAll(s.d)
+}

@@ -1,0 +1,127 @@
+package migrate
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// document is the configuration that is written.
+type document struct {
+	sections []*section
+	remarks  []string // in front of all
+}
+
+type section struct {
+	name    string
+	entries []entry
+}
+
+type entry struct {
+	key, value string
+	from       []*directive
+	off        string // the reason for which it is a comment; empty = it is none
+}
+
+// order is the order of sections; those of [access ...] and [headers ...] follow theirs.
+var order = []string{"", "gateway", "access", "headers", "error_pages", "types", "cache"}
+
+func (o *document) section(name string) *section {
+	for _, s := range o.sections {
+		if s.name == name {
+			return s
+		}
+	}
+	s := &section{name: name}
+	o.sections = append(o.sections, s)
+	return s
+}
+
+// set writes a key, with the directives that it comes from.
+func (o *document) set(in, key, value string, from ...*directive) {
+	s := o.section(in)
+	if i := slices.IndexFunc(s.entries, func(e entry) bool { return e.key == key }); i >= 0 {
+		s.entries = slices.Delete(s.entries, i, i+1)
+	}
+	s.entries = append(s.entries, entry{key: key, value: value, from: from})
+}
+
+// setOff writes a key as a comment, with the reason.
+func (o *document) setOff(in, key, value, reason string, from ...*directive) {
+	o.section(in).entries = append(o.section(in).entries, entry{key, value, from, reason})
+}
+
+// has reports whether a key is written.
+func (o *document) has(in, key string) bool {
+	return slices.ContainsFunc(o.section(in).entries, func(e entry) bool { return e.key == key && e.off == "" })
+}
+
+// text is the whole configuration: the module's file by an include, then the keys.
+func (o *document) text(t *translator, findings []Finding) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Configuration of the gateway, translated from %s by gateway migrate.\n", oneLine(t.tree.main,
+		200))
+	for _, r := range o.remarks {
+		fmt.Fprintf(&b, "# %s\n", oneLine(r, 400))
+	}
+	if t.ModuleFile != "" {
+		fmt.Fprintf(&b, "\n# The file of the module, as it is. Keys below count before its own.\n#include %s\n",
+			filepath.Clean(t.ModuleFile))
+	}
+	slices.SortStableFunc(o.sections, func(a, b *section) int { return rank(a.name) - rank(b.name) })
+	for _, s := range o.sections {
+		if len(s.entries) == 0 {
+			continue
+		}
+		if b.WriteString("\n"); s.name != "" {
+			fmt.Fprintf(&b, "[%s]\n", s.name)
+		}
+		for _, e := range s.entries {
+			e.write(&b)
+		}
+	}
+	list := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Kind != Untranslated })
+	if len(list) > 0 {
+		b.WriteString("\n# Not translated:\n")
+	}
+	for _, f := range list {
+		fmt.Fprintf(&b, "# %s\n", oneLine(f.String(), 1000))
+	}
+	return b.String()
+}
+
+// rank is the place of a section.
+func rank(name string) int {
+	first, _, selective := strings.Cut(name, " ")
+	place := 2 * slices.Index(order, first)
+	if selective {
+		place++
+	}
+	return place
+}
+
+func (e entry) write(b *strings.Builder) {
+	seen := map[string]bool{}
+	for _, d := range e.from {
+		if line := fmt.Sprintf("# %s:%d %s\n", oneLine(d.file, 200), d.line, d); !seen[line] {
+			seen[line] = true
+			b.WriteString(line)
+		}
+	}
+	off := ""
+	if e.off != "" {
+		fmt.Fprintf(b, "# %s\n", oneLine(e.off, 400))
+		off = "# "
+	}
+	b.WriteString(strings.TrimRight(fmt.Sprintf("%s%s = %s", off, oneLine(e.key, 200), escape(e.value)), " ") + "\n")
+}
+
+// escape writes a value so that no variable of the environment is read in it.
+func escape(value string) string {
+	value = oneLine(value, 4000)
+	if strings.Contains(value, "$$") || strings.Contains(value, "${") {
+		return strings.ReplaceAll(value, "$", "$$")
+	}
+	return value
+}

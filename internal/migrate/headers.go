@@ -1,0 +1,346 @@
+package migrate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// computed are the fields that the gateway makes by itself.
+var computed = []string{"Content-Length", "Content-Type", "Content-Range", "Content-Encoding", "ETag", "Last-Modified",
+	"Accept-Ranges", "Date", "Server", "Connection", "Transfer-Encoding", "Location", "Allow", "Vary", "X-Cache",
+	"Expires"}
+
+// corsKeys are the keys for the fields of CORS that are sent with files.
+var corsKeys = map[string]string{
+	"access-control-allow-origin":   "cors_origin",
+	"access-control-expose-headers": "cors_expose",
+	"access-control-allow-headers":  "cors_headers",
+	"access-control-max-age":        "cors_max_age",
+}
+
+// field is one field of a response.
+type field struct {
+	name, value string
+	d           *directive
+}
+
+// fieldsIn returns the fields that a block adds: add_header, and more_set_headers of headers-more.
+func fieldsIn(block []*directive) (all []field) {
+	for _, d := range named(block, "add_header", "more_set_headers") {
+		if d.name == "add_header" {
+			all = append(all, field{d.arg(0), d.arg(1), d})
+			continue
+		}
+		for _, arg := range d.args {
+			if name, value, ok := strings.Cut(arg, ":"); ok {
+				all = append(all, field{strings.TrimSpace(name), strings.TrimSpace(value), d})
+			}
+		}
+	}
+	return all
+}
+
+// fieldsOf returns the fields of the files of a location. An if has its own; those of CORS, which
+// sites set for one method only, count for all.
+func (t *translator) fieldsOf(s *server, l *location) (all []field) {
+	for _, d := range named(l.d.block, "if") {
+		for _, f := range fieldsIn(d.block) {
+			name := strings.ToLower(f.name)
+			if strings.HasPrefix(name, "access-control-") && d.arg(0) == "$request_method" {
+				all = append(all, f)
+			}
+		}
+	}
+	for _, block := range s.chain(l) {
+		if found := fieldsIn(block); len(found) > 0 {
+			return append(found, all...)
+		}
+	}
+	return all
+}
+
+// translateHeaders writes Cache-Control, CORS, names of downloads and all other fields.
+func (t *translator) translateHeaders() {
+	t.translateNames()
+	t.methodIfs()
+	var names []string
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			o := s.cells[c]
+			if !o.open() {
+				continue
+			}
+			for _, f := range t.fieldsOf(s, o.loc) {
+				if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, f.name) }); i < 0 {
+					names = append(names, f.name)
+				}
+			}
+		}
+	}
+	if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, "Cache-Control") }) {
+		names = append([]string{"Cache-Control"}, names...)
+	}
+	for _, name := range names {
+		values, from := t.perCell(func(s *server, o outcome) attribute { return t.fieldOf(s, o.loc, name) })
+		t.writeField(name, values, from)
+	}
+}
+
+// fieldOf returns the value of one field for the files of a location.
+func (t *translator) fieldOf(s *server, l *location, name string) (a attribute) {
+	var values []string
+	add := func(value string, d *directive) {
+		t.done(d)
+		if value != "" && !slices.Contains(values, value) {
+			values = append(values, value)
+			a.from = append(a.from, d)
+		}
+	}
+	if name == "Cache-Control" {
+		if d := last(s.chain(l), "expires"); d != nil {
+			add(t.maxAge(d), d)
+		}
+	}
+	for _, f := range t.fieldsOf(s, l) {
+		if strings.EqualFold(f.name, name) {
+			add(t.fieldValue(f), f.d)
+		}
+	}
+	a.value = strings.Join(values, ", ")
+	return a
+}
+
+// fieldValue returns the value of a field, or nothing where the gateway sends none like it.
+func (t *translator) fieldValue(f field) string {
+	name := strings.ToLower(f.name)
+	switch {
+	case name == "x-content-type-options" && strings.EqualFold(f.value, "nosniff"):
+		t.done(f.d)
+		return "" // always sent
+	case name == "access-control-allow-methods":
+		t.done(f.d)
+		return "" // GET, HEAD and OPTIONS
+	case name == "access-control-allow-origin" && f.value == "$http_origin":
+		t.note(f.d, "every origin is allowed by *; with credentials browsers want a list",
+			"set cors_origin to the list of origins")
+		return "*"
+	case name == "content-disposition" && strings.Contains(f.value, "$arg_"):
+		return "" // see translateNames
+	case slices.ContainsFunc(computed, func(c string) bool { return strings.EqualFold(c, f.name) }):
+		t.say(f.d, "the gateway computes "+f.name, "")
+		return ""
+	case strings.Contains(f.value, "$"):
+		t.say(f.d, "a field cannot hold a variable", "write a fixed value to [headers], or keep nginx in front")
+		return ""
+	case name == "content-disposition" && strings.HasPrefix(strings.ToLower(f.value), "attachment"):
+		return "attachment"
+	}
+	return f.value
+}
+
+// maxAge translates expires.
+func (t *translator) maxAge(d *directive) string {
+	v := d.arg(0)
+	switch {
+	case v == "off":
+		return ""
+	case v == "max":
+		return "max-age=315360000"
+	case v == "epoch":
+		return "no-cache"
+	case strings.HasPrefix(v, "@"), v == "modified", strings.Contains(v, "$"):
+		t.say(d, "the time of day, the time of the file and variables are not translated",
+			"write a fixed Cache-Control to [headers]")
+		return ""
+	}
+	seconds, ok := nginxSeconds(strings.TrimPrefix(v, "-"))
+	switch {
+	case !ok:
+		t.say(d, "the time cannot be read", "write Cache-Control to [headers]")
+		return ""
+	case strings.HasPrefix(v, "-"):
+		return "no-cache"
+	}
+	return fmt.Sprintf("max-age=%d", seconds)
+}
+
+var nginxTime = regexp.MustCompile(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?$`)
+
+// nginxSeconds reads a time of nginx, such as 30d, 1h30m or 3600.
+func nginxSeconds(v string) (seconds int64, ok bool) {
+	v = strings.ReplaceAll(v, " ", "")
+	m := nginxTime.FindStringSubmatch(v)
+	if m == nil || v == "" {
+		return 0, false
+	}
+	units := []int64{365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1}
+	for i, digits := range m[1:] {
+		if digits == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 32)
+		if err != nil {
+			return 0, false
+		}
+		seconds += n * units[i]
+	}
+	return seconds, true
+}
+
+// writeField writes one field: by the key that it has, or by sections of [headers].
+func (t *translator) writeField(name string, values map[cell]string, from map[string][]*directive) {
+	key, cors := corsKeys[strings.ToLower(name)]
+	choices := t.universe.spread(values)
+	switch {
+	case len(from) == 0:
+		return
+	case cors:
+		t.writeCORS(name, key, choices, values, from)
+		return
+	case name == "Cache-Control" && len(choices) == 1:
+		t.out.set("gateway", "cache_control", choices[0].value, from[choices[0].value]...)
+		return
+	}
+	if strings.EqualFold(name, "Access-Control-Allow-Credentials") && !strings.Contains(t.origins(), ".") {
+		for _, list := range from {
+			for _, d := range list {
+				t.say(d, "credentials need a list of origins, * is not enough",
+					"set cors_origin to the list of origins")
+			}
+		}
+		return
+	}
+	for _, c := range choices {
+		ofGroups := len(c.selectors) == 0 || strings.HasSuffix(c.selectors[len(c.selectors)-1], "/")
+		if c.value != "" || !ofGroups { // an empty value takes the field of a group from an extension
+			t.out.set(c.name("headers"), name, c.value, from[c.value]...)
+		}
+	}
+}
+
+func (t *translator) origins() string {
+	for _, e := range t.out.section("gateway").entries {
+		if e.key == "cors_origin" {
+			return e.value
+		}
+	}
+	return ""
+}
+
+// writeCORS writes a key of CORS, which is for all files, and removes the field from files that do
+// not have it.
+func (t *translator) writeCORS(name, key string, choices []choice, values map[cell]string,
+	from map[string][]*directive) {
+	value, _ := t.universe.commonest(values, func(c cell) bool { return values[c] != "" })
+	if value == "" {
+		return
+	}
+	t.out.set("gateway", key, value, from[value]...)
+	for _, c := range choices {
+		switch {
+		case c.value == value:
+		case c.value != "":
+			for _, d := range from[c.value] {
+				t.say(d, "CORS is the same for all files: "+name+" is "+value, "")
+			}
+		case key == "cors_origin" && len(c.selectors) > 0:
+			t.out.set(c.name("headers"), name, "", from[""]...)
+			t.out.set(c.name("headers"), "Access-Control-Expose-Headers", "")
+		}
+	}
+}
+
+// methodIfs deals with the ifs on the method: preflight requests, and methods that the gateway
+// rejects by itself.
+func (t *translator) methodIfs() {
+	t.eachBlock(func(block []*directive) {
+		for _, d := range named(block, "if") {
+			if d.arg(0) != "$request_method" {
+				continue
+			}
+			t.done(d)
+			t.done(named(d.block, "return")...)
+			for _, f := range fieldsIn(d.block) {
+				if strings.EqualFold(f.name, "Content-Length") || strings.EqualFold(f.name, "Content-Type") {
+					t.done(f.d)
+				}
+			}
+		}
+	})
+}
+
+// eachBlock visits the blocks of translated servers and of the locations of open files.
+func (t *translator) eachBlock(visit func(block []*directive)) {
+	for _, s := range t.servers {
+		visit(s.d.block)
+		var seen []*location
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() && !slices.Contains(seen, o.loc) {
+				seen = append(seen, o.loc)
+				visit(o.loc.d.block)
+			}
+		}
+	}
+}
+
+var argument = regexp.MustCompile(`\$\{?arg_([A-Za-z0-9_]+)\}?`)
+
+// anyName are conditions on a parameter that only ask whether it is there.
+var anyName = []string{"", "^(.+)", "^(.+)$", "(.+)", ".+", "^.+$", "^.+", "^(.*)$", "(.*)", ".", "^(.*)", "^[^ ]+"}
+
+// translateNames translates the parameter with the name of a download, often attname.
+func (t *translator) translateNames() {
+	var names []string
+	var from []*directive
+	add := func(f field, condition *directive) {
+		m := argument.FindStringSubmatch(f.value)
+		if m == nil || !strings.EqualFold(f.name, "Content-Disposition") {
+			return
+		}
+		t.done(f.d)
+		if !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+		from = append(from, f.d)
+		switch {
+		case condition == nil:
+			t.say(f.d, "without the parameter "+m[1]+" nginx sends an attachment without a name; here the file is "+
+				"shown",
+				"[headers SELECTORS] Content-Disposition = attachment saves all files of a group or extension")
+		case len(condition.args) > 2 && !slices.Contains(anyName, condition.arg(2)):
+			t.say(condition, "the name counts for all files and all names, not only for those of the condition", "")
+		}
+	}
+	t.eachBlock(func(block []*directive) {
+		for _, f := range fieldsIn(block) {
+			add(f, nil)
+		}
+		for _, d := range named(block, "if") {
+			if !strings.HasPrefix(d.arg(0), "$arg_") || len(argumentFields(d)) == 0 {
+				continue
+			}
+			t.done(d)
+			for _, f := range fieldsIn(d.block) {
+				if add(f, d); strings.EqualFold(f.name, "Content-Type") {
+					t.say(f.d, "nginx sends a second Content-Type line; the gateway sends that of the file alone, "+
+						"with "+
+						"Content-Disposition: attachment", "")
+				}
+			}
+		}
+	})
+	if len(names) > 0 {
+		t.out.set("gateway", "filename_parameters", strings.Join(append([]string{"filename"},
+			slices.DeleteFunc(names, func(n string) bool { return n == "filename" })...), ", "), from...)
+	}
+}
+
+// argumentFields returns the Content-Disposition of a block with a parameter in it.
+func argumentFields(d *directive) []field {
+	return slices.DeleteFunc(fieldsIn(d.block), func(f field) bool {
+		return !strings.EqualFold(f.name, "Content-Disposition") || !argument.MatchString(f.value)
+	})
+}

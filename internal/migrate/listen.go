@@ -1,0 +1,316 @@
+package migrate
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// listen is one address of a server.
+type listen struct {
+	d             *directive
+	address       string // as the gateway writes it: :80, 10.0.0.1:80, [::]:80, unix:/path
+	tls           bool
+	proxyProtocol bool
+	quic          bool
+}
+
+// listensOf returns the addresses of a server; nginx takes port 80 where there is none.
+func listensOf(s *server) (all []listen) {
+	chain := [][]*directive{s.d.block, s.http}
+	old := last(chain, "ssl")
+	for _, d := range named(s.d.block, "listen") {
+		all = append(all, listen{d: d, address: listenAddress(d.arg(0)), proxyProtocol: d.has("proxy_protocol"),
+			tls: d.has("ssl") || d.has("quic") || old != nil && old.arg(0) == "on", quic: d.has("quic")})
+	}
+	if len(all) == 0 {
+		all = []listen{{d: s.d, address: ":80"}}
+	}
+	return all
+}
+
+// listenAddress writes an address of nginx in the form of the gateway.
+func listenAddress(v string) string {
+	switch {
+	case strings.HasPrefix(v, "unix:"):
+		return v
+	case strings.HasPrefix(v, "*:"):
+		return v[1:]
+	case isPort(v):
+		return ":" + v
+	case strings.HasSuffix(v, "]") || !strings.Contains(v, ":"):
+		return v + ":80"
+	}
+	return v
+}
+
+func isPort(v string) bool { return v != "" && strings.Trim(v, "0123456789") == "" }
+
+// port returns the port of an address; of a socket the path.
+func (l listen) port() string { return l.address[strings.LastIndexByte(l.address, ':')+1:] }
+
+// host returns the address without the port; empty = all addresses.
+func (l listen) host() string {
+	host := strings.TrimSuffix(l.address, ":"+l.port())
+	if host == "0.0.0.0" || host == "[::]" {
+		return ""
+	}
+	return host
+}
+
+// translateListen writes listen, tls_listen and the certificates.
+func (t *translator) translateListen() {
+	var plain, tls []listen
+	for _, s := range t.servers {
+		for _, l := range s.listens {
+			switch t.done(l.d); {
+			case l.quic:
+				t.say(l.d, "there is no HTTP/3", "clients use HTTP/2")
+			case l.tls:
+				tls = append(tls, l)
+			default:
+				plain = append(plain, l)
+			}
+		}
+	}
+	served := len(plain) > 0
+	var redirects []*directive
+	for _, s := range t.servers {
+		redirects = append(redirects, t.redirectsIn(s)...)
+	}
+	for _, s := range t.all {
+		if s.redirect != nil && len(tls) > 0 && t.redirectsHere(s) {
+			plain = append(plain, s.listens...)
+			redirects = append(redirects, s.redirect)
+			t.doneAll(s.d)
+			t.sayRedirect(s.redirect, s.listens[0].d)
+		}
+	}
+	switch {
+	case len(tls) == 0:
+		t.writeListen("listen", plain)
+	case len(plain) == 0:
+		t.writeListen("listen", tls)
+	default:
+		t.writeListen("listen", plain)
+		t.writeListen("tls_listen", tls)
+	}
+	switch {
+	case len(redirects) > 0 && len(plain) == 0:
+		t.note(redirects[0], "no address serves plain HTTP, so there is nothing to redirect", "")
+	case len(redirects) > 0 && served && !slices.ContainsFunc(redirects,
+		func(d *directive) bool { return d.name == "if" }):
+		t.say(redirects[0], "another server serves files without TLS, so plain requests are not redirected",
+			"set tls_redirect = true once all clients may use https")
+	case len(redirects) > 0 && len(tls) > 0:
+		t.out.set("gateway", "tls_redirect", "true", redirects...)
+	}
+	if len(tls) > 0 {
+		t.translateTLS()
+	}
+	t.translateClientAddress(append(plain, tls...))
+}
+
+// writeListen writes a list of addresses.
+func (t *translator) writeListen(key string, list []listen) {
+	var addresses []string
+	var from []*directive
+	for _, l := range distinct(list) {
+		addresses = append(addresses, l.address)
+	}
+	for _, l := range list {
+		from = append(from, l.d)
+	}
+	t.out.set("gateway", key, strings.Join(addresses, ", "), from...)
+}
+
+// distinct removes addresses that another one of the list covers: nginx binds the wildcard alone.
+func distinct(list []listen) (kept []listen) {
+	for i, l := range list {
+		covered := false
+		for j, other := range list {
+			same := other.address == l.address && j < i
+			wildcard := other.host() == "" && l.port() == other.port() && other.address != l.address &&
+				(l.host() != "" || other.address == ":"+l.port())
+			covered = covered || same || wildcard && !strings.HasPrefix(l.address, "unix:")
+		}
+		if !covered {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}
+
+// redirectsIn returns the tests for plain HTTP in a server that send clients to https.
+func (t *translator) redirectsIn(s *server) (found []*directive) {
+	for _, d := range named(s.d.block, "if") {
+		plain := strings.Join(d.args, " ")
+		if !slices.Contains([]string{"$scheme = http", "$scheme != https", "$server_port = 80", "$https =",
+			"$https != on",
+			"$ssl_protocol ="}, strings.TrimSpace(plain)) {
+			continue
+		}
+		for _, r := range d.block {
+			if isHTTPSRedirect(r) {
+				t.doneAll(d)
+				found = append(found, d)
+				t.sayRedirect(r, d)
+			}
+		}
+	}
+	return found
+}
+
+// redirectsHere reports whether a server sends clients to one of the translated servers.
+func (t *translator) redirectsHere(s *server) bool {
+	target := s.redirect.arg(1)
+	for _, to := range t.servers {
+		for _, name := range to.names {
+			if slices.Contains(s.names, name) || strings.HasPrefix(target, "https://"+name+"/") ||
+				strings.HasPrefix(target, "https://"+name+"$") || target == "https://"+name {
+				return true
+			}
+		}
+	}
+	anyName := len(s.names) == 0 || slices.Contains(s.names, "_") || slices.Contains(s.names, "")
+	return anyName && len(t.servers) > 0 && strings.Contains(target, "$")
+}
+
+// sayRedirect names a redirect that is not one of nginx's own 301 to the same host.
+func (t *translator) sayRedirect(d, at *directive) {
+	status, target := d.arg(0), d.arg(1)
+	if d.name == "rewrite" {
+		status = map[string]string{"permanent": "301"}[d.arg(2)]
+	}
+	rest, _ := strings.CutPrefix(target, "https://")
+	if !strings.HasPrefix(rest, "$host") && !strings.HasPrefix(rest, "$server_name") && !strings.HasPrefix(rest,
+		"$http_host") {
+		t.note(d, "the redirect goes to the host that the client asked for", "")
+	}
+	if status != "301" {
+		t.note(d, "the redirect is 301, 308 for methods other than GET and HEAD", "")
+	}
+	t.done(at)
+}
+
+// translateTLS writes the certificates: nginx sends the first one of a port to clients without a
+// known name.
+func (t *translator) translateTLS() {
+	var certs, keys []string
+	var from []*directive
+	for _, s := range t.servers {
+		if !slices.ContainsFunc(s.listens, func(l listen) bool { return l.tls }) {
+			continue
+		}
+		chain := [][]*directive{s.d.block, s.http}
+		c, k := inForce(chain, "ssl_certificate"), inForce(chain, "ssl_certificate_key")
+		t.done(append(c, k...)...)
+		for i := range min(len(c), len(k)) {
+			if slices.Contains(certs, t.absolute(c[i].arg(0))) {
+				continue
+			}
+			certs, keys = append(certs, t.absolute(c[i].arg(0))), append(keys, t.absolute(k[i].arg(0)))
+			from = append(from, c[i], k[i])
+			if !t.Readable(t.absolute(c[i].arg(0))) {
+				t.say(c[i], "this host has no such file", "copy it to the host of the gateway")
+			}
+		}
+		t.minVersion(chain)
+	}
+	if len(certs) == 0 {
+		t.say(t.servers[0].d, "the server has no certificate", "set tls_cert and tls_key")
+	}
+	t.out.set("gateway", "tls_cert", strings.Join(certs, ", "), from...)
+	t.out.set("gateway", "tls_key", strings.Join(keys, ", "))
+}
+
+func isDefault(s *server) int {
+	for _, l := range s.listens {
+		if l.d.has("default_server") || l.d.has("default") {
+			return 1
+		}
+	}
+	return 0
+}
+
+// minVersion translates ssl_protocols.
+func (t *translator) minVersion(chain [][]*directive) {
+	d := last(chain, "ssl_protocols")
+	switch {
+	case d == nil:
+	case !d.has("TLSv1.2") && d.has("TLSv1.3") && len(d.args) == 1:
+		if len(t.servers) == 1 {
+			t.out.set("gateway", "tls_min_version", "1.3", d)
+		} else {
+			t.say(d, "TLS 1.2 is accepted as well, for the other servers",
+				"set tls_min_version = 1.3 if no client needs it")
+		}
+		t.done(d)
+	case slices.ContainsFunc(d.args, func(v string) bool {
+		return v == "TLSv1" || v == "TLSv1.1" ||
+			strings.HasPrefix(v, "SSLv")
+	}):
+		t.say(d, "the oldest version is TLS 1.2; clients that know only TLS 1.0 or 1.1 are rejected",
+			"keep nginx in front for such clients, or let them go")
+	default:
+		t.done(d)
+	}
+}
+
+// translateClientAddress writes trusted_proxies and client_address.
+func (t *translator) translateClientAddress(listens []listen) {
+	chain := [][]*directive{t.servers[0].d.block, t.servers[0].http}
+	from := inForce(chain, "set_real_ip_from")
+	header := last(chain, "real_ip_header")
+	var networks []string
+	for _, d := range from {
+		if _, err := netip.ParsePrefix(d.arg(0)); err == nil {
+			networks = append(networks, d.arg(0))
+		} else if _, err := netip.ParseAddr(d.arg(0)); err == nil {
+			networks = append(networks, d.arg(0))
+		} else {
+			t.say(d, "trusted_proxies has addresses and networks only", "write the address in place of the name")
+		}
+		t.done(d)
+	}
+	i := slices.IndexFunc(listens, func(l listen) bool { return l.proxyProtocol })
+	switch {
+	case i >= 0 && len(networks) == 0:
+		t.say(listens[i].d, "the PROXY protocol is not translated: no set_real_ip_from names the balancer",
+			"set trusted_proxies to its address, and client_address = proxy-protocol")
+		return
+	case len(networks) == 0:
+		return
+	}
+	t.out.set("gateway", "trusted_proxies", strings.Join(networks, ", "), from...)
+	kind := "x-real-ip" // nginx's default
+	if header != nil {
+		kind = strings.ToLower(header.arg(0))
+		t.done(header)
+	}
+	switch {
+	case kind == "proxy_protocol" || i >= 0:
+		t.out.set("gateway", "client_address", "proxy-protocol", withoutNil(header)...)
+		if i >= 0 && kind != "proxy_protocol" {
+			t.say(listens[i].d, "the address of the client is that of the PROXY protocol, not that of "+kind, "")
+		}
+	case kind == "x-forwarded-for", kind == "x-real-ip":
+		t.out.set("gateway", "client_address", kind, withoutNil(header)...)
+	default:
+		t.say(header,
+			"the address of the client is read from X-Forwarded-For, X-Real-IP, Forwarded or the PROXY protocol",
+			"let the balancer send one of these")
+	}
+}
+
+func withoutNil(list ...*directive) []*directive {
+	return slices.DeleteFunc(list, func(d *directive) bool { return d == nil })
+}
+
+// absolute returns the path of a file that nginx knows by a name relative to its configuration.
+func (t *translator) absolute(path string) string {
+	if strings.HasPrefix(path, "/") || strings.Contains(path, ":") || t.tree.dir == "" {
+		return path
+	}
+	return t.tree.dir + "/" + path
+}

@@ -1,0 +1,229 @@
+package migrate
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// optionsOf reads the first line of a configuration: what its mod_fastdfs.conf has.
+func optionsOf(t testing.TB, text string) Options {
+	t.Helper()
+	head, _, _ := strings.Cut(text, "\n")
+	words, ok := strings.CutPrefix(head, "# module: ")
+	require.True(t, ok, "the first line describes mod_fastdfs.conf")
+	o := Options{Types: map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg"}}
+	o.Readable = func(path string) bool { return strings.HasPrefix(path, "/readable/") }
+	o.Writable = func(path string) bool { return strings.HasPrefix(path, "/var/log/") }
+	o.HasAccount = func(name string) bool { return name == "fdfs" }
+	o.Nearest = func(name string, candidates []string) (string, bool) {
+		for _, c := range candidates {
+			if len(c) == len(name)+1 && strings.Trim(c, name) != c && subsequence(name, c) {
+				return c, true
+			}
+		}
+		return "", false
+	}
+	if words == "none" {
+		return o
+	}
+	o.ModuleFile = "/etc/fdfs/mod_fastdfs.conf"
+	o.Module.StorePaths = 1
+	for _, w := range strings.Fields(words) {
+		switch key, value, _ := strings.Cut(w, "="); key {
+		case "groups":
+			o.Module.Groups = strings.Split(value, ",")
+			o.Module.GroupName = o.Module.Groups[0]
+		case "paths":
+			o.Module.StorePaths, _ = strconv.Atoi(value)
+		case "url":
+			o.Module.GroupInURL = value == "true"
+		case "trackers":
+			o.Module.HasTrackers = true
+		}
+	}
+	return o
+}
+
+// subsequence reports whether all letters of a are in b, in their order.
+func subsequence(a, b string) bool {
+	for _, c := range b {
+		if a != "" && strings.HasPrefix(a, string(c)) {
+			a = a[1:]
+		}
+	}
+	return a == ""
+}
+
+// TestGolden translates the configurations of testdata. A change of the translation is written by
+// go test -update, and looked at.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.conf")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 15)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		got := translated(t, file, optionsOf(t, string(text)))
+		golden := strings.TrimSuffix(file, ".conf") + ".golden"
+		if *update {
+			require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+		}
+		want, err := os.ReadFile(golden)
+		require.NoError(t, err)
+		require.Equal(t, string(want), got, file)
+	}
+}
+
+// translated is the whole result as a text.
+func translated(t *testing.T, file string, o Options) string {
+	t.Helper()
+	tree, err := Read(file, Files{})
+	var mistakes MistakesError
+	if errors.As(err, &mistakes) {
+		return "mistakes\n" + mistakes.Error() + "\n"
+	}
+	require.NoError(t, err)
+	r := Translate(tree, o)
+	var b strings.Builder
+	fmt.Fprintf(&b, "complete: %t\n", r.Complete())
+	for _, f := range r.Findings {
+		fmt.Fprintln(&b, f)
+	}
+	config, _, _ := strings.Cut(r.Config, "\n# Not translated:\n")
+	return b.String() + "----\n" + config
+}
+
+// TestEveryDirective: a directive in a translated block is translated, needs nothing, or is a
+// finding with its line.
+func TestEveryDirective(t *testing.T) {
+	t.Parallel()
+	for name := range advices {
+		if name == "return" {
+			continue // then no file is served
+		}
+		text := "server {\n listen 80;\n location /group1 {\n ngx_fastdfs_module;\n " + name + " on image/;\n }\n}"
+		tree, err := Read("/etc/nginx/nginx.conf", onlyFile(text))
+		if err != nil {
+			continue // not allowed there, or with other arguments
+		}
+		r := Translate(tree, Options{})
+		require.True(t, mentions(r, 5) || strings.Contains(r.Config, "nginx.conf:5 "+name), name)
+	}
+	for _, line := range []string{"frobnicate 1;", "rewrite ^/a /b;", "proxy_set_headr X y;", "if ($a) { set $b c; }"} {
+		r := Translate(readText(t, "server {\n location /group1 {\n ngx_fastdfs_module;\n "+line+"\n }\n}"), Options{})
+		require.True(t, mentions(r, 4), line)
+	}
+}
+
+func mentions(r Result, line int) bool {
+	for _, f := range r.Findings {
+		if f.Line == line {
+			return true
+		}
+	}
+	return false
+}
+
+// readText reads a configuration without includes.
+func readText(t testing.TB, text string) *Tree {
+	t.Helper()
+	tree, err := Read("/etc/nginx/nginx.conf", onlyFile(text))
+	require.NoError(t, err)
+	return tree
+}
+
+func onlyFile(text string) Files {
+	return Files{
+		Open: func(path string) (io.ReadCloser, error) {
+			if path != "/etc/nginx/nginx.conf" {
+				return nil, os.ErrNotExist
+			}
+			return io.NopCloser(strings.NewReader(text)), nil
+		},
+		Glob: func(string) ([]string, error) { return nil, nil },
+	}
+}
+
+// TestGuards: no way to write a check opens the files behind it.
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	for _, check := range []string{
+		"auth_basic x;", "auth_request /a;", "auth_jwt x;", "auth_ldap x;", "secure_link $arg_a;", "internal;",
+		"access_by_lua_file a.lua;", "access_by_lua_block { a() }", "rewrite_by_lua_file a.lua;",
+		"content_by_lua_file a.lua;",
+		"js_content a;", "perl a;", "image_filter resize 1 1;", "deny all;", "deny all; satisfy any;",
+		"allow unix:; deny all;", "if ($arg_token = '') { return 403; }",
+		"if ($remote_addr != 192.0.2.1) { return 404; }",
+		"if ($cookie_a) { rewrite ^ /login last; }", "if ($http_authorization = '') { return 401; }",
+		"ssl_verify_client on;", "include auth.conf;", "satisfy all; auth_basic x; allow all;",
+	} {
+		for _, form := range []string{
+			"server { location /group1 { ngx_fastdfs_module; %s } }",
+			"server { location / { ngx_fastdfs_module; } location ~ group1 { ngx_fastdfs_module; %s } }",
+			"server { %s location /group1 { ngx_fastdfs_module; } }",
+			"server { location /group1 { location ~ M00 { ngx_fastdfs_module; } %s } }",
+		} {
+			outer := strings.Contains(form, "server { %s")
+			nested := strings.Contains(form, "~ M00")
+			if outer && (strings.HasPrefix(check, "internal") || strings.HasPrefix(check, "content") ||
+				strings.HasPrefix(check, "js_") || strings.HasPrefix(check, "perl")) || nested &&
+				strings.HasPrefix(check, "ssl_v") {
+				continue // not allowed there
+			}
+			if nested && (strings.HasPrefix(check, "internal") || strings.HasPrefix(check, "content") ||
+				strings.HasPrefix(check, "js_") || strings.HasPrefix(check, "perl")) {
+				continue // not in force in the inner location
+			}
+			text := fmt.Sprintf(form, check)
+			tree, err := Read("/etc/nginx/nginx.conf", onlyFile(text))
+			if err != nil {
+				continue // nginx does not start with it either
+			}
+			r := Translate(tree, Options{Module: Module{Groups: []string{"group1"}, GroupInURL: true},
+				ModuleFile: "/m"})
+			require.False(t, r.Complete(), text)
+			if r.Config != "" {
+				require.Contains(t, r.Config, "deny = "+everybody, text)
+			}
+		}
+	}
+}
+
+// FuzzTranslate: no text panics, and no argument gets out of its comment or value.
+func FuzzTranslate(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.conf")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(f, err)
+		f.Add(string(text))
+	}
+	f.Add("server { location ~ ^/group[0-9]{1,3}/M0 {" +
+		" ngx_fastdfs_module; add_header X \"a\n[gateway]\nlisten = :1\"; } }")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 20_000 {
+			return
+		}
+		tree, err := Read("/etc/nginx/nginx.conf", onlyFile(text))
+		if err != nil {
+			return
+		}
+		r := Translate(tree, Options{ModuleFile: "/m", Module: Module{Groups: []string{"group1"}, GroupInURL: true}})
+		for _, line := range strings.Split(r.Config, "\n") {
+			ok := line == "" || strings.HasPrefix(line, "# ") || line == "#include /m" || line[0] == '[' ||
+				strings.Contains(line, " =")
+			require.True(t, ok, "%q", line)
+		}
+	})
+}

@@ -1,0 +1,340 @@
+package migrate
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// otherLocations deals with the locations of translated servers that are not for files.
+func (t *translator) otherLocations() {
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() {
+				for l := o.loc; l != nil; l = l.up {
+					t.done(l.d)
+				}
+			}
+		}
+		eachLocation(s.locations, func(l *location) {
+			if !t.handled[l.d] {
+				t.otherLocation(s, l)
+				t.adviseAll(l.d.block)
+				t.doneAll(l.d)
+			}
+		})
+		if d := first(s.d.block, "return"); d != nil && !t.handled[d] {
+			t.say(d, "the server answers all requests by itself", "")
+		}
+	}
+}
+
+// first returns the first directive of a block with the name, or nil.
+func first(block []*directive, name string) *directive {
+	if found := named(block, name); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+// healthName are names of paths that balancers ask.
+var healthName = regexp.MustCompile(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
+
+// fileOnly ends the findings about other paths.
+const fileOnly = "the gateway serves file ids only, and answers other paths with 400"
+
+// otherLocation names one location, or translates it.
+func (t *translator) otherLocation(s *server, l *location) {
+	block := l.d.block
+	reply := first(block, "return")
+	switch {
+	case first(block, "stub_status") != nil:
+		t.say(l.d, "the counters are at /metrics of the admin listener"+t.clients(block),
+			"ask admin_listen (127.0.0.1:8889)")
+	case first(block, "proxy_cache_purge") != nil:
+		t.say(l.d, "files are purged by gateway purge, or POST /purge at the admin listener"+t.clients(block),
+			"ask admin_listen (127.0.0.1:8889), or run gateway purge -id FILE_ID")
+	case t.health(l, reply):
+	case reply != nil && l.up == nil:
+		t.say(reply, fmt.Sprintf("nginx answers %s with %s; %s", where(l), reply.arg(0), fileOnly), "")
+	case t.sayCheck(s, l):
+	case first(block, "ngx_fastdfs_module") != nil, t.serves(s, l) != nil && t.reaches(l):
+		t.narrowLocation(s, l)
+	case first(block, "fastcgi_pass") != nil || first(block, "uwsgi_pass") != nil || first(block, "scgi_pass") != nil:
+		t.say(l.d, "scripts are not run", "keep nginx for this path")
+	case first(block, "proxy_pass") != nil:
+		t.say(l.d, "requests are not passed on to "+oneLine(first(block, "proxy_pass").arg(0), 60)+t.ownTarget(block),
+			"keep nginx for this path")
+	case closedAnyway(block):
+	case t.handled[l.d]:
+	default:
+		t.say(l.d, fileOnly, "keep nginx for this path, or leave it out")
+	}
+}
+
+// where is the pattern of a location in a text.
+func where(l *location) string {
+	if l.op == "" && l.path == "/" {
+		return "other paths"
+	}
+	return oneLine(strings.TrimSpace(l.op+" "+l.path), 60)
+}
+
+// closedAnyway reports whether a location only hides files that the gateway never serves.
+func closedAnyway(block []*directive) bool {
+	rules := named(block, "allow", "deny")
+	return len(rules) == 1 && rules[0].name == "deny" && rules[0].arg(0) == "all" ||
+		len(block) > 0 && len(named(block, "internal")) > 0
+}
+
+// clients names the clients of an administrative path.
+func (t *translator) clients(block []*directive) string {
+	var allowed []string
+	for _, d := range named(block, "allow") {
+		allowed = append(allowed, d.arg(0))
+	}
+	if len(allowed) == 0 {
+		return ""
+	}
+	return "; its clients were " + strings.Join(allowed, " and ")
+}
+
+// health translates the location that a balancer asks.
+func (t *translator) health(l *location, reply *directive) bool {
+	if reply == nil || reply.arg(0) != "200" || l.re != nil || !healthName.MatchString(l.path) ||
+		t.out.has("gateway", "health_path") {
+		return false
+	}
+	t.out.set("gateway", "health_path", l.path, l.d)
+	t.note(l.d, "it answers 503 while the store cannot be read, or the gateway stops", "")
+	return true
+}
+
+// sayCheck names a location with a check or filter that the gateway does not have.
+func (t *translator) sayCheck(s *server, l *location) bool {
+	if t.serves(s, l) == nil && first(l.d.block, "image_filter") == nil {
+		return false
+	}
+	guard := t.guardOf(s, l)
+	if guard == nil {
+		return false
+	}
+	t.say(l.d, "this location is not served: the gateway does not have its check or filter", "")
+	t.explainGuard(guard)
+	return true
+}
+
+// narrowLocation names a location for files that no sample reaches.
+func (t *translator) narrowLocation(s *server, l *location) {
+	if t.reaches(l) {
+		t.note(l.d, "nginx never comes here: an earlier or longer location has these files", "")
+		return
+	}
+	t.say(l.d, "no file id that the gateway knows has such a path, so what is in force here is not translated",
+		"compare its links by gateway compare")
+}
+
+// reaches reports whether the pattern of a location is for file ids.
+func (t *translator) reaches(l *location) bool {
+	return slices.ContainsFunc(t.universe.all, func(c cell) bool {
+		url := t.form.url(c)
+		return l.re != nil && l.re.MatchString(url) || l.re == nil && l.path != "/" && strings.HasPrefix(url, l.path)
+	})
+}
+
+// ownTarget says where a proxy_pass to this nginx ends.
+func (t *translator) ownTarget(block []*directive) string {
+	to := target(first(block, "proxy_pass"))
+	for _, s := range t.all {
+		for _, l := range s.listens {
+			if l.address == to || l.host() == "" && strings.HasSuffix(to, ":"+l.port()) {
+				return fmt.Sprintf(", the server at %s:%d", s.d.file, s.d.line)
+			}
+		}
+	}
+	return ""
+}
+
+// otherServers names the servers that are not translated. nginx stays for them.
+func (t *translator) otherServers() {
+	taken := map[string]bool{}
+	for _, s := range t.servers {
+		for _, l := range s.listens {
+			taken[l.port()] = true
+		}
+	}
+	for _, s := range t.all {
+		if t.handled[s.d] {
+			continue
+		}
+		shared := ""
+		for _, l := range s.listens {
+			if taken[l.port()] {
+				shared = l.port()
+			}
+		}
+		t.otherServer(s, shared)
+		t.doneAll(s.d)
+	}
+	for _, d := range named(t.tree.root, "stream", "mail") {
+		t.note(d, "it is left as it is", "")
+		t.doneAll(d)
+	}
+}
+
+func (t *translator) otherServer(s *server, shared string) {
+	at := first(s.d.block, "server_name")
+	if at == nil || s.names[0] == "_" {
+		at = s.d
+	}
+	reply := first(s.d.block, "return")
+	switch {
+	case shared != "" && reply != nil && !strings.HasPrefix(reply.arg(0), "30"):
+		t.say(reply,
+			fmt.Sprintf("requests for other host names got %s on port %s from %s; the gateway does not look at "+
+				"the host", reply.arg(0), shared, s.title()), "keep nginx on another address or port if that matters")
+	case shared != "":
+		t.say(at, fmt.Sprintf("%s (server at line %d) shares port %s and does not serve FastDFS: it is left as it is",
+			s.title(),
+			s.d.line, shared), "keep nginx for it on another address or port, or in front of the gateway")
+	default:
+		t.note(at, s.title()+" does not serve FastDFS: it is left as it is", "")
+	}
+}
+
+// sweep names what is left over in translated blocks.
+func (t *translator) sweep() {
+	for _, d := range t.tree.missing {
+		t.missingInclude(d)
+	}
+	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.tree.root), func(d *directive) bool { return d.name == "http" }))
+	t.sweepBlock(t.http)
+	for _, s := range t.servers {
+		t.sweepBlock(s.d.block)
+		eachLocation(s.locations, func(l *location) { t.sweepBlock(l.d.block) })
+	}
+}
+
+// harmless are includes whose content the gateway does not need.
+var harmless = []string{"mime.types", "fastcgi_params", "fastcgi.conf", "proxy_params", "proxy.conf", "uwsgi_params",
+	"scgi_params", "koi-utf", "koi-win", "win-utf"}
+
+func (t *translator) missingInclude(d *directive) {
+	name := d.arg(0)[strings.LastIndexByte(d.arg(0), '/')+1:]
+	if slices.Contains(harmless, name) {
+		if t.done(d); name != "mime.types" {
+			t.note(d, "the file is not there; the gateway does not need it", "")
+		}
+		return
+	}
+	if !t.handled[d] {
+		t.say(d, "the file is not there, so what it holds is not translated; nginx does not start without it",
+			"add the file, or remove the line, and translate again")
+	}
+}
+
+func (t *translator) sweepBlock(block []*directive) {
+	for _, d := range block {
+		switch {
+		case t.handled[d] || d.name == "location" || d.name == "server" && d.isBlock:
+		case needsNothing[d.name] || d.name == "" || t.overridden(block, d.name):
+		case d.name == "upstream", d.name == "limit_req_zone", d.name == "limit_conn_zone", d.name == "log_format",
+			d.name == "proxy_cache_path":
+			// those in use are handled
+		case d.name == "map" || d.name == "geo" || d.name == "split_clients":
+			t.sweepMap(d)
+		default:
+			t.advise(d)
+		}
+	}
+}
+
+// overridden reports whether a directive of the http block is in force in no translated server.
+func (t *translator) overridden(block []*directive, name string) bool {
+	return len(block) > 0 && len(t.http) > 0 && &block[0] == &t.http[0] &&
+		!slices.ContainsFunc(t.servers, func(s *server) bool { return len(named(s.d.block, name)) == 0 })
+}
+
+// sweepMap names a map whose variable translated blocks use.
+func (t *translator) sweepMap(d *directive) {
+	name := d.arg(len(d.args) - 1)
+	var uses func(block []*directive) bool
+	uses = func(block []*directive) bool {
+		return slices.ContainsFunc(block, func(d *directive) bool {
+			return slices.ContainsFunc(d.args, func(a string) bool { return strings.Contains(a, name) }) ||
+				uses(d.block)
+		})
+	}
+	for _, s := range t.servers {
+		if name != "" && uses(s.d.block) {
+			t.say(d, "variables are not translated", "keep nginx in front where they matter")
+			return
+		}
+	}
+}
+
+// advise adds the finding of a directive that nothing has dealt with.
+func (t *translator) advise(d *directive) {
+	advice, listed := advices[d.name]
+	switch {
+	case listed && advice.applies(d):
+		t.add(advice.kind, d, d.line, advice.text, advice.advice)
+	case listed:
+	case d.name == "if":
+		t.adviseIf(d)
+	case knownDirective(d.name):
+		t.say(d, "this directive is not translated", "")
+	default:
+		t.say(d, "this directive is not known"+t.hint(d.name), "")
+	}
+	t.doneAll(d)
+}
+
+// adviseAll names, in a block that is left, the directives for which there is advice.
+func (t *translator) adviseAll(block []*directive) {
+	for _, d := range block {
+		advice, listed := advices[d.name]
+		switch {
+		case t.handled[d]:
+		case listed && advice.applies(d) && advice.always:
+			t.add(advice.kind, d, d.line, advice.text, advice.advice)
+		case !knownDirective(d.name) && !needsNothing[d.name] && d.name != "ngx_fastdfs_module" && d.name != "include":
+			if _, guard := guards[d.name]; !guard {
+				t.say(d, "this directive is not known"+t.hint(d.name), "")
+			}
+		}
+		if d.name != "types" && d.name != "map" {
+			t.adviseAll(d.block)
+		}
+	}
+}
+
+// adviseIf names a condition.
+func (t *translator) adviseIf(d *directive) {
+	text, advice := "conditions are not translated", ""
+	switch d.arg(0) {
+	case "$http_user_agent":
+		text, advice = "user agents are not rejected", "limit them by requests_per_second, or keep nginx in front"
+	case "$http_referer":
+		text, advice = "this test of the referer is not translated", "write the allowed host names to [access] referers"
+	case "$host", "$http_host", "$server_name":
+		text = "the gateway does not look at the host"
+	}
+	t.say(d, text, advice)
+}
+
+// hint suggests the nearest directive for a name that is not known.
+func (t *translator) hint(name string) string {
+	if near, ok := t.nearest(name); ok {
+		return " (did you mean " + near + "?)"
+	}
+	return ""
+}
+
+func (t *translator) nearest(name string) (string, bool) {
+	if t.Nearest == nil {
+		return "", false
+	}
+	return t.Nearest(name, directiveNames())
+}

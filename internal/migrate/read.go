@@ -1,0 +1,323 @@
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	crossplane "github.com/nginxinc/nginx-go-crossplane"
+)
+
+// Limits of a configuration of nginx: a mistaken include must not fill the memory.
+const (
+	maxFileBytes  = 4 << 20
+	maxFiles      = 500
+	maxDirectives = 100_000
+	maxDepth      = 64
+)
+
+// directive is one directive of nginx with its place.
+type directive struct {
+	file    string // as findings show it
+	line    int
+	name    string
+	args    []string
+	block   []*directive
+	isBlock bool
+}
+
+// String is the directive on one line, without its block.
+func (d *directive) String() string {
+	text := strings.Join(append([]string{d.name}, d.args...), " ")
+	return oneLine(text, 120)
+}
+
+// arg returns an argument, or nothing.
+func (d *directive) arg(n int) string {
+	if n < len(d.args) {
+		return d.args[n]
+	}
+	return ""
+}
+
+// has reports whether one argument is the given one.
+func (d *directive) has(arg string) bool { return slices.Contains(d.args, arg) }
+
+// oneLine makes a text printable on one line of bounded length.
+func oneLine(text string, limit int) string {
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == ' ' }), " ")
+	if runes := []rune(text); len(runes) > limit {
+		text = string(runes[:limit-3]) + "..."
+	}
+	return text
+}
+
+// Tree is a configuration of nginx with its includes.
+type Tree struct {
+	main     string // name of the main file, as findings show it
+	dir      string // folder of the main file
+	root     []*directive
+	missing  []*directive        // includes of files that are not there
+	texts    map[string][]string // lines by file, for arguments on lines of their own
+	findings []Finding           // characters that nginx accepts, but not as they are meant
+}
+
+// Files reads the files of a configuration. The zero value reads the disk.
+type Files struct {
+	Open func(path string) (io.ReadCloser, error)
+	Glob func(pattern string) ([]string, error)
+}
+
+// MistakesError is the error of Read for text that is no configuration of nginx.
+type MistakesError []Finding
+
+func (e MistakesError) Error() string {
+	lines := make([]string, len(e))
+	for i, f := range e {
+		lines[i] = f.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// reader reads one configuration.
+type reader struct {
+	Files
+	path    string
+	dir     string
+	before  string // in front of a bare file: the blocks around it
+	after   string
+	texts   map[string]string // by path
+	missing map[string]bool
+	count   int
+}
+
+// Read parses a configuration with its includes: a whole nginx.conf, a file of conf.d, which has no
+// http block, or a list of locations. Names of includes are relative to the folder of the main
+// file; for a bare file also to the folder above. The error is a MistakesError if the text is
+// wrong.
+func Read(path string, files Files) (*Tree, error) {
+	r := &reader{Files: files, path: path, dir: filepath.Dir(path), texts: map[string]string{},
+		missing: map[string]bool{}}
+	if r.Open == nil {
+		r.Open = func(path string) (io.ReadCloser, error) { return os.Open(path) }
+	}
+	if r.Glob == nil {
+		r.Glob = filepath.Glob
+	}
+	text, err := r.read(path)
+	if err != nil {
+		return nil, err
+	}
+	r.texts[path] = text
+	r.before, r.after = blocksAround(text)
+	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
+		Open: r.open, Glob: r.glob,
+		DirectiveSources: []crossplane.MatchFunc{crossplane.MatchOssLatest, crossplane.MatchOss124,
+			crossplane.MatchLuaLatest,
+			crossplane.MatchHeadersMoreLatest},
+		LexOptions: crossplane.LexOptions{Lexers: []crossplane.RegisterLexer{(&crossplane.Lua{}).RegisterLexer()}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	found := r.mistakes(payload)
+	if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == Mistake }) {
+		return nil, MistakesError(found)
+	}
+	tree, err := r.tree(payload)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	tree.findings = found
+	return tree, nil
+}
+
+// read returns a whole file.
+func (r *reader) read(path string) (string, error) {
+	f, err := r.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // only read from: nothing is lost
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(data) > maxFileBytes:
+		return "", fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+	case bytes.IndexByte(data, 0) >= 0:
+		return "", fmt.Errorf("%s holds NUL bytes: save it as UTF-8 or plain ASCII text", path)
+	}
+	return strings.TrimPrefix(string(data), "\ufeff"), nil
+}
+
+// open is read for crossplane. A missing include is an empty file here, and a finding later.
+func (r *reader) open(path string) (io.ReadCloser, error) {
+	text, known := r.texts[path]
+	if !known {
+		if r.count++; r.count > maxFiles {
+			return nil, fmt.Errorf("more than %d files", maxFiles)
+		}
+		var err error
+		if text, err = r.read(r.near(path)); err != nil {
+			text, r.missing[path] = "", true
+		}
+		r.texts[path] = text
+	}
+	if path == r.path {
+		text = r.before + text + r.after
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+// near returns the path of an include. nginx reads a file of conf.d for a nginx.conf in the folder
+// above.
+func (r *reader) near(path string) string {
+	rel, err := filepath.Rel(r.dir, path)
+	if r.before == "" || err != nil || strings.HasPrefix(rel, "..") {
+		return path
+	}
+	if f, err := r.Open(path); err == nil {
+		_ = f.Close()
+		return path
+	}
+	return filepath.Join(r.dir, "..", rel)
+}
+
+func (r *reader) glob(pattern string) ([]string, error) {
+	found, err := r.Glob(pattern)
+	rel, relErr := filepath.Rel(r.dir, pattern)
+	if len(found) == 0 && r.before != "" && relErr == nil && !strings.HasPrefix(rel, "..") {
+		found, err = r.Glob(filepath.Join(r.dir, "..", rel))
+	}
+	return found, err
+}
+
+var (
+	commentLine = regexp.MustCompile(`(?m)^\s*#.*$`)
+	mainBlock   = regexp.MustCompile(`(?m)(^|[;{}\s])(http|events|stream)\s*\{`)
+	serverBlock = regexp.MustCompile(
+		`(?m)(^|[;}\s])(server\s*\{|upstream\s+\S+\s*\{|(log_format|limit_req_zone|map|geo)\s)`)
+	locBlock = regexp.MustCompile(`(?m)(^|[;}\s])location[\s~=^]+[^;]*\{`)
+)
+
+// blocksAround returns the blocks that nginx.conf puts around a bare file. They are on its first
+// and last line, so line numbers stay.
+func blocksAround(text string) (before, after string) {
+	text = commentLine.ReplaceAllString(text, "")
+	switch {
+	case mainBlock.MatchString(text):
+		return "", ""
+	case serverBlock.MatchString(text):
+		return "http { ", "\n}"
+	case locBlock.MatchString(text):
+		return "http { server { ", "\n}}"
+	}
+	return "", ""
+}
+
+// shown returns a path as findings show it: relative to the folder of the main file if it is below.
+func (r *reader) shown(path string) string {
+	if rel, err := filepath.Rel(r.dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+		return rel
+	}
+	return path
+}
+
+// mistakes returns the errors of the parser, and characters that an input method put in place of
+// those of nginx.
+func (r *reader) mistakes(payload *crossplane.Payload) []Finding {
+	var all []Finding
+	for _, e := range payload.Errors {
+		f := Finding{Kind: Mistake, File: r.shown(e.File), Text: e.Error.Error()}
+		if e.Line != nil {
+			f.Line = *e.Line
+		}
+		var parse *crossplane.ParseError
+		if errors.As(e.Error, &parse) {
+			f.Text = parse.What
+			if parse.Line != nil {
+				f.Line = *parse.Line
+			}
+		}
+		if last := strings.Count(r.texts[e.File], "\n") + 1; f.Line > last {
+			f.Line = last // in the blocks around a bare file
+		}
+		all = append(all, f)
+	}
+	for path, text := range r.texts {
+		all = append(all, wideCharacters(r.shown(path), text)...)
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
+	seen := map[string]bool{} // files with a mistake: blocks after it may seem to be in the wrong place
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		const place, end = "directive is not allowed here", "unexpected end of file"
+		follows := seen[f.File] && (strings.HasSuffix(f.Text, place) || strings.HasPrefix(f.Text, end))
+		seen[f.File] = seen[f.File] || f.Kind == Mistake
+		return follows
+	})
+}
+
+// tree joins the files.
+func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
+	t := &Tree{main: r.shown(r.path), dir: r.dir, texts: map[string][]string{}}
+	for path, text := range r.texts {
+		t.texts[r.shown(path)] = strings.Split(text, "\n")
+	}
+	left := maxDirectives
+	var convert func(file int, list crossplane.Directives, depth int) ([]*directive, error)
+	convert = func(file int, list crossplane.Directives, depth int) (all []*directive, err error) {
+		if depth > maxDepth {
+			return nil, fmt.Errorf("blocks and includes are nested more than %d times", maxDepth)
+		}
+		for _, c := range list {
+			if left--; left < 0 {
+				return nil, fmt.Errorf("more than %d directives", maxDirectives)
+			}
+			d := &directive{file: r.shown(payload.Config[file].File), line: c.Line, name: c.Directive, args: c.Args,
+				isBlock: c.Block != nil}
+			if d.block, err = convert(file, c.Block, depth+1); err != nil {
+				return nil, err
+			}
+			if c.Directive != "include" || c.IsMapBlockParameter {
+				all = append(all, d)
+				continue
+			}
+			for _, i := range c.Includes {
+				inner, err := convert(i, payload.Config[i].Parsed, depth+1)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, inner...)
+				if r.missing[payload.Config[i].File] {
+					all, t.missing = append(all, d), append(t.missing, d)
+				}
+			}
+		}
+		return all, nil
+	}
+	var err error
+	t.root, err = convert(0, payload.Config[0].Parsed, 0)
+	return t, err
+}
+
+// lineOf returns the line of an argument, which a long directive has below its first line.
+func (t *Tree) lineOf(d *directive, arg string) int {
+	lines := t.texts[d.file]
+	for n := d.line; n <= min(len(lines), d.line+200); n++ {
+		if strings.Contains(lines[n-1], arg) {
+			return n
+		}
+		if strings.HasSuffix(strings.TrimSpace(lines[n-1]), ";") {
+			break
+		}
+	}
+	return d.line
+}

@@ -1,0 +1,212 @@
+package migrate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// server is one server block.
+type server struct {
+	d         *directive
+	http      []*directive // the directives around it
+	locations []*location
+	names     []string
+	listens   []listen
+	cells     map[cell]outcome // of each sample
+	redirect  *directive       // the whole server passes clients on to https
+	left      *directive       // the check for which nginx has to stay
+}
+
+// location is one location block.
+type location struct {
+	d      *directive
+	op     string // empty, =, ^~, ~, ~* or @
+	path   string
+	re     *regexp.Regexp // of ~ and ~*; nil = it cannot be read
+	nested []*location
+	up     *location
+}
+
+// chain returns the blocks in force in a location, innermost first.
+func (s *server) chain(l *location) (blocks [][]*directive) {
+	for ; l != nil; l = l.up {
+		blocks = append(blocks, l.d.block)
+	}
+	return append(blocks, s.d.block, s.http)
+}
+
+// named returns the directives of a block with one of the names.
+func named(block []*directive, names ...string) (found []*directive) {
+	for _, d := range block {
+		if slices.Contains(names, d.name) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// inForce returns the directives of the innermost block that has any of them: nginx replaces those
+// of outer blocks and does not add to them.
+func inForce(chain [][]*directive, names ...string) []*directive {
+	for _, block := range chain {
+		if found := named(block, names...); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
+}
+
+// last returns the last directive in force.
+func last(chain [][]*directive, names ...string) *directive {
+	if found := inForce(chain, names...); len(found) > 0 {
+		return found[len(found)-1]
+	}
+	return nil
+}
+
+// collect finds the blocks of the configuration.
+func (t *translator) collect() {
+	for _, block := range named(t.tree.root, "http") {
+		t.done(block)
+		t.http = append(t.http, block.block...)
+		for _, d := range named(block.block, "server") {
+			s := &server{d: d, http: block.block, cells: map[cell]outcome{}}
+			s.locations = t.locationsIn(d.block, nil)
+			for _, n := range named(d.block, "server_name") {
+				s.names = append(s.names, n.args...)
+			}
+			s.listens = listensOf(s)
+			t.all = append(t.all, s)
+		}
+	}
+}
+
+// locationsIn returns the locations of a block.
+func (t *translator) locationsIn(block []*directive, up *location) (all []*location) {
+	for _, d := range named(block, "location") {
+		l := &location{d: d, up: up}
+		l.op, l.path = locationPattern(d.args)
+		if l.op == "~" || l.op == "~*" {
+			l.re = t.regex(d, l.path, l.op == "~*")
+		}
+		l.nested = t.locationsIn(d.block, l)
+		t.markInside(d, d.block)
+		all = append(all, l)
+	}
+	return all
+}
+
+// markInside notes the location around the directives of a block.
+func (t *translator) markInside(l *directive, block []*directive) {
+	for _, d := range block {
+		if t.inside[d] == nil {
+			t.inside[d] = l
+		}
+		t.markInside(l, d.block)
+	}
+}
+
+// locationPattern splits the arguments of a location; the operator may be a part of the pattern.
+func locationPattern(args []string) (op, path string) {
+	switch {
+	case len(args) == 0:
+		return "", ""
+	case len(args) > 1:
+		return args[0], args[1]
+	}
+	for _, op := range []string{"~*", "^~", "=", "~", "@"} {
+		if rest, ok := strings.CutPrefix(args[0], op); ok {
+			return op, rest
+		}
+	}
+	return "", args[0]
+}
+
+// lookAround are assertions of PCRE, which Go does not have.
+var lookAround = regexp.MustCompile(`\(\?(?:=|!|<=|<!)[^()]*\)`)
+
+// regex reads an expression of nginx. One with an assertion is read without it, and said.
+func (t *translator) regex(d *directive, pattern string, anyCase bool) *regexp.Regexp {
+	flags := ""
+	if anyCase {
+		flags = "(?i)"
+	}
+	re, err := regexp.Compile(flags + pattern)
+	if err == nil {
+		return re
+	}
+	if re, err = regexp.Compile(flags + lookAround.ReplaceAllString(pattern, "")); err == nil {
+		t.note(d, "its assertion ((?! ) and the like) was left out to find the files that it is for",
+			"compare the result with the pattern")
+		return re
+	}
+	t.say(d, "the expression cannot be read, so the files that it is for are not known",
+		"translate this location by hand")
+	return nil
+}
+
+// find returns the location that nginx chooses for a path: the longest prefix, then the first
+// expression, unless the prefix has ^~. final means that no expression of an outer block is tried.
+func find(locations []*location, path string) (chosen *location, final bool) {
+	for _, l := range locations {
+		switch l.op {
+		case "=":
+			if l.path == path {
+				return l, true
+			}
+		case "", "^~":
+			if strings.HasPrefix(path, l.path) && (chosen == nil || len(l.path) > len(chosen.path)) {
+				chosen = l
+			}
+		}
+	}
+	if prefix := chosen; prefix != nil {
+		if inner, final := find(prefix.nested, path); inner != nil {
+			if chosen = inner; final {
+				return chosen, true
+			}
+		}
+		if prefix.op == "^~" {
+			return chosen, false
+		}
+	}
+	for _, l := range locations {
+		if l.re != nil && l.re.MatchString(path) {
+			if inner, _ := find(l.nested, path); inner != nil {
+				return inner, true
+			}
+			return l, true
+		}
+	}
+	return chosen, false
+}
+
+// eachLocation visits all locations, outer ones first.
+func eachLocation(locations []*location, visit func(*location)) {
+	for _, l := range locations {
+		visit(l)
+		eachLocation(l.nested, visit)
+	}
+}
+
+// byName returns a named location.
+func (s *server) byName(name string) (found *location) {
+	eachLocation(s.locations, func(l *location) {
+		if l.op == "@" && "@"+l.path == name {
+			found = l
+		}
+	})
+	return found
+}
+
+// title is the server in findings: its names, or its address.
+func (s *server) title() string {
+	if len(s.names) > 0 && s.names[0] != "_" && s.names[0] != "" {
+		return oneLine(strings.Join(s.names, " "), 60)
+	}
+	if len(s.listens) > 0 {
+		return "the server on " + s.listens[0].address
+	}
+	return "this server"
+}

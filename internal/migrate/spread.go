@@ -1,0 +1,248 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// choice is a value for the files that selectors name; without selectors it is for all files.
+type choice struct {
+	selectors []string // group1/, group1/M00/, jpg
+	value     string
+}
+
+// name is the name of a section with the selectors.
+func (c choice) name(section string) string {
+	return strings.Join(append([]string{section}, c.selectors...), " ")
+}
+
+// spread describes the values of cells by few sections, of which later ones win: one for all files,
+// then groups and store paths, then extensions. Cells without a value do not matter.
+func (u universe) spread(values map[cell]string) (choices []choice) {
+	base := map[cell]string{} // by group and store path
+	for _, g := range u.groups {
+		for _, p := range u.paths {
+			if v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p }); ok {
+				base[cell{g, p, ""}] = v
+			}
+		}
+	}
+	all, ok := u.commonest(base, func(cell) bool { return true })
+	if !ok {
+		return nil
+	}
+	if uniform(base) {
+		choices = append(choices, choice{nil, all})
+	} else {
+		choices = append(choices, u.byGroup(base, nil)...)
+	}
+	var byExt []choice
+	for _, e := range u.exts[1:] {
+		here, same := map[cell]string{}, true
+		for k, v := range base {
+			if now, ok := values[cell{k.group, k.path, e}]; ok {
+				here[k] = now
+				same = same && now == v
+			}
+		}
+		switch v, _ := u.commonest(here, func(cell) bool { return true }); {
+		case same:
+		case uniform(here):
+			byExt = append(byExt, choice{[]string{e}, v})
+		default:
+			for g, inGroup := range u.perGroup(here) {
+				if of := u.perGroup(base)[g]; len(inGroup) > 0 && !maps.Equal(inGroup, of) {
+					byExt = append(byExt, u.byGroup(inGroup, []string{e})...)
+				}
+			}
+		}
+	}
+	return append(choices, joinExts(byExt)...)
+}
+
+// perGroup splits cells by group, in the order of groups.
+func (u universe) perGroup(values map[cell]string) []map[cell]string {
+	split := make([]map[cell]string, len(u.groups))
+	for i, g := range u.groups {
+		split[i] = map[cell]string{}
+		for k, v := range values {
+			if k.group == g {
+				split[i][k] = v
+			}
+		}
+	}
+	return split
+}
+
+// commonest returns the value of the cell without a known extension, or the one that most cells
+// have.
+func (u universe) commonest(values map[cell]string, of func(cell) bool) (value string, ok bool) {
+	count, best := map[string]int{}, 0
+	for _, c := range u.all {
+		v, here := values[c]
+		if !here || !of(c) {
+			continue
+		}
+		weight := 1
+		if c.ext == "" {
+			weight = len(u.exts)
+		}
+		if count[v] += weight; count[v] > best {
+			best, value, ok = count[v], v, true
+		}
+	}
+	return value, ok
+}
+
+func uniform(values map[cell]string) bool {
+	first, any := "", false
+	for _, v := range values {
+		if any && v != first {
+			return false
+		}
+		first, any = v, true
+	}
+	return true
+}
+
+// byGroup returns one choice for each value, with the groups that have it, and after them those of
+// the store paths that differ from their group.
+func (u universe) byGroup(values map[cell]string, exts []string) []choice {
+	var groups, paths []choice
+	add := func(to *[]choice, selector, value string) {
+		i := slices.IndexFunc(*to, func(c choice) bool { return c.value == value })
+		if i < 0 {
+			*to = append(*to, choice{value: value})
+			i = len(*to) - 1
+		}
+		(*to)[i].selectors = append((*to)[i].selectors, selector)
+	}
+	for i, inGroup := range u.perGroup(values) {
+		common, ok := u.commonest(inGroup, func(cell) bool { return true })
+		if !ok {
+			continue
+		}
+		g := u.groups[i]
+		add(&groups, g+"/", common)
+		for _, p := range u.paths {
+			if v, ok := inGroup[cell{g, p, ""}]; ok && v != common {
+				add(&paths, fmt.Sprintf("%s/M%02X/", g, p), v)
+			}
+		}
+	}
+	all := append(groups, paths...)
+	for i := range all {
+		all[i].selectors = append(all[i].selectors, exts...)
+	}
+	return all
+}
+
+// overlaps reports whether a file can have both selections.
+func (c choice) overlaps(other choice) bool {
+	places, exts := split(c.selectors)
+	otherPlaces, otherExts := split(other.selectors)
+	meet := func(a, b []string, same func(x, y string) bool) bool {
+		return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(x string) bool {
+			return slices.ContainsFunc(b, func(y string) bool { return same(x, y) })
+		})
+	}
+	return meet(places, otherPlaces, func(x, y string) bool {
+		return strings.HasPrefix(x, y) || strings.HasPrefix(y,
+			x)
+	}) &&
+		meet(exts, otherExts, func(x, y string) bool { return x == y })
+}
+
+// split separates places from extensions.
+func split(selectors []string) (places, exts []string) {
+	for _, s := range selectors {
+		if strings.HasSuffix(s, "/") {
+			places = append(places, s)
+		} else {
+			exts = append(exts, s)
+		}
+	}
+	return places, exts
+}
+
+// joinExts joins the choices that differ in their extension only.
+func joinExts(list []choice) (joined []choice) {
+	key := func(c choice) string { return strings.Join(c.selectors[:len(c.selectors)-1], " ") + "=" + c.value }
+	where := map[string]int{}
+	for _, c := range list {
+		if i, ok := where[key(c)]; ok {
+			joined[i].selectors = append(joined[i].selectors, c.selectors[len(c.selectors)-1])
+			continue
+		}
+		where[key(c)] = len(joined)
+		joined = append(joined, c)
+	}
+	return joined
+}
+
+// attribute is something that nginx does with some files, with the directives that say so.
+type attribute struct {
+	value string
+	from  []*directive
+}
+
+// perCell returns the value of each kind of files that is open. Where servers differ the first one
+// counts, and the directives of the others are findings.
+func (t *translator) perCell(get func(s *server, o outcome) attribute) (map[cell]string, map[string][]*directive) {
+	return t.perCellWith(get, "")
+}
+
+// perCellWith is perCell with a value that gives way to any other.
+func (t *translator) perCellWith(get func(s *server, o outcome) attribute,
+	weak string) (map[cell]string, map[string][]*directive) {
+	values, from := map[cell]string{}, map[string][]*directive{}
+	first := map[cell]*server{}
+	for _, s := range t.servers {
+		known := map[*location]attribute{}
+		for _, c := range t.universe.all {
+			o := s.cells[c]
+			if !o.open() {
+				continue
+			}
+			a, ok := known[o.loc]
+			if !ok {
+				a = get(s, o)
+				known[o.loc] = a
+			}
+			before, seen := values[c]
+			switch {
+			case !seen:
+				values[c], first[c] = a.value, s
+			case before != a.value && before == weak && weak != "":
+				t.sayServers(s, first[c], a.from, attribute{})
+				values[c], first[c] = a.value, s
+			case before != a.value:
+				t.sayServers(first[c], s, from[before], a)
+				continue
+			}
+			for _, d := range a.from {
+				if !slices.Contains(from[a.value], d) {
+					from[a.value] = append(from[a.value], d)
+				}
+			}
+		}
+	}
+	return values, from
+}
+
+// sayServers names a difference between two servers, which one gateway does not make.
+func (t *translator) sayServers(first, second *server, kept []*directive, lost attribute) {
+	const advice = "run a second gateway on another address for one of them where that matters"
+	for _, d := range lost.from {
+		t.say(d, "not for "+second.title()+": one gateway has the same rules for all names, those of "+first.title(),
+			advice)
+	}
+	if len(lost.from) == 0 {
+		for _, d := range kept {
+			t.say(d, "also for "+second.title()+", which does not have it: one gateway has the same rules for all "+
+				"names", advice)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package migrate
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// translateStore writes where files are: the module's file has it, but for an edge, and for a host
+// whose mod_fastdfs.conf is not at hand.
+func (t *translator) translateStore() {
+	if t.form.prefix != "" {
+		t.out.set("gateway", "url_prefix", t.form.prefix, t.prefixFrom()...)
+	}
+	t.edgeStore()
+	switch {
+	case t.ModuleFile != "" && t.Module.GroupInURL != t.form.group:
+		d := t.servers[0].d
+		for _, c := range t.universe.all {
+			if o := t.servers[0].cells[c]; o.open() {
+				d = o.loc.d
+			}
+		}
+		want := map[bool]string{true: "with", false: "without"}[t.form.group]
+		t.say(d, "this location is for paths "+want+" a group, mod_fastdfs.conf says otherwise",
+			"compare url_have_group_name with the links of your clients")
+	case t.ModuleFile == "":
+		t.out.set("", "url_have_group_name", boolText(t.form.group))
+	}
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() {
+				t.done(o.via, o.loc.d)
+				t.done(named(o.loc.d.block, "root", "alias")...)
+			}
+		}
+		t.done(s.d)
+		t.done(named(s.d.block, "server_name", "root")...)
+	}
+	t.noteReach()
+}
+
+func boolText(v bool) string {
+	if v {
+		return "true"
+	}
+	return "false"
+}
+
+// prefixFrom returns the locations with the prefix.
+func (t *translator) prefixFrom() (from []*directive) {
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() && !slices.Contains(from, o.loc.d) {
+				from = append(from, o.loc.d)
+				t.done(named(o.loc.d.block, "rewrite")...)
+			}
+		}
+	}
+	return from
+}
+
+// edgeStore writes the store of a host that has no files, and that of an unknown one.
+func (t *translator) edgeStore() {
+	passes := t.passes()
+	t.upstreams(passes)
+	switch {
+	case t.edge:
+		t.out.set("", "store_path_count", "0", passes...)
+		if t.ModuleFile != "" && len(t.Module.Groups) > 0 {
+			t.out.set("", "group_count", "0")
+		}
+	case t.ModuleFile == "":
+		t.out.set("", "store_path_count", "0")
+		t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
+			Text: "without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file " +
+				"of this " +
+				"host is served",
+			Advice: "translate again with -c /etc/fdfs/mod_fastdfs.conf"})
+	}
+	if !t.edge || t.Module.HasTrackers {
+		return
+	}
+	if sources := t.sourceAddresses(passes); len(sources) > 0 {
+		t.out.set("gateway", "allow_sources", strings.Join(sources, ", "), passes...)
+	}
+	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
+		Text: "no tracker is known: storages are the upstream servers of nginx, and a new storage has to be " +
+			"added by hand",
+		Advice: "add tracker_server = HOST:22122, one line for each tracker, or translate again with -c " +
+			"MOD_FASTDFS_CONF"})
+}
+
+// passes returns the proxy_pass of all files.
+func (t *translator) passes() (found []*directive) {
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() && o.via.name == "proxy_pass" && !slices.Contains(found, o.via) {
+				found = append(found, o.via)
+			}
+		}
+	}
+	return found
+}
+
+// target is the name of the upstream, or the host with its port, of a proxy_pass.
+func target(pass *directive) string {
+	_, rest, _ := strings.Cut(pass.arg(0), "://")
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+// upstreamOf returns the upstream block of a proxy_pass.
+func (t *translator) upstreamOf(pass *directive) *directive {
+	for _, d := range named(t.http, "upstream") {
+		if d.arg(0) == target(pass) {
+			return d
+		}
+	}
+	return nil
+}
+
+// upstreams names the upstream blocks whose place trackers take.
+func (t *translator) upstreams(passes []*directive) {
+	for _, pass := range passes {
+		up := t.upstreamOf(pass)
+		if up == nil || t.handled[up] {
+			continue
+		}
+		t.doneAll(up)
+		t.note(up, "the gateway asks the trackers for the storages; weight, backup, down and the balancing method "+
+			"are dropped",
+			"")
+		if slices.ContainsFunc(named(up.block, "server"), func(d *directive) bool {
+			return d.has("backup") || d.has("down") || strings.Contains(d.String(), " weight=")
+		}) {
+			t.say(up, "take a storage that must not serve out of service at the trackers", "")
+		}
+	}
+}
+
+// sourceAddresses returns the addresses of upstream servers that are in use.
+func (t *translator) sourceAddresses(passes []*directive) (found []string) {
+	add := func(address string) {
+		if port, err := netip.ParseAddrPort(address); err == nil {
+			address = port.Addr().String()
+		}
+		if _, err := netip.ParseAddr(address); err == nil && !slices.Contains(found, address) {
+			found = append(found, address)
+		}
+	}
+	for _, pass := range passes {
+		up := t.upstreamOf(pass)
+		if up == nil {
+			add(target(pass))
+			continue
+		}
+		for _, d := range named(up.block, "server") {
+			if !d.has("backup") && !d.has("down") {
+				add(d.arg(0))
+			}
+		}
+	}
+	return found
+}
+
+// noteReach names files that nginx keeps closed and the gateway serves: groups and store paths that
+// no location is for.
+func (t *translator) noteReach() {
+	for _, s := range t.servers {
+		closed := slices.ContainsFunc(t.universe.all, func(c cell) bool { return s.cells[c].via == nil })
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; o.open() && closed {
+				t.note(o.loc.d,
+					"nginx serves only the groups, store paths and extensions of its patterns; the gateway "+
+						"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
+				break
+			}
+		}
+	}
+}
