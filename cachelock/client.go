@@ -86,6 +86,8 @@ type LockOptions struct {
 	// a crash; those who wait for the lock are notified. Options.Holder must name one process at a
 	// time. An earlier process that still runs learns the loss at its next renewal or extension.
 	TakeOver bool
+	// Holder is used in place of Options.Holder for this lock; default Options.Holder.
+	Holder string
 }
 
 // MinTTL is the shortest time to live. A shorter lock expires before its holder has the reply.
@@ -100,6 +102,9 @@ func (o *LockOptions) check(c *Client) error {
 	}
 	if o.MaxHold <= 0 {
 		o.MaxHold = time.Hour
+	}
+	if o.Holder == "" {
+		o.Holder = c.o.Holder
 	}
 	switch {
 	case o.TTL < MinTTL:
@@ -172,7 +177,8 @@ type lockRequest struct {
 	waiter   string // name in the queue; empty = does not wait
 	queueTTL time.Duration
 	fair     bool
-	takeOver bool // releases locks of earlier processes with this holder's name
+	takeOver bool   // releases locks of earlier processes with the name holder
+	holder   string // for takeOver
 }
 
 // New returns a client for one Redis: standalone, behind Sentinel, or a Cluster. The caller closes
@@ -242,11 +248,12 @@ func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lo
 
 // lockRequest returns the request for keys.
 func (c *Client) lockRequest(keys []string, o *LockOptions) lockRequest {
-	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, queueTTL: c.queueTTL()}
+	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, holder: o.Holder,
+		queueTTL: c.queueTTL()}
 	if o.Owner != "" {
-		w.token, w.hold = ownerPrefix+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
+		w.token, w.hold = ownerPrefix+url.QueryEscape(o.Owner)+":"+o.Holder, randomHex()
 	} else {
-		w.token = c.newToken()
+		w.token = newToken(o.Holder)
 	}
 	return w
 }
@@ -343,16 +350,16 @@ var processPart = randomHex()[:16]
 const ownerPrefix = "owner "
 
 // newToken returns the name of this process, 64 random bits and the holder's name.
-func (c *Client) newToken() string {
+func newToken(holder string) string {
 	text := random()
 	copy(text[:], processPart)
-	return string(text[:]) + ":" + c.o.Holder
+	return string(text[:]) + ":" + holder
 }
 
 // isFormer reports whether a token is that of an earlier process with this holder's name.
-func (c *Client) isFormer(token string) bool {
-	_, holder, _ := strings.Cut(token, ":")
-	return holder == c.o.Holder && !strings.HasPrefix(token, processPart) && !strings.HasPrefix(token, ownerPrefix)
+func isFormer(token, holder string) bool {
+	_, name, _ := strings.Cut(token, ":")
+	return name == holder && !strings.HasPrefix(token, processPart) && !strings.HasPrefix(token, ownerPrefix)
 }
 
 // randomHex returns 128 random bits.

@@ -114,7 +114,7 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 	if err := o.check(f.c); err != nil {
 		return nil, err
 	}
-	w := folderRequest{token: randomHex() + ":" + f.c.o.Holder, ttl: o.TTL, queueTTL: f.c.queueTTL()}
+	w := folderRequest{token: randomHex() + ":" + o.Holder, ttl: o.TTL, queueTTL: f.c.queueTTL()}
 	keys := make([]string, len(paths))
 	for i, given := range paths {
 		path, err := canonical(given)

@@ -37,7 +37,8 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (
 	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
 		// A new token for each attempt: a part of the attempt before may still be released in the
 		// background.
-		w := lockRequest{ttl: o.TTL, queueTTL: c.queueTTL(), token: c.newToken(), waiter: waiter, takeOver: o.TakeOver}
+		w := lockRequest{ttl: o.TTL, queueTTL: c.queueTTL(), token: newToken(o.Holder), waiter: waiter,
+			takeOver: o.TakeOver, holder: o.Holder}
 		start := time.Now()
 		h, err := c.acquireGroups(ctx, groups, w)
 		if err != nil {

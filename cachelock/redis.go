@@ -104,7 +104,7 @@ func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64
 	h, fence, err := s.tryAcquire(ctx, w)
 	for range w.keys { // each may be held by an earlier process
 		var held *HeldError
-		if !w.takeOver || !errors.As(err, &held) || !s.c.isFormer(held.token) {
+		if !w.takeOver || !errors.As(err, &held) || !isFormer(held.token, w.holder) {
 			break
 		}
 		former := s.newHold(lockRequest{keys: []string{held.Key}, token: held.token})
