@@ -13,7 +13,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 MISSPELL    := github.com/golangci/misspell/cmd/misspell@v0.8.0
 DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 # The modules below tests/: go.mod of the program does not name what only they need.
-NESTED := tests/bench tests/real
+NESTED := tests/bench tests/real tests/containers
 
 .PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
 	lint-quick lint-text lint-dead fuzz attack soak bench \
@@ -50,7 +50,7 @@ need: ## install what the tests need
 	@tests/need
 
 outdated: ## list the modules of go.mod that are behind their latest version
-	@for dir in . tests/bench tests/real; do \
+	@for dir in . $(NESTED); do \
 		$(GO) list -C $$dir -m -e -u -f '{{if .Update}}{{.Path}} {{.Version}} -> {{.Update.Version}}{{end}}' \
 			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
 	done | sort -u
