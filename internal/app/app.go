@@ -85,13 +85,13 @@ type App struct {
 	upgrade    upgradeState
 
 	// These are made by Start and stay until Stop.
-	cache         *cache.Cache       // of files of other hosts; nil = there is none
-	fleet         *fleet.Fleet       // the other gateways; nil = there are none
-	applied       *fleet.AppliedFile // nil = there is no disk tier, or no fleet
-	redisPassword string             // for the list of secrets
-	server        *gateway.Server
-	admin         *http.Server // nil = there is none
-	cert          atomic.Pointer[tls.Certificate]
+	cache        *cache.Cache       // of files of other hosts; nil = there is none
+	fleet        *fleet.Fleet       // the other gateways; nil = there are none
+	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
+	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
+	server       *gateway.Server
+	admin        *http.Server // nil = there is none
+	cert         atomic.Pointer[tls.Certificate]
 
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
 	components atomic.Pointer[components] // replaced by Reload

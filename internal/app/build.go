@@ -84,9 +84,11 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	if !anti.CheckToken {
 		return o, nil
 	}
-	o.Tokens = antisteal.NewChecker(antisteal.Options{
-		Secrets: append([]string{anti.Secret}, anti.ExtraSecrets...), TTL: anti.TTL,
-	})
+	secrets, err := anti.ReadSecrets()
+	if err != nil {
+		return o, fmt.Errorf("%w; see secret_files in [antisteal]", err)
+	}
+	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: secrets, TTL: anti.TTL})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
 		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, cfg)

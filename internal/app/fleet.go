@@ -25,17 +25,39 @@ func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	o = fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
 		Username: r.Username, DB: r.DB, KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
-		Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
+		Advertise: cfg.Peer.Advertise,
 	}
-	if o.Advertise == "" {
+	switch o.Advertise {
+	case config.AdvertiseAuto:
+		o.Advertise, o.AutoListen = "", cfg.Peer.Listen
+	case "":
 		host, _ := os.Hostname() // without one, the address has to do
 		o.Name = host + strings.Join(cfg.Gateway.Listen, ",")
 	}
 	if o.Password, err = r.ReadPassword(); err != nil {
 		return o, fmt.Errorf("%w; see password_file in [redis]", err)
 	}
+	if o.Secret, err = peerSecret(cfg); err != nil {
+		return o, err
+	}
 	o.TLS, err = r.TLSConfig()
 	return o, err
+}
+
+// peerSecret is the secret of the fleet; empty where gateways do not ask each other.
+func peerSecret(cfg *config.Config) (string, error) {
+	if cfg.Peer.Advertise == "" {
+		return "", nil
+	}
+	secret, err := cfg.Peer.ReadSecret()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%w; see secret_file in [peer]", err)
+	case len(secret) < fleet.MinSecret:
+		return "", fmt.Errorf("the secret in %q has %d bytes, %d are needed; see secret_file in [peer]",
+			cfg.Peer.SecretFile, len(secret), fleet.MinSecret)
+	}
+	return secret, nil
 }
 
 // openFleet makes the client of the other gateways, where the configuration names any.
@@ -44,8 +66,11 @@ func (a *App) openFleet(cfg *config.Config) error {
 	if err != nil || len(o.Addresses) == 0 {
 		return err
 	}
+	if list := a.components.Load().listenersFor(rolePeers); o.AutoListen != "" && len(list) > 0 {
+		o.AutoListen = list[0].Addr().String() // systemd may have given another one
+	}
 	o.Log, o.Waited = logfile.Limit(a.log), a.waited
-	a.redisPassword = o.Password
+	a.fleetSecrets = []string{o.Password, o.Secret}
 	a.fleet, err = fleet.New(o)
 	return err
 }

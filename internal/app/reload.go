@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,9 +84,11 @@ func (a *App) TryReload() admin.Trial {
 	c, err := a.readReload()
 	if err == nil {
 		_, err = handlerOptions(c.cfg)
-		err = a.privileges.Explain(err)
 	}
-	if err != nil {
+	if err == nil {
+		_, err = peerSecret(c.cfg)
+	}
+	if err = a.privileges.Explain(err); err != nil {
 		t.Rejected = err.Error()
 		return t
 	}
@@ -144,6 +147,14 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if err != nil {
 		return nil, err
 	}
+	secret, err := peerSecret(c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	tokenSecrets, err := c.cfg.AntiSteal.ReadSecrets()
+	if err != nil && c.cfg.AntiSteal.CheckToken {
+		return nil, err
+	}
 	settings, err := settingsOf(c.cfg)
 	if err != nil {
 		return nil, err
@@ -157,7 +168,8 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if o.Access, err = a.logs.use(c.cfg); err != nil {
 		return nil, err
 	}
-	a.logs.recent.SetSecrets(append(append(c.cfg.Secrets(), a.atStart.Secrets()...), c.access.Token, a.redisPassword))
+	a.logs.recent.SetSecrets(slices.Concat(c.cfg.Secrets(), a.atStart.Secrets(), []string{c.access.Token}, tokenSecrets,
+		a.fleetSecrets, []string{secret}))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {
@@ -167,6 +179,11 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	p.origin = a.originOf(p, &o)
 	a.components.Store(p)
 	a.retireReplaced(old, p)
+	if a.fleet != nil && secret != "" {
+		if err := a.fleet.SetSecret(secret); err != nil {
+			a.log.Error("the secret of the fleet stays as it was", "err", err)
+		}
+	}
 	if c.cert != nil {
 		a.cert.Store(c.cert)
 	}
@@ -278,6 +295,12 @@ func (a *App) retire(end func(), busy func() int64) {
 	time.AfterFunc(retireAfter, check)
 }
 
+// withoutSecret are the settings of peers that a reload does not apply.
+func withoutSecret(p config.Peer) config.Peer {
+	p.Secret, p.SecretFile = "", ""
+	return p
+}
+
 // restartKeys names the keys whose new values a reload does not apply.
 func restartKeys(before, after *config.Config) []string {
 	old, now := &before.Gateway, &after.Gateway
@@ -300,7 +323,7 @@ func restartKeys(before, after *config.Config) []string {
 		{"max_connections", old.MaxConnections == now.MaxConnections},
 		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
 		{"[redis]", reflect.DeepEqual(before.Redis, after.Redis)},
-		{"[peer]", reflect.DeepEqual(before.Peer, after.Peer)},
+		{"[peer]", withoutSecret(before.Peer) == withoutSecret(after.Peer)},
 		{"[lock]", before.Lock == after.Lock},
 		{"memory_max", before.Cache.Enabled() == after.Cache.Enabled()},
 		{"disk_path", before.Cache.Folder() == after.Cache.Folder()},

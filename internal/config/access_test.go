@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,8 +60,8 @@ func TestCheckRefererFile(t *testing.T) {
 
 	c, _ := load(t, text)
 	require.Equal(t, filepath.Base(c.Access.RefererFile), "no.png")
-	require.Contains(t, c.Paths(), "access.referer_file")
+	require.Contains(t, maps.Collect(c.Paths()), "access.referer_file")
 	require.NoError(t, os.WriteFile(c.Access.RefererFile, []byte("x"), 0o600))
 	c, _ = load(t, "group_name=g\nstore_path0=/a\n[access]\nreferer_file = no.png\n")
-	require.NotContains(t, c.Paths(), "access.referer_file")
+	require.NotContains(t, maps.Collect(c.Paths()), "access.referer_file")
 }

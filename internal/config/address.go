@@ -138,17 +138,17 @@ func prefix(p *string) field {
 	}}
 }
 
-// baseURL is https://host[:port], or nothing.
+// baseURL is https://host[:port], AdvertiseAuto, or nothing.
 func baseURL(p *string) field {
 	return field{parse: func(v string, _ position) *parseError {
 		v = strings.TrimRight(v, "/")
-		if v != "" {
+		if v != "" && v != AdvertiseAuto {
 			u, err := url.Parse(v)
 			if err != nil || u.Scheme != "https" || !fdfs.ValidHost(u.Hostname()) ||
 				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" ||
 				strings.ContainsAny(v, "?#") {
-				return invalid("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887",
-					"is not the URL of a peer")
+				return invalid("write auto, or an https URL with the port of [peer] listen, such as "+
+					"https://10.0.0.1:8887", "is not the URL of a peer")
 			}
 		}
 		*p = v

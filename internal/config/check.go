@@ -45,6 +45,8 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.account()
 	k.adminToken()
 	k.secrets()
+	k.tokenSecrets()
+	k.peerSecret()
 	k.tls()
 	k.redis()
 	k.logs()

@@ -134,6 +134,17 @@ func TestRules(t *testing.T) {
 			"served nowhere"},
 		{"port of peers", fleet + "listen = :8888\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
 			"same port"},
+		{"auto behind a Redis on this host", fleet + "advertise = auto\nsecret = 7f3a9c51e08b4d26\n", Warning, 6,
+			"gateways on other hosts would ask themselves"},
+		{"auto served on loopback", base + "[redis]\naddresses = rediss://10.0.0.9:1\npassword = p\n" +
+			"[peer]\nlisten = 127.0.0.1:8887\nadvertise = auto\nsecret = 7f3a9c51e08b4d26\n",
+			Warning, 7, "takes no connections there"},
+		{"auto without a port", fleet + "listen = :0\nadvertise = auto\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
+			"of [peer] listen, and \":0\" has none"},
+		{"nearly auto", fleet + "advertise = Auto\nsecret = 7f3a9c51e08b4d26\n", Error, 6, "write auto, or"},
+		{"two secrets of peers", fleet + "advertise = https://a\nsecret = 7f3a9c51e08b4d26\nsecret_file = /f\n",
+			Warning, 8, "both set"},
+		{"secret file of peers alone", fleet + "secret_file = /f\n", Warning, 6, "no advertise"},
 		{"admin port of peers", fleet + "listen = :8889\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
 			"same port"},
 	} {

@@ -103,6 +103,7 @@ type AntiSteal struct {
 	BypassHeader string // a request with this header and BypassValue needs no token; empty = off
 	BypassValue  string
 	ExtraSecrets []string // accepted besides Secret
+	SecretFiles  []string // paths; see ReadSecrets
 	FailStatus   int      // 400 or 403
 }
 
@@ -211,9 +212,14 @@ type Lock struct {
 	Wait time.Duration
 }
 
+// AdvertiseAuto is the value of Peer.Advertise for the address from which this host reaches Redis,
+// with the port of Peer.Listen.
+const AdvertiseAuto = "auto"
+
 // Peer is the section [peer].
 type Peer struct {
-	Listen    string // host:port where other gateways are served
-	Advertise string // https://host[:port], no path; empty = no peers and no listener
-	Secret    string
+	Listen     string // host:port where other gateways are served
+	Advertise  string // https://host[:port], no path; empty = no peers and no listener; or AdvertiseAuto
+	Secret     string // see ReadSecret
+	SecretFile string // path; empty = Secret
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -48,31 +49,36 @@ func withoutUser(value string) string {
 	return strings.Join(parts, ",")
 }
 
-// Secrets returns the secrets in the configuration, which must not be shown.
+// Secrets returns the secrets in the text of the configuration, which must not be shown.
 func (c *Config) Secrets() []string {
 	list := []string{c.AntiSteal.Secret, c.AntiSteal.BypassValue, c.Redis.Password, c.Peer.Secret}
 	list = append(list, c.AntiSteal.ExtraSecrets...)
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// Paths returns the files and folders that the gateway uses by this configuration, by the full name
-// of the key, such as "cache.disk_path": all but the store paths, those that are empty or "-", and
-// those of functions that are switched off. A stock http.conf names a file for refused tokens that
-// is nowhere, and checks no tokens.
-func (c *Config) Paths() map[string]string {
-	paths := map[string]string{}
-	for name, s := range c.settings() {
-		if p := s.into.path; p != nil && *p != "" && *p != "-" && c.usesPath(name) {
-			paths[name] = *p
+// Paths yields the files and folders that the gateway uses by this configuration, each with the
+// full name of its key, such as "cache.disk_path": all but the store paths, those that are empty or
+// "-", and those of functions that are switched off. A stock http.conf names a file for refused
+// tokens that is nowhere, and checks no tokens.
+func (c *Config) Paths() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for name, s := range c.settings() {
+			if s.into.paths == nil || !c.usesPath(name) {
+				continue
+			}
+			for _, path := range s.into.paths() {
+				if !yield(name, path) {
+					return
+				}
+			}
 		}
 	}
-	return paths
 }
 
 // usesPath tells whether the function of a key that names a file is switched on.
 func (c *Config) usesPath(key string) bool {
 	switch key {
-	case "http.anti_steal.token_check_fail":
+	case "http.anti_steal.token_check_fail", "antisteal.secret_files":
 		return c.AntiSteal.CheckToken
 	case "access.referer_file":
 		return len(c.Access.Referers) > 0
@@ -80,6 +86,8 @@ func (c *Config) usesPath(key string) bool {
 		return c.UseStorageID
 	case "redis.password_file", "redis.ca_file", "redis.cert_file", "redis.key_file":
 		return len(c.Redis.Addresses) > 0
+	case "peer.secret_file":
+		return c.Peer.Advertise != ""
 	}
 	return true
 }

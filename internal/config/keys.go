@@ -320,9 +320,12 @@ func peerKeys(p *Peer) []setting {
 		{"listen", ":8887", listener(&p.Listen),
 			"where other gateways are served, by TLS"},
 		{"advertise", "", baseURL(&p.Advertise),
-			"https URL under which other gateways reach this one; empty = they do not"},
+			"https URL under which other gateways reach this one, or auto: its address towards Redis; empty = they " +
+				"do not"},
 		{"secret", "", hidden(&p.Secret),
 			"secret of the fleet, the same on all gateways: the key of their connections is made from it"},
+		{"secret_file", "", secretPath(&p.SecretFile),
+			"file with the secret, read at start and on reload"},
 	}
 }
 
@@ -330,6 +333,8 @@ func antiStealKeys(a *AntiSteal) []setting {
 	return []setting{
 		{"extra_secrets", "", hiddenList(&a.ExtraSecrets),
 			"secrets accepted besides http.anti_steal.secret_key, with commas between them"},
+		{"secret_files", "", secretPaths(&a.SecretFiles),
+			"files with a secret each, accepted besides these, read at start and on reload"},
 		{"fail_status", "400", parsed(&a.FailStatus, "write 400 or 403", "is no status for a refused token",
 			func(v string) (int, bool) { n, _ := strconv.Atoi(v); return n, v == "400" || v == "403" }),
 			"status of a refused token: 400 or 403"},

@@ -117,8 +117,9 @@ func (l *loader) lintToken() {
 		return
 	}
 	switch at := l.c.at(secretKey); {
+	case a.Secret == "" && len(a.SecretFiles) > 0: // Check reads them
 	case a.Secret == "":
-		l.errorf(at, secretKey, "set a long random secret",
+		l.errorf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
 		l.warnf(at, secretKey, "set a long random secret",
@@ -251,29 +252,35 @@ func (l *loader) lintServices() {
 func (l *loader) lintPeer() {
 	const key, listenKey, secretKey = "peer.advertise", "peer.listen", "peer.secret"
 	p, at, secretAt := &l.c.Peer, l.c.at(key), l.c.at(secretKey)
+	if p.SecretFile != "" {
+		secretAt = l.c.at(peerSecretFile)
+	}
 	if p.Advertise == "" {
-		if p.Secret != "" {
+		if p.Secret != "" || p.SecretFile != "" {
 			l.warnf(secretAt, key, "set advertise to the URL of this gateway, or remove the secret",
 				"there is a secret, but no advertise: no bytes move between this gateway and others")
 		}
 		return
 	}
 	switch {
+	case p.Secret != "" && p.SecretFile != "":
+		l.warnf(secretAt, secretKey, "keep one of the two",
+			"secret and secret_file are both set: the one in the file is used")
+	case p.SecretFile != "": // Check reads it
 	case p.Secret == "":
 		l.errorf(at, secretKey, "set the same long random secret on every gateway",
 			"advertise is set, but there is no secret to make the key of peer connections from")
-	case len(p.Secret) < shortSecret:
-		l.errorf(secretAt, secretKey, "set a long random secret, the same on every gateway",
-			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every "+
-				"cached file", shortSecret)
-	case isWeak(p.Secret):
-		l.warnf(secretAt, secretKey, "make one by `openssl rand -hex 32`, the same on every gateway",
-			"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets")
+	default:
+		l.judgePeerSecret(secretAt, secretKey, p.Secret)
 	}
 	l.lintPeerListener(at, listenKey)
 	if len(l.c.Redis.Addresses) == 0 {
 		l.warnf(at, key, "set addresses in [redis]",
 			"gateways find each other by Redis; without it advertise has no effect")
+	}
+	if p.Advertise == AdvertiseAuto {
+		l.lintAuto(at, key)
+		return
 	}
 	u, err := url.Parse(p.Advertise)
 	if err != nil {
@@ -284,6 +291,29 @@ func (l *loader) lintPeer() {
 		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
 			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves",
 			shown(p.Advertise))
+	}
+}
+
+// lintAuto reports listeners of peers that the address towards Redis does not lead to, and a Redis
+// that does not tell the address of this host.
+func (l *loader) lintAuto(at position, key string) {
+	listen := l.c.Peer.Listen
+	host, port, err := net.SplitHostPort(listen)
+	number, _ := strconv.Atoi(port)
+	local := !slices.ContainsFunc(l.c.Redis.Addresses, isRemote)
+	switch {
+	case listen == "": // told by lintPeerListener
+	case err != nil || strings.HasPrefix(listen, "unix:") || number == 0:
+		l.errorf(l.c.at("peer.listen"), "peer.listen", "write an address with a port, such as :8887",
+			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))
+	case isLoopback(host) && !local:
+		l.warnf(l.c.at("peer.listen"), "peer.listen", "write :"+port,
+			"advertise = auto is the address of this host towards Redis, and [peer] listen = %s takes no connections "+
+				"there", shown(listen))
+	case !isLoopback(host) && local && len(l.c.Redis.Addresses) > 0:
+		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
+			"advertise = auto is a loopback address, because Redis is on this host: "+
+				"gateways on other hosts would ask themselves")
 	}
 }
 

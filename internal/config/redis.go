@@ -48,10 +48,6 @@ func (l *loader) lintRedis() {
 func (l *loader) lintRedisExposure() {
 	const key = "redis.addresses"
 	r := &l.c.Redis
-	isRemote := func(address string) bool {
-		host, _, _ := net.SplitHostPort(address) // was checked when it was read
-		return !isLoopback(host)
-	}
 	if !slices.ContainsFunc(r.Addresses, isRemote) {
 		return
 	}
@@ -65,6 +61,12 @@ func (l *loader) lintRedisExposure() {
 		l.warnf(at, "redis.tls", "set tls = true, or write rediss:// in front of the addresses",
 			"Redis is on another host, and there is no TLS: whoever is between can read the password, purge and block")
 	}
+}
+
+// isRemote tells whether a host:port of Redis is on another host.
+func isRemote(address string) bool {
+	host, _, _ := net.SplitHostPort(address) // was checked when it was read
+	return !isLoopback(host)
 }
 
 // maxSecretFile bounds a file that holds one secret, in bytes.
@@ -93,6 +95,31 @@ func (r *Redis) ReadPassword() (string, error) {
 		return r.Password, nil
 	}
 	return ReadSecretFile(r.PasswordFile)
+}
+
+// ReadSecret returns the secret of the fleet, from secret_file if that is set; empty = none.
+func (p *Peer) ReadSecret() (string, error) {
+	if p.SecretFile == "" {
+		return p.Secret, nil
+	}
+	return ReadSecretFile(p.SecretFile)
+}
+
+// ReadSecrets returns the accepted secrets of tokens: secret_key, extra_secrets and those in
+// secret_files. The first one makes tokens.
+func (a *AntiSteal) ReadSecrets() (secrets []string, err error) {
+	if a.Secret != "" {
+		secrets = append(secrets, a.Secret)
+	}
+	secrets = append(secrets, a.ExtraSecrets...)
+	for _, name := range a.SecretFiles {
+		secret, err := ReadSecretFile(name)
+		if err != nil {
+			return nil, err
+		}
+		secrets = append(secrets, secret)
+	}
+	return secrets, nil
 }
 
 // TLSConfig returns the TLS settings of connections to Redis; nil = plain TCP. The caller sets the

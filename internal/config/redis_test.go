@@ -80,3 +80,47 @@ func TestRedisFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestSecretFiles: files of secrets for tokens and peers that cannot be used are errors of check,
+// and of the program that needs them.
+func TestSecretFiles(t *testing.T) {
+	dir := store(t)
+	for name, text := range map[string]string{"empty": "", "short": "0123456789abcde\n",
+		"old": "8d1f6c02b94e7a35\n", "new": "7f3a9c51e08b4d26\r\n", "words": "correct horse battery\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	head := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + dir + "\n"
+	tokens := head + "http.anti_steal.check_token = true\n[antisteal]\nsecret_files = "
+	peers := head + "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\nsecret_file = "
+	for _, c := range []struct {
+		name, text string
+		severity   Severity
+		line       int
+		want       string
+	}{
+		{"tokens", tokens + dir + "/new, " + dir + "/old\n", 0, 0, ""},
+		{"tokens, one empty", tokens + dir + "/new, " + dir + "/empty\n", Error, 6, "empty"},
+		{"tokens, one missing", tokens + dir + "/new, " + dir + "/missing\n", Error, 6, "no such file"},
+		{"tokens, one short", tokens + dir + "/short\n", Warning, 6, "by trying"},
+		{"tokens are not checked", head + "[antisteal]\nsecret_files = /missing\n", 0, 0, ""},
+		{"peers", peers + dir + "/new\n", 0, 0, ""},
+		{"peers, empty", peers + dir + "/empty\n", Error, 8, "empty"},
+		{"peers, missing", peers + dir + "/missing\n", Error, 8, "no such file"},
+		{"peers, short", peers + dir + "/short\n", Error, 8, "by trying"},
+		{"peers, words", peers + dir + "/words\n", Warning, 8, "does not look random"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			problems := checked(t, c.text)
+			if c.want == "" {
+				require.Empty(t, problems)
+				return
+			}
+			require.Equal(t, 1, found(problems, c.severity, c.line, c.want), "%v", problems)
+			require.Len(t, problems, 1)
+		})
+	}
+	config := clean(t, tokens+dir+"/new, "+dir+"/old\nextra_secrets = GoldenSecret-2023\n")
+	secrets, err := config.AntiSteal.ReadSecrets()
+	require.NoError(t, err)
+	require.Equal(t, []string{"GoldenSecret-2023", "7f3a9c51e08b4d26", "8d1f6c02b94e7a35"}, secrets)
+}

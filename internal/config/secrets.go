@@ -27,26 +27,78 @@ func (k *checker) secrets() {
 	}
 }
 
+// peerSecretFile is the key of the file with the secret of the fleet.
+const peerSecretFile = "peer.secret_file"
+
+// peerSecret reads secret_file of [peer].
+func (k *checker) peerSecret() {
+	p := &k.c.Peer
+	if p.SecretFile == "" || p.Advertise == "" {
+		return
+	}
+	at := k.c.at(peerSecretFile)
+	secret, err := p.ReadSecret()
+	if err != nil {
+		k.errorf(at, peerSecretFile, "put the secret of the fleet into it, readable for the user of the gateway only",
+			"%v", err)
+		return
+	}
+	k.judgePeerSecret(at, peerSecretFile, secret)
+}
+
+// judgePeerSecret reports a secret of the fleet that can be guessed.
+func (r *report) judgePeerSecret(at position, key, secret string) {
+	switch {
+	case len(secret) < shortSecret:
+		r.errorf(at, key, "set a long random secret, the same on every gateway",
+			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every "+
+				"cached file", shortSecret)
+	case isWeak(secret):
+		r.warnf(at, key, "make one by `openssl rand -hex 32`, the same on every gateway",
+			"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets")
+	}
+}
+
+// tokenSecrets reads secret_files of [antisteal].
+func (k *checker) tokenSecrets() {
+	const key = "antisteal.secret_files"
+	if !k.c.AntiSteal.CheckToken {
+		return
+	}
+	for _, name := range k.c.AntiSteal.SecretFiles {
+		secret, err := ReadSecretFile(name)
+		switch {
+		case err != nil:
+			k.errorf(k.c.at(key), key, "put a secret into it, readable for the user of the gateway only", "%v", err)
+		case len(secret) < shortSecret, secret == stockSecret:
+			k.warnf(k.c.at(key), key, "write a long random secret",
+				"the secret in %q is short or well known and can be found by trying", clip(name))
+		}
+	}
+}
+
 // secretFiles are the files in which secrets were found, with their keys, and where to tell of
 // each.
 func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
 	keys, first = map[string][]string{}, map[string]position{}
 	for name, s := range k.c.settings() {
 		line, written := k.c.written[name]
-		file := line.at.file
+		files := []string{line.at.file}
 		switch {
 		case !written:
 			continue
-		case s.into.holdsSecret && *s.into.path != "":
-			file = *s.into.path
+		case s.into.holdsSecret:
+			files = s.into.paths()
 		case !s.into.secret || line.value == "":
 			continue
 		case line.value == stockSecret && !k.c.AntiSteal.CheckToken: // published, and not used
 			continue
 		}
-		keys[file] = append(keys[file], name)
-		if known, ok := first[file]; !ok || line.at.line < known.line {
-			first[file] = line.at
+		for _, file := range files {
+			keys[file] = append(keys[file], name)
+			if known, ok := first[file]; !ok || line.at.line < known.line {
+				first[file] = line.at
+			}
 		}
 	}
 	return keys, first

@@ -89,17 +89,23 @@ func TestKeysThatOthersRead(t *testing.T) {
 	require.NoError(t, os.WriteFile(password, []byte("p"), 0o600))
 	token := filepath.Join(filepath.Dir(key), "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600))
+	other := filepath.Join(filepath.Dir(key), "other")
+	require.NoError(t, os.WriteFile(other, []byte("p"), 0o600))
 	text := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + store(t) + "\n[gateway]\ntls_cert=" + cert +
-		"\ntls_key=" + key + "\nadmin_token_file=" + token + "\n[redis]\npassword_file=" + password + "\n"
+		"\ntls_key=" + key + "\nadmin_token_file=" + token + "\n[redis]\npassword_file=" + password +
+		"\n[antisteal]\nsecret_files=" + password + "," + other + "\n"
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(key)), 0o755))
 	require.NoError(t, os.Chmod(key, 0o600))
 	require.Empty(t, checked(t, text))
 	require.NoError(t, os.Chmod(key, 0o644))
 	require.NoError(t, os.Chmod(password, 0o604))
 	require.NoError(t, os.Chmod(token, 0o644))
+	require.NoError(t, os.Chmod(other, 0o644))
 	problems := checked(t, text)
 	require.Equal(t, 1, found(problems, Warning, 6, key, "gateway.tls_key"), "%v", problems)
 	require.Equal(t, 1, found(problems, Warning, 7, token, "gateway.admin_token_file"), "%v", problems)
-	require.Equal(t, 1, found(problems, Warning, 9, password, "redis.password_file"), "%v", problems)
-	require.Len(t, problems, 3)
+	require.Equal(t, 1, found(problems, Warning, 9, password, "antisteal.secret_files, redis.password_file"), "%v",
+		problems)
+	require.Equal(t, 1, found(problems, Warning, 11, other, "antisteal.secret_files"), "%v", problems)
+	require.Len(t, problems, 4)
 }

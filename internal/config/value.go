@@ -18,10 +18,10 @@ import (
 // field is the parser of a value with its destination.
 type field struct {
 	parse       func(value string, at position) *parseError
-	list        bool    // may be repeated, each line adds
-	secret      bool    // messages do not show the value
-	path        *string // destination of the name of a file or folder; nil for other values
-	holdsSecret bool    // that file holds a secret
+	list        bool            // may be repeated, each line adds
+	secret      bool            // messages do not show the value
+	paths       func() []string // the files or folders that the value names; nil for other values
+	holdsSecret bool            // each of these files holds a secret
 }
 
 // parseError is the reason for which a value is invalid. With the severity Warning another value is
@@ -164,7 +164,7 @@ func hiddenList(p *[]string) field {
 
 // path is a file name, relative to the folder of the file it is written in.
 func path(p *string) field {
-	return field{path: p, parse: func(v string, at position) *parseError {
+	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
 		*p = resolve(v, at)
 		return nil
 	}}
@@ -177,9 +177,34 @@ func secretPath(p *string) field {
 	return f
 }
 
+// secretPaths is a comma list of such paths.
+func secretPaths(p *[]string) field {
+	return field{holdsSecret: true, paths: func() []string { return *p },
+		parse: func(v string, at position) *parseError {
+			*p = nil
+			for _, part := range splitList(v) {
+				if part == "" {
+					return invalid("remove the comma too many", "has an empty member")
+				}
+				*p = append(*p, resolve(part, at))
+			}
+			return nil
+		}}
+}
+
+// onePath lists the path at p, unless it is empty or "-".
+func onePath(p *string) func() []string {
+	return func() []string {
+		if *p == "" || *p == "-" {
+			return nil
+		}
+		return []string{*p}
+	}
+}
+
 // pathOrDash is a path, or "-".
 func pathOrDash(p *string) field {
-	return field{path: p, parse: func(v string, at position) *parseError {
+	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
 		if *p = v; v != "-" {
 			*p = resolve(v, at)
 		}

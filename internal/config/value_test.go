@@ -134,6 +134,7 @@ wait = 2s
 listen = 10.0.0.1:8886
 advertise = https://10.0.0.1:8888/
 secret = GoldenPeers-2024
+secret_file = ps
 [address_map]
 10.0.0.1 = 192.168.0.1
 10.0.0.2 = host.example:23000
@@ -141,6 +142,7 @@ secret = GoldenPeers-2024
 jpg = image/x-own
 [antisteal]
 extra_secrets = GoldenSecret-2023, GoldenSecret-2022
+secret_files = t1, /t2
 fail_status = 403
 [access]
 allow = 10.0.0.0/8, 192.0.2.7, unix:
@@ -165,7 +167,7 @@ func TestEveryKey(t *testing.T) {
 		"m.conf": everyKey})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
 	for _, p := range problems {
-		require.Contains(t, p.Text, "password and password_file are both set", p)
+		require.Contains(t, p.Text, "_file are both set", p)
 	}
 	require.NotNil(t, c)
 	c.written, c.top, c.groupCount = nil, groupText{}, 0
@@ -204,7 +206,7 @@ func everyKeyConfig(dir string) *Config {
 		DefaultType:           "text/plain; charset=gbk",
 		TypesFile:             filepath.Join(dir, "mime.types"),
 		AntiSteal: AntiSteal{true, 5 * time.Second, "GoldenSecret-2024", "/x.jpg", "X-Gate-Pass", "open-sesame",
-			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, 403},
+			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, []string{filepath.Join(dir, "t1"), "/t2"}, 403},
 		Gateway: Gateway{
 			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
 			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"),
@@ -240,7 +242,7 @@ func everyKeyConfig(dir string) *Config {
 			RequestsPerSecond: 0.5, RequestsBurst: 3, SendRate: 1 << 20, SendRateAfter: 2 << 20,
 		},
 		Lock:       Lock{time.Second, 2 * time.Second},
-		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024"},
+		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024", filepath.Join(dir, "ps")},
 		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
 )
 
 // Check reads a configuration and looks at the host. The configuration is nil when an error forbids
@@ -21,6 +22,28 @@ func Check(ctx context.Context, file string) (*config.Config, []config.Problem) 
 		return nil, problems
 	}
 	return cfg, slices.Concat(problems, cfg.Check(time.Now()), trackerNames(ctx, cfg), app.HostProblems(cfg))
+}
+
+// Advertised is the URL that advertise = auto means on this host, by its route to Redis. Nothing is
+// sent there. It is empty where auto is not set, or the problem says why it is not known.
+func Advertised(ctx context.Context, cfg *config.Config) (self string, problems []config.Problem) {
+	if cfg.Peer.Advertise != config.AdvertiseAuto || len(cfg.Redis.Addresses) == 0 {
+		return "", nil
+	}
+	var last error
+	for _, address := range cfg.Redis.Addresses {
+		conn, err := (&net.Dialer{Timeout: resolveTime / 2}).DialContext(ctx, "udp", address)
+		if err != nil {
+			last = err
+			continue
+		}
+		local := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+		_ = conn.Close() // nothing was sent
+		return fleet.AutoURL(local, cfg.Peer.Listen), nil
+	}
+	return "", []config.Problem{cfg.Warning("peer.advertise",
+		fmt.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", last),
+		"correct addresses in [redis], or the network of this host")}
 }
 
 // resolveTime bounds the resolution of all names together.

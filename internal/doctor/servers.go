@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
 )
@@ -270,6 +273,7 @@ func (d *doctor) fleet(ctx context.Context) {
 		return
 	}
 	d.redis(subject, h)
+	d.advertised(h.Self)
 	for _, p := range h.Peers {
 		found := Finding{Area: "peer", Subject: p.Name, Status: OK, Text: "answers, and has the same secret",
 			Millis: millisOf(p.Latency)}
@@ -279,6 +283,24 @@ func (d *doctor) fleet(ctx context.Context) {
 		}
 		d.put(found)
 	}
+}
+
+// advertised shows the URL that advertise = auto has found.
+func (d *doctor) advertised(self string) {
+	if d.cfg.Peer.Advertise != config.AdvertiseAuto || self == "" {
+		return
+	}
+	const text = "advertise = auto: other gateways reach this one there"
+	f := Finding{Area: "peer", Subject: self, Status: OK, Text: text}
+	u, err := url.Parse(self)
+	if err != nil {
+		return // it was made here
+	}
+	if address, err := netip.ParseAddr(u.Hostname()); err == nil && fleet.IsUnreachable(address, d.cfg.Peer.Listen) {
+		f.Status, f.Text = Warn, "advertise = auto is a loopback address: gateways on other hosts would ask themselves"
+		f.Advice = "write the address of this host, unless all gateways are on it"
+	}
+	d.put(f)
 }
 
 // redis judges what Redis says of itself.

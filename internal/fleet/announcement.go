@@ -17,11 +17,11 @@ const (
 // Publish announces a text about this gateway to the others, of announcementMax bytes at most.
 // Redis keeps it for announcementKept. After HandOver the other process publishes.
 func (f *Fleet) Publish(ctx context.Context, text string) error {
-	if f.handedOver.Load() {
+	if f.handedOver.Load() || f.Name() == unknownName {
 		return nil
 	}
 	return f.ask(ctx, "tell about this gateway", func(ctx context.Context) error {
-		return f.rdb.Set(ctx, f.key("about:"+f.o.Name), text[:min(len(text), announcementMax)], announcementKept).Err()
+		return f.rdb.Set(ctx, f.key("about:"+f.Name()), text[:min(len(text), announcementMax)], announcementKept).Err()
 	})
 }
 

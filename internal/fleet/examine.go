@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type Health struct {
 	Version    string        // of Redis; empty = its user may not ask
 	Policy     string        // maxmemory-policy of Redis; empty = its user may not ask
 	Peers      []PeerHealth  // gateways that live, this one apart
+	Self       string        // URL under which the others reach this one; empty = they do not
 }
 
 // PeerHealth is one gateway.
@@ -43,12 +45,17 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 			}
 		}
 	}
+	if err := f.findAddress(ctx); err != nil {
+		return h, fmt.Errorf("cannot find the address towards redis: %w", err)
+	}
+	self := f.self.Load()
+	h.Self = self.advertise
 	gateways, err := f.registered(ctx, f.key("members"))
-	if err != nil || f.o.Advertise == "" {
+	if err != nil || h.Self == "" {
 		return h, err
 	}
 	for _, g := range gateways {
-		if g.Live && g.Name != f.o.Name && g.record != "" {
+		if g.Live && g.Name != self.name && g.record != "" {
 			h.Peers = append(h.Peers, f.examinePeer(ctx, g.Name, g.record))
 		}
 	}
@@ -76,7 +83,8 @@ func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err er
 // examinePeer connects to a gateway. Both sides compare their secrets in the handshake.
 func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth {
 	p := PeerHealth{Name: name}
-	if name, ok := f.records.parse(record); !ok || name != p.Name {
+	self := f.self.Load()
+	if name, ok := self.records.parse(record); !ok || name != p.Name {
 		p.Err = ErrSecret
 		return p
 	}
@@ -89,11 +97,7 @@ func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth
 	if u.Port() == "" {
 		address = net.JoinHostPort(u.Hostname(), "443")
 	}
-	config, err := peerTLS(f.o.Secret)
-	if err != nil {
-		p.Err = err
-		return p
-	}
+	config := self.tls.Clone()
 	config.NextProtos = []string{"h2"}
 	ctx, cancel := context.WithTimeout(ctx, 2*peerDial)
 	defer cancel()

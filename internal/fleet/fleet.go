@@ -2,10 +2,10 @@ package fleet
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,10 +33,10 @@ type Fleet struct {
 	log       string // Log
 	rdb       redis.UniversalClient
 	locks     *cachelock.Client // leases
-	waiting   *cachelock.Client // looks whether a lease is free by taking it: under a name that is not asked for bytes
 	folders   *cachelock.Folders
 	breaker   *breaker
-	records   records
+	self      atomic.Pointer[identity]
+	address   ownAddress // for Options.AutoListen
 	members   atomic.Pointer[memberList]
 	transport *http.Transport      // to other gateways
 	backoff   *backoff.Set[string] // gateways that could not be reached
@@ -65,7 +65,7 @@ type Fleet struct {
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the field below, and changes of self
 	started bool
 }
 
@@ -87,7 +87,7 @@ func New(o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("cannot join the fleet: %w", err)
 	}
 	f := &Fleet{
-		o: o, log: log, rdb: o.client(), warn: logfile.NewWarner(o.Log),
+		o: o, log: log, warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
@@ -98,20 +98,21 @@ func New(o Options) (*Fleet, error) {
 	f.logRead.Store(&logRead{next: make(chan struct{})})
 	f.applied.Store(-1)
 	f.local.Store(&Local{Purge: func(cache.Match) {}}) // until Start
-	f.setMembers("", nil)
-	var err error
-	var config *tls.Config // of no use without peers
-	holder, waiting := o.Name, "waiting"
-	if o.Advertise != "" {
-		if config, err = peerTLS(o.Secret); err != nil {
-			return nil, errors.Join(err, f.rdb.Close())
-		}
-		f.records = records{key: derive(o.Secret, recordKeyInfo), prefix: o.KeyPrefix}
-		holder, waiting = f.records.make(o.Advertise), f.records.make(waiting)
+	self, err := newIdentity(&o, o.Advertise, o.Secret)
+	if err != nil {
+		return nil, err
 	}
+	f.self.Store(self)
+	f.setMembers("", nil)
+	var dialed func(net.Conn)
+	if o.AutoListen != "" {
+		dialed = f.address.note
+	}
+	f.rdb = o.client(dialed)
+	config := f.currentTLS()
 	f.transport, f.server = newTransport(config, o.LockTTL), newPeerServer(config, o.LockTTL, &f.admission, f.warn)
-	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
-	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
+	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: self.holder, TTL: o.LockTTL,
+		Shards: 1})
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
 	}

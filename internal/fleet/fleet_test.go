@@ -74,7 +74,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
 	lease.release()
 	client := redistest.Shared(t).Client()
-	forged := "00:" + a.records.make(a.o.Advertise)
+	forged := "00:" + a.self.Load().records.make(a.o.Advertise)
 	require.NoError(t, client.Set(t.Context(), a.key("lock:key"), forged, time.Minute).Err())
 	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
 	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())

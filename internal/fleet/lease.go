@@ -17,8 +17,14 @@ const defaultLeadTimeout = 100 * time.Millisecond
 
 // AcquireLease implements cache.Fleet.
 func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error) {
+	self := f.self.Load()
+	if self.pending(&f.o) {
+		f.wake()
+		return nil, nil, fmt.Errorf("cannot take a lease: %w: the address of this gateway is not known yet",
+			cache.ErrFleetDown)
+	}
 	limited, cancel := ctx, func() {}
-	if f.o.Advertise != "" { // without peers, the lease alone keeps others from fetching
+	if self.advertise != "" { // without peers, the lease alone keeps others from fetching
 		limited, cancel = context.WithTimeout(ctx, f.leadTimeout)
 	}
 	defer cancel()
@@ -26,7 +32,7 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Con
 	err = f.ask(limited, "take a lease", func(limited context.Context) (err error) {
 		// A lease from before a restart of this gateway is taken over: nothing would release it.
 		// After HandOver a lease of another process with this name is that of the new process.
-		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load()}
+		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load(), Holder: self.holder}
 		lock, err = f.locks.Acquire(limited, key, o)
 		return err
 	})
@@ -36,8 +42,8 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Con
 		f.stats.change(func(n *Stats) { n.Acquired++ })
 		return lock.Context(), f.hold(key, lock), nil
 	case errors.As(err, &held):
-		name, ours := f.records.parse(held.Holder)
-		if f.o.Advertise == "" || ours && held.TTL > 0 {
+		name, ours := self.records.parse(held.Holder)
+		if self.advertise == "" || ours && held.TTL > 0 {
 			f.stats.change(func(n *Stats) { n.Held++ })
 			return nil, nil, &cache.Held{Holder: f.peerOf(name), Wait: func(ctx context.Context) error {
 				return f.wait(ctx, LockInfo{Key: key, Holder: cmp.Or(name, held.Holder), TTL: held.TTL})
@@ -58,7 +64,7 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Con
 
 // hold lists a lease until it ends.
 func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
-	end := f.stats.list(LockInfo{Key: key, Holder: f.o.Name, Since: time.Now(), TTL: f.o.LockTTL, Fence: lock.Fence()})
+	end := f.stats.list(LockInfo{Key: key, Holder: f.Name(), Since: time.Now(), TTL: f.o.LockTTL, Fence: lock.Fence()})
 	held := lock.Context()
 	context.AfterFunc(held, func() {
 		if errors.Is(context.Cause(held), cachelock.ErrLost) {
@@ -87,8 +93,8 @@ func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	defer cancel(nil)
 	defer context.AfterFunc(up, func() { cancel(cache.ErrFleetDown) })()
 	ttl := min(f.o.LockTTL, 4*f.o.Timeout)
-	o := cachelock.LockOptions{TTL: ttl, Policy: cachelock.WaitFor(f.o.LockWait)}
-	lock, err := f.waiting.Acquire(until, l.Key, o)
+	o := cachelock.LockOptions{TTL: ttl, Policy: cachelock.WaitFor(f.o.LockWait), Holder: f.self.Load().waiting}
+	lock, err := f.locks.Acquire(until, l.Key, o)
 	if err == nil {
 		f.release(lock)
 		return nil

@@ -25,7 +25,7 @@ func (f *Fleet) Close() error {
 		f.unregister("")
 	}
 	f.transport.CloseIdleConnections()
-	return errors.Join(f.server.Close(), f.locks.Close(), f.waiting.Close(), f.rdb.Close())
+	return errors.Join(f.server.Close(), f.locks.Close(), f.rdb.Close())
 }
 
 // HandOver leaves the name of this gateway, and the log of purges, to another process that has the
@@ -52,8 +52,17 @@ func (f *Fleet) Leave() {
 // unregister takes this gateway out of the list; with lastSeen only where it was last seen then.
 // Without Redis it is forgotten after a while.
 func (f *Fleet) unregister(lastSeen string) {
-	keys := []string{f.key("gateways"), f.key("applied"), f.key("members"), f.key(appliedEarlier)}
+	name := f.Name()
+	if name == unknownName {
+		return // it was never registered
+	}
 	_ = f.ask(context.Background(), "leave the list of gateways", func(ctx context.Context) error {
-		return leaveScript.Run(ctx, f.rdb, keys, f.o.Name, lastSeen, f.key("purged")).Err()
+		return f.remove(ctx, name, lastSeen)
 	})
+}
+
+// remove takes a name out of the list, as unregister does.
+func (f *Fleet) remove(ctx context.Context, name, lastSeen string) error {
+	keys := []string{f.key("gateways"), f.key("applied"), f.key("members"), f.key(appliedEarlier)}
+	return leaveScript.Run(ctx, f.rdb, keys, name, lastSeen, f.key("purged")).Err()
 }

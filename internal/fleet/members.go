@@ -65,21 +65,22 @@ type memberList struct {
 
 // setMembers takes a list. A gateway that has peers is always a member itself.
 func (f *Fleet) setMembers(revision string, urls []string) {
-	if f.o.Advertise != "" {
-		urls = append(slices.Clip(urls), f.o.Advertise)
+	if self := f.self.Load(); self.advertise != "" {
+		urls = append(slices.Clip(urls), self.advertise)
 	}
 	f.members.Store(&memberList{revision, NewMembers(urls)})
 }
 
 // membersOf gives the URLs of those whose records were made with the secret.
 func (f *Fleet) membersOf(list []string) (urls []string) {
+	self := f.self.Load()
 	for _, record := range list {
-		name, ok := f.records.parse(record)
+		name, ok := self.records.parse(record)
 		_, err := parsePeer(name)
 		switch {
 		case ok && err == nil:
 			urls = append(urls, name)
-		case record != "" && f.o.Advertise != "":
+		case record != "" && self.advertise != "":
 			f.warn.Warn("record", "a gateway is no member of this fleet: its record was not made with the secret",
 				"record", fmt.Sprintf("%.255s", record), "advice", "give all gateways the same secret in [peer], "+
 					"and the same version")
@@ -91,7 +92,7 @@ func (f *Fleet) membersOf(list []string) (urls []string) {
 // Rank implements cache.Fleet.
 func (f *Fleet) Rank(key string, n int) []string {
 	ranked := f.Owners(key, n)
-	if i := slices.Index(ranked, f.o.Advertise); i >= 0 {
+	if i := slices.Index(ranked, f.self.Load().advertise); i >= 0 {
 		ranked[i] = ""
 	}
 	return ranked
@@ -127,7 +128,7 @@ const joinTimeout = 100 * time.Millisecond
 // peerOf is the URL of the member with a name; empty when it cannot be asked: it is no member, or
 // this gateway itself. For one that may have just joined, the list is read once more.
 func (f *Fleet) peerOf(name string) string {
-	if _, err := parsePeer(name); err != nil || name == f.o.Advertise {
+	if _, err := parsePeer(name); err != nil || name == f.self.Load().advertise {
 		return ""
 	}
 	if !f.catchUp(f.life, joinTimeout, func() bool { return f.members.Load().Has(name) }) {

@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -31,8 +33,12 @@ type Options struct {
 	LockWait time.Duration // longest wait for a lease; default 30 s
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
-	Secret    string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with Advertise
-	Name      string // of this gateway among those that are registered; default Advertise
+	// AutoListen is the host:port of the listener for other gateways, in place of Advertise: the
+	// URL is the address from which this host reaches Redis, with this port. It follows changes of
+	// that address.
+	AutoListen string
+	Secret     string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with peers
+	Name       string // of this gateway among those that are registered; default Advertise
 
 	Timeout time.Duration       // of one request to Redis; default 500 ms
 	Log     *slog.Logger        // default: none
@@ -48,6 +54,9 @@ func (o *Options) setDefaults() {
 	o.LockWait = cmp.Or(o.LockWait, 30*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
 	o.Advertise = strings.TrimRight(o.Advertise, "/")
+	if o.AutoListen != "" {
+		o.Name = unknownName
+	}
 	o.Name = cmp.Or(o.Name, o.Advertise)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Waited == nil {
@@ -64,14 +73,23 @@ func (o *Options) check() error {
 		return fmt.Errorf("key prefix %q has a brace, which would spread the keys over slots", o.KeyPrefix)
 	case o.Name == "" || len(o.Name) > maxName:
 		return fmt.Errorf("the name of a gateway has 1 to %d bytes, not %d", maxName, len(o.Name))
-	case o.Advertise != "" && len(o.Secret) < MinSecret:
-		return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(o.Secret), MinSecret)
+	case o.Advertise != "" && o.AutoListen != "":
+		return errors.New("a gateway has one URL: Advertise or AutoListen")
+	case o.hasPeers() && len(o.Secret) < MinSecret:
+		return errShortSecret(o.Secret)
 	}
 	if o.Advertise == "" {
 		return nil
 	}
 	_, err := parsePeer(o.Advertise)
 	return err
+}
+
+// hasPeers tells whether gateways ask each other for entries.
+func (o *Options) hasPeers() bool { return o.Advertise != "" || o.AutoListen != "" }
+
+func errShortSecret(secret string) error {
+	return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(secret), MinSecret)
 }
 
 // parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request
@@ -95,8 +113,9 @@ func parsePeer(text string) (*url.URL, error) {
 const clusterReload = 2 * time.Second
 
 // client returns a client of Redis, which connects when it is used. Its limits are those of a
-// request that has no time to lose: behind it a client waits for a file.
-func (o *Options) client() redis.UniversalClient {
+// request that has no time to lose: behind it a client waits for a file. dialed is called with each
+// connection; nil = not.
+func (o *Options) client(dialed func(net.Conn)) redis.UniversalClient {
 	u := &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == "cluster",
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
@@ -106,6 +125,16 @@ func (o *Options) client() redis.UniversalClient {
 		MaxRetryBackoff: 20 * time.Millisecond,
 		PoolSize:        64, MaxIdleConns: 16, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if dialed != nil {
+		dial := redis.NewDialer(&redis.Options{DialTimeout: o.Timeout, TLSConfig: o.TLS})
+		u.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err == nil {
+				dialed(conn)
+			}
+			return conn, err
+		}
 	}
 	if o.SentinelAuth {
 		u.SentinelUsername, u.SentinelPassword = o.Username, o.Password

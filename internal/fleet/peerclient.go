@@ -72,10 +72,11 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		ctx = limited
 	}
 	to, err := parsePeer(peer)
+	self := f.self.Load()
 	switch {
 	case err != nil:
 		return m, nil, err
-	case f.o.Advertise == "" || peer == f.o.Advertise:
+	case self.advertise == "" || peer == self.advertise:
 		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", errUnreachable)
 	case !f.backoff.Allow(key):
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
@@ -86,6 +87,11 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		answer, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
+		return m, nil, f.failed(ctx, peer, key, err)
+	}
+	if err := self.verify(answer.TLS); err != nil { // the secret has changed since the connection was made
+		_ = answer.Body.Close() // it is not used
+		f.transport.CloseIdleConnections()
 		return m, nil, f.failed(ctx, peer, key, err)
 	}
 	f.backoff.Succeed(key)

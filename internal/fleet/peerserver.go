@@ -87,6 +87,11 @@ func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpene
 	}
 	defer f.answers.Release(1)
 	defer panics.Abort("answering a peer")
+	if f.self.Load().verify(r.TLS) != nil { // the secret has changed since the connection was made
+		w.Header().Set("Connection", "close") // GOAWAY
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		return
+	}
 	status, err := f.answer(w, r, open)
 	f.stats.change(func(n *Stats) { n.PeerRequests[status]++ })
 	f.o.Log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.Header.Get(requestHeader), "status", status,

@@ -120,7 +120,7 @@ func (f *Fleet) Locks() []LockInfo {
 }
 
 // Name is the name of this gateway among those that are registered.
-func (f *Fleet) Name() string { return f.o.Name }
+func (f *Fleet) Name() string { return f.self.Load().name }
 
 // Gateways lists those that are registered, by name.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {

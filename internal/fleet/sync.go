@@ -237,12 +237,16 @@ func (f *Fleet) applyAll(purges []string) error {
 func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
+	if err := f.findAddress(ctx); err != nil {
+		return nil, fmt.Errorf("cannot find the address towards redis: %w", err)
+	}
+	self := f.self.Load()
 	var names []string
 	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members", appliedEarlier} {
 		names = append(names, f.key(name))
 	}
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.key("purged"), f.records.make(f.o.Advertise), millis(f.purges.live),
+	answer, err := syncScript.Run(ctx, f.rdb, names, self.name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
+		millis(f.purges.forget), f.key("purged"), self.record(), millis(f.purges.live),
 		f.members.Load().revision, maxMembers).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
@@ -256,7 +260,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	}
 	revision, _ := answer[2].(string)
 	f.lastSeen, _ = answer[4].(string)
-	if records, changed := answer[3].([]any); changed {
+	if records, changed := answer[3].([]any); changed && f.self.Load() == self {
 		f.setMembers(revision, f.membersOf(texts(records)))
 	}
 	return texts(answer[1]), nil

@@ -17,7 +17,7 @@ func leaseFromBefore(t *testing.T, f *Fleet, key string) string {
 	t.Helper()
 	holder := f.o.Name
 	if f.o.Advertise != "" {
-		holder = f.records.make(f.o.Advertise)
+		holder = f.self.Load().records.make(f.o.Advertise)
 	}
 	token := strings.Repeat("0", 32) + ":" + holder
 	require.NoError(t, redistest.Shared(t).Client().Set(t.Context(), f.key("lock:"+key), token, time.Hour).Err())

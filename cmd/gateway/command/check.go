@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ type checkup struct {
 	Warnings int              `json:"warnings"`
 	Problems []config.Problem `json:"problems"`
 	URLs     []string         `json:"urls"` // paths of files, with HH/LL/NAME for a part of the id
+	// Advertise is the URL that advertise = auto means; empty = that is not set, or not known.
+	Advertise string `json:"advertise,omitempty"`
 }
 
 // checkCommand prints the problems of a configuration on this host. An error among them is a
@@ -61,7 +64,9 @@ func check(ctx context.Context, path string) checkup {
 	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
 	cfg, problems := doctor.Check(ctx, path)
 	if cfg != nil {
-		problems = append(problems, reloadProblems(ctx, cfg)...)
+		advertise, unknown := doctor.Advertised(ctx, cfg)
+		problems = slices.Concat(problems, unknown, reloadProblems(ctx, cfg))
+		found.Advertise = advertise
 		found.URLs = cfg.URLForms()
 	}
 	for _, p := range problems {
@@ -122,6 +127,10 @@ func (f checkup) print(cmd *cobra.Command) {
 	}
 	for _, form := range f.URLs {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: files are served under URLs like %s\n", f.File, form)
+	}
+	if f.Advertise != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: other gateways reach this one at %s (advertise = auto)\n",
+			f.File, f.Advertise)
 	}
 	switch {
 	case !f.Usable:

@@ -43,14 +43,18 @@ func tokenCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if cfg.AntiSteal.Secret == "" {
+		secrets, err := cfg.AntiSteal.ReadSecrets()
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot make a token: %w; see secret_files in [antisteal]", err)
+		case len(secrets) == 0:
 			return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
 		}
 		id, err := parseID(cfg, args[0])
 		if err != nil {
 			return err
 		}
-		query := antisteal.Query(cfg.AntiSteal.Secret, id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
+		query := antisteal.Query(secrets[0], id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
 		l := link{FileID: id.String(), Query: query, URL: urlOf(cfg, id) + "?" + query}
 		if *asJSON {
 			return printJSON(cmd, l)

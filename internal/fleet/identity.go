@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// identity is how other gateways know this one. It is not changed: Fleet.self is replaced when the
+// secret of the fleet changes, or the address for Options.AutoListen.
+type identity struct {
+	advertise string // URL; empty = it has no peers, or its address is not known yet
+	name      string // among those that are registered
+	secret    string
+	records   records
+	holder    string // of leases
+	// waiting is the holder of a lease that is taken to see whether it is free: it is not asked for
+	// bytes.
+	waiting string
+	tls     *tls.Config // of peer connections; nil = it has no peers
+}
+
+// unknownName is the name of a gateway that does not know its address yet. It is not registered.
+const unknownName = "(address not known yet)"
+
+// newIdentity is that of a gateway with a URL; empty = it has none, or does not know it yet.
+func newIdentity(o *Options, advertise, secret string) (id *identity, err error) {
+	id = &identity{advertise: advertise, name: o.Name, secret: secret, waiting: "waiting"}
+	if o.AutoListen != "" && advertise != "" {
+		id.name = advertise
+	}
+	id.holder = id.name
+	if !o.hasPeers() {
+		return id, nil
+	}
+	if id.tls, err = peerTLS(secret); err != nil {
+		return nil, err
+	}
+	id.records = records{key: derive(secret, recordKeyInfo), prefix: o.KeyPrefix}
+	id.waiting = id.records.make(id.waiting)
+	if advertise != "" {
+		id.holder = id.record()
+	}
+	return id, nil
+}
+
+// record is that of a member.
+func (id *identity) record() string { return id.records.make(id.advertise) }
+
+// pending tells whether the address is not known yet.
+func (id *identity) pending(o *Options) bool { return id.advertise == "" && o.AutoListen != "" }
+
+// verify is an error for a connection to a host without the secret.
+func (id *identity) verify(state *tls.ConnectionState) error {
+	if state == nil || id.tls == nil {
+		return ErrSecret
+	}
+	return id.tls.VerifyConnection(*state)
+}
+
+// currentTLS is the tls of whatever identity is the current one; nil = there are no peers.
+func (f *Fleet) currentTLS() *tls.Config {
+	config := f.self.Load().tls.Clone()
+	if config == nil {
+		return nil
+	}
+	certificate := func() (*tls.Certificate, error) { return &f.self.Load().tls.Certificates[0], nil }
+	config.Certificates = nil
+	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() }
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
+	config.VerifyConnection = func(state tls.ConnectionState) error { return f.self.Load().verify(&state) }
+	return config
+}
+
+// SetSecret replaces the secret of the fleet. Gateways with another one are strangers from now on,
+// on connections that are open as well. It does nothing for a gateway without peers.
+func (f *Fleet) SetSecret(secret string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	self := f.self.Load()
+	switch {
+	case !f.o.hasPeers() || secret == self.secret:
+		return nil
+	case len(secret) < MinSecret:
+		return errShortSecret(secret)
+	}
+	defer f.wake()
+	return f.become(self.advertise, secret)
+}
+
+// become replaces the identity. Until the next exchange this gateway knows no others. The caller
+// holds f.mu.
+func (f *Fleet) become(advertise, secret string) error {
+	self, err := newIdentity(&f.o, advertise, secret)
+	if err != nil {
+		return err
+	}
+	f.self.Store(self)
+	f.setMembers("", nil)
+	f.transport.CloseIdleConnections()
+	return nil
+}
+
+// errNoAddress is the error for a Redis that is reached from a link-local address.
+var errNoAddress = errors.New("no address of this host is known under which other gateways reach it: set advertise")
+
+// findAddress makes the URL of this gateway of the address from which it reaches Redis, where that
+// is not known yet, or has changed. Only the goroutine of sync calls it once that runs.
+func (f *Fleet) findAddress(ctx context.Context) error {
+	if f.o.AutoListen == "" {
+		return nil
+	}
+	address := f.address.get()
+	if !address.IsValid() {
+		if err := f.rdb.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		if address = f.address.get(); !address.IsValid() {
+			return errNoAddress
+		}
+	}
+	url := AutoURL(address, f.o.AutoListen)
+	was, err := f.moveTo(url)
+	if err != nil || was == url {
+		return err
+	}
+	f.o.Log.Info("other gateways reach this one here", "advertise", url, "before", was)
+	if IsUnreachable(address, f.o.AutoListen) {
+		f.o.Log.Warn("advertise = auto is a loopback address: gateways on other hosts would ask themselves",
+			"advertise", url, "advice", "write the address of this host, unless all gateways are on it")
+	}
+	if was != "" && f.lastSeen != "" { // its purges would be waited for
+		_ = f.remove(ctx, was, f.lastSeen) // else it is forgotten after a while
+	}
+	return nil
+}
+
+// moveTo gives this gateway another URL, and returns the one before.
+func (f *Fleet) moveTo(url string) (was string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	self := f.self.Load()
+	if self.advertise == url {
+		return url, nil
+	}
+	return self.advertise, f.become(url, self.secret)
+}
+
+// AutoURL is the URL of a gateway for Options.AutoListen whose address is known.
+func AutoURL(address netip.Addr, listen string) string {
+	_, port, _ := net.SplitHostPort(listen)
+	return "https://" + net.JoinHostPort(address.String(), port)
+}
+
+// IsUnreachable tells whether gateways on other hosts cannot reach an address of AutoURL, although
+// the listener would let them.
+func IsUnreachable(address netip.Addr, listen string) bool {
+	host, _, _ := net.SplitHostPort(listen)
+	to, err := netip.ParseAddr(host)
+	return address.IsLoopback() && !(host == "localhost" || err == nil && to.IsLoopback())
+}
+
+// ownAddress is the address from which this host reaches Redis: that of the first connection, until
+// this host has it no more. A loopback address is replaced by any other one. So several servers of
+// Redis, or several addresses of one, do not make it change to and fro.
+type ownAddress struct {
+	mu      sync.Mutex // guards address
+	address netip.Addr // invalid = none is known yet
+}
+
+func (a *ownAddress) get() netip.Addr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.address
+}
+
+// note looks at a connection to Redis.
+func (a *ownAddress) note(conn net.Conn) {
+	tcp, ok := conn.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return
+	}
+	address := tcp.AddrPort().Addr().Unmap()
+	if address.Zone() != "" { // others have no such interface
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.address.IsValid() || a.address.IsLoopback() && !address.IsLoopback() || !isOwn(a.address) {
+		a.address = address
+	}
+}
+
+// isOwn tells whether this host has an address; true as well where its list cannot be read.
+func isOwn(address netip.Addr) bool {
+	list, err := net.InterfaceAddrs()
+	return err != nil || address.IsLoopback() || slices.ContainsFunc(list, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr().Unmap().WithZone("") == address
+	})
+}
