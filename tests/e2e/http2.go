@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +31,23 @@ func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
 	p.TLS = &tls.Config{RootCAs: pool}
 	p.HTTP2 = p.HTTP2Client()
 	return p
+}
+
+// OverHTTP2 starts a second gateway with the configuration of p, as ServeHTTP2 does.
+func (p *Process) OverHTTP2(t *testing.T) *Process {
+	t.Helper()
+	dir := t.TempDir()
+	pool := Certificate(t, dir)
+	conf, err := os.ReadFile(p.Conf)
+	require.NoError(t, err)
+	keys := "[gateway]\ntls_cert = " + dir + "/cert.pem\ntls_key = " + dir + "/key.pem\n"
+	text := strings.Replace(string(conf), "[gateway]\n", keys, 1)
+	secure := filepath.Join(filepath.Dir(p.Conf), "http2.conf")
+	require.NoError(t, os.WriteFile(secure, []byte(text), 0o600))
+	h := ServeConfig(t, secure)
+	h.TLS = &tls.Config{RootCAs: pool}
+	h.HTTP2 = h.HTTP2Client()
+	return h
 }
 
 // HTTP2Client returns a client with a connection of its own, which speaks HTTP/2 only.

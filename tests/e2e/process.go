@@ -215,12 +215,7 @@ func (p *Process) Do(method, url string, headers ...string) Response {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	scheme := "http://"
-	if p.TLS != nil {
-		scheme = "https://"
-	}
-	req, err := http.NewRequestWithContext(ctx, method, scheme+p.Addrs[0]+url, nil)
-	require.NoError(p.T, err)
+	req := p.NewRequest(method, url, nil).WithContext(ctx)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
@@ -238,6 +233,18 @@ func (p *Process) Do(method, url string, headers ...string) Response {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(p.T, err, "%s %s", method, url)
 	return Response{resp, body}
+}
+
+// NewRequest is a request to the first address.
+func (p *Process) NewRequest(method, url string, body io.Reader) *http.Request {
+	p.T.Helper()
+	scheme := "http://"
+	if p.TLS != nil {
+		scheme = "https://"
+	}
+	req, err := http.NewRequest(method, scheme+p.Addrs[0]+url, body)
+	require.NoError(p.T, err)
+	return req
 }
 
 // AdminGet asks the admin listener.

@@ -35,6 +35,15 @@ type difference struct {
 // differ runs the cases, each as a subtest of its own.
 func differ(t *testing.T, p *e2e.Process, cases []difference) {
 	t.Helper()
+	differBy(t, p, cases)
+	if p.HTTP2 == nil {
+		t.Run("HTTP2", func(t *testing.T) { differBy(t, p.OverHTTP2(t), cases) })
+	}
+}
+
+// differBy asks by the protocol of p.
+func differBy(t *testing.T, p *e2e.Process, cases []difference) {
+	t.Helper()
 	for _, d := range cases {
 		t.Run(d.name, func(t *testing.T) {
 			method := d.method

@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// runHTTP2 serves the options by TLS until the test ends. The rate of clients is measured over
+// window.
+func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (*running, *tls.Config) {
+	t.Helper()
+	certified := httptest.NewTLSServer(nil)
+	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	certified.Close()
+	r := run(t, o, so)
+	r.server.sendWindow = window
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r.address = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() {
+		served <- r.server.Serve(ln, ListenerOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair},
+			NextProtos: []string{"h2"}}})
+	}()
+	t.Cleanup(func() {
+		_ = ln.Close()
+		require.NoError(t, <-served)
+	})
+	return r, &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{"h2"}}
+}
+
+// staller is a client that writes single frames, and takes the bytes that it asks for.
+type staller struct {
+	*http2.Framer
+	ended chan struct{} // closed with the connection
+	mu    sync.Mutex    // guards taken
+	taken int           // bytes of DATA
+}
+
+// stall opens a connection whose streams have a window of some bytes.
+func (r *running) stall(config *tls.Config, window uint32) *staller {
+	r.t.Helper()
+	c, err := tls.Dial("tcp", r.address, config)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = c.Close() })
+	s := &staller{Framer: http2.NewFramer(c, c), ended: make(chan struct{})}
+	_, err = io.WriteString(c, http2.ClientPreface)
+	require.NoError(r.t, err)
+	require.NoError(r.t, s.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
+	go s.read()
+	return s
+}
+
+func (s *staller) read() {
+	defer close(s.ended)
+	for {
+		f, err := s.ReadFrame()
+		if err != nil {
+			return
+		}
+		if d, ok := f.(*http2.DataFrame); ok {
+			s.mu.Lock()
+			s.taken += len(d.Data())
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *staller) get(id uint32, path string) error {
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"},
+		{Name: ":authority", Value: "h"}, {Name: ":path", Value: path}} {
+		if err := e.WriteField(f); err != nil {
+			return err
+		}
+	}
+	return s.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true,
+		EndHeaders: true})
+}
+
+// TestHTTP2Stalls: a client that opens streams and takes too few of their bytes is ended, whatever
+// else it sends.
+func TestHTTP2Stalls(t *testing.T) {
+	s := storetest.New(t)
+	large, small := s.Normal("mp4", s.Bytes(10<<20)), s.Normal("jpg", s.Bytes(2000))
+	for name, tt := range map[string]struct {
+		window uint32
+		path   string
+		then   func(s *staller) error // again and again
+	}{
+		"nothing":           {0, large.URL(), nil},
+		"nothing of little": {0, small.URL(), nil},
+		"some bytes":        {1000, large.URL(), nil},
+		"pings":             {0, large.URL(), func(s *staller) error { return s.WritePing(false, [8]byte{}) }},
+		"drips": {1, large.URL(), func(s *staller) error {
+			return s.WriteWindowUpdate(1, 1)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MinSendRate: 10_000},
+				300*time.Millisecond)
+			c := r.stall(config, tt.window)
+			for id := range uint32(10) {
+				require.NoError(t, c.get(2*id+1, tt.path))
+			}
+			for ended := false; !ended; {
+				select {
+				case <-c.ended:
+					ended = true
+				case <-time.After(10 * time.Millisecond):
+					if tt.then != nil {
+						_ = tt.then(c) // fails when the gateway has closed the connection
+					}
+				}
+			}
+			eventually.True(t, func() bool { return r.left() == left{} })
+			if tt.path == large.URL() {
+				aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
+				eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == 10 })
+			}
+		})
+	}
+}
+
+// TestHTTP2SlowHealthyClient: a client that takes enough is kept, and so is one whose requests wait
+// for another host.
+func TestHTTP2SlowHealthyClient(t *testing.T) {
+	s := storetest.New(t)
+	large := s.Normal("mp4", s.Bytes(10<<20))
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MinSendRate: 1000}, 200*time.Millisecond)
+	c := r.stall(config, 0)
+	require.NoError(t, c.get(1, large.URL()))
+	require.Never(t, func() bool {
+		err := errors.Join(c.WriteWindowUpdate(1, 100), c.WriteWindowUpdate(0, 100)) // every 20 ms: 5 KB/s
+		select {
+		case <-c.ended:
+			return true
+		default:
+			return err != nil
+		}
+	}, 2*time.Second, 20*time.Millisecond)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Positive(t, c.taken)
+}
+
+// waiting is an Origin whose Find ends when the client leaves.
+type waiting struct {
+	Origin
+	waits chan struct{} // one value for each request that waits
+}
+
+func (w *waiting) Find(r *origin.Request, _ error) (string, error) {
+	gone := make(chan struct{})
+	done, err := r.Client.Wait("source", func() { close(gone) })
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	w.waits <- struct{}{}
+	<-gone
+	return "", origin.ErrClientGone
+}
+
+// TestHTTP2ClientsThatLeave: a request ends its wait when its stream is reset, or its connection
+// closed; the others go on.
+func TestHTTP2ClientsThatLeave(t *testing.T) {
+	w := &waiting{Origin: origin.NewResolver(origin.Options{}), waits: make(chan struct{})}
+	s := storetest.New(t)
+	missing := s.Missing("jpg", time.Now().Add(-time.Hour))
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w}, ServerOptions{}, time.Minute)
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{TLSClientConfig: config, Protocols: &protocols}
+	client := &http.Client{Transport: transport}
+	leave := make([]context.CancelFunc, 3)
+	var asked sync.WaitGroup
+	for i := range leave {
+		ctx, cancel := context.WithCancel(t.Context())
+		leave[i] = cancel
+		asked.Go(func() {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+missing.URL(), nil)
+			if resp, err := client.Do(req); err == nil {
+				resp.Body.Close()
+			}
+		})
+		<-w.waits
+	}
+	gone := func() float64 {
+		return testutil.ToFloat64(r.handler.o.Metrics.requestsTotal.WithLabelValues("499", sourceNone))
+	}
+	require.Zero(t, gone())
+	leave[0]()
+	eventually.True(t, func() bool { return gone() == 1 })
+	require.EqualValues(t, 1, r.server.Connections())
+	leave[1]()
+	leave[2]()
+	eventually.True(t, func() bool { return gone() == 3 })
+	asked.Wait()
+	transport.CloseIdleConnections()
+}

@@ -1,0 +1,202 @@
+package http
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// attacker writes single frames.
+type attacker struct {
+	*http2.Framer
+	conn  net.Conn
+	block bytes.Buffer
+	hpack *hpack.Encoder
+	path  string
+	ended chan struct{} // closed when the gateway closes the connection
+}
+
+// attack opens a connection and discards what the gateway sends.
+func attack(p *e2e.Process, path string) *attacker {
+	p.T.Helper()
+	c := p.DialTLS("h2")
+	a := &attacker{Framer: http2.NewFramer(c, nil), conn: c, path: path, ended: make(chan struct{})}
+	a.hpack = hpack.NewEncoder(&a.block)
+	_, err := io.WriteString(c, http2.ClientPreface)
+	require.NoError(p.T, err)
+	require.NoError(p.T, a.WriteSettings())
+	go func() {
+		_, _ = io.Copy(io.Discard, c) // until the gateway closes
+		close(a.ended)
+	}()
+	return a
+}
+
+// fields encodes the header block of a request with further fields.
+func (a *attacker) fields(names ...string) []byte {
+	a.block.Reset()
+	pseudo := []string{":method: GET", ":scheme: https", ":authority: h", ":path: " + a.path}
+	for _, f := range append(pseudo, names...) {
+		i := strings.Index(f, ": ")
+		_ = a.hpack.WriteField(hpack.HeaderField{Name: f[:i], Value: f[i+2:]}) // to a buffer
+	}
+	return a.block.Bytes()
+}
+
+// open opens a stream.
+func (a *attacker) open(id uint32, names ...string) error {
+	return a.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: a.fields(names...), EndStream: true,
+		EndHeaders: true})
+}
+
+// TestHTTP2Floods: floods of frames end the connection of the client, and not the gateway.
+func TestHTTP2Floods(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file := s.Normal("jpg", s.Bytes(1<<20))
+	p := e2e.ServeHTTP2(t, s)
+	p.Get(file.URL())
+	for name, send := range map[string]func(a *attacker, i uint32) error{
+		"rapid reset": func(a *attacker, i uint32) error {
+			if err := a.open(2*i + 1); err != nil {
+				return err
+			}
+			return a.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
+		},
+		"streams above the limit": func(a *attacker, i uint32) error { return a.open(2*i + 1) },
+		"ping":                    func(a *attacker, _ uint32) error { return a.WritePing(false, [8]byte{}) },
+		"settings": func(a *attacker, i uint32) error {
+			return a.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: i})
+		},
+		"priority": func(a *attacker, i uint32) error {
+			return a.WritePriority(2*i+1, http2.PriorityParam{})
+		},
+		"window updates": func(a *attacker, _ uint32) error { return a.WriteWindowUpdate(0, 1) },
+		"continuation": func(a *attacker, i uint32) error {
+			if i == 0 {
+				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields()})
+			}
+			return a.WriteContinuation(1, false, a.fields("x-field: some text"))
+		},
+		"empty continuation": func(a *attacker, i uint32) error {
+			if i == 0 {
+				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields()})
+			}
+			return a.WriteContinuation(1, false, nil)
+		},
+		"empty data": func(a *attacker, i uint32) error {
+			if i == 0 {
+				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields(), EndHeaders: true})
+			}
+			return a.WriteData(1, false, nil)
+		},
+		"header bomb": func(a *attacker, i uint32) error { // one field in the table, named a thousand times
+			bomb := make([]string, 1000)
+			for n := range bomb {
+				bomb[n] = "x-bomb: " + strings.Repeat("b", 3000)
+			}
+			return a.open(2*i+1, bomb...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := p.In(t)
+			before := p.Metric("process_resident_memory_bytes")
+			a := attack(p, file.URL())
+			for i := uint32(0); send(a, i) == nil; i++ { // until the gateway has closed the connection
+				require.Less(t, i, uint32(1_000_000), "the gateway takes everything")
+				if name == "header bomb" && i == 500 { // each is 431
+					_ = a.conn.Close()
+				}
+			}
+			<-a.ended
+			require.Less(t, p.Metric("process_resident_memory_bytes")-before, 100e6)
+			require.Equal(t, 200, p.Get(file.URL()).StatusCode)
+		})
+	}
+	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_connections") <= 1 })
+	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 })
+}
+
+// TestHTTP2Timeouts: half of a frame, of a header block and of a body, and a connection without a
+// preface, end after read_timeout.
+func TestHTTP2Timeouts(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file := s.Normal("jpg", s.Bytes(1000))
+	p := e2e.ServeHTTP2(t, s, "[gateway]", "read_timeout = 500ms", "idle_timeout = 5m")
+	for name, send := range map[string]func(a *attacker) error{
+		"half of a frame": func(a *attacker) error {
+			_, err := a.conn.Write([]byte{0, 0, 8, 6, 0})
+			return err
+		},
+		"half of a header block": func(a *attacker) error {
+			return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := attack(p.In(t), file.URL())
+			require.NoError(t, send(a))
+			<-a.ended
+		})
+	}
+	t.Run("no preface", func(t *testing.T) {
+		_, err := io.Copy(io.Discard, p.In(t).DialTLS("h2"))
+		require.NoError(t, err)
+	})
+	t.Run("no handshake", func(t *testing.T) {
+		_, err := io.Copy(io.Discard, p.In(t).Dial())
+		require.NoError(t, err)
+	})
+	t.Run("half of a body", func(t *testing.T) {
+		r, w := io.Pipe()
+		defer w.Close()
+		req := p.In(t).NewRequest("GET", file.URL(), r)
+		resp, err := p.HTTP2.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		require.Equal(t, 408, resp.StatusCode)
+	})
+}
+
+// TestHTTP2Rejections: requests that break the rules of HTTP/1.1 break them by HTTP/2 too.
+func TestHTTP2Rejections(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file := s.Normal("jpg", s.Bytes(1000))
+	p := e2e.ServeHTTP2(t, s)
+	long := make([]string, 101)
+	for i := range long {
+		long[i] = "X-Field: y"
+	}
+	differ(t, p, []difference{
+		{name: "long target", url: "/" + strings.Repeat("x", 8<<10), status: 414},
+		{name: "long field", url: file.URL(), send: []string{"X: " + strings.Repeat("x", 17<<10)}, status: 431},
+		{name: "many fields", url: file.URL(), send: long, status: 431},
+		{name: "unknown expectation", url: file.URL(), send: []string{"Expect: x"}, status: 417},
+		{name: "long method", method: strings.Repeat("M", 33), url: file.URL(), status: 501},
+		{name: "TRACE", method: "TRACE", url: file.URL(), status: 405},
+		{name: "small letters", method: "get", url: file.URL(), status: 405},
+	})
+	for body, status := range map[int]int{1: 200, 64 << 10: 200, 64<<10 + 1: 413} {
+		for _, declared := range []bool{true, false} {
+			req := p.NewRequest("GET", file.URL(), bytes.NewReader(make([]byte, body)))
+			if !declared {
+				req.ContentLength = -1
+			}
+			resp, err := p.HTTP2.Do(req)
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, status, resp.StatusCode, "%d bytes", body)
+		}
+	}
+}
