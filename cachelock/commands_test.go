@@ -2,6 +2,7 @@ package cachelock_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 )
 
 // A lock without waiters costs two commands, by the count of the client and of the server, with any
-// policy.
+// policy, and beside any number of other locks.
 func TestTwoCommandsACycle(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -26,7 +27,7 @@ func TestTwoCommandsACycle(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	for name, o := range map[string]cachelock.LockOptions{
-		"give up": {}, "wait": {Policy: cachelock.WaitFor(time.Minute)}, "renew": {Renew: true}, "owner": {Owner: "me"},
+		"give up": {}, "retry": {Policy: cachelock.DefaultRetry()}, "wait": {Policy: cachelock.WaitFor(time.Minute)}, "renew": {Renew: true}, "owner": {Owner: "me"},
 	} {
 		cycle(o) // teaches the server the scripts
 		before, beforeServer := sent.Load(), server.Commands()
@@ -37,8 +38,12 @@ func TestTwoCommandsACycle(t *testing.T) {
 		require.EqualValues(t, 2*cycles, sent.Load()-before, name)
 		after := server.Commands()
 		require.EqualValues(t, 2*cycles, after["evalsha"]-beforeServer["evalsha"], name)
-		for _, other := range []string{"eval", "script|load", "subscribe", "ping", "publish"} {
+		for _, other := range []string{"eval", "script|load", "subscribe", "ping", "publish", "scan", "keys"} {
 			require.Equal(t, beforeServer[other], after[other], "%s: %s", name, other)
+		}
+		for i := range 30 {
+			_, err := c.Acquire(t.Context(), name+strconv.Itoa(i), cachelock.LockOptions{TTL: time.Hour})
+			require.NoError(t, err)
 		}
 	}
 }

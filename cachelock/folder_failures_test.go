@@ -1,11 +1,8 @@
 package cachelock_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -63,57 +60,6 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 		require.Greater(t, next.lock.Fence(), lock.Fence())
 		require.NoError(t, next.lock.Release(ctx))
 	}
-}
-
-// TestFolderKilledProcess kills a process that holds and renews a folder: the folder is free when
-// the lock has expired.
-func TestFolderKilledProcess(t *testing.T) {
-	if addr := os.Getenv("FOLDER_HOLDER_REDIS"); addr != "" {
-		holdUntilKilled(t, addr)
-		return
-	}
-	t.Parallel()
-	server := redistest.Shared(t)
-	victim := exec.Command(os.Args[0], "-test.run=^TestFolderKilledProcess$")
-	victim.Env = append(os.Environ(), "FOLDER_HOLDER_REDIS="+server.Addr())
-	out, err := victim.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, victim.Start())
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && lines.Text() != "held" {
-		t.Log(lines.Text())
-	}
-	f := foldersOf(t, cachelock.PatientClient(t, server), cachelock.Options{Prefix: "killed", Poll: time.Hour})
-	for left, start := killedTTL, time.Now(); ; time.Sleep(20 * time.Millisecond) { // it is renewed
-		require.Less(t, time.Since(start), soon, "it is not renewed")
-		_, err = f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{})
-		var held *cachelock.HeldError
-		require.ErrorAs(t, err, &held)
-		if held.TTL > left {
-			break
-		}
-		left = held.TTL
-	}
-	require.NoError(t, victim.Process.Kill())
-	require.Error(t, victim.Wait())
-	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared,
-		cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
-	require.NoError(t, err)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
-// killedTTL is long enough for the other process to renew the lock, however late it is.
-const killedTTL = 12 * time.Second
-
-// holdUntilKilled is the other process.
-func holdUntilKilled(t *testing.T, addr string) {
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
-	defer rdb.Close()
-	f := foldersOf(t, rdb, cachelock.Options{Prefix: "killed"})
-	lock, err := f.Acquire(t.Context(), "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: killedTTL, Renew: true})
-	require.NoError(t, err)
-	_, _ = os.Stdout.WriteString("held\n")
-	<-lock.Context().Done()
 }
 
 // TestFolderCutOff cuts the network of a holder: it learns that it has lost the folder, another

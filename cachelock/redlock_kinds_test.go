@@ -42,57 +42,6 @@ func TestRedlockRenewal(t *testing.T) {
 	require.False(t, time.Now().Before(lock.Until()))
 }
 
-func TestRedlockReentrant(t *testing.T) {
-	t.Parallel()
-	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
-	o := cachelock.LockOptions{TTL: time.Minute, Owner: "job"}
-	outer, err := c.Acquire(t.Context(), "k", o)
-	require.NoError(t, err)
-	inner, err := c.Acquire(t.Context(), "k", o)
-	require.NoError(t, err)
-	require.NoError(t, inner.Release(t.Context()))
-	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute, Owner: "other job"})
-	require.ErrorIs(t, err, cachelock.ErrHeld)
-	require.NoError(t, outer.Release(t.Context()))
-	m.eventuallyFree("k")
-}
-
-// A waiter is notified of the release; nothing else would wake it in time.
-func TestRedlockWake(t *testing.T) {
-	t.Parallel()
-	m := newMasters(t, 3)
-	o := cachelock.Options{Shards: 1, Poll: time.Hour, NodeTimeout: waitBudget}
-	one, two := m.redlock(o), m.redlock(o)
-	for i := range 5 {
-		lock, err := one.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour})
-		require.NoError(t, err, i)
-		got := make(chan error, 1)
-		go func() {
-			lock, err := two.Acquire(t.Context(), "k",
-				cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(waitBudget)})
-			if err == nil {
-				err = lock.Release(context.WithoutCancel(t.Context()))
-			}
-			got <- err
-		}()
-		eventually.True(t, func() bool { return m.queued("k") >= 2 })
-		require.NoError(t, lock.Release(t.Context()))
-		require.NoError(t, <-got)
-		m.eventuallyFree("k")
-	}
-}
-
-// queued returns on how many nodes a waiter for a lock is queued.
-func (m *masters) queued(key string) (n int) {
-	for _, rdb := range m.direct {
-		if rdb.ZCard(m.t.Context(), "cachelock:{0}:queue:"+key).Val() > 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // Clients that contend for one lock, over ways of changing length, never have it together, and all
 // get it.
 func TestRedlockContention(t *testing.T) {

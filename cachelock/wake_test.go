@@ -85,34 +85,6 @@ func (o *office) served(got <-chan result) {
 	require.NoError(o, r.lock.Release(o.Context()))
 }
 
-// A cycle is two commands, without a subscription, as long as there are no waiters, also with a
-// policy that waits. Other locks that are held make it no dearer.
-func TestCostOfCycle(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	c := o.client(cachelock.Options{})
-	require.NoError(t, o.acquire(c, "k").Release(t.Context())) // the scripts are known now
-	cycle := func(policy cachelock.Policy) map[string]int64 {
-		before := o.server.Commands()
-		lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
-		require.NoError(t, err)
-		require.NoError(t, lock.Release(t.Context()))
-		return less(o.server.Commands(), before)
-	}
-	for _, policy := range []cachelock.Policy{cachelock.GiveUp(), cachelock.WaitFor(farOff), cachelock.DefaultRetry()} {
-		cost := cycle(policy)
-		require.EqualValues(t, 2, cost["evalsha"])
-		require.Zero(t, cost["eval"])
-		require.Zero(t, cost["subscribe"])
-		require.Zero(t, cost["scan"]+cost["keys"])
-	}
-	few := cycle(cachelock.GiveUp())
-	for i := range 100 {
-		o.acquire(c, strconv.Itoa(i))
-	}
-	require.Equal(t, few, cycle(cachelock.GiveUp()))
-}
-
 // argsHook collects the arguments of the commands of a client.
 type argsHook struct {
 	mu   sync.Mutex // guards args
@@ -161,21 +133,6 @@ func TestNoClockOfAClient(t *testing.T) {
 	require.NotEmpty(t, seen.args)
 	for _, arg := range seen.args {
 		require.NotRegexp(t, `^\d{10,}$`, arg)
-	}
-}
-
-// Scripts that the server has forgotten are sent again.
-func TestScriptsForgotten(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	c := o.client(cachelock.Options{})
-	for range 3 {
-		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
-		lock := o.acquire(c, "k")
-		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
-		require.NoError(t, lock.Extend(t.Context(), time.Minute))
-		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
-		require.NoError(t, lock.Release(t.Context()))
 	}
 }
 
