@@ -27,7 +27,8 @@ func TestTwoCommandsACycle(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	for name, o := range map[string]cachelock.LockOptions{
-		"give up": {}, "retry": {Policy: cachelock.DefaultRetry()}, "wait": {Policy: cachelock.WaitFor(time.Minute)}, "renew": {Renew: true}, "owner": {Owner: "me"},
+		"give up": {}, "retry": {Policy: cachelock.DefaultRetry()}, "wait": {Policy: cachelock.WaitFor(time.Minute)},
+		"renew": {Renew: true}, "owner": {Owner: "me"},
 	} {
 		cycle(o) // teaches the server the scripts
 		before, beforeServer := sent.Load(), server.Commands()

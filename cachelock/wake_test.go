@@ -344,14 +344,3 @@ func TestKeysLeft(t *testing.T) {
 		require.True(t, strings.HasSuffix(name, ":fence"), name)
 	}
 }
-
-// less returns how often each command has run between two counts.
-func less(after, before map[string]int64) map[string]int64 {
-	diff := map[string]int64{}
-	for name, n := range after {
-		if n -= before[name]; n != 0 && !strings.HasPrefix(name, "client") && name != "info" && name != "hello" {
-			diff[name] = n
-		}
-	}
-	return diff
-}

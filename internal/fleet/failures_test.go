@@ -247,55 +247,6 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// The whole of it over a Cluster and behind Sentinel.
-func TestClusterAndSentinel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts many servers")
-	}
-	use := func(t *testing.T, o Options, keys func() redis.Cmdable) {
-		a, b := member(t, o, 1), member(t, o, 2)
-		var m memory
-		start(t, a, (&memory{}).local())
-		start(t, b, m.local())
-		m.take()
-		know(a, b)
-		lease := lead(t, a, testFile)
-		heldBy(t, leadRefused(t, b, testFile), "https://10.0.0.1:8887")
-		waited := make(chan error)
-		go func() { waited <- b.wait(t.Context(), LockInfo{Key: testFile}) }()
-		purge(t, b, tier.MatchFolder("group1"), 2)
-		require.Equal(t, []string{"group1/"}, m.take())
-		lease.release()
-		require.NoError(t, <-waited)
-		eventually.True(t, func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 },
-			"they are members")
-		list, err := a.Gateways(t.Context())
-		require.NoError(t, err)
-		require.Len(t, list, 2)
-		noKeyWithoutExpiry(t, keys(), o)
-		require.True(t, a.Stats().Up && b.Stats().Up)
-	}
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		cluster := redistest.StartCluster(t)
-		o := fleetOf(cluster.Addrs()...)
-		o.Mode = "cluster"
-		use(t, o, func() redis.Cmdable { return cluster.MasterOf(o.KeyPrefix + ":{0}:fence").Client() })
-	})
-	t.Run("sentinel", func(t *testing.T) {
-		t.Parallel()
-		sentinel := redistest.StartSentinel(t)
-		o := fleetOf(sentinel.Addrs()...)
-		o.Mode, o.MasterName = "sentinel", sentinel.MasterName
-		use(t, o, func() redis.Cmdable { return sentinel.Client() })
-		o.LockTTL = 5 * time.Second // a lease that could not be released is waited for
-		f := member(t, o, 3)
-		start(t, f, (&memory{}).local())
-		sentinel.KillMaster()
-		eventually.True(t, func() bool { return tryAll(f) == nil }, "the next master is found")
-	})
-}
-
 // TestAdvice: what a real Redis says to a client that was set up wrongly comes with what to do
 // about it.
 func TestAdvice(t *testing.T) {

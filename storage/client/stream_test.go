@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime"
 	"testing"
 	"time"
 
@@ -369,32 +368,6 @@ func (p pattern) ReadAt(b []byte, off int64) (int, error) {
 		n += copy(b[n:], p[(off+int64(n))%int64(len(p)):])
 	}
 	return len(b), nil
-}
-
-func TestFlatMemory(t *testing.T) {
-	const size = 200 << 20
-	r := newRig(t, 1, Options{})
-	id := r.put(fdfstest.FileSpec{Reader: pattern(contenttest.Bytes(65521)), Size: size})
-	s := r.open(id)
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	runtime.GC()
-	before, most := heap(), uint64(0)
-	buf := make([]byte, 64<<10)
-	for n, reads := int64(0), 0; n < size; reads++ {
-		got, err := s.Read(buf)
-		require.NoError(t, err)
-		n += int64(got)
-		if reads%200 == 0 {
-			most = max(most, heap())
-		}
-	}
-	require.NoError(t, s.Close())
-	t.Logf("heap before %d KiB, at most %d KiB", before>>10, most>>10)
-	require.Less(t, int64(most)-int64(before), int64(16<<20))
 }
 
 func TestReadAllocs(t *testing.T) {

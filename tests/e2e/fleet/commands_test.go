@@ -115,7 +115,8 @@ func keysOf(f *e2e.Fleet) []string {
 }
 
 // TestFleetRedisCommands: a cold file costs the fleet three commands of Redis at most, of which one
-// comes before the first byte, and all come from the owner. A missing file costs two.
+// comes before the first byte, and all come from the owner. A warm file costs none, a missing one
+// two.
 func TestFleetRedisCommands(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
@@ -153,6 +154,10 @@ func costs(f *e2e.Fleet, m *redisMonitor, owner *e2e.Member, through []*e2e.Memb
 	}
 	if len(commands) > 3 || before > 1 {
 		return fmt.Errorf("%d commands, %d of them before the first byte: %v", len(commands), before, commands)
+	}
+	e2e.RequireWhole(f.T, stampede.Run(stampede.Options{Clients: clients, URLs: e2e.URLs(through, id), Want: content}))
+	if warm := m.take(); len(warm) > 0 {
+		return fmt.Errorf("%d commands for a warm file: %v", len(warm), warm)
 	}
 	return comesFrom(commands, owner)
 }

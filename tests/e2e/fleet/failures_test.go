@@ -7,12 +7,10 @@ import (
 	"net/http"
 	neturl "net/url"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
@@ -176,42 +174,6 @@ func TestCacheBreaksForGood(t *testing.T) {
 	e2e.RequireWhole(t, f.Stampede(60, id, content))
 }
 
-// TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by
-// themselves.
-func TestCacheRedisAway(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
-	get := func() {
-		t.Helper()
-		id, content := f.Put(10 << 10)
-		e2e.RequireWhole(t, f.Stampede(20, id, content))
-	}
-	get()
-	f.Sharing()
-	f.Redis.Kill()
-	for range 20 {
-		get()
-	}
-	eventually.True(t, func() bool { return f.Metric("fdfs_gateway_redis_up") == 0 })
-	f.Redis.Restart()
-	f.Sharing()
-	require.NoError(t, f.Punctually(func() error {
-		id, content := f.Put(10 << 10)
-		e2e.RequireWhole(t, f.Stampede(50, id, content))
-		if n := f.Cluster.Downloads(id).Downloads; n != 1 {
-			return fmt.Errorf("%d downloads: they do not share again", n)
-		}
-		return nil
-	}))
-
-	f.Redis.Pause() // it accepts, and is silent
-	for range 5 {
-		get()
-	}
-	f.Redis.Resume()
-	f.Sharing()
-}
-
 // TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
 func TestCacheStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -223,57 +185,6 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	id, content := f.Put(10 << 10)
 	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
-}
-
-// TestCacheWarmCostsNothing: for what is warm Redis is not asked at all, and many who wait for one
-// cold file cost one lock call.
-func TestCacheWarmCostsNothing(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
-	var ids []fdfs.FileID
-	locks := func() float64 {
-		return f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) +
-			f.Metric(`fdfs_gateway_lock_acquire_total{result="held"}`)
-	}
-	f.Slow(200*time.Millisecond, 0, 0)
-	for range 8 {
-		require.NoError(t, f.Punctually(func() error {
-			id, content := f.Put(1000)
-			ids = append(ids, id)
-			before := locks()
-			e2e.RequireWhole(t, f.Stampede(100, id, content))
-			if n := locks() - before; n != 1 {
-				return fmt.Errorf("%v lock calls", n)
-			}
-			return nil
-		}))
-	}
-	f.Settled()
-	calls := func() (n int64) {
-		for _, c := range f.Redis.Commands() {
-			n += c
-		}
-		return n
-	}
-	start, before := time.Now(), calls()
-	const clients = 1000
-	var running sync.WaitGroup
-	for i := range 10 {
-		running.Go(func() {
-			for j := range clients / 10 {
-				p := f.Gateways[0].In(t)
-				if code := p.Get(e2e.Path(ids[(i+j)%len(ids)])).StatusCode; code != 200 {
-					t.Errorf("status %d", code)
-				}
-			}
-		})
-	}
-	running.Wait()
-	// A gateway shows every second that it lives, and reads the log of purges.
-	heartbeats := int64(20 * (time.Since(start).Seconds() + 1))
-	asked := calls() - before
-	t.Logf("%d calls to Redis in %v", asked, time.Since(start))
-	require.Less(t, asked, heartbeats+clients/2)
 }
 
 // TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered

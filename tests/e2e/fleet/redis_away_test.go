@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 						late[i] = err
 					}
 				}
+				eventually.True(t, func() bool { return f.Metric("fdfs_gateway_redis_up") == 0 })
 				away.end(f)
 				if errors.Join(late[:]...) == nil {
 					break

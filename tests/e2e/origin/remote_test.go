@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -110,47 +109,6 @@ func TestSourceDown(t *testing.T) {
 	require.Less(t, time.Since(began), e2e.Prompt)
 	require.NoError(t, c.Storage(0).Revive())
 	eventually.True(t, func() bool { return p.Get(e2e.Path(id)).StatusCode == 200 }, "back by itself")
-}
-
-// TestSourceDiesMidway: at every tenth of a large body; the client never notices.
-func TestSourceDiesMidway(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	const size = 6 << 20
-	content := storetest.New(t).Bytes(size)
-	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "mp4", Created: e2e.LongAgo})
-	p := e2e.Edge(t, c)
-	for tenth := range 10 {
-		at := tenth * size / 10
-		for _, f := range []fdfstest.Faults{{BreakAt: &at}, {ResetAt: &at}} {
-			f.Commands, f.Times = []byte{fdfstest.CmdDownload}, 1
-			c.Storage(0).SetFaults(f)
-			a := p.Get(e2e.Path(id))
-			require.Equal(t, 200, a.StatusCode)
-			require.True(t, bytes.Equal(content, a.Body), "broken off at %d", at)
-		}
-	}
-}
-
-// TestNoCleanEndOfAShortBody: all sources die in the middle; the client must see that the body is
-// short.
-func TestNoCleanEndOfAShortBody(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4",
-		Created: e2e.LongAgo})
-	p := e2e.Edge(t, c)
-	at, download := 1<<20, []byte{fdfstest.CmdDownload}
-	for i := range 2 {
-		c.Storage(i).SetFaults(fdfstest.Faults{Commands: download, BreakAt: &at, Times: 1},
-			fdfstest.Faults{Commands: download, Status: 5})
-	}
-	resp, err := http.Get("http://" + p.Addrs[0] + e2e.Path(id))
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
-	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-	require.Less(t, n, int64(5<<20))
 }
 
 // TestLyingStorages: garbage, wrong lengths and errors of one storage are made good by the other.
