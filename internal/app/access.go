@@ -41,7 +41,7 @@ func accessRules(cfg *config.Config) (rules *gateway.Rules, err error) {
 		return nil, err
 	}
 	if a.RefererFile != "" {
-		rules.RefererFile, err = readPage("referer_file of [access]", a.RefererFile, cfg)
+		rules.RefererFile, err = readPage("referer_file of [access]", a.RefererFile, maxFailFile, cfg)
 	}
 	return rules, err
 }

@@ -66,8 +66,13 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
 		Types: cfg.Types, DefaultType: cfg.DefaultType,
 		ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
-		MaxRanges: g.MaxRanges, CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
-		DropBehind: cfg.OpenFileCache.DropBehind,
+		MaxRanges: g.MaxRanges, CacheControl: g.CacheControl, XCache: g.XCache,
+		DropBehind: cfg.OpenFileCache.DropBehind, FilenameParameters: append([]string{}, g.FilenameParameters...),
+		CORS: gateway.CORS{Origins: g.CORSOrigins, Expose: g.CORSExpose, Headers: g.CORSHeaders,
+			MaxAge: orNone(g.CORSMaxAge), Credentials: g.CORSCredentials},
+	}
+	if err := addPages(&o, cfg); err != nil {
+		return o, err
 	}
 	if !cfg.MultiRange {
 		o.MaxRanges = 1 // a request for several ranges gets the whole file
@@ -91,7 +96,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: secrets, TTL: anti.TTL})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
-		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, cfg)
+		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, maxFailFile, cfg)
 		if err != nil {
 			return o, err
 		}
@@ -112,25 +117,47 @@ func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store o
 // maxFailFile bounds token_check_fail and referer_file, which are kept in memory.
 const maxFailFile = 8 << 20
 
-// readPage reads the file that a key names.
-func readPage(key, path string, cfg *config.Config) (*gateway.FailFile, error) {
+// addPages adds the headers of files and the error pages.
+func addPages(o *gateway.Options, cfg *config.Config) error {
+	for _, section := range cfg.Headers {
+		headers := gateway.HeaderSection{Files: section.Files}
+		for _, field := range section.Fields {
+			headers.Fields = append(headers.Fields, gateway.HeaderField(field))
+		}
+		o.Headers = append(o.Headers, headers)
+	}
+	for status, path := range cfg.ErrorPages {
+		page, err := readPage("a page of [error_pages]", path, config.MaxErrorPage, cfg)
+		if err != nil {
+			return err
+		}
+		if o.ErrorPages == nil {
+			o.ErrorPages = map[int]*gateway.Page{}
+		}
+		o.ErrorPages[status] = page
+	}
+	return nil
+}
+
+// readPage reads a file that is kept in memory, of at most limit bytes.
+func readPage(name, path string, limit int64, cfg *config.Config) (*gateway.Page, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", key, err)
+		return nil, fmt.Errorf("cannot open %s: %w", name, err)
 	}
 	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, maxFailFile+1))
+	body, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", key, err)
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
 	}
-	if len(body) > maxFailFile {
-		return nil, fmt.Errorf("cannot use %s %q: it has more than %d bytes", key, path, maxFailFile)
+	if int64(len(body)) > limit {
+		return nil, fmt.Errorf("cannot use %s %q: it has more than %d bytes", name, path, limit)
 	}
 	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
 	if !ok {
 		contentType = cfg.DefaultType
 	}
-	return &gateway.FailFile{Body: body, Type: contentType}, nil
+	return &gateway.Page{Body: body, Type: contentType}, nil
 }
 
 // loadCertificate reads tls_cert and tls_key; nil where there are none.

@@ -46,7 +46,7 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := l.useAccess(&cfg.Gateway)
+	access, err := l.useAccess(cfg)
 	if err != nil {
 		return nil, errors.Join(err, main.Close())
 	}
@@ -56,7 +56,8 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 }
 
 // useAccess is use for the access log.
-func (l *logs) useAccess(g *config.Gateway) (*gateway.AccessLog, error) {
+func (l *logs) useAccess(cfg *config.Config) (*gateway.AccessLog, error) {
+	g := &cfg.Gateway
 	if g.AccessLog == "" {
 		l.accessPath = "" // lines of running requests still go to the file
 		return nil, nil
@@ -73,7 +74,8 @@ func (l *logs) useAccess(g *config.Gateway) (*gateway.AccessLog, error) {
 	}
 	l.access.Store(to)
 	l.accessPath = g.AccessLog
-	return gateway.NewAccessLog(to, g.AccessLogFormat, g.LogTokens)
+	return gateway.NewAccessLog(to, gateway.AccessLogOptions{Format: g.AccessLogFormat, Tokens: g.LogTokens,
+		SecretHeader: cfg.AntiSteal.BypassHeader, Except: g.AccessLogExcept})
 }
 
 // reopen opens the files in use anew: logrotate has moved them away.

@@ -42,6 +42,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.sources()
 	k.failFile()
 	k.refererFile()
+	k.errorPages()
 	k.account()
 	k.adminToken()
 	k.secrets()

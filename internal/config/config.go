@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/fileselect"
 )
 
 // Config is a whole configuration with all defaults. It does not change after Load, and any number
@@ -76,6 +77,8 @@ type Config struct {
 	Lock          Lock
 	Peer          Peer
 	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
+	Headers       []HeaderSection   // of the sections [headers ...], in their order
+	ErrorPages    map[int]string    // path by status, or by 4 or 5 for 4xx or 5xx
 
 	top        groupText
 	groupCount int
@@ -132,7 +135,12 @@ type Gateway struct {
 	LocalIPs            []netip.Addr   // empty = found from the interfaces
 	MaxRanges           int
 	CacheControl        string
-	CORSOrigin          string
+	CORSOrigins         []string // "*", or origins
+	CORSExpose          string
+	CORSHeaders         string
+	CORSMaxAge          time.Duration
+	CORSCredentials     bool // of Access-Control-Allow-Credentials in [headers]
+	FilenameParameters  []string
 	Charset             string // of text types that name none; empty = not said
 	XCache              bool
 	ReadTimeout         time.Duration
@@ -142,12 +150,13 @@ type Gateway struct {
 	MaxConnections      int
 	MaxConnectionsPerIP int // 0 = an eighth of MaxConnections; -1 = no limit
 	ShutdownTimeout     time.Duration
-	AccessLog           string // "" = off, "-" = standard output, else a path
-	AccessLogFormat     string // "combined" or "json"
-	LogTokens           bool   // log_tokens
-	ActiveContent       string // "inline", "sandbox" or "attachment"
-	User                string // the account to serve as; empty = the one that started
-	Landlock            bool   // open only what the configuration names
+	AccessLog           string                // "" = off, "-" = standard output, else a path
+	AccessLogFormat     string                // "combined", "json", or a template with variables
+	AccessLogExcept     []fileselect.Selector // requests for files of any of them have no line
+	LogTokens           bool                  // log_tokens
+	ActiveContent       string                // "inline", "sandbox" or "attachment"
+	User                string                // the account to serve as; empty = the one that started
+	Landlock            bool                  // open only what the configuration names
 }
 
 // TLSOnListen tells whether the addresses of listen are served by TLS: there is a certificate, and

@@ -197,12 +197,12 @@ func (d *reader) include(name string, at position) {
 // ownSections are the sections of the gateway. Lines without = are errors in them; the module
 // ignores such lines.
 var ownSections = []string{"access", "antisteal", "cache", "gateway", "lock", "open_file_cache",
-	"peer", "redis", addressMap, typesSection}
+	"peer", "redis", addressMap, typesSection, headersSection, errorPagesSection}
 
 func (d *reader) entry(line string, at position) {
 	key, value, ok := parseLine(line)
 	if !ok || key == "" {
-		if slices.Contains(ownSections, d.section) {
+		if isOwn(d.section) {
 			d.report.errorf(at, "", "write key = value, or # in front of a comment",
 				"a line without = is no setting of [%s]", d.section)
 			return

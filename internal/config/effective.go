@@ -72,6 +72,11 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 				}
 			}
 		}
+		for status, path := range c.ErrorPages {
+			if !yield(errorPageKey(status), path) {
+				return
+			}
+		}
 	}
 }
 

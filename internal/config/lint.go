@@ -27,7 +27,7 @@ func (l *loader) lint() {
 func (l *loader) checkSections() {
 	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
 		at := l.doc.sections[name]
-		if slices.Contains(ownSections, name) {
+		if isOwn(name) {
 			continue
 		}
 		if isGroupSection(name) {
@@ -40,6 +40,12 @@ func (l *loader) checkSections() {
 		if near, ok := Nearest(name, ownSections); ok {
 			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
 			continue
+		}
+		if word := strings.Fields(name)[0]; word != name {
+			if near, ok := Nearest(word, []string{headersSection}); ok {
+				l.errorf(at, name, fmt.Sprintf("did you mean [%s ...]?", near), "[%s] is no known section", clip(name))
+				continue
+			}
 		}
 		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(ownSections, ", "),
 			"[%s] is no known section and is ignored", clip(name))

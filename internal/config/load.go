@@ -30,6 +30,8 @@ func Load(file string) (*Config, []Problem) {
 		l.applySection(section, l.keys[section])
 	}
 	l.applyAddressMap()
+	l.applyHeaders()
+	l.applyErrorPages()
 	l.groups()
 	l.checkSections()
 	l.lint()
@@ -54,15 +56,20 @@ const misspelledMultiRange = "http.multi_range.enabed"
 
 func newLoader(file string, r *report, doc document) *loader {
 	c := &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
-		written: map[string]entry{}}
+		ErrorPages: map[int]string{}, written: map[string]entry{}}
 	l := &loader{report: r, c: c, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
 	for _, settings := range l.keys {
 		setDefaults(settings, position{file: file})
 	}
+	l.doc.entries = nil
 	for _, e := range doc.entries {
 		if e.section == "" && e.key == misspelledMultiRange {
 			e.key = "http.multi_range.enabled"
 		}
+		if !l.expand(&e) {
+			continue // with an error
+		}
+		l.doc.entries = append(l.doc.entries, e)
 		l.bySection[e.section] = append(l.bySection[e.section], e)
 	}
 	return l

@@ -74,8 +74,11 @@ func TestDefaults(t *testing.T) {
 		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, HTTP2: true,
 		ClientAddress: "x-forwarded-for", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
-		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
-		ActiveContent: "sandbox", Landlock: true,
+		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second,
+		CORSExpose:  "Accept-Ranges, Content-Length, Content-Range, ETag",
+		CORSHeaders: "Range, If-Range", CORSMaxAge: 24 * time.Hour, FilenameParameters: []string{"filename", "attname"},
+		AccessLogFormat: "combined",
+		ActiveContent:   "sandbox", Landlock: true,
 	}, c.Gateway)
 	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
 	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute,
@@ -253,9 +256,12 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 			}
 		}
 	}
-	const others = 4 // store_path0, group1.store_path0, one address in address_map, one extension in types
+	// store_path0, group1.store_path0, one address in address_map, one extension in types, two
+	// pages
+	const others = 6
 	require.Equal(t, total+others, len(set)+len(shown), "the sample holds keys that do not exist, or twice")
-	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1", "types.log"} {
+	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1", "types.log",
+		"error_pages.404", "error_pages.5xx"} {
 		require.Contains(t, shown, name)
 	}
 }

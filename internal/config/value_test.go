@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/fileselect"
 
 	"github.com/stretchr/testify/require"
 )
@@ -82,6 +83,10 @@ local_ips = 10.0.0.1,::ffff:10.0.0.2
 max_ranges = 3
 cache_control = public, max-age=60
 cors_origin = *
+cors_expose = X-E
+cors_headers = X-H
+cors_max_age = 10m
+filename_parameters = name,attname
 charset = gbk
 x_cache = true
 read_timeout = 500ms
@@ -92,7 +97,8 @@ max_connections = 7
 max_connections_per_ip = 6
 shutdown_timeout = 1h
 access_log = -
-access_log_format = json
+access_log_format = JSON
+access_log_except = jpg, g2/ png,Health
 log_tokens = yes
 active_content = Inline
 user = fdfs
@@ -180,6 +186,8 @@ func TestEveryKey(t *testing.T) {
 
 // everyKeyConfig is everyKey as read in dir.
 func everyKeyConfig(dir string) *Config {
+	jpg, _ := fileselect.Parse("jpg")
+	g2, _ := fileselect.Parse("g2/ png")
 	return &Config{
 		File: filepath.Join(dir, "m.conf"),
 		Files: []string{filepath.Join(dir, "m.conf"), filepath.Join(dir, "mime.types"),
@@ -222,10 +230,13 @@ func everyKeyConfig(dir string) *Config {
 				netip.MustParsePrefix("fd00::/64")}, true},
 			ClientAddress: "proxy-protocol", HealthPath: "/health",
 			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
-			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
+			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigins: []string{"*"}, CORSExpose: "X-E",
+			CORSHeaders: "X-H", CORSMaxAge: 10 * time.Minute, FilenameParameters: []string{"name", "attname"},
+			XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
 			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-",
-			AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
+			AccessLogFormat: "json", AccessLogExcept: []fileselect.Selector{jpg, g2}, LogTokens: true,
+			ActiveContent: "inline", User: "fdfs",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache: Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second,
@@ -244,6 +255,7 @@ func everyKeyConfig(dir string) *Config {
 		Lock:       Lock{time.Second, 2 * time.Second},
 		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024", filepath.Join(dir, "ps")},
 		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
+		ErrorPages: map[int]string{},
 	}
 }
 

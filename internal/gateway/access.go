@@ -18,7 +18,7 @@ type Rules struct {
 	Allow       *clientaddr.Networks // all other clients get 403; nil = all are allowed
 	Requests    *access.Limiter      // per address: 429 beyond; nil = no limit
 	Referers    *access.Referers     // of GET and HEAD: 403 for others; nil = all
-	RefererFile *FailFile            // sent with 200 in place of 403 for the referer; nil = none
+	RefererFile *Page                // sent with 200 in place of 403 for the referer; nil = none
 	SendRate    int64                // bytes per second of one response; 0 = no limit
 	SendAfter   int64                // bytes of it that are sent before the limit holds
 }

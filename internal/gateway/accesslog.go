@@ -1,38 +1,63 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
+
+	"fastdfs-gateway/internal/httpserver/fileselect"
+	"fastdfs-gateway/internal/httpserver/logtemplate"
 )
 
-// AccessLog writes one line per request: in the combined form of Apache and nginx, or as JSON.
+// AccessLog writes one line per request: in the combined form of Apache and nginx, as JSON, or by a
+// template.
 type AccessLog struct {
-	out    io.Writer // receives whole lines and does not block
-	asJSON bool
-	tokens bool      // shown unmasked
-	lines  sync.Pool // of *logLine
+	o        AccessLogOptions
+	out      io.Writer             // receives whole lines and does not block
+	template *logtemplate.Template // nil = combined or json
+	lines    sync.Pool             // of *logLine
+}
+
+// AccessLogOptions configure an AccessLog.
+type AccessLogOptions struct {
+	Format       string                // "combined" (default), "json", or a template of package logtemplate
+	Tokens       bool                  // show tokens; they are masked otherwise
+	SecretHeader string                // request header whose value is masked like a token; empty = none
+	Except       []fileselect.Selector // requests for files of any of them have no line
 }
 
 // logLine holds the pooled buffers of one line.
 type logLine struct {
 	text   []byte
 	masked []byte // parts of the entry without their tokens
+	values lineValues
 }
 
-// NewAccessLog returns an access log in format "combined" or "json". Without tokens, those in
-// targets and referers are masked.
-func NewAccessLog(out io.Writer, format string, tokens bool) (*AccessLog, error) {
-	if format != "combined" && format != "json" {
-		return nil, fmt.Errorf("cannot write access log in format %q: want combined or json", format)
+// NewAccessLog returns an access log that writes to out.
+func NewAccessLog(out io.Writer, o AccessLogOptions) (*AccessLog, error) {
+	o.Format = cmp.Or(o.Format, "combined")
+	l := &AccessLog{o: o, out: out}
+	if o.Format != "combined" && o.Format != "json" {
+		var err error
+		if l.template, err = logtemplate.Parse(o.Format); err != nil {
+			return nil, fmt.Errorf("cannot write access log: %w", err)
+		}
 	}
-	l := &AccessLog{out: out, asJSON: format == "json", tokens: tokens}
-	l.lines.New = func() any { return new(logLine) }
+	l.lines.New = func() any { return &logLine{values: lineValues{log: l}} }
 	return l, nil
+}
+
+// skips reports whether the request has no line.
+func (l *AccessLog) skips(r *request) bool {
+	id := &r.id
+	return id.Name != "" && slices.ContainsFunc(l.o.Except, func(s fileselect.Selector) bool {
+		return s.Match(id.Group, id.PathIndex, id.Ext())
+	})
 }
 
 // entry holds the values of one line. Its texts may be unprintable and of any length.
@@ -44,7 +69,8 @@ type entry struct {
 	status                                int
 	bytes                                 int64
 	source                                string
-	err                                   error // why the body ended early
+	err                                   error    // why the body ended early
+	request                               *request // nil for a rejected request line
 }
 
 // maxLogText bounds target, referer and user agent in bytes. The client chooses them, and a request
@@ -68,18 +94,21 @@ func entryOf(r *request, bytes int64, err error) entry {
 	h := &r.ctx.Request.Header
 	return entry{at: r.now, remote: r.clientAddr(), method: h.Method(), target: h.RequestURI(),
 		proto: h.Protocol(), referer: h.Referer(), agent: h.UserAgent(), status: r.ctx.Response.StatusCode(),
-		bytes: bytes, source: r.source, err: err}
+		bytes: bytes, source: r.source, err: err, request: r}
 }
 
 func (l *AccessLog) write(e entry) {
 	line := l.lines.Get().(*logLine)
-	if !l.tokens {
+	if !l.o.Tokens {
 		line.masked = e.mask(line.masked[:0])
 	}
 	e.cut()
-	if l.asJSON {
+	switch {
+	case l.template != nil:
+		line.text = line.appendTemplate(line.text[:0], &e)
+	case l.o.Format == "json":
 		line.text = e.appendJSON(line.text[:0])
-	} else {
+	default:
 		line.text = e.appendCombined(line.text[:0])
 	}
 	_, _ = l.out.Write(line.text) // never fails: lines that cannot be written are counted as lost
@@ -103,16 +132,16 @@ func (e *entry) appendCombined(b []byte) []byte {
 	}
 	b = e.at.AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	b = appendLogSafe(b, e.line)
+	b = logtemplate.AppendSafe(b, e.line)
 	if len(e.method) > 0 {
-		b = append(appendLogSafe(b, e.method), ' ')
-		b = append(appendLogSafe(b, e.target), ' ')
-		b = appendLogSafe(b, e.proto)
+		b = append(logtemplate.AppendSafe(b, e.method), ' ')
+		b = append(logtemplate.AppendSafe(b, e.target), ' ')
+		b = logtemplate.AppendSafe(b, e.proto)
 	}
 	b = strconv.AppendInt(append(b, `" `...), int64(e.status), 10)
 	b = strconv.AppendInt(append(b, ' '), e.bytes, 10)
-	b = appendLogSafe(append(b, ` "`...), dash(e.referer))
-	b = appendLogSafe(append(b, `" "`...), dash(e.agent))
+	b = logtemplate.AppendSafe(append(b, ` "`...), dash(e.referer))
+	b = logtemplate.AppendSafe(append(b, `" "`...), dash(e.agent))
 	return append(b, "\"\n"...)
 }
 
@@ -147,30 +176,8 @@ func (e *entry) appendJSON(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendJSONText appends text as a JSON string; bytes that are no UTF-8 become U+FFFD. Characters
-// that control a terminal or a viewer are escaped, so that a client cannot forge the display.
 func appendJSONText(b, text []byte) []byte {
-	b = append(b, '"')
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		text = text[n:]
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case isUnsafe(r):
-			b = append(b, '\\', 'u', upperHex[r>>12], upperHex[r>>8&15], upperHex[r>>4&15], upperHex[r&15])
-		default:
-			b = utf8.AppendRune(b, r)
-		}
-	}
-	return append(b, '"')
-}
-
-// isUnsafe reports whether a character is a control (C0, DEL, C1), ends a line or paragraph
-// (U+2028, U+2029), or changes the direction of text (bidi). All of these are below U+10000.
-func isUnsafe(r rune) bool {
-	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
-		r == 0x200e || r == 0x200f || r == 0x061c
+	return append(logtemplate.AppendJSONText(append(b, '"'), text), '"')
 }
 
 var noValue = []byte("-")
@@ -180,17 +187,4 @@ func dash(b []byte) []byte {
 		return noValue
 	}
 	return b
-}
-
-// appendLogSafe appends text with quotes, backslashes and bytes outside printable ASCII as \xHH, as
-// nginx does: a client cannot forge lines or fields.
-func appendLogSafe(dst, text []byte) []byte {
-	for _, c := range text {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			dst = append(dst, '\\', 'x', upperHex[c>>4], upperHex[c&15])
-			continue
-		}
-		dst = append(dst, c)
-	}
-	return dst
 }

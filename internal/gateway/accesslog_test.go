@@ -13,7 +13,7 @@ import (
 func logged(t *testing.T, format string, e entry) string {
 	t.Helper()
 	var out strings.Builder
-	log, err := NewAccessLog(&out, format, false)
+	log, err := NewAccessLog(&out, AccessLogOptions{Format: format})
 	require.NoError(t, err)
 	log.write(e)
 	return out.String()

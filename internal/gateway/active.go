@@ -37,12 +37,12 @@ func isActive(contentType string) bool {
 
 // setActive sets the header of ActiveContent. A requested file name has made the file an attachment
 // already.
-func (r *request) setActive(named bool) {
+func (r *request) setActive() {
 	h := &r.ctx.Response.Header
 	switch r.h.o.ActiveContent {
 	case ActiveInline:
 	case ActiveAttachment:
-		if !named {
+		if r.target.params.filename == nil {
 			h.SetCanonical(headerDisposition, valueAttachment)
 		}
 	default:

@@ -44,7 +44,7 @@ func TestClientOfARequest(t *testing.T) {
 	} {
 		for trusted, want := range map[string]string{"127.0.0.0/8": want, "10.0.0.0/8": "127.0.0.1"} {
 			var log lockedBuffer
-			lines, err := NewAccessLog(&log, "combined", false)
+			lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 			require.NoError(t, err)
 			r := run(t, Options{Store: openLocal(t, s), Access: lines,
 				Proxies: &clientaddr.Proxies{Trusted: networksOf(t, trusted), Method: method}}, ServerOptions{})
@@ -60,7 +60,7 @@ func TestProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	var log lockedBuffer
-	lines, err := NewAccessLog(&log, "combined", false)
+	lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 	require.NoError(t, err)
 	r := run(t, Options{Store: openLocal(t, s), Access: lines, Proxies: &clientaddr.Proxies{
 		Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByProxyProtocol}},
@@ -179,7 +179,7 @@ func TestSchemeAndHost(t *testing.T) {
 func TestHealthPath(t *testing.T) {
 	s := storetest.New(t)
 	var log lockedBuffer
-	lines, err := NewAccessLog(&log, "combined", false)
+	lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 	require.NoError(t, err)
 	var broken error
 	r := run(t, Options{Store: openLocal(t, s), Access: lines, HealthPath: "/health",
@@ -205,7 +205,7 @@ func TestRules(t *testing.T) {
 	require.NoError(t, err)
 	const evil = "Referer: http://evil.test/"
 	network := func(prefix string) *clientaddr.Networks { return networksOf(t, prefix) }
-	only, page := Rules{Referers: referers}, Rules{Referers: referers, RefererFile: &FailFile{Body: []byte("x")}}
+	only, page := Rules{Referers: referers}, Rules{Referers: referers, RefererFile: &Page{Body: []byte("x")}}
 	for name, tt := range map[string]struct {
 		rules         Rules
 		method, field string

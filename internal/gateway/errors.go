@@ -122,6 +122,11 @@ func (r *request) reject(err error) {
 	if why.retryAfter > 0 {
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(int(why.retryAfter/time.Second)))
 	}
+	if page := r.h.errorPage(why.status); page != nil {
+		h.SetContentType(page.Type)
+		resp.SetBodyRaw(page.Body)
+		return
+	}
 	resp.AppendBodyString(why.reason)
 	resp.AppendBodyString("\n")
 }

@@ -26,7 +26,8 @@ type fileInfo struct {
 	etag         string // the same as a value of ETag
 	lastModified []byte
 	contentType  string
-	active       bool // a browser runs scripts in files of the type
+	active       bool         // a browser runs scripts in files of the type
+	headers      *fileHeaders // of Options.Headers; nil = none
 }
 
 // The tag of a file is the same at every gateway, since it is computed from values that every
@@ -75,6 +76,9 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 	f.owner, f.contentType = h.owner, h.contentType(id)
 	f.active = isActive(f.contentType)
+	if h.headers != nil {
+		f.headers = h.headers.of(id)
+	}
 	if f.etag = f.tag; f.weak {
 		f.etag = "W/" + f.tag
 	}

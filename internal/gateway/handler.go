@@ -45,7 +45,7 @@ type Options struct {
 
 	Tokens                  *antisteal.Checker // nil = no request needs a token
 	BypassName, BypassValue string             // request header that makes a token unnecessary; empty name = none
-	FailFile                *FailFile          // sent with 200 for a rejected token; nil = FailStatus
+	FailFile                *Page              // sent with 200 for a rejected token; nil = FailStatus
 	FailStatus              int                // 400 (default) or 403
 
 	Types       map[string]string // content type by extension, lower case, without dot
@@ -56,10 +56,16 @@ type Options struct {
 	FLVExtension string // extension with pseudo-streaming by start= and end=; empty = none
 	MaxRanges    int    // more ranges in one request get the whole file; default 16
 
-	CacheControl string // Cache-Control of files; empty = none
-	CORSOrigin   string // Access-Control-Allow-Origin; empty = none
-	DropBehind   int64  // responses of at least so many bytes leave nothing in the page cache; 0 = none do
-	XCache       bool   // send X-Cache
+	// FilenameParameters are the query parameters that give a file a name for saving it; the first
+	// one present counts. Default: filename, attname.
+	FilenameParameters []string
+
+	CacheControl string          // Cache-Control of files; empty = none
+	CORS         CORS            // no origins = no headers of CORS
+	Headers      []HeaderSection // further headers of files; of those for a file, the last one of a name counts
+	ErrorPages   map[int]*Page   // bodies of errors by status, or by its first digit; nil = one line of text
+	DropBehind   int64           // responses of at least so many bytes leave nothing in the page cache; 0 = none do
+	XCache       bool            // send X-Cache
 
 	Index []byte // HTML page for the path "/"; nil = 400, as for any path without a file id
 
@@ -94,8 +100,8 @@ var (
 	_ Store = (*local.FileCache)(nil)
 )
 
-// FailFile is the response to a request whose token is rejected.
-type FailFile struct {
+// Page is a body in place of a file, or of an error.
+type Page struct {
 	Body []byte
 	Type string // content type
 }
@@ -107,6 +113,9 @@ type Handler struct {
 	allow string       // value of Allow
 	pool  sync.Pool    // of *request
 	owner *byte        // identifies the handler that owns a fileInfo
+
+	cors    *cors    // nil = none
+	headers *headers // nil = none
 }
 
 // NewHandler returns a handler for the options.
@@ -122,8 +131,12 @@ func NewHandler(o Options) *Handler {
 		o.Origin = origin.NewResolver(origin.Options{})
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", owner: new(byte)}
-	if o.CORSOrigin != "" {
+	if o.FilenameParameters == nil {
+		o.FilenameParameters = []string{"filename", "attname"}
+	}
+	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", owner: new(byte), cors: newCORS(o.CORS)}
+	h.headers = newHeaders(o.Headers, h.cors)
+	if h.cors != nil {
 		h.allow += ", OPTIONS"
 	}
 	h.pool.New = func() any { return newRequest(h) }
@@ -276,7 +289,7 @@ func (r *request) method() (done bool, err error) {
 	case fasthttp.MethodGet, fasthttp.MethodHead:
 		return false, nil
 	case fasthttp.MethodOptions:
-		if r.h.o.CORSOrigin != "" {
+		if r.h.cors != nil {
 			r.preflight()
 			return true, nil
 		}
@@ -286,6 +299,7 @@ func (r *request) method() (done bool, err error) {
 
 // parse reads the file id in a target. The strings of the id are parts of raw or t.
 func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
+	t.names = h.o.FilenameParameters
 	if err := t.parse(raw); err != nil {
 		return fdfs.FileID{}, err
 	}
@@ -439,8 +453,8 @@ func (r *request) shortTarget() string {
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	if !r.quiet {
 		r.h.o.Metrics.responded(r, bytes, firstByte)
-		if r.h.o.Access != nil {
-			r.h.o.Access.write(entryOf(r, bytes, err))
+		if access := r.h.o.Access; access != nil && !access.skips(r) {
+			access.write(entryOf(r, bytes, err))
 		}
 	}
 	h := r.h

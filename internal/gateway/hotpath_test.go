@@ -73,7 +73,7 @@ func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 		"flv":       s.Normal("flv", small), "big flv": s.Normal("flv", big), "missing": s.Missing("jpg", hourAgo),
 	}
 	o := Options{Types: map[string]string{"jpg": "image/jpeg", "png": "image/png"}, FLVExtension: "flv",
-		CacheControl: "max-age=1", CORSOrigin: "*", XCache: true}
+		CacheControl: "max-age=1", CORS: CORS{Origins: []string{"*"}}, XCache: true}
 	o.Store = openLocal(t, s)
 	plain := run(t, o, ServerOptions{})
 	o.Store = openCache(t, s, local.FileCacheOptions{})

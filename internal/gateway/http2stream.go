@@ -169,7 +169,7 @@ func (st *stream) writeHead(body *sendfile.Body) {
 }
 
 var (
-	serverName      = []string{"fastdfs-gateway"}
+	serverName      = []string{productName}
 	closeConnection = []string{"close"}
 )
 

@@ -82,6 +82,9 @@ func (r *request) describe() {
 	}
 	r.setCORS()
 	r.setXCache()
+	if f.headers != nil {
+		f.headers.set(h)
+	}
 }
 
 // setXCache sets X-Cache if configured.
@@ -110,9 +113,6 @@ var (
 	headerContentTypeOpt = []byte(fasthttp.HeaderXContentTypeOptions)
 	headerContentRange   = []byte(fasthttp.HeaderContentRange)
 	headerDisposition    = []byte(fasthttp.HeaderContentDisposition)
-	headerAllowOrigin    = []byte(fasthttp.HeaderAccessControlAllowOrigin)
-	headerExpose         = []byte(fasthttp.HeaderAccessControlExposeHeaders)
-	valueExposed         = []byte("Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag")
 	valueBytes           = []byte("bytes")
 	valueNosniff         = []byte("nosniff")
 )
@@ -123,16 +123,15 @@ func (r *request) setFileHeaders() {
 	h.SetContentType(r.info.contentType)
 	h.SetCanonical(headerAcceptRanges, valueBytes)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
-	name := r.target.params.filename
-	if name == nil {
-		name = r.target.params.attname
-	}
-	if name != nil {
+	if name := r.target.params.filename; name != nil {
 		r.text = appendDisposition(r.text[:0], name)
 		h.SetCanonical(headerDisposition, r.text)
 	}
 	if r.info.active {
-		r.setActive(name != nil)
+		r.setActive()
+	}
+	if r.info.headers != nil {
+		r.info.headers.setContent(h)
 	}
 }
 
@@ -263,26 +262,4 @@ func (r *request) sendPage(contentType string, body []byte) {
 	}
 	r.body.Pieces = append(r.body.Pieces[:0], sendfile.Piece{Head: body})
 	r.streamed = true
-}
-
-// setCORS permits pages of the configured origin to read responses (Fetch standard, section 3.3.3).
-func (r *request) setCORS() {
-	if r.h.o.CORSOrigin == "" {
-		return
-	}
-	h := &r.ctx.Response.Header
-	h.SetCanonical(headerAllowOrigin, stringBytes(r.h.o.CORSOrigin))
-	h.SetCanonical(headerExpose, valueExposed)
-}
-
-// preflight responds to a CORS preflight request.
-func (r *request) preflight() {
-	r.setCORS()
-	h := &r.ctx.Response.Header
-	h.Set(fasthttp.HeaderAllow, r.h.allow)
-	h.Set(fasthttp.HeaderAccessControlAllowMethods, r.h.allow)
-	h.Set(fasthttp.HeaderAccessControlAllowHeaders,
-		"Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since")
-	h.Set(fasthttp.HeaderAccessControlMaxAge, "86400")
-	r.ctx.SetStatusCode(fasthttp.StatusNoContent)
 }

@@ -44,6 +44,9 @@ type ListenerOptions struct {
 	TLS *tls.Config // nil = plain HTTP
 }
 
+// productName is the value of the header Server.
+const productName = "fastdfs-gateway"
+
 // idleWorker is the idle time after which a goroutine of fasthttp ends.
 const idleWorker = 2 * time.Second
 
@@ -89,7 +92,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		MaxIdle: s.maxIdle, OnReject: s.rejected})
 	s.fast = &fasthttp.Server{
-		Name:                         "fastdfs-gateway",
+		Name:                         productName,
 		Handler:                      s.serve,
 		ErrorHandler:                 s.parseError,
 		ReadBufferSize:               guard.ReadBufferSize,

@@ -11,12 +11,16 @@ type target struct {
 	path    []byte // decoded once, "//" merged, "." and ".." resolved; begins with "/"
 	query   []byte // raw, without "?"
 	params  params
-	scratch []byte // reused for decoded text
+	names   []string // the parameters that may hold a file name; the first one present counts
+	scratch []byte   // reused for decoded text
 }
 
 // params holds the known query parameters, decoded; nil = absent. The first one of a name counts.
 type params struct {
-	token, ts, filename, attname, start, end, redirect []byte
+	token, ts, start, end, redirect []byte
+
+	filename []byte // of the first present one of target.names
+	rank     int    // its place in target.names
 }
 
 // field returns the field for a parameter name; nil for unknown names.
@@ -26,10 +30,6 @@ func (p *params) field(name []byte) *[]byte {
 		return &p.token
 	case "ts":
 		return &p.ts
-	case "filename":
-		return &p.filename
-	case "attname":
-		return &p.attname
 	case "start":
 		return &p.start
 	case "end":
@@ -148,8 +148,27 @@ func (t *target) parseQuery() {
 		var pair []byte
 		pair, rest, more = bytes.Cut(rest, []byte{'&'})
 		name, value, _ := bytes.Cut(pair, []byte{'='})
-		if field := t.params.field(t.decoded(name)); field != nil && *field == nil {
-			*field = t.decoded(value)
+		name = t.decoded(name)
+		if field := t.params.field(name); field != nil {
+			if *field == nil {
+				*field = t.decoded(value)
+			}
+			continue
+		}
+		t.readFilename(name, value)
+	}
+}
+
+// readFilename takes the value of a parameter for a file name if no parameter before it in names is
+// present.
+func (t *target) readFilename(name, value []byte) {
+	for i, known := range t.names {
+		if t.params.filename != nil && i >= t.params.rank {
+			return
+		}
+		if string(name) == known {
+			t.params.filename, t.params.rank = t.decoded(value), i
+			return
 		}
 	}
 }

@@ -71,14 +71,22 @@ func TestTargetRejected(t *testing.T) {
 }
 
 func TestTargetParams(t *testing.T) {
-	var target target
+	target := target{names: []string{"filename", "attname"}}
 	query := func(q string) params {
 		require.NoError(t, target.parse([]byte("/a?"+q)))
 		return target.params
 	}
 	p := query("token=abc&ts=12&start=1&end=2&redirect=1&attname=x&filename=y")
-	require.Equal(t, "abc 12 1 2 1 x y", strings.Join([]string{string(p.token), string(p.ts), string(p.start),
-		string(p.end), string(p.redirect), string(p.attname), string(p.filename)}, " "))
+	require.Equal(t, "abc 12 1 2 1 y", strings.Join([]string{string(p.token), string(p.ts), string(p.start),
+		string(p.end), string(p.redirect), string(p.filename)}, " "))
+	for q, want := range map[string]string{"attname=x": "x", "filename=y&attname=x": "y", "attname=1&attname=2": "1",
+		"attname=x&filename=": "", "attname=&name=n": ""} {
+		require.Equal(t, want, string(query(q).filename), q)
+	}
+	target.names = []string{"name", "a"}
+	require.Equal(t, "3", string(query("filename=1&a=2&n%61me=3").filename))
+	require.Nil(t, query("filename=1&attname=2").filename)
+	target.names = []string{"filename"}
 	require.Equal(t, "first", string(query("filename=first&filename=second").filename))
 	require.Equal(t, "a b+c%zz", string(query("filename=a+b%2Bc%zz").filename), "a bad escape stays")
 	require.Equal(t, "v", string(query("%74oken=v").token), "names are decoded too")
@@ -90,7 +98,7 @@ func TestTargetParams(t *testing.T) {
 }
 
 func TestTargetAllocatesNothing(t *testing.T) {
-	var target target
+	target := target{names: []string{"filename", "attname"}}
 	raw := []byte("/group1/M00/00/01/%61aaaa.jpg?token=00000000000000000000000000000000&ts=1&filename=a%20b")
 	require.NoError(t, target.parse(raw)) // makes room
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = target.parse(raw) }))

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"errors"
+	"strings"
+
+	"fastdfs-gateway/internal/httpserver/fileselect"
+	"fastdfs-gateway/internal/httpserver/logtemplate"
+)
+
+// logFormat is combined, json, or a template of package logtemplate.
+func logFormat(p *string) field {
+	const fix = "write combined, json, or a template such as $remote_addr [$time_local] \"$request\" $status"
+	words := choice(p, "combined", "json")
+	return field{parse: func(v string, at position) *parseError {
+		if !strings.Contains(v, "$") {
+			r := words.parse(v, at)
+			if r != nil {
+				r.fix = fix
+			}
+			return r
+		}
+		_, err := logtemplate.Parse(v)
+		var unknown *logtemplate.UnknownError
+		switch {
+		case errors.As(err, &unknown):
+			if near, ok := Nearest(unknown.Name, logtemplate.Names()); ok {
+				return invalid("did you mean $"+near+"?", "holds $%s, which is no variable", clip(unknown.Name))
+			}
+			return invalid("remove it; docs/responses.md has the list of variables",
+				"holds $%s, which is no variable", clip(unknown.Name))
+		case err != nil:
+			return invalid(fix, "cannot be used: %v", err)
+		}
+		*p = v
+		return nil
+	}}
+}
+
+// healthWord is the member of access_log_except for requests to health_path, which never have a
+// line.
+const healthWord = "health"
+
+// selectors is a comma list of selectors of files.
+func selectors(p *[]fileselect.Selector) field {
+	return field{parse: func(v string, _ position) *parseError {
+		*p = nil
+		for _, part := range splitList(v) {
+			if strings.EqualFold(part, healthWord) {
+				continue
+			}
+			s, err := fileselect.Parse(part)
+			if err == nil && s.IsEmpty() {
+				err = errors.New("a selector is empty")
+			}
+			if err != nil {
+				return invalid("write selectors such as jpg png, group2/ or group3/M00/ gif, with commas between them",
+					"cannot be used: %v", err)
+			}
+			*p = append(*p, s)
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+
+	"fastdfs-gateway/internal/httpserver/fileselect"
+)
+
+// headersSection is the first word of the sections whose keys are names of HTTP headers. The other
+// words select files: [headers jpg png], [headers group2/ group3/M00/ jpg].
+const headersSection = "headers"
+
+// HeaderSection is a section [headers ...].
+type HeaderSection struct {
+	Files  fileselect.Selector
+	Fields []HeaderField
+}
+
+// HeaderField is one line of such a section.
+type HeaderField struct {
+	Name  string // canonical
+	Value string // empty: the header is not sent
+}
+
+// maxHeaderSections bounds the sections [headers ...].
+const maxHeaderSections = 64
+
+const allowCredentials = "Access-Control-Allow-Credentials"
+
+// computedHeaders are the headers that the gateway computes, with advice. They describe the
+// response or the connection, and a fixed value would make responses that clients and caches
+// misread.
+var computedHeaders = map[string]string{
+	"Content-Type":      "set the media type of an extension in [types]",
+	"X-Cache":           "set x_cache in [gateway]",
+	"Content-Length":    "",
+	"Content-Range":     "",
+	"Accept-Ranges":     "",
+	"Etag":              "",
+	"Last-Modified":     "",
+	"Date":              "",
+	"Age":               "",
+	"Location":          "",
+	"Allow":             "",
+	"Retry-After":       "",
+	"Server":            "",
+	"Connection":        "",
+	"Keep-Alive":        "",
+	"Proxy-Connection":  "",
+	"Transfer-Encoding": "",
+	"Te":                "",
+	"Trailer":           "",
+	"Upgrade":           "",
+}
+
+// isHeaders reports whether a section is [headers ...].
+func isHeaders(section string) bool {
+	words := strings.Fields(section)
+	return len(words) > 0 && words[0] == headersSection
+}
+
+// isOwn reports whether a section is one of the gateway.
+func isOwn(section string) bool { return slices.Contains(ownSections, section) || isHeaders(section) }
+
+// applyHeaders reads `<Name> = <value>` of all sections [headers ...], in the order of the lines: a
+// section that is opened again is a later one.
+func (l *loader) applyHeaders() {
+	for name := range l.doc.sections {
+		if isHeaders(name) {
+			l.lastEntries(name) // for the warnings
+		}
+	}
+	last := ""
+	for _, e := range l.doc.entries {
+		opened := e.section != last
+		if last = e.section; !isHeaders(e.section) {
+			continue
+		}
+		if opened && !l.openHeaders(e) {
+			return
+		}
+		section := &l.c.Headers[len(l.c.Headers)-1]
+		if field, ok := l.headerField(e, section.Files); ok {
+			section.Fields = append(section.Fields, field)
+		}
+	}
+}
+
+// openHeaders begins the section of an entry; false if there are too many.
+func (l *loader) openHeaders(e entry) bool {
+	if len(l.c.Headers) == maxHeaderSections {
+		l.errorf(e.at, e.section, "merge sections", "more than %d sections [headers ...]", maxHeaderSections)
+		return false
+	}
+	_, words, _ := strings.Cut(e.section, headersSection)
+	files, err := fileselect.Parse(words)
+	if err != nil {
+		l.errorf(l.doc.sections[e.section], e.section,
+			"write extensions and groups, such as [headers jpg png] or [headers group2/ group3/M00/]",
+			"[%s]: %v", clip(e.section), err)
+	}
+	l.c.Headers = append(l.c.Headers, HeaderSection{Files: files})
+	return true
+}
+
+// headerField reads one line; ok is false for one that is wrong, or that is no field of its own.
+func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderField, ok bool) {
+	key := full(e.section, e.key)
+	name := textproto.CanonicalMIMEHeaderKey(e.key)
+	advice, computed := computedHeaders[name]
+	if advice == "" {
+		advice = "remove the line"
+	}
+	var known string
+	switch {
+	case headerName(&known).parse(e.key, e.at) != nil || e.key == "":
+		l.errorf(e.at, key, "write a name such as X-Frame-Options", "%q is not the name of a header", clip(e.key))
+	case computed:
+		l.errorf(e.at, key, advice, "%s is a header that the gateway computes", clip(e.key))
+	case hasControl(e.value):
+		l.errorf(e.at, key, "remove them", "%s holds control characters and cannot be sent as a header", clip(e.key))
+	case name == allowCredentials:
+		l.credentials(e, files)
+	default:
+		l.keep(e, false)
+		return HeaderField{name, e.value}, true
+	}
+	return field, false
+}
+
+// credentials reads Access-Control-Allow-Credentials, which responses to preflight requests and
+// errors need as well.
+func (l *loader) credentials(e entry, files fileselect.Selector) {
+	key := full(e.section, e.key)
+	origins := l.c.Gateway.CORSOrigins
+	switch {
+	case !files.IsEmpty():
+		l.errorf(e.at, key, "write it in [headers]", "%s is for all files or none", allowCredentials)
+	case e.value != "true" && e.value != "":
+		l.errorf(e.at, key, "write true, or remove the line", "%s has no other value than true", allowCredentials)
+	case e.value != "" && (len(origins) == 0 || slices.Contains(origins, "*")):
+		l.errorf(e.at, key, "set cors_origin in [gateway] to a list of origins, such as https://www.example.com",
+			"%s needs the origins that are allowed to use it: browsers accept it with none, and with * neither",
+			allowCredentials)
+	default:
+		l.keep(e, false)
+		l.c.Gateway.CORSCredentials = e.value != ""
+	}
+}
+
+// origins is *, or a comma list of origins (RFC 6454 section 6.1), kept in small letters.
+func origins(p *[]string) field {
+	const fix = "write *, or origins such as https://www.example.com with commas between them"
+	f := commaList(p, func(part string) (string, *parseError) {
+		u, err := url.Parse(part)
+		switch {
+		case part == "*", part == "null":
+		case err != nil || u.Scheme == "" || u.Host == "" || !strings.EqualFold(part, u.Scheme+"://"+u.Host):
+			return "", invalid(fix, "holds %s, which is no origin", shown(part))
+		}
+		return strings.ToLower(part), nil
+	})
+	list := f.parse
+	f.parse = func(v string, at position) *parseError {
+		r := list(v, at)
+		if r == nil && len(*p) > 1 && slices.Contains(*p, "*") {
+			return invalid(fix, "holds * beside other origins")
+		}
+		return r
+	}
+	return f
+}
+
+// reservedParameters are the query parameters that have another meaning.
+var reservedParameters = []string{"token", "ts", "start", "end", "redirect"}
+
+// parameters is a comma list of names of query parameters.
+func parameters(p *[]string) field {
+	return commaList(p, func(part string) (string, *parseError) {
+		var name string
+		if part == "" || token(&name, "-._~", "", "").parse(part, position{}) != nil {
+			return "", invalid("write names such as filename with commas between them",
+				"holds %s, which is no name of a parameter", shown(part))
+		}
+		if slices.Contains(reservedParameters, part) {
+			return "", invalid("choose another name", "holds %s, which has another meaning", part)
+		}
+		return part, nil
+	})
+}

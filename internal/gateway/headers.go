@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"strings"
+	"sync"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/fileselect"
+
+	"github.com/valyala/fasthttp"
+)
+
+// HeaderSection has headers for selected files.
+type HeaderSection struct {
+	Files  fileselect.Selector
+	Fields []HeaderField
+}
+
+// HeaderField is one header.
+type HeaderField struct {
+	Name  string // canonical
+	Value string // empty = no such header, also if another option sets it
+}
+
+// MaxHeaderSections bounds Options.Headers.
+const MaxHeaderSections = 64
+
+// headers prepares the headers of files. The files of the same sections share one fileHeaders, so
+// that there are no more of them than a configuration tells apart.
+type headers struct {
+	sections []HeaderSection
+	cors     *cors
+	prepared sync.Map // from the set of sections, a uint64, to *fileHeaders; nil for a set without fields
+}
+
+// newHeaders returns nil if there are no fields.
+func newHeaders(sections []HeaderSection, c *cors) *headers {
+	if len(sections) == 0 {
+		return nil
+	}
+	if len(sections) > MaxHeaderSections {
+		panic("BUG: gateway: too many sections of headers")
+	}
+	return &headers{sections: sections, cors: c}
+}
+
+// of returns the headers of a file; nil if it has none.
+func (p *headers) of(id fdfs.FileID) *fileHeaders {
+	var set uint64
+	for i := range p.sections {
+		if p.sections[i].Files.Match(id.Group, id.PathIndex, id.Ext()) {
+			set |= 1 << i
+		}
+	}
+	if f, ok := p.prepared.Load(set); ok {
+		return f.(*fileHeaders)
+	}
+	f, _ := p.prepared.LoadOrStore(set, p.prepare(set))
+	return f.(*fileHeaders)
+}
+
+// prepare merges the sections of a set.
+func (p *headers) prepare(set uint64) *fileHeaders {
+	var names []string
+	values := map[string]string{}
+	for i, section := range p.sections {
+		if set&(1<<i) == 0 {
+			continue
+		}
+		for _, field := range section.Fields {
+			if _, known := values[field.Name]; !known {
+				names = append(names, field.Name)
+			}
+			values[field.Name] = field.Value
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	f := &fileHeaders{}
+	for _, name := range names {
+		f.add(name, values[name], p.cors)
+	}
+	return f
+}
+
+// fileHeaders are the headers of Options.Headers for a file. It does not change.
+type fileHeaders struct {
+	common  []preparedField // of all responses with the file or about it
+	content []preparedField // of responses with the file: a 304 describes no content
+
+	policy      *preparedField // Content-Security-Policy
+	disposition *preparedField // Content-Disposition
+}
+
+// preparedField is a header as bytes.
+type preparedField struct{ name, value []byte }
+
+func (f *fileHeaders) add(name, value string, c *cors) {
+	field := preparedField{[]byte(name), []byte(value)}
+	switch {
+	case name == fasthttp.HeaderVary && c != nil && !c.any:
+		if value != "" {
+			field.value = []byte(fasthttp.HeaderOrigin + ", " + value)
+			f.common = append(f.common, field)
+		}
+	case name == fasthttp.HeaderContentSecurityPolicy:
+		f.policy = &field
+	case name == fasthttp.HeaderContentDisposition:
+		f.disposition = &field
+	case strings.HasPrefix(name, "Content-"):
+		f.content = append(f.content, field)
+	default:
+		f.common = append(f.common, field)
+	}
+}
+
+// set sets the headers that a 304 has too.
+func (f *fileHeaders) set(h *fasthttp.ResponseHeader) { setFields(h, f.common) }
+
+func setFields(h *fasthttp.ResponseHeader, fields []preparedField) {
+	for i := range fields {
+		if field := &fields[i]; len(field.value) == 0 {
+			h.DelBytes(field.name)
+		} else {
+			h.SetCanonical(field.name, field.value)
+		}
+	}
+}
+
+// setContent sets the headers of a response with bytes of the file, after those of other options. A
+// name that the request gives, and the sandbox of active content, are kept: only an empty value
+// removes them. A browser enforces both policies.
+func (f *fileHeaders) setContent(h *fasthttp.ResponseHeader) {
+	setFields(h, f.content)
+	if d := f.disposition; d != nil && (len(d.value) == 0 || len(h.PeekCanonical(d.name)) == 0) {
+		setFields(h, []preparedField{*d})
+	}
+	switch p := f.policy; {
+	case p == nil:
+	case len(p.value) == 0:
+		h.DelBytes(p.name)
+	default:
+		h.AddBytesKV(p.name, p.value)
+	}
+}

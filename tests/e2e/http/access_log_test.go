@@ -1,0 +1,141 @@
+package http
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sameInNginx is a template whose lines do not depend on the server, the time and the ports.
+const sameInNginx = `$remote_addr - $remote_user "$request" $status $body_bytes_sent "$http_referer" ` +
+	`"$http_user_agent" "$http_x_forwarded_for" [$host] [$http_host] $scheme $request_method <$request_uri> ` +
+	`<$uri> <$args> <$is_args> <$arg_a> <$arg_none> <${query_string}> ` +
+	`$server_protocol $upstream_cache_status $upstream_response_time ` +
+	`$request_length $server_addr $sent_http_content_type $sent_http_content_length $sent_http_none $ssl_protocol ` +
+	`$connection_requests $gzip_ratio`
+
+const jsonInNginx = `{"request":"$request","agent":"$http_user_agent","none":"$http_none","status":$status,` +
+	`"arg":"$arg_a"}`
+
+// nginxLogConf has as arguments: its folder, its address, the folder of the files, the template,
+// the one for JSON.
+const nginxLogConf = `daemon off;
+worker_processes 1;
+error_log stderr crit;
+pid %[1]s/pid;
+events { worker_connections 64; }
+http {
+	log_format same '%[4]s';
+	log_format object escape=json '%[5]s';
+	access_log %[1]s/access.log same;
+	access_log %[1]s/json.log object;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	types { image/jpeg jpg; }
+	server { listen %[2]s; location / { root %[3]s; } }
+}
+`
+
+// TestLogTemplatesBesideNginx: the same requests give the same lines by the same templates.
+func TestLogTemplatesBesideNginx(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file := s.Normal("jpg", s.Bytes(1000))
+	root := t.TempDir()
+	copied := filepath.Join(root, file.ID.String())
+	require.NoError(t, os.MkdirAll(filepath.Dir(copied), 0o755))
+	require.NoError(t, os.WriteFile(copied, file.Content, 0o644))
+	dir := t.TempDir()
+	address := lab.Address(lab.Port())
+	conf := filepath.Join(dir, "nginx.conf")
+	user := ""
+	if os.Getuid() == 0 {
+		user = "user root;\n" // its workers read folders of ours
+	}
+	text := fmt.Appendf(nil, user+nginxLogConf, dir, address, root, sameInNginx, jsonInNginx)
+	require.NoError(t, os.WriteFile(conf, text, 0o600))
+	nginx, err := lab.Start(address, filepath.Join(dir, "log"), lab.Listens(address), "nginx", "-p", dir, "-c", conf)
+	if err != nil {
+		t.Skipf("nginx does not start: %v", err)
+	}
+	t.Cleanup(nginx.Stop)
+
+	ours, object := filepath.Join(dir, "ours.log"), filepath.Join(dir, "ours.json")
+	p := e2e.Serve(t, s, "[gateway]", "access_log = "+ours, "access_log_format = "+sameInNginx)
+	q := e2e.Serve(t, s, "[gateway]", "access_log = "+object, "access_log_format = "+jsonInNginx)
+	requests := []string{
+		e2e.Request("GET", file.URL(), "Connection: close"),
+		e2e.Request("GET", file.URL()+"?a=1&b=%20x&A=2", "Connection: close",
+			"User-Agent: a \"b\" \\ caf\xc3\xa9 \x7e", "Referer: http://r/"),
+		e2e.Request("GET", file.URL()+"?", "Connection: close", "Referer:"),
+		e2e.Request("GET", strings.Replace(file.URL(), "/M00/", "//%4d00/", 1)+"?a", "Connection: close"),
+		e2e.Request("HEAD", file.URL(), "Connection: close", "X-Forwarded-For: 10.0.0.1, 10.0.0.2"),
+		e2e.Request("GET", file.URL(), "Connection: close", "Range: bytes=10-19"),
+		"GET " + file.URL() + " HTTP/1.0\r\nHost: UPPER.example:8080\r\n\r\n",
+	}
+	for _, request := range requests {
+		for _, to := range []string{address, p.Addrs[0], q.Addrs[0]} {
+			c, err := net.Dial("tcp", to)
+			require.NoError(t, err)
+			_, err = io.WriteString(c, request)
+			require.NoError(t, err)
+			answer, err := io.ReadAll(c)
+			require.NoError(t, err)
+			require.Regexp(t, `^HTTP/1.1 20[06] `, string(answer[:min(len(answer), 40)]))
+			require.NoError(t, c.Close())
+		}
+	}
+	want := e2e.ReadLines(t, filepath.Join(dir, "access.log"), len(requests))
+	require.Equal(t, want, e2e.ReadLines(t, ours, len(requests)))
+	want = e2e.ReadLines(t, filepath.Join(dir, "json.log"), len(requests))
+	for i, line := range e2e.ReadLines(t, object, len(requests)) {
+		var a, b map[string]any
+		require.NoError(t, json.Unmarshal([]byte(want[i]), &a), want[i])
+		require.NoError(t, json.Unmarshal([]byte(line), &b), line)
+		require.Equal(t, a, b)
+	}
+}
+
+// TestLogTemplate: the variables that depend on the time and the host, secrets, and requests that
+// have no line.
+func TestLogTemplate(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	jpg, txt := s.Normal("jpg", s.Bytes(10)), s.Normal("txt", s.Bytes(20))
+	other := s.In(storetest.Other, 0, "gif", s.Bytes(30))
+	path := filepath.Join(t.TempDir(), "access.log")
+	const token = "0123456789abcdef0123456789abcdef"
+	p := e2e.Serve(t, s, "anti_steal_bypass_header_name = X-Gate-Pass", "anti_steal_bypass_header_value = "+token,
+		"[gateway]", "access_log = "+path, "access_log_except = JPG, group2/ gif, group1/ gif",
+		"access_log_format = [$time_local] [$time_iso8601] $msec "+
+			`$request_time $pid $server_port $remote_port $bytes_sent $request_id $$ "$request" $args $arg_token `+
+			"$http_x_gate_pass $http_referer $hostname $status")
+	p.Get(jpg.URL())
+	p.Get(other.URL())
+	p.Get(s.Missing("jpg", storetest.Created).URL())
+	answer := p.Raw(e2e.Request("GET", txt.URL()+"?token="+token, "Referer: http://r/?token="+token,
+		"X-Gate-Pass: "+token, "Connection: close"))
+	p.Raw("GET /\x01 HTTP/1.1\r\n\r\n")
+	lines := e2e.ReadLines(t, path, 2)
+	require.NotContains(t, strings.Join(lines, ""), token[:8])
+	_, port, err := net.SplitHostPort(p.Addrs[0])
+	require.NoError(t, err)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	require.Regexp(t, `^\[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] `+
+		`\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d\] \d{10,}\.\d{3} `+
+		fmt.Sprintf(`\d+\.\d{3} %d %s \d+ %d [0-9a-f]{32} \$ "GET %s\?token=\*{3} HTTP/1\.1" token=\*{3} \*{3} \*{3} `,
+			p.Cmd.Process.Pid, port, len(answer), txt.URL())+`http://r/\?token=\*{3} `+host+` 200$`, lines[0])
+	require.Regexp(t, `^\[.*\$ "GET /\\x01 HTTP/1.1" - - - - .* 400$`, lines[1])
+}
