@@ -37,8 +37,8 @@ func (t *translator) translateLogs() {
 	var except []string
 	for _, c := range t.universe.spread(values) {
 		switch {
-		case c.value == "off":
-			except = append(except, c.selectors...)
+		case c.value == "off" && len(c.selectors) > 0:
+			except = append(except, strings.Join(c.selectors, " "))
 		case c.value != value:
 			for _, d := range from[c.value] {
 				t.say(d, "one log has the lines of all files", "")
@@ -46,7 +46,7 @@ func (t *translator) translateLogs() {
 		}
 	}
 	if len(except) > 0 {
-		t.out.set("gateway", "access_log_except", strings.Join(except, " "), from["off"]...)
+		t.out.set("gateway", "access_log_except", strings.Join(except, ", "), from["off"]...)
 	}
 }
 
