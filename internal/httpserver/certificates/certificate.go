@@ -1,0 +1,105 @@
+// Package certificates holds the certificates of TLS listeners: it loads them, chooses one for each
+// handshake, reads them again when their files change, and finds their faults.
+//
+//	set, err := certificates.Load([]certificates.Pair{{Cert: "a.crt", Key: "a.key"}, {Cert: "b.crt", Key: "b.key"}})
+//	store := certificates.NewStore(slog.Default())
+//	store.Use(set, &tls.Config{MinVersion: tls.VersionTLS12})
+//	go store.Watch(stop)
+//	ln = tls.NewListener(ln, store.Config())
+//	for _, f := range set.Faults(time.Now(), nil) { ... }
+//
+// Session tickets outlive the process: their keys are made from the private key of the first
+// certificate (ticketkeys.go).
+package certificates
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Pair names the files of a certificate chain and of its private key, both in PEM.
+type Pair struct{ Cert, Key string }
+
+// Certificate is a chain with its key. It does not change.
+type Certificate struct {
+	Pair
+	tls   tls.Certificate
+	stamp stamp
+}
+
+// load reads the files of a pair. Its error names them.
+func load(p Pair) (*Certificate, error) {
+	stamp, err := stampOf(p) // of before: a change while the files are read is seen later
+	if err != nil {
+		return nil, p.fault(err)
+	}
+	pair, err := tls.LoadX509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, p.fault(err)
+	}
+	return &Certificate{Pair: p, tls: pair, stamp: stamp}, nil
+}
+
+// fault is the error of a pair that cannot be used.
+func (p Pair) fault(err error) error {
+	return fmt.Errorf("cannot use %q with %q: %w", p.Cert, p.Key, err)
+}
+
+// Leaf returns the certificate itself, without its chain.
+func (c *Certificate) Leaf() *x509.Certificate { return c.tls.Leaf }
+
+// Expires returns the end of its validity.
+func (c *Certificate) Expires() time.Time { return c.tls.Leaf.NotAfter }
+
+// Name returns the first name that the certificate is for, or the name of its file.
+func (c *Certificate) Name() string {
+	if names := c.names(); len(names) > 0 {
+		return names[0]
+	}
+	return strings.ToValidUTF8(filepath.Base(c.Cert), "?")
+}
+
+// names are those that clients compare with the host of a URL: DNS names in small letters, then
+// addresses.
+func (c *Certificate) names() []string {
+	list := make([]string, 0, len(c.tls.Leaf.DNSNames)+len(c.tls.Leaf.IPAddresses))
+	for _, name := range c.tls.Leaf.DNSNames {
+		list = append(list, strings.ToLower(name))
+	}
+	for _, ip := range c.tls.Leaf.IPAddresses {
+		list = append(list, ip.String())
+	}
+	return list
+}
+
+// stamp tells versions of the files of a pair apart: links are followed, so it changes when one
+// leads to another file.
+type stamp [2]fileStamp
+
+type fileStamp struct {
+	dev, inode uint64
+	size       int64
+	changed    syscall.Timespec // also by chmod(2)
+}
+
+func stampOf(p Pair) (s stamp, err error) {
+	for i, name := range []string{p.Cert, p.Key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return s, err
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return s, errors.New("BUG: stat(2) has another result")
+		}
+		s[i] = fileStamp{st.Dev, st.Ino, st.Size, st.Ctim}
+	}
+	return s, nil
+}

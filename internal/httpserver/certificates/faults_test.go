@@ -1,0 +1,85 @@
+package certificates
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFaults: what clients will not accept, and nothing of a good certificate.
+func TestFaults(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	root := newAuthority(t, "root", nil)
+	middle, stranger := newAuthority(t, "middle", root), newAuthority(t, "stranger", nil)
+	known := x509.NewCertPool()
+	known.AddCert(root.cert)
+	name := []string{"a.example"}
+	day := 24 * time.Hour
+	for what, c := range map[string]struct {
+		by    *authority
+		o     order
+		ended bool
+		want  string // empty = no fault
+	}{
+		"by a root":       {by: root, o: order{names: name}},
+		"whole chain":     {by: middle, o: order{names: name, chain: []*authority{middle}}},
+		"chain with root": {by: middle, o: order{names: name, chain: []*authority{middle, root}}},
+		"private root":    {by: stranger, o: order{names: name, chain: []*authority{stranger}}},
+		"an address":      {by: root, o: order{names: []string{"10.0.0.1"}}},
+		"no chain": {by: middle, o: order{names: name},
+			want: "no certificate of the issuer (CN=middle)"},
+		"another chain": {by: middle, o: order{names: name, chain: []*authority{stranger}},
+			want: "out of order"},
+		"chain upside down": {by: middle, o: order{names: name, chain: []*authority{root, middle}},
+			want: "out of order"},
+		"ended": {by: root, o: order{names: name, begin: now.Add(-2 * day), end: now.Add(-day)},
+			ended: true,
+			want:  "ended at"},
+		"ends soon": {by: root, o: order{names: name, end: now.Add(13*day + time.Hour)},
+			want: "in less than 14 days"},
+		"ends not so soon": {by: root, o: order{names: name, end: now.Add(15 * day)}},
+		"not valid yet": {by: root, o: order{names: name, begin: now.Add(day)},
+			want: "not valid before"},
+		"no name": {by: root, want: "no subject alternative name"},
+		"soon, without chain": {by: middle, o: order{names: name, end: now.Add(day + time.Hour)},
+			want: "in less than 2 days"},
+	} {
+		set, err := Load([]Pair{c.by.issue(t, dir, "c", c.o)})
+		require.NoError(t, err)
+		faults := set.Faults(now, known)
+		if c.want == "" {
+			require.Empty(t, faults, what)
+			continue
+		}
+		require.NotEmpty(t, faults, what)
+		require.Contains(t, faults[0].Text, c.want, what)
+		require.Equal(t, c.ended, faults[0].Ended, what)
+	}
+	key := ecKey(t)
+	self := &authority{&x509.Certificate{Subject: pkix.Name{CommonName: "self"}}, key}
+	set, err := Load([]Pair{self.issue(t, dir, "self", order{names: name, key: key})})
+	require.NoError(t, err)
+	require.Empty(t, set.Faults(now, known), "self-signed")
+}
+
+// TestUnused: a certificate all of whose names belong to earlier ones with the same kind of key.
+func TestUnused(t *testing.T) {
+	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
+	known := x509.NewCertPool()
+	known.AddCert(ca.cert)
+	a, b := []string{"a.example"}, []string{"b.example"}
+	set, err := Load([]Pair{
+		ca.issue(t, dir, "1", order{names: a}),
+		ca.issue(t, dir, "2", order{names: a, key: rsaKey()}),
+		ca.issue(t, dir, "3", order{names: b}),
+		ca.issue(t, dir, "4", order{names: append(a, "b.example")}),
+		ca.issue(t, dir, "5", order{names: append(a, "c.example")}),
+	})
+	require.NoError(t, err)
+	faults := set.Faults(time.Now(), known)
+	require.Len(t, faults, 1)
+	require.Contains(t, faults[0].Text, `4.crt" is never used`)
+}

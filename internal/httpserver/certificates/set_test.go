@@ -1,0 +1,92 @@
+package certificates
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestChoose: by name, by domain, by the kind of key, else the first one.
+func TestChoose(t *testing.T) {
+	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
+	pairs := []Pair{
+		ca.issue(t, dir, "first", order{names: []string{"a.example", "10.0.0.1"}}),
+		ca.issue(t, dir, "firstRSA", order{names: []string{"A.example", "rsa.example"}, key: rsaKey()}),
+		ca.issue(t, dir, "wild", order{names: []string{"*.wild.example"}}),
+		ca.issue(t, dir, "exact", order{names: []string{"b.wild.example"}}),
+		ca.issue(t, dir, "exactRSA", order{names: []string{"b.wild.example"}, key: rsaKey()}),
+		ca.issue(t, dir, "nameless", order{}),
+	}
+	set, err := Load(pairs)
+	require.NoError(t, err)
+	server := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: set.Choose}
+	rsaOnly := []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
+	for _, c := range []struct {
+		name    string
+		ciphers []uint16
+		want    string
+	}{
+		{"a.example", nil, "first"},
+		{"A.EXAMPLE", nil, "first"},
+		{"", nil, "first"},
+		{"other.example", nil, "first"},
+		{"wild.example", nil, "first"},
+		{"a.b.wild.example", nil, "first"},
+		{"a.example", rsaOnly, "firstRSA"},
+		{"", rsaOnly, "firstRSA"},
+		{"other.example", rsaOnly, "firstRSA"},
+		{"rsa.example", nil, "firstRSA"},
+		{"a.wild.example", nil, "wild"},
+		{"b.wild.example", nil, "exact"},
+		{"b.wild.example", rsaOnly, "exactRSA"},
+		{"a.wild.example", rsaOnly, ""},
+	} {
+		client := &tls.Config{ServerName: c.name, InsecureSkipVerify: true}
+		if c.ciphers != nil {
+			client.CipherSuites, client.MaxVersion = c.ciphers, tls.VersionTLS12
+		}
+		state, err := shake(t, server, client)
+		if c.want == "" {
+			require.Error(t, err)
+			continue
+		}
+		require.NoError(t, err, "%+v", c)
+		require.Equal(t, c.want, state.PeerCertificates[0].Subject.CommonName, "%+v", c)
+	}
+	alone, err := Load(pairs[:1])
+	require.NoError(t, err)
+	server = &tls.Config{GetCertificate: alone.Choose}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	_, err = shake(t, server, &tls.Config{ServerName: "a.example", RootCAs: roots})
+	require.NoError(t, err)
+	_, err = shake(t, server, &tls.Config{ServerName: "b.example", RootCAs: roots})
+	require.ErrorContains(t, err, "not b.example")
+}
+
+// FuzzChoose: any name that a client asks for gets a certificate.
+func FuzzChoose(f *testing.F) {
+	ca, dir := newAuthority(f, "ca", nil), f.TempDir()
+	set, err := Load([]Pair{ca.issue(f, dir, "a", order{names: []string{"a.example"}}),
+		ca.issue(f, dir, "b", order{names: []string{"*.b.example"}})})
+	require.NoError(f, err)
+	f.Add("a.example")
+	f.Add("x.B.example")
+	f.Add("*.")
+	f.Fuzz(func(t *testing.T, name string) {
+		c, err := set.Choose(&tls.ClientHelloInfo{ServerName: name})
+		require.NoError(t, err)
+		require.NotNil(t, c)
+	})
+}
+
+// TestLoadNamesBadPairs: all that cannot be used, in one error.
+func TestLoadNamesBadPairs(t *testing.T) {
+	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
+	a, b := ca.issue(t, dir, "a", order{}), ca.issue(t, dir, "b", order{})
+	_, err := Load([]Pair{a, {a.Cert, b.Key}, {"/nowhere", b.Key}})
+	require.ErrorContains(t, err, a.Cert+`" with "`+b.Key+`": tls: private key does not match`)
+	require.ErrorContains(t, err, `"/nowhere" with`)
+}
