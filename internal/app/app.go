@@ -16,7 +16,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"log"
 	"log/slog"
@@ -32,6 +31,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/logfile"
@@ -91,7 +91,7 @@ type App struct {
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
 	server       *gateway.Server
 	admin        *http.Server // nil = there is none
-	cert         atomic.Pointer[tls.Certificate]
+	certificates *certificates.Store
 
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
 	components atomic.Pointer[components] // replaced by Reload
@@ -137,7 +137,7 @@ func (a *App) Start() (err error) {
 	if err != nil {
 		return err
 	}
-	a.atStart = c.cfg
+	a.atStart, a.certificates = c.cfg, certificates.NewStore(a.log)
 	if err := a.open(c.cfg); err != nil { // while the process may bind ports below 1024
 		return err
 	}
@@ -174,6 +174,7 @@ func (a *App) Start() (err error) {
 	a.serveAll()
 	a.running.Go(a.watchStore)
 	a.running.Go(a.sampleTraffic)
+	a.running.Go(func() { a.certificates.Watch(a.stopping) })
 	a.running.Go(func() { tuneGC(a.stopping, a.moved) })
 	a.running.Go(a.pingWatchdog)
 	a.notifyServing()

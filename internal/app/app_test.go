@@ -319,7 +319,7 @@ func TestReload(t *testing.T) {
 // TestReloadNamesRestartKeys: the log names the keys that were changed in vain.
 func TestReloadNamesRestartKeys(t *testing.T) {
 	r := start(t)
-	r.write("[gateway]", "admin_socket_mode = 0660", "http2 = false", "user = nobody", "read_timeout = 3s",
+	r.write("[gateway]", "admin_socket_mode = 0660", "user = nobody", "read_timeout = 3s",
 		"idle_timeout = 4s", "min_send_rate = 2KB", "max_connections = 50", "max_connections_per_ip = 5",
 		"cache_control = no-cache",
 		"[cache]", "disk_path = "+filepath.Join(t.TempDir(), "cache"), "[lock]", "ttl = 7s")
@@ -330,7 +330,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	require.NoError(t, os.WriteFile(r.conf, []byte(changed.Replace(string(text))), 0o600))
 	require.NoError(t, r.Reload())
 	require.Contains(t, r.logText("only a restart applies it"),
-		`keys="admin_listen, admin_socket_mode, http2, user, landlock, `+
+		`keys="admin_listen, admin_socket_mode, user, landlock, `+
 			`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, `+
 			`[lock], disk_path"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")

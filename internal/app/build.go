@@ -1,7 +1,6 @@
 package app
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage/local"
 )
@@ -41,7 +41,8 @@ const worthCopying = 8 << 10
 func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	c := &cfg.OpenFileCache
 	body := c.MaxBody
-	if cfg.Gateway.TLSCert == "" && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) everywhere
+	onlyPlain := len(cfg.Gateway.TLSCert) == 0
+	if onlyPlain && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) can be used everywhere
 		body = min(body, worthCopying)
 	}
 	return local.FileCacheOptions{
@@ -160,16 +161,17 @@ func readPage(name, path string, limit int64, cfg *config.Config) (*gateway.Page
 	return &gateway.Page{Body: body, Type: contentType}, nil
 }
 
-// loadCertificate reads tls_cert and tls_key; nil where there are none.
-func loadCertificate(cfg *config.Config) (*tls.Certificate, error) {
-	if cfg.Gateway.TLSCert == "" {
+// loadCertificates reads tls_cert and tls_key; nil where there are none.
+func loadCertificates(cfg *config.Config) (*certificates.Set, error) {
+	pairs := cfg.Gateway.Certificates()
+	if len(pairs) == 0 {
 		return nil, nil
 	}
-	cert, err := tls.LoadX509KeyPair(cfg.Gateway.TLSCert, cfg.Gateway.TLSKey)
+	set, err := certificates.Load(pairs)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use tls_cert and tls_key: %w", err)
 	}
-	return &cert, nil
+	return set, nil
 }
 
 // adminAccess says who may use the admin listener.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"strconv"
+	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fleet"
@@ -23,6 +24,7 @@ type counts struct {
 	fleet     fleet.Stats  // zero without Redis
 	lostLines map[string]uint64
 	origin    origin.Stats
+	expiries  map[string]time.Time // of certificates, by name
 }
 
 // counts reads every component once.
@@ -39,7 +41,20 @@ func (a *App) counts() counts {
 		n.fleet = a.fleet.Stats()
 	}
 	n.lostLines, n.origin = a.logs.lost(), a.fetched.Stats()
+	n.expiries = a.expiries()
 	return n
+}
+
+// expiries are the ends of the certificates, by their first names; of several with one name the
+// first end.
+func (a *App) expiries() map[string]time.Time {
+	ends := map[string]time.Time{}
+	for _, c := range a.certificates.Set().Certificates() {
+		if end, ok := ends[c.Name()]; !ok || c.Expires().Before(end) {
+			ends[c.Name()] = c.Expires()
+		}
+	}
+	return ends
 }
 
 // collector shows counts as metrics: one snapshot a scrape. A new metric is a line in Collect, and
@@ -58,6 +73,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(p, "panics_total", "Panics that were contained: bugs.", panics.Total())
 	for log, lost := range n.lostLines {
 		counter(p, "log_lines_lost_total", "Log lines that could not be written.", lost, "log", log)
+	}
+
+	for name, end := range n.expiries {
+		gauge(p, "certificate_expiry_timestamp_seconds", "End of a certificate, in seconds since 1970.", end.Unix(),
+			"name", name)
 	}
 
 	f := &n.files

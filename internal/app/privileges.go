@@ -65,7 +65,8 @@ func rootProblem(cfg *config.Config) []config.Problem {
 
 // warnOfReload names the files that a reload will not be able to read.
 func (a *App) warnOfReload(cfg *config.Config) {
-	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
+	g := &cfg.Gateway
+	files := slices.Concat(cfg.Files, g.TLSCert, g.TLSKey, []string{g.AdminTokenFile})
 	files = slices.DeleteFunc(files, func(name string) bool {
 		return name == "" || unix.Access(name, unix.R_OK) == nil
 	})

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"crypto/tls"
 	"errors"
 	"path/filepath"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/local"
@@ -102,8 +102,8 @@ func (a *App) Pending() []string { return restartKeys(a.atStart, a.config()) }
 // loaded is a configuration that was read, with the files that it names.
 type loaded struct {
 	cfg      *config.Config
-	problems []config.Problem // warnings
-	cert     *tls.Certificate // nil = no TLS
+	problems []config.Problem  // warnings
+	certs    *certificates.Set // nil = no TLS
 	access   admin.Access
 }
 
@@ -116,7 +116,7 @@ func readConfig(file string) (c loaded, err error) {
 	if c.access, err = adminAccess(c.cfg); err != nil {
 		return c, err
 	}
-	c.cert, err = loadCertificate(c.cfg)
+	c.certs, err = loadCertificates(c.cfg)
 	return c, err
 }
 
@@ -184,8 +184,8 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 			a.log.Error("the secret of the fleet stays as it was", "err", err)
 		}
 	}
-	if c.cert != nil {
-		a.cert.Store(c.cert)
+	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // which goes on until a restart
+		a.certificates.Use(c.certs, tlsSettings(c.cfg))
 	}
 	if a.cache != nil && c.cfg.Cache.Enabled() {
 		a.cache.Adjust(a.cacheLimits(c.cfg))
@@ -194,6 +194,9 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
 	a.keepLimiter(&o, old.cfg, c.cfg)
+	if c.cfg.Gateway.TLSRedirect {
+		o.HTTPSPort = p.httpsPort()
+	}
 	return gateway.NewHandler(o), nil
 }
 
@@ -305,6 +308,7 @@ func withoutSecret(p config.Peer) config.Peer {
 func restartKeys(before, after *config.Config) []string {
 	old, now := &before.Gateway, &after.Gateway
 	sameKind := old.TLSOnListen() == now.TLSOnListen()
+	bothOrNone := (len(old.TLSCert) == 0) == (len(now.TLSCert) == 0)
 	var keys []string
 	for _, key := range []struct {
 		name string
@@ -312,9 +316,8 @@ func restartKeys(before, after *config.Config) []string {
 	}{
 		{"admin_listen", old.AdminListen == now.AdminListen},
 		{"admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode},
-		{"tls_cert", sameKind || (old.TLSCert == "") == (now.TLSCert == "")},
-		{"tls_listen", sameKind || (old.TLSCert == "") != (now.TLSCert == "")},
-		{"http2", old.HTTP2 == now.HTTP2},
+		{"tls_cert", sameKind || bothOrNone},
+		{"tls_listen", sameKind || !bothOrNone},
 		{"user", old.User == now.User},
 		{"landlock", old.Landlock == now.Landlock},
 		{"read_timeout", old.ReadTimeout == now.ReadTimeout},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -227,10 +228,7 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 // until a restart.
 func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
 	if p == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
-		o.TLS = &tls.Config{
-			MinVersion: tls.VersionTLS12, NextProtos: protocols(a.atStart.Gateway.HTTP2),
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.cert.Load(), nil },
-		}
+		o.TLS = a.certificates.Config()
 	}
 	return o
 }
@@ -241,6 +239,25 @@ func protocols(http2 bool) []string {
 		return []string{"h2", "http/1.1"}
 	}
 	return []string{"http/1.1"}
+}
+
+// tlsSettings are those of TLS connections by a configuration, without the certificates.
+func tlsSettings(cfg *config.Config) *tls.Config {
+	o := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols(cfg.Gateway.HTTP2)}
+	if cfg.Gateway.TLSMinVersion == "1.3" {
+		o.MinVersion = tls.VersionTLS13
+	}
+	return o
+}
+
+// httpsPort is the port of the first address of tls_listen that has one, else that of https.
+func (p *components) httpsPort() int {
+	for _, ln := range p.listenersFor(roleFilesTLS) {
+		if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
+			return tcp.Port
+		}
+	}
+	return 443
 }
 
 // serveAll begins to serve the listeners; those for peers belong to the fleet.

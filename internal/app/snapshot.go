@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,9 @@ func (a *App) localSnapshot() status.Snapshot {
 	}
 	if err := a.ready(); err != nil {
 		s.NotReady = err.Error()
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.expiries)) {
+		s.Certificates = append(s.Certificates, status.Certificate{Name: name, Expires: n.expiries[name]})
 	}
 	if c := n.cache; c != nil {
 		s.Coalesced = status.Coalesced{Segments: c.Coalesced, Largest: c.LargestCoalesced, Saved: c.DownloadsSaved,

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/tls"
 	"fmt"
 	"os"
 	"os/user"
@@ -9,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/httpserver/certificates"
 
 	"golang.org/x/sys/unix"
 )
@@ -182,20 +183,23 @@ func (k *checker) failFile() {
 	}
 }
 
-// tls loads the certificate, which also holds the key against it.
+// tls loads the certificates, and looks for what clients will not accept.
 func (k *checker) tls() {
 	const key = "gateway.tls_cert"
-	g := k.c.Gateway
-	if g.TLSCert == "" {
+	set, err := certificates.Load(k.c.Gateway.Certificates())
+	if joined, several := err.(interface{ Unwrap() []error }); several {
+		for _, err := range joined.Unwrap() {
+			k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "%v", err)
+		}
 		return
 	}
-	pair, err := tls.LoadX509KeyPair(g.TLSCert, g.TLSKey)
-	if err != nil {
-		k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "cannot use %q with %q: %v",
-			g.TLSCert, g.TLSKey, err)
-		return
+	for _, f := range set.Faults(k.now, nil) {
+		severity := Warning
+		if f.Ended {
+			severity = Error
+		}
+		k.add(severity, k.c.at(key), key, f.Text, f.Fix)
 	}
-	k.expiry(key, g.TLSCert, pair)
 }
 
 // account looks for the account to serve as.
@@ -211,13 +215,6 @@ func (k *checker) account() {
 		k.errorf(k.c.at(key), key, fix, "this host has no account %q", name)
 	case err == nil && account.Uid == "0":
 		k.errorf(k.c.at(key), key, fix, "user = %s is root, so no rights are dropped", name)
-	}
-}
-
-// expiry finds a certificate that is not valid any more.
-func (k *checker) expiry(key, name string, pair tls.Certificate) {
-	if end := pair.Leaf.NotAfter; end.Before(k.now) {
-		k.errorf(k.c.at(key), key, "renew it", "the certificate %q ended at %s", name, end.UTC().Format(time.RFC3339))
 	}
 }
 

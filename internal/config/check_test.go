@@ -98,6 +98,11 @@ func TestRules(t *testing.T) {
 		{"TLS port of admin", base + tlsKeys + "tls_listen = :8889\n", Error, 6, "same port"},
 		{"TLS port of peers", fleet + "listen = :443\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n" + tlsKeys +
 			"tls_listen = :443\n", Error, 6, "same port"},
+		{"two certificates, one key", base + "[gateway]\ntls_cert = a, b\ntls_key = c\n", Error, 5, "2 and 1"},
+		{"empty certificate", base + "[gateway]\ntls_cert = a, \ntls_key = c\n", Error, 4, "empty member"},
+		{"redirect to nowhere", base + tlsKeys + "tls_redirect = true\n", Error, 6, "no tls_listen"},
+		{"plain sources at a TLS port", base + tlsKeys + "tls_listen = :443\nupstream = http\n", Warning, 7,
+			"set upstream_http_port"},
 		{"TLS without certificate", base + "[gateway]\ntls_listen = :443\n", Error, 4, "no certificate"},
 		{"sentinel without master", base + "[redis]\nmode = sentinel\n", Error, 4, "master_name"},
 		{"cluster with db", base + "[redis]\nmode = cluster\ndb = 1\n", Error, 5, "db 0"},
@@ -245,7 +250,7 @@ func TestCheckSources(t *testing.T) {
 
 func TestCheckWell(t *testing.T) {
 	dir := store(t)
-	cert, key := pair(t, time.Now().Add(time.Hour))
+	cert, key := pair(t, time.Now().Add(600*time.Hour))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "fail.jpg"), nil, 0o644))
 	require.Empty(t, checked(t, "group_name=g\nstore_path0="+dir+"\nhttp.anti_steal.check_token=true\n"+
 		"http.anti_steal.secret_key=GoldenSecret-2024\nhttp.anti_steal.token_check_fail="+dir+"/fail.jpg\n"+
@@ -351,7 +356,8 @@ func pair(t *testing.T, end time.Time) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-2 * time.Hour), NotAfter: end}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.example"},
+		NotBefore: end.Add(-1000 * time.Hour), NotAfter: end}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(private)

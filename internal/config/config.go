@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/httpserver/fileselect"
 )
 
@@ -118,9 +119,11 @@ type Gateway struct {
 	AdminHosts          []string // names in a Host field, besides IP addresses and localhost; small letters
 	AdminTokenFile      string   // path; empty = no token
 	AdminSocketMode     fs.FileMode
-	Profiles            bool   // pprof
-	TLSCert, TLSKey     string // paths; both or none
-	HTTP2               bool   // on TLS listeners, by ALPN
+	Profiles            bool     // pprof
+	TLSCert, TLSKey     []string // paths of the same number; see Certificates
+	TLSMinVersion       string   // "1.2" or "1.3"
+	TLSRedirect         bool     // plain requests are redirected to TLSListen
+	HTTP2               bool     // on TLS listeners, by ALPN
 	TrustedProxies      Networks
 	ClientAddress       string // a clientaddr.Method
 	HealthPath          string // empty = none
@@ -161,7 +164,16 @@ type Gateway struct {
 
 // TLSOnListen tells whether the addresses of listen are served by TLS: there is a certificate, and
 // no tls_listen.
-func (g *Gateway) TLSOnListen() bool { return g.TLSCert != "" && len(g.TLSListen) == 0 }
+func (g *Gateway) TLSOnListen() bool { return len(g.TLSCert) > 0 && len(g.TLSListen) == 0 }
+
+// Certificates returns the files of tls_cert and tls_key.
+func (g *Gateway) Certificates() []certificates.Pair {
+	pairs := make([]certificates.Pair, min(len(g.TLSCert), len(g.TLSKey)))
+	for i := range pairs {
+		pairs[i] = certificates.Pair{Cert: g.TLSCert[i], Key: g.TLSKey[i]}
+	}
+	return pairs
+}
 
 // OpenFileCache is the section [open_file_cache].
 type OpenFileCache struct {

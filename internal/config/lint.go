@@ -173,9 +173,28 @@ func (l *loader) lintListeners() {
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
 	l.bothOrNone("gateway.tls_cert", "gateway.tls_key", "TLS needs both tls_cert and tls_key, only one is set")
-	if len(g.TLSListen) > 0 && g.TLSCert == "" && g.TLSKey == "" {
+	l.lintTLS()
+}
+
+// lintTLS checks the keys of TLS against each other.
+func (l *loader) lintTLS() {
+	g := &l.c.Gateway
+	certs, keys := len(g.TLSCert), len(g.TLSKey)
+	if certs > 0 && keys > 0 && certs != keys {
+		l.keyError("gateway.tls_key", "write the key of each certificate, in the same order",
+			"tls_cert and tls_key must be lists of the same length: they have %d and %d members", certs, keys)
+	}
+	if len(g.TLSListen) > 0 && certs == 0 && keys == 0 {
 		l.keyError("gateway.tls_listen", "set tls_cert and tls_key, or remove the line",
 			"tls_listen is set, but there is no certificate")
+	}
+	if g.TLSRedirect && len(g.TLSListen) == 0 {
+		l.keyError("gateway.tls_redirect", "set tls_listen, or remove the line",
+			"tls_redirect = true, but there is no tls_listen to redirect to")
+	}
+	if len(g.TLSListen) > 0 && g.Upstream == "http" && g.UpstreamHTTPPort == 0 {
+		l.keyWarning("gateway.upstream", "set upstream_http_port to the plain port of the sources",
+			"upstream = http asks sources by plain HTTP, for a request by TLS at the port of tls_listen")
 	}
 }
 

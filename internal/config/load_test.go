@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
 	require.Equal(t, Gateway{
 		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, HTTP2: true,
-		ClientAddress: "x-forwarded-for", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
+		ClientAddress: "x-forwarded-for", TLSMinVersion: "1.2", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second,
 		CORSExpose:  "Accept-Ranges, Content-Length, Content-Range, ETag",

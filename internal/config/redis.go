@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 )
 
 // lintRedis checks the settings of [redis].
@@ -183,6 +184,9 @@ func (k *checker) redis() {
 		k.errorf(k.c.at(cert), cert, "name a readable certificate and its key, both in PEM", "%v", err)
 	}
 	for _, pair := range pairs {
-		k.expiry(cert, r.CertFile, pair)
+		if end := pair.Leaf.NotAfter; end.Before(k.now) {
+			k.errorf(k.c.at(cert), cert, "renew it", "the certificate %q ended at %s", r.CertFile,
+				end.UTC().Format(time.RFC3339))
+		}
 	}
 }

@@ -84,7 +84,7 @@ func sharedGroup(t *testing.T) int {
 // TestKeysThatOthersRead: files that hold nothing but a secret are looked at as well, where an
 // include names them too.
 func TestKeysThatOthersRead(t *testing.T) {
-	cert, key := pair(t, time.Now().Add(time.Hour))
+	cert, key := pair(t, time.Now().Add(600*time.Hour))
 	password := filepath.Join(filepath.Dir(key), "password")
 	require.NoError(t, os.WriteFile(password, []byte("p"), 0o600))
 	token := filepath.Join(filepath.Dir(key), "token")

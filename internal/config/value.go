@@ -170,6 +170,26 @@ func path(p *string) field {
 	}}
 }
 
+// maxPaths bounds a list of files.
+const maxPaths = 256
+
+// paths is a comma list of file names.
+func paths(p *[]string) field {
+	return field{paths: func() []string { return *p }, parse: func(v string, at position) *parseError {
+		*p = nil
+		for _, part := range splitList(v) {
+			switch {
+			case part == "":
+				return invalid("remove the comma too many", "has an empty member")
+			case len(*p) == maxPaths:
+				return invalid(fmt.Sprintf("write at most %d", maxPaths), "names too many files")
+			}
+			*p = append(*p, resolve(part, at))
+		}
+		return nil
+	}}
+}
+
 // secretPath is the path of a file that holds a secret.
 func secretPath(p *string) field {
 	f := path(p)
@@ -177,19 +197,11 @@ func secretPath(p *string) field {
 	return f
 }
 
-// secretPaths is a comma list of such paths.
+// secretPaths is a list of files that hold secrets.
 func secretPaths(p *[]string) field {
-	return field{holdsSecret: true, paths: func() []string { return *p },
-		parse: func(v string, at position) *parseError {
-			*p = nil
-			for _, part := range splitList(v) {
-				if part == "" {
-					return invalid("remove the comma too many", "has an empty member")
-				}
-				*p = append(*p, resolve(part, at))
-			}
-			return nil
-		}}
+	f := paths(p)
+	f.holdsSecret = true
+	return f
 }
 
 // onePath lists the path at p, unless it is empty or "-".

@@ -66,8 +66,10 @@ admin_token_file = admin.token
 admin_socket_mode = 660
 pprof = false
 tls_listen = :443
-tls_cert = c.pem
-tls_key = k.pem
+tls_cert = c.pem, /d.pem
+tls_key = k.pem,/l.pem
+tls_min_version = 1.3
+tls_redirect = yes
 http2 = false
 url_prefix = /files/
 trusted_proxies = 10.0.0.5, fd00::/64, Unix:
@@ -220,8 +222,10 @@ func everyKeyConfig(dir string) *Config {
 			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"),
 			AdminSocketMode: 0o660,
 			TLSListen:       []string{":443"},
-			TLSCert:         filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
-			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
+			TLSCert:         []string{filepath.Join(dir, "c.pem"), "/d.pem"},
+			TLSKey:          []string{filepath.Join(dir, "k.pem"), "/l.pem"}, TLSMinVersion: "1.3", TLSRedirect: true,
+			URLPrefix: "/files",
+			Upstream:  "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
 			AllowSources: []netip.Prefix{
 				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
 			},

@@ -27,6 +27,7 @@ func (r *rejection) Unwrap() error { return r.cause }
 var (
 	errBadPath     = &rejection{status: 400, reason: "bad path"}
 	errBadEscape   = &rejection{status: 400, reason: "bad path: malformed percent-escape"}
+	errBadHost     = &rejection{status: 400, reason: "bad host"}
 	errNoGroup     = &rejection{status: 400, reason: "bad path: it does not begin with a group"}
 	errBadSeek     = &rejection{status: 400, reason: "start is at or beyond the end"}
 	errToken       = &rejection{status: 400, reason: "token refused"}

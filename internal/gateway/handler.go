@@ -79,6 +79,8 @@ type Options struct {
 	// without log line and metrics. Empty = none.
 	HealthPath string
 	Ready      func() error
+	// HTTPSPort makes plain requests redirects to https at this port; 0 = they are served.
+	HTTPSPort int
 
 	LogTokens bool // show tokens in logged targets
 
@@ -248,6 +250,9 @@ func (r *request) withRecover() (err error) {
 func (r *request) serve() error {
 	if done, err := r.admit(); done || err != nil {
 		return err
+	}
+	if r.h.o.HTTPSPort != 0 && r.scheme() == "http" {
+		return r.redirectToHTTPS()
 	}
 	if done, err := r.method(); done || err != nil {
 		return err

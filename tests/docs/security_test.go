@@ -36,6 +36,11 @@ func TestHardening(t *testing.T) {
 		"redis-ca.crt": a.File} {
 		data, err := os.ReadFile(from)
 		require.NoError(t, err)
+		if name == "tls.crt" { // a whole chain
+			issuer, err := os.ReadFile(a.File)
+			require.NoError(t, err)
+			data = append(data, issuer...)
+		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	for _, name := range []string{"admin.token", "redis.password"} {

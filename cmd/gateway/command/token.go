@@ -94,12 +94,15 @@ func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
 
 // urlOf is the URL of a file on this host.
 func urlOf(cfg *config.Config, id fdfs.FileID) string {
-	scheme := "http"
-	if cfg.Gateway.TLSCert != "" {
+	scheme, addresses := "http", cfg.Gateway.Listen
+	if len(cfg.Gateway.TLSCert) > 0 {
 		scheme = "https"
 	}
+	if len(cfg.Gateway.TLSListen) > 0 {
+		addresses = cfg.Gateway.TLSListen
+	}
 	host := "localhost"
-	for _, listen := range cfg.Gateway.Listen {
+	for _, listen := range addresses {
 		if name, port, err := net.SplitHostPort(listen); err == nil {
 			if ip := net.ParseIP(name); name != "" && (ip == nil || !ip.IsUnspecified()) {
 				host = name

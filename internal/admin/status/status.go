@@ -27,6 +27,8 @@ type Snapshot struct {
 	Confined string
 	Panics   int64 // contained since the start: bugs
 	Process  []Fact
+	// Certificates are those of the listeners, by name.
+	Certificates []Certificate
 
 	Traffic   Traffic
 	Fleet     *Fleet   // nil = this gateway is alone
@@ -42,6 +44,12 @@ type Snapshot struct {
 
 // Fact is a name and a value.
 type Fact struct{ Name, Value string }
+
+// Certificate is one that clients see.
+type Certificate struct {
+	Name    string
+	Expires time.Time
+}
 
 // Fleet is the gateways that share a Redis.
 type Fleet struct {

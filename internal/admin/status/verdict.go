@@ -76,6 +76,7 @@ func (s *Snapshot) problems() []Problem {
 			list.add(b.State, "%s: %s.", b.Name, b.Text)
 		}
 	}
+	s.certificateProblems(&list)
 	s.fleetProblems(&list)
 	if s.Confined != "" {
 		list.add(Warn, "%s.", s.Confined)
@@ -119,6 +120,20 @@ func (s *Snapshot) serverProblems(list *problemList) {
 	if len(names) > 0 {
 		list.add(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
 			plural(len(s.Trackers), "tracker", "trackers"), few(names))
+	}
+}
+
+// expiresSoon is the time before the end of a certificate in which its renewal is due.
+const expiresSoon = 14 * 24 * time.Hour
+
+func (s *Snapshot) certificateProblems(list *problemList) {
+	for _, c := range s.Certificates {
+		switch left := c.Expires.Sub(s.At); {
+		case left < 0:
+			list.add(Bad, "The certificate of %s has ended: clients refuse it.", c.Name)
+		case left < expiresSoon:
+			list.add(Warn, "The certificate of %s ends in %s.", c.Name, age(left))
+		}
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 // UPDATE_METRICS=1 writes it anew.
 const metricsList = "testdata/metrics.txt"
 
-// withCache are the names that only a gateway with a cache shows.
-var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(cache_|stale_served_|peer_bytes_|peer_served_)`)
+// withCache are the names that only a gateway with a cache, or with a certificate, shows.
+var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(certificate_|cache_|stale_served_|peer_bytes_|peer_served_)`)
 
 // TestMetricsList compares the series that a gateway with everything shows with the checked-in
 // list, and those of a gateway without a cache with a part of it.
@@ -34,7 +34,10 @@ func TestMetricsList(t *testing.T) {
 	file := s.Normal("txt", []byte("hello"))
 	logs := filepath.Join(t.TempDir(), "access.log")
 	peers := lab.Address(lab.Port())
-	full := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "disk_path = "+t.TempDir(),
+	certs := t.TempDir()
+	e2e.Certificate(t, certs)
+	full := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "tls_listen = 127.0.0.1:0",
+		"tls_cert = "+certs+"/cert.pem", "tls_key = "+certs+"/key.pem", "[cache]", "disk_path = "+t.TempDir(),
 		"[redis]", "addresses = "+redistest.Start(t).Addr(),
 		"[peer]", "listen = "+peers, "advertise = https://"+peers, "secret = "+lab.Secret)
 	plain := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "memory_max = 0")

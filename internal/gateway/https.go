@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"bytes"
+	"net"
+	"strconv"
+	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
+
+	"github.com/valyala/fasthttp"
+)
+
+// redirectToHTTPS sends the client to the same URL by https.
+func (r *request) redirectToHTTPS() error {
+	location, ok := appendHTTPS(nil, r.hostField(), r.h.o.HTTPSPort, r.ctx.Request.Header.RequestURI())
+	if !ok {
+		return errBadHost
+	}
+	status := fasthttp.StatusPermanentRedirect // keeps the method
+	if r.ctx.IsGet() || r.ctx.IsHead() {
+		status = fasthttp.StatusMovedPermanently
+	}
+	r.ctx.SetStatusCode(status)
+	r.ctx.Response.Header.SetCanonical(headerLocation, location)
+	r.setCORS()
+	return nil
+}
+
+// appendHTTPS appends the https URL of a request for a target at a host, whose port is replaced. ok
+// is false if either is none.
+func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) {
+	name, ok := hostName(string(host))
+	target = originForm(target)
+	if !ok || len(target) == 0 || target[0] != '/' && target[0] != '?' {
+		return nil, false
+	}
+	b = append(append(b, "https://"...), name...)
+	if port != 443 {
+		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
+	}
+	if target[0] == '?' {
+		b = append(b, '/')
+	}
+	fragment := bytes.IndexByte(target, '#')
+	if fragment < 0 {
+		fragment = len(target)
+	}
+	return append(b, target[:fragment]...), true
+}
+
+// hostName returns the host of a Host field without its port, as it stands in a URL: an IPv6
+// address keeps its brackets.
+func hostName(host string) (name string, ok bool) {
+	if literal, isLiteral := strings.CutPrefix(host, "["); isLiteral {
+		address, port, closed := strings.Cut(literal, "]")
+		ip := net.ParseIP(address)
+		return "[" + address + "]", closed && ip != nil && strings.Contains(address, ":") && isPortSuffix(port)
+	}
+	name, port := host, ""
+	if colon := strings.IndexByte(host, ':'); colon >= 0 {
+		name, port = host[:colon], host[colon:]
+	}
+	return name, fdfs.ValidHost(name) && isPortSuffix(port)
+}
+
+// isPortSuffix reports whether text is empty, or a colon with a port, which may be empty (RFC 3986
+// section 3.2.3).
+func isPortSuffix(text string) bool {
+	port, colon := strings.CutPrefix(text, ":")
+	if !colon || port == "" {
+		return text == "" || colon
+	}
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAppendHTTPS: the same host and target by https, and nothing for what is no host.
+func TestAppendHTTPS(t *testing.T) {
+	for _, c := range []struct {
+		host   string
+		port   int
+		target string
+		want   string // empty = refused
+	}{
+		{"a.example", 443, "/x", "https://a.example/x"},
+		{"A.Example:8080", 443, "/x?y=%20&z", "https://A.Example/x?y=%20&z"},
+		{"a.example:", 8443, "/", "https://a.example:8443/"},
+		{"10.0.0.1:80", 8443, "//evil.example/..", "https://10.0.0.1:8443//evil.example/.."},
+		{"[::1]:80", 443, "/x", "https://[::1]/x"},
+		{"[::1]", 444, "/x#part", "https://[::1]:444/x"},
+		{"a.example", 443, "http://b.example/x?y", "https://a.example/x?y"},
+		{"a.example", 443, "http://b.example?y", "https://a.example/?y"},
+		{"", 443, "/x", ""},
+		{"a.example", 443, "*", ""},
+		{"a.example", 443, "", ""},
+		{"a.example:http", 443, "/x", ""},
+		{"a.example:65536", 443, "/x", ""},
+		{"a@b.example", 443, "/x", ""},
+		{"a/b", 443, "/x", ""},
+		{"a b", 443, "/x", ""},
+		{"[a.example]", 443, "/x", ""},
+		{"[10.0.0.1]", 443, "/x", ""},
+		{"[::1", 443, "/x", ""},
+		{"::1", 443, "/x", ""},
+	} {
+		got, ok := appendHTTPS(nil, []byte(c.host), c.port, []byte(c.target))
+		require.Equal(t, c.want, string(got), "%q %q", c.host, c.target)
+		require.Equal(t, c.want != "", ok)
+	}
+}
+
+// FuzzAppendHTTPS: the URL has the host of the request and no other.
+func FuzzAppendHTTPS(f *testing.F) {
+	f.Add("a.example:80", "/x?y")
+	f.Add("[::1]", "?")
+	f.Add("a", "http://b/")
+	f.Fuzz(func(t *testing.T, host, target string) {
+		got, ok := appendHTTPS(nil, []byte(host), 8443, []byte(target))
+		if !ok {
+			return
+		}
+		authority, _, _ := strings.Cut(strings.TrimPrefix(string(got), "https://"), "/")
+		u, err := url.Parse("https://" + authority)
+		require.NoError(t, err)
+		require.Equal(t, "8443", u.Port())
+		require.True(t, strings.HasPrefix(host, u.Hostname()) || strings.HasPrefix(host, "["+u.Hostname()+"]"), host)
+	})
+}
