@@ -79,7 +79,7 @@ type Client struct {
 	done   chan struct{}      // closed at the end of run
 	loaded chan struct{}      // closed after the first load
 	wake   chan struct{}      // holds one value if a load is requested, or a tracker came back
-	lists  lists              // what was loaded; only run uses it
+	lists  lists              // of the last load; only run uses it
 
 	mu       sync.Mutex    // guards the fields below
 	loading  bool          // a load is running

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Every query, with both sizes of addresses, with and without storage ids.
 func TestQueries(t *testing.T) {
 	for _, o := range []fdfstest.Options{
-		{}, {AddressSize: 45}, {UseStorageIDs: true}, {UseStorageIDs: true, IDsPerAnswer: 1, AddressSize: 45},
+		{}, {AddressSize: 45}, {UseStorageIDs: true}, {UseStorageIDs: true, IDsPerReply: 1, AddressSize: 45},
 	} {
 		t.Run(fmt.Sprintf("%d %v", o.AddressSize, o.UseStorageIDs), func(t *testing.T) {
 			cluster := newCluster(t, o)
@@ -219,7 +219,7 @@ func TestLyingTracker(t *testing.T) {
 		"wrong group": packet(0, rightServers("group2")), "empty": packet(0, nil),
 		"cut":   packet(0, rightServers("group1")[:30]),
 		"short": packet(0, rightServers("group1"))[:40], "noise": bytes.Repeat([]byte{0xa5}, 100),
-		"2 GB":             fdfs.Header{Length: 2 << 30, Command: fdfs.CmdAnswer}.AppendTo(nil),
+		"2 GB":             fdfs.Header{Length: 2 << 30, Command: fdfs.CmdReply}.AppendTo(nil),
 		"another protocol": []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), "nothing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {

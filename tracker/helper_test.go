@@ -164,7 +164,7 @@ func addresses(list []fdfs.StorageInfo) (all []netip.AddrPort) {
 }
 
 // fake is a tracker that replies with whatever a function says; nil closes the connection.
-func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) string {
+func fake(t *testing.T, reply func(cmd fdfs.Command, body []byte) []byte) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -188,7 +188,7 @@ func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) strin
 					if _, err := io.ReadFull(c, body); err != nil {
 						return
 					}
-					b := answer(fdfs.Command(head[8]), body)
+					b := reply(fdfs.Command(head[8]), body)
 					if b == nil {
 						return
 					}
@@ -206,7 +206,7 @@ func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) strin
 }
 
 func packet(status byte, body []byte) []byte {
-	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
+	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdReply, Status: status}.AppendTo(nil), body...)
 }
 
 // deadAddress refuses connections and is used by no other test.

@@ -184,7 +184,7 @@ func TestEmptyLists(t *testing.T) {
 	require.True(t, c.Members().HasGroup("a"))
 	_, ok := c.Members().ByID(5)
 	require.True(t, ok)
-	require.Zero(t, log.count("does not answer"), "it does answer")
+	require.Zero(t, log.count("does not answer"), "it does reply")
 	require.Equal(t, 1, log.count("cannot load lists and settings"))
 }
 
@@ -292,7 +292,7 @@ func TestGoldenParameters(t *testing.T) {
 		for k, v := range p.Decoded.Params {
 			fmt.Fprintf(&text, "%s=%s\n", k, v)
 		}
-		require.Equal(t, 720, text.Len(), "as long as the recorded answer")
+		require.Equal(t, 720, text.Len(), "as long as the recorded reply")
 		slot, err := strconv.ParseInt(p.Decoded.Params["slot_max_size"], 10, 64)
 		require.NoError(t, err)
 		got, err := parseParameters(text.String())

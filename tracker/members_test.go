@@ -110,7 +110,7 @@ func TestMembersAllocateNothing(t *testing.T) {
 		_, ok2 := m.ByAddr("g5", a)
 		if !m.Allowed(a) || m.Allowed(gone) || !ok || !ok2 || !m.HasGroup("g5") || !m.Known() ||
 			len(m.StoragesOf("g5")) != 1 {
-			t.Error("wrong answers")
+			t.Error("wrong replies")
 		}
 	}))
 }

@@ -41,8 +41,8 @@ func (c *Client) Storages(ctx context.Context, group string) ([]fdfs.StorageInfo
 
 // filled refuses an empty list.
 func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
-	return func(answer []byte) ([]T, error) {
-		list, err := parse(answer)
+	return func(reply []byte) ([]T, error) {
+		list, err := parse(reply)
 		if err == nil && len(list) == 0 {
 			err = errEmpty
 		}
@@ -56,8 +56,8 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 	for total := 1; len(ids) < total; {
 		body := fdfs.AppendStorageIDs(nil, len(ids))
 		page, err := request(ctx, c, fdfs.CmdStorageIDs, body, listLimit,
-			func(answer []byte) ([]fdfs.StorageID, error) {
-				all, page, err := parsePage(answer)
+			func(reply []byte) ([]fdfs.StorageID, error) {
+				all, page, err := parsePage(reply)
 				if err == nil && (len(ids)+len(page) > all || len(page) == 0 && len(ids) < all) {
 					err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol,
 						len(page), len(ids), all)
@@ -74,8 +74,8 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 }
 
 // parsePage reads a page of storage ids.
-func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
-	total, count, text, err := fdfs.ParseStorageIDs(answer)
+func parsePage(reply []byte) (total int, page []fdfs.StorageID, err error) {
+	total, count, text, err := fdfs.ParseStorageIDs(reply)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -99,8 +99,8 @@ func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
 // Parameters requests the shared settings. Current returns those of the last load without a
 // request.
 func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
-	p, err := request(ctx, c, fdfs.CmdParameters, nil, paramLimit, func(answer []byte) (Parameters, error) {
-		return parseParameters(string(answer))
+	p, err := request(ctx, c, fdfs.CmdParameters, nil, paramLimit, func(reply []byte) (Parameters, error) {
+		return parseParameters(string(reply))
 	})
 	if err != nil {
 		return Parameters{}, fmt.Errorf("cannot load the parameters: %w", err)
@@ -111,18 +111,18 @@ func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
 // request asks one tracker after the other until parse accepts a reply. parse may be called
 // several times.
 func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
-	parse func(answer []byte) (T, error)) (value T, err error) {
+	parse func(reply []byte) (T, error)) (value T, err error) {
 	if len(c.trackers) == 0 {
 		return value, fmt.Errorf("%w: none is configured", ErrUnavailable)
 	}
 	var failures []error
 	for _, s := range c.order() {
 		err := c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) error {
-			answer, err := p.Call(ctx, cmd, 0, body, limit)
+			reply, err := p.Call(ctx, cmd, 0, body, limit)
 			if err != nil {
 				return err
 			}
-			if value, err = parse(answer); err != nil {
+			if value, err = parse(reply); err != nil {
 				return fmt.Errorf("tracker %s: %w", p.Addr(), err)
 			}
 			return nil

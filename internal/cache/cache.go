@@ -45,7 +45,7 @@ type (
 	Match = tier.Match
 )
 
-// SegmentSize is what is fetched and stored at a time, in bytes.
+// SegmentSize is the unit of fetching and storing, in bytes.
 const SegmentSize = tier.SegmentSize
 
 // Errors of the cache.
@@ -120,7 +120,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// orDefault sets what is zero, and makes what is negative zero.
+// orDefault replaces zero by the default, and a negative value by zero.
 func orDefault[T int | int64 | time.Duration](v *T, def T) {
 	if *v == 0 {
 		*v = def
@@ -142,7 +142,7 @@ type Cache struct {
 
 	corruptedUntil *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
 
-	leaderRoom, waiterRoom *room                                   // of what is being fetched, see reserve
+	leaderRoom, waiterRoom *room                                   // for segments that are being fetched, see reserve
 	sourceSlots            *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32

@@ -78,7 +78,7 @@ func (r *metaCache) adjust(o *Options, most int64) {
 	r.shrink()
 }
 
-// shrink evicts what is too much. mu is held.
+// shrink evicts records beyond the budget. mu is held.
 func (r *metaCache) shrink() {
 	for r.used > r.max && r.list.Len() > 1 {
 		r.remove(r.list.Oldest())

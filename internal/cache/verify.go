@@ -15,11 +15,11 @@ const corruptedTime = 10 * time.Minute
 
 // verify compares the whole file with the CRC32 of the version, in both variants, when this segment
 // was the last missing one. Other content is compared with that of other servers by Source.Recheck.
-// It is that of a link, whose id has another CRC32, or it is corrupted: then all segments of the
-// file are purged. A file of one segment from another gateway was verified there; one that is
-// verified first is verified here too.
+// The content is that of a link, whose id has another CRC32, or it is corrupted: then all segments
+// of the file are purged. A file of one segment from another gateway was verified there; one that
+// is verified first is verified here too.
 //
-// This is the only check of files in the cache: sources leave it to the cache.
+// No other check of cached files is made: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
 	v, sum, chunks, checked := f.version, segmentSum{f.sum, f.senders}, f.chunks, f.fromPeer && !f.verifyFirst

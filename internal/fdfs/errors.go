@@ -3,7 +3,7 @@ package fdfs
 import "errors"
 
 // Errors about a file, wherever it is asked for: packages above give them the names of their own
-// interface, so that one error is the same from a storage's answer to the status of the client.
+// interface, so that one error is the same from a storage's reply to the status of the client.
 var (
 	// ErrNoFile: there is no such file.
 	ErrNoFile = errors.New("no such file")

@@ -94,7 +94,7 @@ func (f *fake) acceptedSoFar(t *testing.T) int {
 	return at
 }
 
-// next reads a request; its body is the answer of echo.
+// next reads a request; its body is the reply of echo.
 func (f *fake) next(c net.Conn) (Header, []byte, error) {
 	var head [HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -111,18 +111,18 @@ func (f *fake) next(c net.Conn) (Header, []byte, error) {
 	return h, body, err
 }
 
-func answer(status byte, body string) []byte {
-	return append(Header{Length: int64(len(body)), Command: CmdAnswer, Status: status}.AppendTo(nil), body...)
+func reply(status byte, body string) []byte {
+	return append(Header{Length: int64(len(body)), Command: CmdReply, Status: status}.AppendTo(nil), body...)
 }
 
-// echo answers every request with its body.
+// echo replies to every request with its body.
 func echo(f *fake, c net.Conn, _ int) {
 	for {
 		_, body, err := f.next(c)
 		if err != nil {
 			return
 		}
-		c.Write(answer(0, string(body)))
+		c.Write(reply(0, string(body)))
 	}
 }
 
@@ -154,7 +154,7 @@ func refusing(t *testing.T) string {
 	return addr
 }
 
-// fullListener is an address that answers no connection attempt: its backlog is full.
+// fullListener is an address that accepts no connection attempt: its backlog is full.
 func fullListener(t *testing.T) string {
 	fd, addr := bound(t)
 	require.NoError(t, syscall.Listen(fd, 0))

@@ -10,7 +10,7 @@ import (
 )
 
 // The lists of a tracker are sequences of records of one size. The sizes have grown with the
-// versions of FastDFS, and an answer does not contain the version. Records of the current version
+// versions of FastDFS, and a reply does not contain the version. Records of the current version
 // are read completely; for other sizes only the fields at the beginning, which have kept their
 // offsets, so the port is unknown.
 
@@ -20,7 +20,7 @@ type GroupInfo struct {
 	Port int // of its storages; 0 = unknown
 }
 
-// A record of the answer to CmdListGroups (6.13 and later, 113 bytes):
+// A record of the reply to CmdListGroups (6.13 and later, 113 bytes):
 //
 //	offset  length  field
 //	0       17      name, NUL padded
@@ -37,7 +37,7 @@ const (
 	largestGroup   = 256 // whose records have numbers of 8 bytes after the name, too
 )
 
-// ParseGroups parses the answer to CmdListGroups. It is empty if the tracker has no groups.
+// ParseGroups parses the reply to CmdListGroups. It is empty if the tracker has no groups.
 func ParseGroups(body []byte) ([]GroupInfo, error) {
 	groups := parseRecords(body, groupRecord, groupRecord, parseGroup)
 	if groups == nil {
@@ -82,7 +82,7 @@ type StorageInfo struct {
 	HeartBeat int64  // last one by the tracker's clock, in unix seconds; 0 = unknown
 }
 
-// A record of the answer to CmdListStorages (6.13 and later, 487 bytes, or 517 with long
+// A record of the reply to CmdListStorages (6.13 and later, 487 bytes, or 517 with long
 // addresses):
 //
 //	offset  length    field
@@ -130,7 +130,7 @@ type storageForm struct {
 	port                 int
 }
 
-// ParseStorages parses the answer to CmdListStorages. It is empty if the group has no storages.
+// ParseStorages parses the reply to CmdListStorages. It is empty if the group has no storages.
 func ParseStorages(body []byte) ([]StorageInfo, error) {
 	if len(body) == 0 {
 		return nil, nil

@@ -24,7 +24,7 @@ type PoolOptions struct {
 	MaxIdle     int           // idle connections that are kept; default 8
 	IdleTimeout time.Duration // after which an idle connection is closed; default 60 s
 	// ConnectTimeout bounds a connection attempt, and how long the host of a connection may leave a
-	// request unacknowledged: a host that is gone answers neither. Default 5 s.
+	// request unacknowledged: a host that is gone does neither. Default 5 s.
 	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for each read and write; default 30 s
 	// Lost is called when a request has failed on an idle connection, after the Pool has closed the
@@ -44,11 +44,11 @@ func (o PoolOptions) withDefaults() PoolOptions {
 
 // Pool has the connections to one tracker or storage. It is safe for concurrent use.
 //
-//	answer, err := pool.Call(ctx, fdfs.CmdFileInfo, 0, fdfs.AppendFile(nil, id), 128)
+//	reply, err := pool.Call(ctx, fdfs.CmdFileInfo, 0, fdfs.AppendFile(nil, id), 128)
 //
-// A connection returns to the pool only after a complete answer, else it is closed. An idle
+// A connection returns to the pool only after a complete reply, else it is closed. An idle
 // connection is tested by peeking at the socket before it is used; a request that fails on it
-// before the first byte of the answer is repeated on a new one. The other idle connections are
+// before the first byte of the reply is repeated on a new one. The other idle connections are
 // closed then: after the server has moved, or a firewall on the way has lost its state, each of
 // them would cost the time in which the kernel waits for an acknowledgement.
 type Pool struct {
@@ -70,7 +70,7 @@ var ErrFull = errors.New("all connections are in use")
 // ErrClosed means that the Pool is closed.
 var ErrClosed = errors.New("connection pool is closed")
 
-// maxRefusal bounds the body of an answer with a status that is read to keep the connection.
+// maxRefusal bounds the body of a reply with a status that is read to keep the connection.
 const maxRefusal = 4096
 
 // NewPool returns a pool for the server at addr, host:port. It makes no connection yet.
@@ -114,7 +114,7 @@ func (p *Pool) Sweep(now time.Time) {
 	}
 }
 
-// Call sends a request and returns the body of the answer. A status other than 0 is a StatusError,
+// Call sends a request and returns the body of the reply. A status other than 0 is a StatusError,
 // a body of more than limit bytes ErrProtocol.
 func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, limit int64) ([]byte, error) {
 	c, h, err := p.Request(ctx, cmd, flags, body)
@@ -126,14 +126,14 @@ func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, l
 		return nil, fmt.Errorf("%w: %s promises %d bytes for command %d, at most %d are expected", ErrProtocol, p.addr,
 			h.Length, cmd, limit)
 	}
-	answer := make([]byte, h.Length)
-	if _, err := io.ReadFull(c, answer); err != nil {
+	reply := make([]byte, h.Length)
+	if _, err := io.ReadFull(c, reply); err != nil {
 		return nil, fmt.Errorf("cannot read the answer of %s: %w", p.addr, err)
 	}
-	return answer, nil
+	return reply, nil
 }
 
-// Request sends a request and reads the header of the answer. The caller reads the body from the
+// Request sends a request and reads the header of the reply. The caller reads the body from the
 // connection and then calls Release. With a status other than 0 the error is a StatusError, and
 // there is no connection.
 func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte) (*Conn, Header, error) {
@@ -158,7 +158,7 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 		if ctx.Err() != nil {
 			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 		}
-		if !reused || c.answered || errors.Is(err, os.ErrDeadlineExceeded) {
+		if !reused || c.replied || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, err)
 		}
 		p.CloseIdle()
@@ -252,25 +252,25 @@ func (p *Pool) takeIdle() (*Conn, error) {
 	return c, nil
 }
 
-// Conn is a connection during one request and its answer. Only one goroutine may use it.
+// Conn is a connection during one request and its reply. Only one goroutine may use it.
 type Conn struct {
-	pool     *Pool
-	conn     *net.TCPConn
-	since    time.Time // begin of the idle time
-	left     int64     // unread bytes of the answer
-	answered bool      // a byte of the answer has been received
-	broken   bool
-	ctx      context.Context // of the request: Read has none of its own
-	stop     func() bool     // ends the watch of ctx
+	pool    *Pool
+	conn    *net.TCPConn
+	since   time.Time // begin of the idle time
+	left    int64     // unread bytes of the reply
+	replied bool      // a byte of the reply has been received
+	broken  bool
+	ctx     context.Context // of the request: Read has none of its own
+	stop    func() bool     // ends the watch of ctx
 }
 
 // begin closes the connection when ctx ends, so that reads and writes fail at once.
 func (c *Conn) begin(ctx context.Context) {
-	c.left, c.answered, c.broken, c.ctx = 0, false, false, ctx
+	c.left, c.replied, c.broken, c.ctx = 0, false, false, ctx
 	c.stop = context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 }
 
-// exchange sends a request and reads the header of the answer.
+// exchange sends a request and reads the header of the reply.
 func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 	packet := Header{Length: int64(len(body)), Command: cmd,
 		Status: flags}.AppendTo(make([]byte, 0, HeaderSize+len(body)))
@@ -285,7 +285,7 @@ func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 	if _, err := io.ReadFull(c, head[:]); err != nil {
 		return Header{}, err
 	}
-	h, err := ParseAnswer(head)
+	h, err := ParseReply(head)
 	if err != nil {
 		c.broken = true
 		return h, err
@@ -294,7 +294,7 @@ func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 	return h, nil
 }
 
-// Read reads from the body of the answer. It returns io.EOF at the end, io.ErrUnexpectedEOF if the
+// Read reads from the body of the reply. It returns io.EOF at the end, io.ErrUnexpectedEOF if the
 // server closes the connection before, the cause of the context if that has ended, and
 // os.ErrDeadlineExceeded if nothing was received for the network timeout.
 func (c *Conn) Read(b []byte) (int, error) {
@@ -306,7 +306,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.conn.Read(b[:min(int64(len(b)), c.left)])
 	c.left -= int64(n)
-	c.answered = c.answered || n > 0
+	c.replied = c.replied || n > 0
 	if err != nil {
 		return n, c.fail(err)
 	}
@@ -326,12 +326,12 @@ func (c *Conn) fail(err error) error {
 }
 
 // Release gives the connection back to the pool. Call it once; the connection must not be used
-// afterwards. If the answer was not read completely, the connection is closed.
+// afterwards. If the reply was not read completely, the connection is closed.
 func (c *Conn) Release() {
 	p := c.pool
 	defer func() { <-p.slots }()
 	if canceled := !c.stop(); c.broken || canceled || c.left > 0 {
-		_ = c.conn.Close() // its answer is not needed
+		_ = c.conn.Close() // its reply is not needed
 		return
 	}
 	c.since, c.ctx = time.Now(), nil

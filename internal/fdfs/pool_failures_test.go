@@ -22,7 +22,7 @@ func TestPoolTimeouts(t *testing.T) {
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		f.next(c)
 		if n == 2 {
-			c.Write(answer(0, "hello")[:12])
+			c.Write(reply(0, "hello")[:12])
 		}
 		c.Read(make([]byte, 1))
 	})
@@ -85,7 +85,7 @@ func TestPoolContext(t *testing.T) {
 			if stage == "header" {
 				time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
 			} else {
-				c.Write(answer(0, "hello")[:12])
+				c.Write(reply(0, "hello")[:12])
 			}
 			c.Read(make([]byte, 1))
 		})
@@ -120,7 +120,7 @@ func TestPoolContext(t *testing.T) {
 	}
 }
 
-// A context that ends after the answer was read and given back does the connection no harm.
+// A context that ends after the reply was read and given back does the connection no harm.
 func TestPoolContextAfterwards(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
@@ -147,7 +147,7 @@ func TestPoolCloseWhileInUse(t *testing.T) {
 	eventually.True(t, func() bool { return f.open.Load() == 0 })
 }
 
-// Under any mixture of faults every answer is the right one, and no slot, descriptor or connection
+// Under any mixture of faults every reply is the right one, and no slot, descriptor or connection
 // is left.
 func TestPoolUnderFaults(t *testing.T) {
 	before := descriptors(t)
@@ -157,7 +157,7 @@ func TestPoolUnderFaults(t *testing.T) {
 			if err != nil {
 				return
 			}
-			whole := answer(0, string(body))
+			whole := reply(0, string(body))
 			switch (n + i) % 7 {
 			case 0:
 				return
@@ -168,7 +168,7 @@ func TestPoolUnderFaults(t *testing.T) {
 				c.Write(bytes.Repeat([]byte{0xa5}, 20))
 				return
 			case 3:
-				c.Write(answer(22, "no"))
+				c.Write(reply(22, "no"))
 			case 4:
 				for _, b := range whole {
 					c.Write([]byte{b})

@@ -37,7 +37,7 @@ func TestPoolRequestSends(t *testing.T) {
 		b := make([]byte, 13)
 		io.ReadFull(c, b)
 		got <- b
-		c.Write(answer(0, ""))
+		c.Write(reply(0, ""))
 		io.ReadFull(c, make([]byte, 1))
 	})
 	p := newPool(t, f, PoolOptions{})
@@ -49,7 +49,7 @@ func TestPoolRequestSends(t *testing.T) {
 // No more connections than MaxOpen at a time, and no more than MaxIdle stay.
 func TestPoolBounds(t *testing.T) {
 	var asked, most atomic.Int32
-	// the first requests are answered when as many as may be have come
+	// the first replies are sent when as many requests as may be have come
 	together, all := make(chan struct{}), sync.Once{}
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		for {
@@ -72,7 +72,7 @@ func TestPoolBounds(t *testing.T) {
 			}
 			time.Sleep(2 * time.Millisecond)
 			asked.Add(-1)
-			c.Write(answer(0, string(body)))
+			c.Write(reply(0, string(body)))
 		}
 	})
 	p := newPool(t, f, PoolOptions{MaxOpen: 4, MaxIdle: 2})
@@ -126,7 +126,7 @@ func TestPoolStatus(t *testing.T) {
 			if err != nil {
 				return
 			}
-			c.Write(answer(2, bodies[b[0]]))
+			c.Write(reply(2, bodies[b[0]]))
 		}
 	})
 	p := newPool(t, f, PoolOptions{})
@@ -137,7 +137,7 @@ func TestPoolStatus(t *testing.T) {
 	}
 }
 
-// A connection whose answer was not read to its end is not used again.
+// A connection whose reply was not read to its end is not used again.
 func TestPoolIncompleteReplies(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
@@ -163,7 +163,7 @@ func TestPoolIncompleteReplies(t *testing.T) {
 	require.Len(t, p.idle, 1)
 }
 
-// What is no answer is an error, not repeated, and its connection is closed. A promise of 2 GB is
+// What is no reply is an error, not repeated, and its connection is closed. A promise of 2 GB is
 // not allocated.
 func TestPoolNonsense(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -171,13 +171,13 @@ func TestPoolNonsense(t *testing.T) {
 		want  error
 	}{
 		"another protocol":  {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrProtocol},
-		"a negative length": {Header{-1, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
+		"a negative length": {Header{-1, CmdReply, 0}.AppendTo(nil), ErrProtocol},
 		"another command":   {Header{0, CmdListStorages, 0}.AppendTo(nil), ErrProtocol},
-		"2 GB":              {Header{2 << 30, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
-		"2^63-1":            {Header{1<<63 - 1, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
-		"half a header":     {Header{0, CmdAnswer, 0}.AppendTo(nil)[:5], io.ErrUnexpectedEOF},
+		"2 GB":              {Header{2 << 30, CmdReply, 0}.AppendTo(nil), ErrProtocol},
+		"2^63-1":            {Header{1<<63 - 1, CmdReply, 0}.AppendTo(nil), ErrProtocol},
+		"half a header":     {Header{0, CmdReply, 0}.AppendTo(nil)[:5], io.ErrUnexpectedEOF},
 		"nothing":           {nil, io.ErrUnexpectedEOF},
-		"half a body":       {answer(0, "hello")[:12], io.ErrUnexpectedEOF},
+		"half a body":       {reply(0, "hello")[:12], io.ErrUnexpectedEOF},
 	} {
 		f := newFake(t, func(f *fake, conn net.Conn, _ int) {
 			f.next(conn)
@@ -245,7 +245,7 @@ func TestPoolRetriesStaleConnections(t *testing.T) {
 	const stale = 3
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		f.next(c)
-		c.Write(answer(0, ""))
+		c.Write(reply(0, ""))
 		if n > stale {
 			echo(f, c, n)
 		}
@@ -272,7 +272,7 @@ func TestPoolDoesNotRetryNewConnections(t *testing.T) {
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		f.next(c)
 		if n == 1 {
-			c.Write(answer(0, ""))
+			c.Write(reply(0, ""))
 			f.next(c)
 		}
 	})
@@ -284,7 +284,7 @@ func TestPoolDoesNotRetryNewConnections(t *testing.T) {
 	require.EqualValues(t, 3, f.requests.Load(), "on the stale one and on a new one")
 }
 
-// After a byte of an answer, or a timeout, a request is not repeated.
+// After a byte of a reply, or a timeout, a request is not repeated.
 func TestPoolRepeatsNothingBehindAByte(t *testing.T) {
 	for name, second := range map[string]func(net.Conn){
 		"a byte":    func(c net.Conn) { c.Write([]byte{0}) },
@@ -292,7 +292,7 @@ func TestPoolRepeatsNothingBehindAByte(t *testing.T) {
 	} {
 		f := newFake(t, func(f *fake, c net.Conn, n int) {
 			f.next(c)
-			c.Write(answer(0, ""))
+			c.Write(reply(0, ""))
 			f.next(c)
 			second(c)
 		})

@@ -20,7 +20,7 @@ type StorageID struct {
 	Port  int      // 0 = not given: the port of the group's storages
 }
 
-// ParseStorageIDs parses one page of the answer to CmdStorageIDs:
+// ParseStorageIDs parses one page of the reply to CmdStorageIDs:
 //
 //	offset  length  field
 //	0       4       number of all lines

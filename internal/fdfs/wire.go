@@ -11,7 +11,7 @@ import (
 //
 //	offset  length  field
 //	0       8       length of the body, big-endian
-//	8       1       command; 100 in every answer
+//	8       1       command; 100 in every reply
 //	9       1       status: 0, or an errno of Linux; in a request 0 or flags
 //	10      ...     body
 
@@ -21,7 +21,7 @@ const HeaderSize = 10
 // Command is the command of a request.
 type Command byte
 
-// The commands that the gateway sends. A tracker answers the first group, a storage the second,
+// The commands that the gateway sends. A tracker serves the first group, a storage the second,
 // both the third.
 const (
 	CmdStorageIDs   Command = 69 // storage ids, in pages
@@ -32,8 +32,8 @@ const (
 	CmdDownload Command = 14 // bytes of a file
 	CmdFileInfo Command = 22 // size and time of a file
 
-	CmdQuit       Command = 82  // end of the connection; has no answer
-	CmdAnswer     Command = 100 // in every answer
+	CmdQuit       Command = 82  // end of the connection; has no reply
+	CmdReply      Command = 100 // in every reply
 	CmdActiveTest Command = 111 // ping
 )
 
@@ -43,7 +43,7 @@ const (
 	FlagSilent = 2 // do not log a missing file
 )
 
-// Errors for the status of an answer, by errors.Is.
+// Errors for the status of a reply, by errors.Is.
 var (
 	// ErrNotFound is errno 2: no such file or group.
 	ErrNotFound = errors.New("not found")
@@ -53,10 +53,10 @@ var (
 	ErrNotSupported = errors.New("not supported by the server")
 )
 
-// ErrProtocol means that the answer violates the protocol. The connection cannot be used any more.
+// ErrProtocol means that the reply violates the protocol. The connection cannot be used any more.
 var ErrProtocol = errors.New("not an answer of FastDFS")
 
-// StatusError is a non-zero status of an answer, an errno of Linux.
+// StatusError is a non-zero status of a reply, an errno of Linux.
 type StatusError byte
 
 // Error implements error.
@@ -88,12 +88,12 @@ func (h Header) AppendTo(dst []byte) []byte {
 	return append(dst, byte(h.Command), h.Status)
 }
 
-// ParseAnswer parses the header of an answer. It returns ErrProtocol if the length is negative or
-// the command is not CmdAnswer. The caller handles the status: an answer with a status other than 0
+// ParseReply parses the header of a reply. It returns ErrProtocol if the length is negative or
+// the command is not CmdReply. The caller handles the status: a reply with a status other than 0
 // may have a body.
-func ParseAnswer(b [HeaderSize]byte) (Header, error) {
+func ParseReply(b [HeaderSize]byte) (Header, error) {
 	h := Header{Length: int64(binary.BigEndian.Uint64(b[:])), Command: Command(b[8]), Status: b[9]}
-	if h.Length < 0 || h.Command != CmdAnswer {
+	if h.Length < 0 || h.Command != CmdReply {
 		return h, fmt.Errorf("%w: length %d, command %d, status %d", ErrProtocol, h.Length, h.Command, h.Status)
 	}
 	return h, nil
@@ -141,7 +141,7 @@ func cutNUL(b []byte) string {
 	return string(text)
 }
 
-// ParseFileInfo parses the answer to CmdFileInfo. size is in bytes, changed in unix seconds: the
+// ParseFileInfo parses the reply to CmdFileInfo. size is in bytes, changed in unix seconds: the
 // creation time of normal and trunk files, the modification time of slaves, appenders and
 // regenerated files.
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldenPacket is one recorded request with its answer.
+// goldenPacket is one recorded request with its reply.
 type goldenPacket struct {
 	Cluster, Name, Phase, Peer, To string
 	Cmd                            Command
@@ -147,7 +147,7 @@ func TestGoldenRequests(t *testing.T) {
 	}
 }
 
-// Every recorded answer is decoded to the recorded fields.
+// Every recorded reply is decoded to the recorded fields.
 func TestGoldenReplies(t *testing.T) {
 	decoded := map[string]int{}
 	for _, p := range goldenPackets(t) {
@@ -155,7 +155,7 @@ func TestGoldenReplies(t *testing.T) {
 			continue // the server closed the connection
 		}
 		response := unhex(t, p.Response)
-		head, err := ParseAnswer([HeaderSize]byte(response))
+		head, err := ParseReply([HeaderSize]byte(response))
 		require.NoError(t, err, p.Name)
 		require.Equal(t, p.Decoded.Status, head.Status, p.Name)
 		require.Equal(t, p.Decoded.Length, head.Length, p.Name)

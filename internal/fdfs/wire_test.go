@@ -17,19 +17,19 @@ func padded16(text string, size int) []byte {
 }
 
 func TestHeader(t *testing.T) {
-	for _, h := range []Header{{}, {1, CmdAnswer, 2}, {math.MaxInt64, CmdAnswer, 255},
-		{math.MaxUint32 + 7, CmdAnswer, 0}} {
+	for _, h := range []Header{{}, {1, CmdReply, 2}, {math.MaxInt64, CmdReply, 255},
+		{math.MaxUint32 + 7, CmdReply, 0}} {
 		b := h.AppendTo([]byte("x"))
 		require.Len(t, b, 1+HeaderSize)
-		got, err := ParseAnswer([HeaderSize]byte(b[1:]))
+		got, err := ParseReply([HeaderSize]byte(b[1:]))
 		require.Equal(t, h, got)
-		require.Equal(t, h.Command != CmdAnswer, errors.Is(err, ErrProtocol), "%v", err)
+		require.Equal(t, h.Command != CmdReply, errors.Is(err, ErrProtocol), "%v", err)
 	}
-	for _, h := range []Header{{-1, CmdAnswer, 0}, {math.MinInt64, CmdAnswer, 0}, {0, CmdListGroups, 0}} {
-		_, err := ParseAnswer([HeaderSize]byte(h.AppendTo(nil)))
+	for _, h := range []Header{{-1, CmdReply, 0}, {math.MinInt64, CmdReply, 0}, {0, CmdListGroups, 0}} {
+		_, err := ParseReply([HeaderSize]byte(h.AppendTo(nil)))
 		require.ErrorIs(t, err, ErrProtocol)
 	}
-	_, err := ParseAnswer([HeaderSize]byte([]byte("HTTP/1.1 2")))
+	_, err := ParseReply([HeaderSize]byte([]byte("HTTP/1.1 2")))
 	require.ErrorIs(t, err, ErrProtocol)
 }
 
@@ -129,15 +129,15 @@ func TestParseStorageIDLine(t *testing.T) {
 	}
 }
 
-func FuzzParseAnswer(f *testing.F) {
-	f.Add(Header{62, CmdAnswer, 0}.AppendTo(nil))
+func FuzzParseReply(f *testing.F) {
+	f.Add(Header{62, CmdReply, 0}.AppendTo(nil))
 	f.Add([]byte("HTTP/1.1 200 OK"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < HeaderSize {
 			return
 		}
-		h, err := ParseAnswer([HeaderSize]byte(b))
-		require.Equal(t, err != nil, h.Length < 0 || h.Command != CmdAnswer)
+		h, err := ParseReply([HeaderSize]byte(b))
+		require.Equal(t, err != nil, h.Length < 0 || h.Command != CmdReply)
 		require.Equal(t, b[:HeaderSize], h.AppendTo(nil))
 	})
 }

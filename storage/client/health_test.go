@@ -21,7 +21,7 @@ func TestHealthStates(t *testing.T) {
 	h.failed(errTest, now, false)
 	require.Equal(t, Suspect, h.state())
 	h.replied(time.Millisecond)
-	require.Equal(t, Suspect, h.state(), "an answer that has begun is not complete")
+	require.Equal(t, Suspect, h.state(), "a reply that has begun is not complete")
 	h.failed(errTest, now, false)
 	require.Equal(t, Suspect, h.state())
 	h.failed(errTest, now, false)

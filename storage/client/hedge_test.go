@@ -88,7 +88,7 @@ func TestHedge(t *testing.T) {
 			}
 		}
 		stats := c.Stats()
-		t.Logf("%d calls, %d slow answers, %d of them cut short; requests %d, second ones %d, of which first %d",
+		t.Logf("%d calls, %d slow replies, %d of them cut short; requests %d, second ones %d, of which first %d",
 			calls, calls/every, cut, stats.Requests, stats.Hedges, stats.HedgeWins)
 		require.GreaterOrEqual(t, cut, calls/every/2)
 		require.GreaterOrEqual(t, stats.HedgeWins, uint64(cut))
@@ -315,11 +315,11 @@ func TestRace(t *testing.T) {
 	}{
 		"first is outrun": {first: lost(&cause), second: good, won: "second", cause: errHedgeWon,
 			errs: []error{errHedgeWon, nil}},
-		"first answers as well": {first: late, second: good, won: "second", dropped: []string{"first"},
+		"first replies as well": {first: late, second: good, won: "second", dropped: []string{"first"},
 			errs: []error{nil, nil}},
 		"second is not needed": {first: slowly, second: lost(&cause), won: "first", cause: errUnneeded,
 			errs: []error{nil, errUnneeded}},
-		"second answers as well": {first: slowly, second: late, won: "first", dropped: []string{"second"},
+		"second replies as well": {first: slowly, second: late, won: "first", dropped: []string{"second"},
 			errs: []error{nil, nil}},
 		"second fails": {first: slowly, second: fails, won: "first", errs: []error{nil, errTest}},
 		"first fails, second is there": {first: failsSlowly, second: good, won: "second",

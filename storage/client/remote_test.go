@@ -264,7 +264,7 @@ func TestStatTimeouts(t *testing.T) {
 	r.Storage(1).Kill()
 	_, err := r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, ErrNoSource)
-	require.ErrorIs(t, err, context.DeadlineExceeded, "the storage did not answer in time")
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the storage did not reply in time")
 	require.Equal(t, uint64(2), r.c.Stats().Failures)
 	restore()
 

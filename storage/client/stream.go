@@ -307,7 +307,7 @@ func (s *Stream) dropSource(err error) {
 func (s *Stream) complete(all []byte) error {
 	src := s.src
 	s.src = nil
-	_ = src.body.Close() // what follows may need its connection, if all others are in use
+	_ = src.body.Close() // the next source may need its connection, if all others are in use
 	defer src.end()
 	s.c.completed(src.m, true)
 	if s.checkVersion {

@@ -31,7 +31,7 @@ func TestUnlistedBounds(t *testing.T) {
 	s.markVerified(unlisted(0))
 	require.NoError(t, s.begin(unlisted(0)))
 	s.end(unlisted(0))
-	require.NoError(t, s.begin(unlisted(maxUnlisted)), "an answer makes room")
+	require.NoError(t, s.begin(unlisted(maxUnlisted)), "a reply makes room")
 	for i := range maxUnlisted + 1 {
 		s.end(unlisted(i))
 	}

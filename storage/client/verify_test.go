@@ -109,7 +109,7 @@ func TestLink(t *testing.T) {
 		require.NoError(t, err)
 		r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
 		r.servers = r.servers[:servers]
-		require.False(t, r.stat(link).Linked, "nothing in the answer tells")
+		require.False(t, r.stat(link).Linked, "nothing in the reply tells")
 		for range 3 {
 			r.requireContent(link, body)
 		}

@@ -31,16 +31,16 @@ type Options struct {
 	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of
 	// addresses.
 	UseStorageIDs bool
-	StorageIDs    []string // lines that CmdStorageIDs answers; default: one "id group host:port" a storage
-	IDsPerAnswer  int      // most lines in one answer of CmdStorageIDs; default: all
+	StorageIDs    []string // lines that CmdStorageIDs returns; default: one "id group host:port" a storage
+	IDsPerReply   int      // most lines in one reply of CmdStorageIDs; default: all
 
-	Parameters    map[string]string // add to the lines that CmdParameters answers, or change them
-	OldLists      bool              // CmdListStorages answers records of 612 bytes, as trackers of 5.x
-	AddressSize   int               // 15 (default) or 45: bytes of an address in answers
-	OnePortForAll bool              // CmdFetchAll answers one port for all storages, as trackers before 6.13
+	Parameters    map[string]string // add to the lines that CmdParameters returns, or change them
+	OldLists      bool              // CmdListStorages returns records of 612 bytes, as trackers of 5.x
+	AddressSize   int               // 15 (default) or 45: bytes of an address in replies
+	OnePortForAll bool              // CmdFetchAll returns one port for all storages, as trackers before 6.13
 
 	// OnUnknown is told the node's name and each request with a command that it does not
-	// know; it is answered with status 22 as by the real programs. Tests should fail on it.
+	// know; the status of the reply is 22, as by the real programs. Tests should fail on it.
 	OnUnknown func(node string, r Request)
 }
 
@@ -61,7 +61,7 @@ type StorageSpec struct {
 	ID        uint32 // storage id; default: 100001 and so on
 	Remote    bool   // it runs on another host: trackers name Advertise, and nothing listens here
 	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
-	// begins at its first byte, whatever the offset; the answer is as long as if it did not.
+	// begins at its first byte, whatever the offset; the reply is as long as if it did not.
 	Version string
 }
 
@@ -81,16 +81,16 @@ type Cluster struct {
 	storages []*Storage
 	groups   []*group
 
-	useIDs       bool
-	idLines      []string
-	idsPerAnswer int
-	parameters   string
-	addressSize  int
-	onePort      bool
-	oldLists     bool
-	exactIDs     atomic.Bool
-	started      time.Time
-	turn         atomic.Uint64 // storages take turns in answers
+	useIDs      bool
+	idLines     []string
+	idsPerReply int
+	parameters  string
+	addressSize int
+	onePort     bool
+	oldLists    bool
+	exactIDs    atomic.Bool
+	started     time.Time
+	turn        atomic.Uint64 // storages take turns in replies
 
 	mu       sync.RWMutex // guards all below
 	files    map[string]*file
@@ -108,7 +108,7 @@ type group struct {
 func Start(o Options) (*Cluster, error) {
 	o.setDefaults()
 	c := &Cluster{
-		useIDs: o.UseStorageIDs, idsPerAnswer: o.IDsPerAnswer, onePort: o.OnePortForAll, oldLists: o.OldLists,
+		useIDs: o.UseStorageIDs, idsPerReply: o.IDsPerReply, onePort: o.OnePortForAll, oldLists: o.OldLists,
 		addressSize: o.AddressSize, parameters: parameters(o), started: time.Now(), files: map[string]*file{},
 	}
 	if err := c.build(o); err != nil {
@@ -322,8 +322,8 @@ func (c *Cluster) sourceAddr(id fdfs.FileID) string {
 }
 
 // handler wraps command with what is done about unknown commands.
-func (n *Node) handler(command func(Request) (answer, bool), unknown func(string, Request)) func(Request) answer {
-	return func(r Request) answer {
+func (n *Node) handler(command func(Request) (reply, bool), unknown func(string, Request)) func(Request) reply {
+	return func(r Request) reply {
 		a, known := command(r)
 		if known {
 			return a
@@ -331,6 +331,6 @@ func (n *Node) handler(command func(Request) (answer, bool), unknown func(string
 		if unknown != nil {
 			unknown(n.name, r)
 		}
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 }

@@ -26,19 +26,19 @@ const (
 	garbageSeed = 20
 )
 
-// answer is what a node has to say to a request, before faults.
-type answer struct {
+// reply is what a node has to say to a request, before faults.
+type reply struct {
 	status byte
 	body   io.ReaderAt // may be nil when size is 0
-	from   int64       // offset of the answer's first byte in body
+	from   int64       // offset of the reply's first byte in body
 	size   int64
-	file   string // the id of a file that is downloaded by this answer
+	file   string // the id of a file that is downloaded by this reply
 }
 
-func refuse(status byte) answer { return answer{status: status} }
+func reject(status byte) reply { return reply{status: status} }
 
-func reply(body []byte) answer {
-	return answer{body: bytesAt(body), size: int64(len(body))}
+func replyOf(body []byte) reply {
+	return reply{body: bytesAt(body), size: int64(len(body))}
 }
 
 // conn is one connection, served by one goroutine.
@@ -55,7 +55,7 @@ func newConn(ctx context.Context, node *Node, tcp *net.TCPConn, number int) *con
 	return &conn{ctx: ctx, node: node, tcp: tcp, in: bufio.NewReader(tcp), number: number}
 }
 
-// serve answers one request after the other until the client or the node wants no more.
+// serve handles one request after the other until the client or the node wants no more.
 func (c *conn) serve() {
 	defer c.node.dismiss(c)
 	for {
@@ -64,7 +64,7 @@ func (c *conn) serve() {
 			return
 		}
 		c.node.countRequest(r)
-		if r.Command == CmdQuit || !c.answer(r) {
+		if r.Command == CmdQuit || !c.reply(r) {
 			return
 		}
 	}
@@ -92,8 +92,8 @@ func (c *conn) read() (Request, error) {
 	}, nil
 }
 
-// answer handles a request and reports whether the connection may be used further.
-func (c *conn) answer(r Request) bool {
+// reply handles a request and reports whether the connection may be used further.
+func (c *conn) reply(r Request) bool {
 	fault, set := c.node.takeFault(r.Command)
 	for fault.Hang {
 		if !c.stall(func() bool { return c.node.inForce(set) }) {
@@ -106,7 +106,7 @@ func (c *conn) answer(r Request) bool {
 	}
 	a := c.node.handle(r)
 	if fault.Status != 0 {
-		a = refuse(fault.Status)
+		a = reject(fault.Status)
 	}
 	if fault.Garbage && c.stall(c.node.isPartitioned) {
 		_, err := c.tcp.Write(garbage())
@@ -115,15 +115,15 @@ func (c *conn) answer(r Request) bool {
 	return c.send(r.Command, a, fault, set)
 }
 
-// send writes an answer with its faults.
-func (c *conn) send(command byte, a answer, fault Faults, set *rules) bool {
+// send writes a reply with its faults.
+func (c *conn) send(command byte, a reply, fault Faults, set *rules) bool {
 	length := a.size + fault.WrongLength
 	if fault.HugeLength {
 		length = hugeLength
 	}
 	out := io.NewSectionReader(&packet{
 		header: appendHeader(nil, uint64(length), cmdAnswer, a.status),
-		answer: a,
+		reply:  a,
 	}, 0, headerLen+a.size)
 	end, reset := fault.stop(out.Size())
 	d := c.node.beginDownload(a.file)
@@ -146,10 +146,10 @@ func (c *conn) send(command byte, a answer, fault Faults, set *rules) bool {
 	return err == nil && end == out.Size()
 }
 
-// packet is header and body of an answer as one run of bytes.
+// packet is header and body of a reply as one run of bytes.
 type packet struct {
 	header []byte
-	answer answer
+	reply  reply
 }
 
 func (p *packet) ReadAt(b []byte, off int64) (int, error) {
@@ -160,7 +160,7 @@ func (p *packet) ReadAt(b []byte, off int64) (int, error) {
 	if n == len(b) {
 		return n, nil
 	}
-	m, err := p.answer.body.ReadAt(b[n:], p.answer.from+off+int64(n)-headerLen)
+	m, err := p.reply.body.ReadAt(b[n:], p.reply.from+off+int64(n)-headerLen)
 	if n += m; n == len(b) {
 		err = nil // io.EOF may come with the last bytes
 	}
@@ -265,7 +265,7 @@ func (c *conn) reset() {
 	c.tcp.Close()
 }
 
-// garbage is always the same bytes. Read as a header they are no answer: the command is not 100.
+// garbage is always the same bytes. Read as a header they are no reply: the command is not 100.
 func garbage() []byte {
 	b := make([]byte, garbageLen)
 	random := rand.New(rand.NewPCG(garbageSeed, garbageSeed))

@@ -21,7 +21,7 @@ type Request struct {
 
 // FileCount says how often a file was downloaded.
 type FileCount struct {
-	Downloads int   // answers of CmdDownload that were begun
+	Downloads int   // replies of CmdDownload that were begun
 	Bytes     int64 // of content that were sent
 	AtOnce    int   // the most downloads at the same time
 }
@@ -96,10 +96,10 @@ func (n *Node) countRequest(r Request) {
 	n.tally.log = append(n.tally.log, r)
 }
 
-// download counts one answer of CmdDownload that is under way.
+// download counts one reply of CmdDownload that is under way.
 type download struct {
 	node  *Node
-	file  string // empty: the answer is another one, and nothing is counted
+	file  string // empty: the reply is another one, and nothing is counted
 	ended bool
 }
 

@@ -1,6 +1,6 @@
 // Package fdfstest is a FastDFS tracker and its storages on real TCP, for tests and demonstrations.
 //
-// It answers what a download gateway asks, byte for byte as FastDFS 6.16 does, from files
+// It serves what a download gateway requests, byte for byte as FastDFS 6.16 does, from files
 // that are put into it, and it can be made to fail in the ways that networks and servers fail:
 //
 //	cluster, err := fdfstest.Start(fdfstest.Options{}) // a tracker, group1 with two storages, group2 with one

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Faults says what goes wrong with the answers of a tracker or storage. The zero value is no fault.
+// Faults says what goes wrong with the replies of a tracker or storage. The zero value is no fault.
 type Faults struct {
 	Commands []byte // which commands are struck; none named: all
 	Times    int    // how many requests are struck, then the rule is spent; 0: all
 
-	Delay time.Duration // passes before the first byte of the answer
-	Hang  bool          // no answer until the faults are set anew, which then decide
+	Delay time.Duration // passes before the first byte of the reply
+	Hang  bool          // no reply until the faults are set anew, which then decide
 	Rate  int           // bytes a second, header included; 0: as fast as it goes
 
 	// BreakAt closes the connection when so many bytes of the body were sent, though the header
@@ -25,7 +25,7 @@ type Faults struct {
 	WrongLength int64 // is added to the length in the header; the bytes of the body stay what they are
 	HugeLength  bool  // the header says 2 GiB; the body stays what it is
 	Garbage     bool  // bytes without sense in place of header and body
-	Status      byte  // this errno in place of the answer
+	Status      byte  // this errno in place of the reply
 }
 
 // hugeLength is what HugeLength says.
@@ -37,7 +37,7 @@ func (f *Faults) strikes(command byte) bool {
 }
 
 // stop is how many bytes of header and body go out, and whether the connection is reset
-// behind them; total when nothing cuts the answer.
+// behind them; total when nothing cuts the reply.
 func (f *Faults) stop(total int64) (n int64, reset bool) {
 	n = total
 	if f.BreakAt != nil {
@@ -63,7 +63,7 @@ type rules struct{ list []rule }
 var noFaults Faults
 
 // SetFaults puts rules in force in place of those before it: for each request the first that names
-// its command and is not spent counts. Without any, all is well again. Answers under way follow the
+// its command and is not spent counts. Without any, all is well again. Replies under way follow the
 // new Rate at once; everything else counts from the next request on.
 func (n *Node) SetFaults(faults ...Faults) {
 	set := &rules{}
@@ -93,7 +93,7 @@ func (n *Node) takeFault(command byte) (Faults, *rules) {
 	return noFaults, n.rules
 }
 
-// rate is the rate for an answer that was begun under set with rate old.
+// rate is the rate for a reply that was begun under set with rate old.
 func (n *Node) rate(command byte, set *rules, old int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

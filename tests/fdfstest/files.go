@@ -30,7 +30,7 @@ type FileSpec struct {
 	Ext       string      // up to 6 characters without the dot
 	PathIndex int         // store path
 	Created   time.Time   // default: now
-	Modified  time.Time   // default: Created; what CmdFileInfo answers except for trunk files
+	Modified  time.Time   // default: Created; what CmdFileInfo returns except for trunk files
 
 	// LegacyCRC: the CRC32 in the id is that of FastDFS 5.x, see package checksum.
 	LegacyCRC bool

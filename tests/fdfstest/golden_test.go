@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldenRecord is a request and its recorded answer.
+// goldenRecord is a request and its recorded reply.
 type goldenRecord struct {
 	Cluster, Name, Phase, Peer, To string
 	Cmd                            int
@@ -115,7 +115,7 @@ func (o goldenObject) spec(t *testing.T, c *Cluster) FileSpec {
 	return spec
 }
 
-// TestGolden holds the answers to all recorded requests against the recorded answers.
+// TestGolden holds the replies to all recorded requests against the recorded replies.
 func TestGolden(t *testing.T) {
 	dir := golden.Dir(t)
 	var records []goldenRecord
@@ -140,7 +140,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// holdGolden compares one answer and says how it agreed.
+// holdGolden compares one reply and says how it agreed.
 func (c *Cluster) holdGolden(t *testing.T, r goldenRecord) string {
 	t.Helper()
 	request, err := hex.DecodeString(r.RequestHex)
@@ -156,7 +156,7 @@ func (c *Cluster) holdGolden(t *testing.T, r goldenRecord) string {
 	got := exchange(t, addr, request)
 	where := fmt.Sprintf("%s %s to %s", r.Cluster, r.Name, r.To)
 	if r.Name == "bad_length_huge" && r.To == "t" {
-		require.Empty(t, got, where) // the real one cuts the length to 32 bits and answers
+		require.Empty(t, got, where) // the real one cuts the length to 32 bits and replies
 		return "closed for an over-long length"
 	}
 	switch byte(r.Cmd) {
@@ -211,7 +211,7 @@ func sameRecords(t *testing.T, command byte, want, got []byte, where string) {
 	require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(got[:len(want)]), where)
 }
 
-// sameServers compares answers that name other storages: another turn of 102, or one more
+// sameServers compares replies that name other storages: another turn of 102, or one more
 // copy in 105, of a young file, that the real tracker did not yet count on.
 func sameServers(t *testing.T, c *Cluster, command byte, want, got []byte, where string) string {
 	t.Helper()

@@ -35,7 +35,7 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// exchange sends raw bytes and gives the one answer to them; empty when the connection was closed
+// exchange sends raw bytes and gives the one reply to them; empty when the connection was closed
 // without one.
 func exchange(t *testing.T, addr string, request []byte) []byte {
 	t.Helper()
@@ -43,16 +43,16 @@ func exchange(t *testing.T, addr string, request []byte) []byte {
 	defer c.Close()
 	_, err := c.Write(request)
 	require.NoError(t, err)
-	return readAnswer(t, c)
+	return readReply(t, c)
 }
 
-func readAnswer(t *testing.T, c net.Conn) []byte {
+func readReply(t *testing.T, c net.Conn) []byte {
 	t.Helper()
 	header := make([]byte, headerLen)
 	n, err := io.ReadFull(c, header)
 	if err != nil {
 		require.Zero(t, n)
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "neither an answer nor an end")
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "neither a reply nor an end")
 		return nil
 	}
 	body := make([]byte, binary.BigEndian.Uint64(header))

@@ -15,7 +15,7 @@ import (
 type Node struct {
 	name   string
 	port   *reservation
-	handle func(Request) answer
+	handle func(Request) reply
 
 	life  sync.Mutex     // held by Kill, Revive and the end, which wait for goroutines; guards ended
 	ended bool           // the cluster was closed; guarded by life
@@ -50,8 +50,8 @@ func (n *Node) Addr() string { return n.port.addr.String() }
 func (n *Node) AddrPort() netip.AddrPort { return n.port.addr }
 
 // Partition cuts the node off, or heals the cut: connections are accepted, but no byte is
-// answered, not even of answers under way. What was asked meanwhile is answered
-// when the cut is healed, if the client is still there.
+// sent, not even of replies under way. Requests of that time get their replies when the cut is
+// healed, if the client is still there.
 func (n *Node) Partition(cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,7 +72,7 @@ func (n *Node) Kill() {
 	n.stop()
 }
 
-// Silence makes the node like a host that is switched off: there is no answer to an attempt to
+// Silence makes the node like a host that is switched off: there is no reply to an attempt to
 // connect, not even a refusal, so that only the client's own time limit ends it. Connections that
 // are open stall as under Partition, and as after Lose: bytes to them are not acknowledged. Revive
 // ends it, Kill too. A dead node can be made silent.

@@ -22,26 +22,26 @@ const (
 	zeroStats  = 38 // counters of operations and bytes, 8 bytes each
 )
 
-// listGroup answers the record of one group.
-func (c *Cluster) listGroup(r Request) answer {
+// listGroup returns the record of one group.
+func (c *Cluster) listGroup(r Request) reply {
 	if len(r.Body) != groupLen {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	g := c.knownGroup(cutText(r.Body))
 	if g == nil {
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
-	return reply(appendGroup(nil, g))
+	return replyOf(appendGroup(nil, g))
 }
 
-func (c *Cluster) listGroups() answer {
+func (c *Cluster) listGroups() reply {
 	var b []byte
 	for _, g := range c.groups {
 		if len(g.known()) > 0 {
 			b = appendGroup(b, g)
 		}
 	}
-	return reply(b)
+	return replyOf(b)
 }
 
 // appendGroup adds the record of a group.
@@ -73,15 +73,15 @@ func appendGroup(b []byte, g *group) []byte {
 	return b
 }
 
-// listServers answers the records of a group's storages, or of the one whose id is named behind the
+// listServers returns the records of a group's storages, or of the one whose id is named behind the
 // group.
-func (c *Cluster) listServers(r Request) answer {
+func (c *Cluster) listServers(r Request) reply {
 	if len(r.Body) < groupLen || len(r.Body) > groupLen+idLen {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	g := c.knownGroup(cutText(r.Body[:groupLen]))
 	if g == nil {
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
 	wanted, found := cutText(r.Body[groupLen:]), false
 	var b []byte
@@ -91,13 +91,13 @@ func (c *Cluster) listServers(r Request) answer {
 		}
 	}
 	if !found {
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
-	return reply(b)
+	return replyOf(b)
 }
 
 // appendStorage adds the record of a storage: 487 bytes with a = 16, which is the length of
-// an address in the answers of fetch and one byte more.
+// an address in the replies of fetch and one byte more.
 //
 //	offset  length  field
 //	     0       1  status: 7 active, 5 offline

@@ -54,8 +54,8 @@ func (s *Storage) SetListed(listed bool) { s.unlisted.Store(!listed) }
 // SetVersion is an upgrade or a downgrade, see StorageSpec.
 func (s *Storage) SetVersion(version string) { s.version.Store(&version) }
 
-// command answers a request at this storage.
-func (s *Storage) command(r Request) (answer, bool) {
+// command handles a request at this storage.
+func (s *Storage) command(r Request) (reply, bool) {
 	switch r.Command {
 	case CmdDownload:
 		return s.download(r), true
@@ -64,9 +64,9 @@ func (s *Storage) command(r Request) (answer, bool) {
 	case CmdMetadata:
 		return s.metadata(r), true
 	case CmdActive:
-		return withoutBody(r, func() answer { return answer{} }), true
+		return withoutBody(r, func() reply { return reply{} }), true
 	}
-	return answer{}, false
+	return reply{}, false
 }
 
 // find is the file that a body of group and logic filename names, or the status why there is none.
@@ -103,25 +103,25 @@ func (s *Storage) validPath(logic string) bool {
 	return err == nil && int(index) < s.group.storePaths
 }
 
-// download answers bytes of a file.
+// download returns bytes of a file.
 //
 //	offset  length  field of the request's body
 //	     0       8  offset of the first byte
 //	     8       8  number of bytes; 0 for all to the end
 //	    16      16  group, NUL padded
 //	    32    rest  logic filename
-func (s *Storage) download(r Request) answer {
+func (s *Storage) download(r Request) reply {
 	if len(r.Body) <= 16 {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	from := int64(binary.BigEndian.Uint64(r.Body))
 	size := int64(binary.BigEndian.Uint64(r.Body[8:]))
 	f, status := s.find(r.Body[16:])
 	switch {
 	case f == nil:
-		return refuse(status)
+		return reject(status)
 	case from < 0 || size < 0 || from >= f.size:
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	if rest := f.size - from; size == 0 || size > rest {
 		size = rest
@@ -133,7 +133,7 @@ func (s *Storage) download(r Request) answer {
 	if wrong, ok := s.corrupted.Load(f.id.String()); ok {
 		body = bytesAt(wrong.([]byte))
 	}
-	return answer{body: body, from: from, size: size, file: f.id.String()}
+	return reply{body: body, from: from, size: size, file: f.id.String()}
 }
 
 // ignoresTrunkOffset reports whether the version is one before 5.11.
@@ -147,21 +147,21 @@ func (s *Storage) ignoresTrunkOffset() bool {
 // 2 (no line in the log when the file is missing), changes nothing that a client sees.
 const flagNoCRC = 1
 
-// info answers size, time, CRC32 and source of a file. The request's body is group and logic
+// info returns size, time, CRC32 and source of a file. The request's body is group and logic
 // filename.
 //
-//	offset  length  field of the answer's body
+//	offset  length  field of the reply's body
 //	     0       8  size
 //	     8       8  time, unix seconds
 //	    16       8  CRC32, sign-extended from 32 bits
 //	    24      16  address of the source, NUL padded; 46 bytes where addresses are long
-func (s *Storage) info(r Request) answer {
+func (s *Storage) info(r Request) reply {
 	if len(r.Body) > groupLen+maxLogic {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	f, status := s.find(r.Body)
 	if f == nil {
-		return refuse(status)
+		return reject(status)
 	}
 	changed, crc := f.modified.Unix(), f.id.CRC32
 	switch f.id.Kind {
@@ -176,18 +176,18 @@ func (s *Storage) info(r Request) answer {
 	b := appendInt(nil, f.size)
 	b = appendInt(b, changed)
 	b = appendInt(b, int64(int32(crc)))
-	return reply(appendPadded(b, s.cluster.sourceAddr(f.id), s.cluster.addressSize+1))
+	return replyOf(appendPadded(b, s.cluster.sourceAddr(f.id), s.cluster.addressSize+1))
 }
 
-// metadata answers what was set for a file: records split by 0x01, name and value by 0x02. The
+// metadata returns what was set for a file: records split by 0x01, name and value by 0x02. The
 // request's body is group and logic filename.
-func (s *Storage) metadata(r Request) answer {
+func (s *Storage) metadata(r Request) reply {
 	f, status := s.find(r.Body)
 	switch {
 	case f == nil:
-		return refuse(status)
+		return reject(status)
 	case len(f.metadata) == 0:
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
-	return reply(f.metadata)
+	return replyOf(f.metadata)
 }

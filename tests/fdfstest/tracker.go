@@ -9,15 +9,15 @@ import (
 // minLogic is the shortest logic filename that a tracker takes: HH/LL/ and 27 characters.
 const minLogic = 6 + 27
 
-// trackerCommand answers a request at any of the trackers, which all know the same.
-func (c *Cluster) trackerCommand(r Request) (answer, bool) {
+// trackerCommand handles a request at any of the trackers, which all know the same.
+func (c *Cluster) trackerCommand(r Request) (reply, bool) {
 	switch r.Command {
 	case CmdFetchOne, CmdUpdate, CmdFetchAll:
 		return c.fetch(r), true
 	case CmdStore:
 		return c.store(r), true
 	case CmdParameters:
-		return withoutBody(r, func() answer { return reply([]byte(c.parameters)) }), true
+		return withoutBody(r, func() reply { return replyOf([]byte(c.parameters)) }), true
 	case CmdStorageIDs:
 		return c.storageIDs(r), true
 	case CmdStorageID:
@@ -29,42 +29,42 @@ func (c *Cluster) trackerCommand(r Request) (answer, bool) {
 	case CmdListServers:
 		return c.listServers(r), true
 	case CmdActive:
-		return withoutBody(r, func() answer { return answer{} }), true
+		return withoutBody(r, func() reply { return reply{} }), true
 	}
-	return answer{}, false
+	return reply{}, false
 }
 
 // withoutBody refuses requests that have a body and should not.
-func withoutBody(r Request, do func() answer) answer {
+func withoutBody(r Request, do func() reply) reply {
 	if len(r.Body) != 0 {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	return do()
 }
 
-// fetch answers which storages have a file.
+// fetch returns which storages have a file.
 //
 //	offset  length  field of the request's body
 //	     0      16  group, NUL padded
 //	    16    rest  logic filename
 //
-//	offset  length  field of the answer's body, a = 15 or 45
+//	offset  length  field of the reply's body, a = 15 or 45
 //	     0      16  group, NUL padded
 //	    16       a  address of the first storage, NUL padded text
 //	  16+a       8  its port
 //	  24+a   a+8 *  the others, 105 only; without their ports from old trackers
-func (c *Cluster) fetch(r Request) answer {
+func (c *Cluster) fetch(r Request) reply {
 	if len(r.Body) < groupLen+minLogic || len(r.Body) > groupLen+maxLogic {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	group := c.knownGroup(cutText(r.Body[:groupLen]))
 	if group == nil {
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
 	listed := online(c.listed(group, string(r.Body[groupLen:]), r.Command))
 	if len(listed) == 0 {
 		if listed = online(group.storages); len(listed) == 0 {
-			return refuse(StatusNotFound)
+			return reject(StatusNotFound)
 		}
 		listed = listed[:1] // as real ones do: better one that may have the file than none
 	}
@@ -76,7 +76,7 @@ func (c *Cluster) fetch(r Request) answer {
 	for _, s := range listed[1:] {
 		b = c.appendServer(b, s, !c.onePort)
 	}
-	return reply(b)
+	return replyOf(b)
 }
 
 func (c *Cluster) appendServer(b []byte, s *Storage, port bool) []byte {
@@ -130,67 +130,67 @@ func (c *Cluster) listed(g *group, logic string, command byte) []*Storage {
 	return g.storages
 }
 
-// store answers where to put a new file: any storage, and the first store path.
-func (c *Cluster) store(r Request) answer {
+// store returns where to put a new file: any storage, and the first store path.
+func (c *Cluster) store(r Request) reply {
 	storages := online(c.storages)
 	switch {
 	case len(r.Body) != 0:
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	case len(storages) == 0:
-		return refuse(StatusNotFound)
+		return reject(StatusNotFound)
 	}
 	s := storages[int(c.turn.Add(1)-1)%len(storages)]
 	b := c.appendServer(appendPadded(nil, s.group.name, groupLen), s, true)
-	return reply(append(b, 0))
+	return replyOf(append(b, 0))
 }
 
-// storageIDs answers lines of storage_ids.conf.
+// storageIDs returns lines of storage_ids.conf.
 //
 //	offset  length  field of the request's body
 //	     0       4  number of the first line, from 0
-//	     4       1  1: answer no lines, rather than an error, when there are no storage ids
+//	     4       1  1: return no lines, rather than an error, when there are no storage ids
 //
-//	offset  length  field of the answer's body
+//	offset  length  field of the reply's body
 //	     0       4  number of all lines
-//	     4       4  number of lines in this answer
+//	     4       4  number of lines in this reply
 //	     8    rest  the lines, each ended by a line feed
-func (c *Cluster) storageIDs(r Request) answer {
+func (c *Cluster) storageIDs(r Request) reply {
 	if len(r.Body) != 5 {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	if !c.useIDs {
 		if r.Body[4] == 0 {
-			return refuse(StatusUnsupported)
+			return reject(StatusUnsupported)
 		}
-		return reply(make([]byte, 8))
+		return replyOf(make([]byte, 8))
 	}
 	first, total := uint64(binary.BigEndian.Uint32(r.Body)), len(c.idLines)
 	if first >= uint64(total) {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	lines := c.idLines[first:]
-	if c.idsPerAnswer > 0 && len(lines) > c.idsPerAnswer {
-		lines = lines[:c.idsPerAnswer]
+	if c.idsPerReply > 0 && len(lines) > c.idsPerReply {
+		lines = lines[:c.idsPerReply]
 	}
 	b := binary.BigEndian.AppendUint32(nil, uint32(total))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(lines)))
 	for _, line := range lines {
 		b = append(append(b, line...), '\n')
 	}
-	return reply(b)
+	return replyOf(b)
 }
 
-// storageID answers the id of the storage at an address: group, then host:port as text.
-func (c *Cluster) storageID(r Request) answer {
+// storageID returns the id of the storage at an address: group, then host:port as text.
+func (c *Cluster) storageID(r Request) reply {
 	if len(r.Body) <= groupLen {
-		return refuse(StatusInvalid)
+		return reject(StatusInvalid)
 	}
 	addr := strings.TrimRight(string(r.Body[groupLen:]), "\x00")
 	for _, s := range c.storages {
 		if s.group.name == cutText(r.Body[:groupLen]) &&
 			(s.advertise.String() == addr || s.advertise.Addr().String() == addr) {
-			return reply([]byte(s.ID()))
+			return replyOf([]byte(s.ID()))
 		}
 	}
-	return refuse(StatusNotFound)
+	return reject(StatusNotFound)
 }

@@ -12,8 +12,8 @@ import (
 //
 //	offset  length  field
 //	     0       8  length of the body, big-endian
-//	     8       1  command; 100 in every answer
-//	     9       1  status: an errno in answers, flags or 0 in requests
+//	     8       1  command; 100 in every reply
+//	     9       1  status: an errno in replies, flags or 0 in requests
 //	    10  length  body
 const (
 	headerLen = 10
@@ -24,7 +24,7 @@ const (
 	maxLogic  = 127      // of a logic filename
 )
 
-// Commands that the trackers and storages answer.
+// Commands that the trackers and storages know.
 const (
 	CmdDownload    byte = 14  // storage
 	CmdMetadata    byte = 15  // storage
@@ -32,7 +32,7 @@ const (
 	CmdStorageIDs  byte = 69  // tracker
 	CmdStorageID   byte = 70  // tracker
 	CmdParameters  byte = 75  // tracker
-	CmdQuit        byte = 82  // both; has no answer
+	CmdQuit        byte = 82  // both; has no reply
 	CmdListGroup   byte = 90  // tracker
 	CmdListGroups  byte = 91  // tracker
 	CmdListServers byte = 92  // tracker
@@ -45,7 +45,7 @@ const (
 	cmdAnswer byte = 100
 )
 
-// Statuses of answers, as errno of Linux has them.
+// Statuses of replies, as errno of Linux has them.
 const (
 	StatusNotFound    byte = 2
 	StatusInvalid     byte = 22

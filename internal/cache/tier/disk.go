@@ -167,7 +167,7 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case e == nil, isDisabled(&d.reading), d.isActive(key): // what is active and not pending was canceled
+	case e == nil, isDisabled(&d.reading), d.isActive(key): // active and not pending: it was canceled
 		return View{}, nil
 	case e.file != nil && e.file.header.version == v:
 		e.file.users++

@@ -21,8 +21,8 @@ type listedFile struct {
 // listBatch is how many files are listed under the lock at a time.
 const listBatch = 1024
 
-// list is the goroutine that lists what is on the disk at start. It looks at names, sizes and times
-// only.
+// list is the goroutine that lists the segments on the disk at start. It reads names, sizes and
+// times only.
 func (d *Disk) list() {
 	var all []listedFile
 	named := true

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Files of a disk tier are named after what they hold, so that the folders alone tell what is
+// Files of a disk tier are named after their segments, so that the folders alone tell what is
 // there:
 //
 //	ab/group1+M00+00+0C+name.ext+0.seg
@@ -37,7 +37,7 @@ func isForeign(c rune) bool {
 	return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("/._-", c))
 }
 
-// decodeName is the other way; false for what is no name of a segment.
+// decodeName decodes the name of a file; false: it is not that of a segment.
 func decodeName(name string) (Key, bool) {
 	rest, ok := strings.CutSuffix(name, suffix)
 	at := strings.LastIndexByte(rest, '+')

@@ -148,7 +148,7 @@ func (r *diskRoot) isMarked() (bool, error) {
 }
 
 // makeFolder makes a folder where it is missing, and keeps others out of one from before. It is an
-// error for what is no folder, a symbolic link included.
+// error where there is no folder, also for a symbolic link.
 func (r *diskRoot) makeFolder(name string) error {
 	if err := r.Mkdir(name, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
@@ -167,7 +167,7 @@ func (r *diskRoot) makeFolder(name string) error {
 	return errors.Join(f.Chmod(0o700), f.Close())
 }
 
-// sync returns when what was removed from a folder, or added, is so on the disk for good.
+// sync returns when the disk has the removals from a folder, and the additions to it.
 func (r *diskRoot) sync(folder string) error {
 	f, err := r.Open(folder)
 	if err != nil {

@@ -84,8 +84,8 @@ func (s *State) Probe(now time.Time) bool {
 // Abandon ends a probe without a result: the next one is due at once.
 func (s *State) Abandon() { s.probing = false }
 
-// Revive makes the server usable but remembers its failures, for an answer that does not prove
-// that the server works: a server may answer pings and nothing else.
+// Revive makes the server usable but remembers its failures, for a reply that does not prove
+// that the server works: a server may reply to pings and to nothing else.
 func (s *State) Revive(now time.Time) { s.until, s.probing, s.revived = time.Time{}, false, now }
 
 // Reset makes the server usable and forgets its failures.

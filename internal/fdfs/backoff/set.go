@@ -58,7 +58,7 @@ func (s *Set[K]) sweep(now time.Time) {
 	}
 }
 
-// Succeed records an answer of the server and forgets its failures.
+// Succeed records a reply of the server and forgets its failures.
 func (s *Set[K]) Succeed(server K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

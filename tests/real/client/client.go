@@ -2,7 +2,7 @@
 // them; the harness has: with these it needs no client tool, and can name the
 // storage and the store path that take a file.
 //
-// Numbers are big-endian, names of 16 and 6 bytes are NUL padded, and an answer that carries a file
+// Numbers are big-endian, names of 16 and 6 bytes are NUL padded, and a reply that carries a file
 // id is group (16) and logic filename. addr is host:port of a storage.
 package client
 
@@ -41,8 +41,8 @@ const (
 )
 
 const (
-	timeLimit   = 60 * time.Second // for one command
-	answerLimit = 1 << 20          // bytes of an answer's body
+	timeLimit  = 60 * time.Second // for one command
+	replyLimit = 1 << 20          // bytes of a reply's body
 )
 
 // Call sends one request on a connection of its own. A status other than 0 is an fdfs.StatusError.
@@ -59,44 +59,44 @@ func Call(addr string, cmd fdfs.Command, body []byte) ([]byte, error) {
 	if _, err := (&net.Buffers{head, body}).WriteTo(conn); err != nil {
 		return nil, fmt.Errorf("cannot send command %d to %s: %w", cmd, addr, err)
 	}
-	answer, err := readAnswer(conn)
+	reply, err := readReply(conn)
 	if err != nil {
 		return nil, fmt.Errorf("command %d at %s: %w", cmd, addr, err)
 	}
-	return answer, nil
+	return reply, nil
 }
 
-func readAnswer(r io.Reader) ([]byte, error) {
+func readReply(r io.Reader) ([]byte, error) {
 	var raw [fdfs.HeaderSize]byte
 	if _, err := io.ReadFull(r, raw[:]); err != nil {
 		return nil, err
 	}
-	head, err := fdfs.ParseAnswer(raw)
+	head, err := fdfs.ParseReply(raw)
 	if err != nil {
 		return nil, err
 	}
 	if head.Status != 0 {
 		return nil, fdfs.StatusError(head.Status)
 	}
-	if head.Length > answerLimit {
-		return nil, fmt.Errorf("an answer of %d bytes, at most %d are taken", head.Length, answerLimit)
+	if head.Length > replyLimit {
+		return nil, fmt.Errorf("a reply of %d bytes, at most %d are taken", head.Length, replyLimit)
 	}
 	body := make([]byte, head.Length)
 	_, err = io.ReadFull(r, body)
 	return body, err
 }
 
-// callForID does a command whose answer is a file id.
+// callForID does a command whose reply is a file id.
 func callForID(addr string, cmd fdfs.Command, body []byte) (string, error) {
-	answer, err := Call(addr, cmd, body)
+	reply, err := Call(addr, cmd, body)
 	if err != nil {
 		return "", err
 	}
 	const groupSize = 16
-	if len(answer) <= groupSize {
-		return "", fmt.Errorf("command %d at %s: an answer of %d bytes is no file id", cmd, addr, len(answer))
+	if len(reply) <= groupSize {
+		return "", fmt.Errorf("command %d at %s: a reply of %d bytes is no file id", cmd, addr, len(reply))
 	}
-	return strings.TrimRight(string(answer[:groupSize]), "\x00") + "/" + string(answer[groupSize:]), nil
+	return strings.TrimRight(string(reply[:groupSize]), "\x00") + "/" + string(reply[groupSize:]), nil
 }
 
 // Upload stores a normal file, or a packed one where the storage packs files of this size.
@@ -219,14 +219,14 @@ func Size(addr, id string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	answer, err := Call(addr, fdfs.CmdFileInfo, append(fdfs.AppendGroup(nil, group), logic...))
+	reply, err := Call(addr, fdfs.CmdFileInfo, append(fdfs.AppendGroup(nil, group), logic...))
 	if err != nil {
 		return 0, err
 	}
-	if len(answer) < 8 {
-		return 0, fmt.Errorf("file info of %d bytes from %s", len(answer), addr)
+	if len(reply) < 8 {
+		return 0, fmt.Errorf("file info of %d bytes from %s", len(reply), addr)
 	}
-	return int64(binary.BigEndian.Uint64(answer)), nil
+	return int64(binary.BigEndian.Uint64(reply)), nil
 }
 
 // Download reads a whole file of at most 1 MiB from this very storage. Of an empty one FastDFS says
