@@ -54,10 +54,10 @@ func (r *request) findClient() error {
 
 // clientAddr returns the address of the client; invalid for one of a unix socket.
 func (r *request) clientAddr() netip.Addr {
-	if r.h.o.Proxies == nil {
-		return ipOf(r.ctx.RemoteAddr())
+	if r.client.IsValid() {
+		return r.client
 	}
-	return r.client
+	return ipOf(r.ctx.RemoteAddr())
 }
 
 // hostField returns the Host field as the client sent it: by the word of a trusted proxy, or that

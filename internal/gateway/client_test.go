@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,16 +182,22 @@ func TestHealthPath(t *testing.T) {
 	var log lockedBuffer
 	lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 	require.NoError(t, err)
-	var broken error
+	var broken atomic.Bool
+	ready := func() error {
+		if broken.Load() {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	}
 	r := run(t, Options{Store: openLocal(t, s), Access: lines, HealthPath: "/health",
-		Ready: func() error { return broken }, Rules: &Rules{Deny: networksOf(t, "127.0.0.0/8")}}, ServerOptions{})
+		Ready: ready, Rules: &Rules{Deny: networksOf(t, "127.0.0.0/8")}}, ServerOptions{})
 	require.Contains(t, r.ask("GET", "/health"), "HTTP/1.1 200 OK")
 	require.Contains(t, r.ask("GET", "/health?x=1"), "ready\n")
 	require.NotContains(t, r.ask("HEAD", "/health"), "ready")
-	broken = io.ErrUnexpectedEOF
+	broken.Store(true)
 	answer := r.ask("GET", "/health")
 	require.Contains(t, answer, "HTTP/1.1 503 ")
-	require.NotContains(t, answer, broken.Error())
+	require.NotContains(t, answer, io.ErrUnexpectedEOF.Error())
 	require.Empty(t, log.String())
 	require.Zero(t, testutil.CollectAndCount(r.handler.o.Metrics.requestsTotal))
 	require.Contains(t, r.ask("GET", "/health/x"), "HTTP/1.1 403 ")

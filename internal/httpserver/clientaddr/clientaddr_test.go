@@ -107,6 +107,7 @@ func TestForwarded(t *testing.T) {
 		`for="192.0.2.1"x`:                                                             "10.0.0.1",
 		`for="192\.0.2.1"`:                                                             "10.0.0.1",
 		`for=192.0.2.1;host="a, b"`:                                                    "192.0.2.1 a, b",
+		`for=1.1.1.1;host="a\", for=6.6.6.6;y=\"z"`:                                    "10.0.0.1",
 		`for=192.0.2.1;host="a\", b"`:                                                  "10.0.0.1",
 	} {
 		a, proto, host := Forwarded(testProxies, testPeer, fieldLines(field))

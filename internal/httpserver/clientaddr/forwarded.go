@@ -30,24 +30,19 @@ func Forwarded(trusted *Networks, peer netip.Addr, lines [][]byte) (client netip
 }
 
 // cutLast cuts the last element off a list. Quoted commas are not between elements. From the right,
-// an open quote of a stranger cannot hide the elements of proxies behind it.
+// an open quote of a stranger cannot hide the elements of proxies behind it. An escaped quote
+// counts as a quote: parseElement rejects each element that has one.
 func cutLast(list []byte) (last, rest []byte, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
 		switch {
-		case list[i] == '"' && !(quoted && escaped(list[:i])):
+		case list[i] == '"':
 			quoted = !quoted
 		case list[i] == ',' && !quoted:
 			return list[i+1:], list[:i], true
 		}
 	}
 	return list, nil, false
-}
-
-// escaped reports whether the byte behind b has a backslash of its own in front.
-func escaped(b []byte) bool {
-	n := len(b) - len(bytes.TrimRight(b, `\`))
-	return n%2 == 1
 }
 
 // element is a forwarded-element with the address of its for parameter.

@@ -65,56 +65,62 @@ func withTLS(t *testing.T) string {
 	return "tls_cert = " + dir + "/cert.pem\ntls_key = " + dir + "/key.pem"
 }
 
-// clientFrom returns a client with one connection from an address.
-func clientFrom(t *testing.T, address string) *http.Client {
+// clientFrom returns a client with one connection from an address. With TLS it can use HTTP/2.
+func clientFrom(t *testing.T, address string, http2 bool) *http.Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: e2e.Timeout}
 	transport := &http.Transport{DialContext: dialer.DialContext, DisableCompression: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: e2e.Timeout}
 }
 
 // fetch reads a whole response.
-func fetch(t *testing.T, client *http.Client, url string) (status int, body []byte) {
+func fetch(t *testing.T, client *http.Client, url string) e2e.Response {
 	t.Helper()
 	resp, err := client.Get(url)
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
-	return resp.StatusCode, body
+	return e2e.Response{Response: resp, Body: body}
 }
 
-// TestBehindHAProxy: with both versions of the PROXY protocol, with and without TLS, the log has
-// the client behind the proxy, for each request of a connection. Large files go by sendfile still.
+// protocols are those of clients, with the scheme of URLs and the keys of the listener.
+func protocols(t *testing.T) map[string][2]string {
+	secure := withTLS(t)
+	return map[string][2]string{"HTTP/1.1": {"http", ""}, "HTTP/1.1 by TLS": {"https", secure},
+		"HTTP/2.0": {"https", secure}}
+}
+
+// TestBehindHAProxy: with both versions of the PROXY protocol, by each protocol of clients, the log
+// has the client behind the proxy, for each request of a connection. Large files go by sendfile
+// still.
 func TestBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	small, large := s.Normal("jpg", s.Bytes(1000)), s.Normal("mp4", s.Bytes(4<<20))
-	secure := withTLS(t)
 	for _, option := range []string{"send-proxy", "send-proxy-v2"} {
-		for scheme, lines := range map[string]string{"http": "", "https": secure} {
+		for name, protocol := range protocols(t) {
 			log := filepath.Join(t.TempDir(), "access.log")
 			p := e2e.Serve(t, s, "[gateway]", "trusted_proxies = "+proxyAddress, "client_address = proxy-protocol",
-				"access_log = "+log, lines)
-			client, url := clientFrom(t, clientAddress), scheme+"://"+startHAProxy(t, p.Addrs[0], option)
-			for range 2 {
-				status, body := fetch(t, client, url+small.URL())
-				require.Equal(t, 200, status)
-				require.True(t, bytes.Equal(small.Content, body))
+				"access_log = "+log, protocol[1])
+			client := clientFrom(t, clientAddress, name == "HTTP/2.0")
+			url := protocol[0] + "://" + startHAProxy(t, p.Addrs[0], option)
+			for _, f := range []storetest.Object{small, large, small} {
+				resp := fetch(t, client, url+f.URL())
+				require.Equal(t, 200, resp.StatusCode)
+				require.Equal(t, name[:len("HTTP/n.n")], resp.Proto)
+				require.True(t, bytes.Equal(f.Content, resp.Body))
 			}
-			status, body := fetch(t, client, url+large.URL())
-			require.Equal(t, 200, status)
-			require.True(t, bytes.Equal(large.Content, body))
-			require.Equal(t, scheme == "http", p.Metric("fdfs_gateway_sendfile_bytes_total") >= 4<<20)
-			status, _ = fetch(t, clientFrom(t, "127.0.210.9"), scheme+"://"+p.Addrs[0]+small.URL())
-			require.Equal(t, 200, status, "a client without proxy")
+			require.Equal(t, name == "HTTP/1.1", p.Metric("fdfs_gateway_sendfile_bytes_total") >= 4<<20)
+			direct := fetch(t, clientFrom(t, "127.0.210.9", false), protocol[0]+"://"+p.Addrs[0]+small.URL())
+			require.Equal(t, 200, direct.StatusCode, "a client without proxy")
 			eventually.True(t, func() bool {
 				text, _ := os.ReadFile(log)
 				return strings.Count(string(text), clientAddress+" - - [") == 3 &&
 					strings.Contains(string(text), "127.0.210.9 - - [")
-			}, "%s, %s", option, scheme)
+			}, "%s, %s", option, name)
 		}
 	}
 }
@@ -169,7 +175,7 @@ func TestForwardedFields(t *testing.T) {
 		p := e2e.Serve(t, s, "[gateway]", "trusted_proxies = 127.0.210.0/30", "client_address = "+method,
 			"access_log = "+log, "[access]", "deny = 192.0.2.66")
 		for source, want := range map[string]string{proxyAddress: "192.0.2.1", "127.0.210.9": "127.0.210.9"} {
-			client := clientFrom(t, source)
+			client := clientFrom(t, source, false)
 			for value, status := range map[string]int{"": 200, "66": 403} {
 				req, err := http.NewRequest(http.MethodGet, "http://"+p.Addrs[0]+f.URL(), nil)
 				require.NoError(t, err)
@@ -252,21 +258,23 @@ func TestAccessRules(t *testing.T) {
 	require.EqualValues(t, 1, p.Metric(`fdfs_gateway_access_refused_total{reason="referer"}`))
 }
 
-// TestSendRate: a response takes its time, over TLS too, a client that leaves ends it, and a stop
-// does not wait for it.
+// TestSendRate: a response takes its time, over TLS and HTTP/2 too, a client that leaves ends it,
+// and a stop does not wait for it.
 func TestSendRate(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(1<<20))
-	secure := withTLS(t)
-	for scheme, lines := range map[string]string{"http": "", "https": secure} {
-		p := e2e.Serve(t, s, "[gateway]", lines, "[access]", "send_rate = 512KB", "send_rate_after = 256KB")
+	for name, protocol := range protocols(t) {
+		p := e2e.Serve(t, s, "[gateway]", protocol[1], "[access]", "send_rate = 512KB", "send_rate_after = 256KB")
 		began := time.Now()
-		_, body := fetch(t, clientFrom(t, clientAddress), scheme+"://"+p.Addrs[0]+f.URL())
-		require.True(t, bytes.Equal(f.Content, body))
+		resp := fetch(t, clientFrom(t, clientAddress, name == "HTTP/2.0"), protocol[0]+"://"+p.Addrs[0]+f.URL())
+		require.Equal(t, name[:len("HTTP/n.n")], resp.Proto)
+		require.True(t, bytes.Equal(f.Content, resp.Body))
 		const least = 1350 * time.Millisecond // 768 KB at the rate, less a tenth
-		require.GreaterOrEqual(t, time.Since(began), least, scheme)
-		require.Equal(t, scheme == "http", p.Metric("fdfs_gateway_sendfile_bytes_total") >= 1<<20)
+		took := time.Since(began)
+		require.GreaterOrEqual(t, took, least, name)
+		t.Logf("%s: %v", name, took)
+		require.Equal(t, name == "HTTP/1.1", p.Metric("fdfs_gateway_sendfile_bytes_total") >= 1<<20)
 	}
 	slow := e2e.Serve(t, s, "[gateway]", "min_send_rate = 1MB", "[access]", "send_rate = 100")
 	_, c := slow.Download(f)
