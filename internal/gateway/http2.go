@@ -71,7 +71,8 @@ type http2ConnKey struct{}
 
 // serve serves one connection until it is closed. It is called by fasthttp after the handshake.
 func (h *http2Server) serve(outer net.Conn) error {
-	c := &http2Conn{Conn: outer, h: h, outer: outer.(*tlsConn), frames: frames.New(), closed: make(chan struct{})}
+	c := &http2Conn{Conn: outer, h: h, outer: outer.(*tlsConn), frames: frames.New()}
+	c.output = newHTTP2Output(c)
 	if !h.add(c) {
 		return nil
 	}
@@ -79,7 +80,7 @@ func (h *http2Server) serve(outer net.Conn) error {
 	c.outer.counted.http2.Store(true)
 	select {
 	case h.accept <- c:
-		<-c.closed
+		c.output.run()
 	case <-h.done:
 	}
 	return nil
@@ -163,8 +164,7 @@ type http2Conn struct {
 	frames   *frames.Tracker
 	slow     atomic.Bool // ended since the client took too few bytes
 
-	once   sync.Once
-	closed chan struct{} // closed by Close
+	output *http2Output
 
 	watched watched
 }
@@ -182,16 +182,12 @@ func (c *http2Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes bytes within TLS.
-func (c *http2Conn) Write(p []byte) (int, error) {
-	n, err := c.outer.inner.Write(p)
-	c.frames.Sent(p[:n])
-	return n, err
-}
+// Write passes bytes within TLS to the output.
+func (c *http2Conn) Write(p []byte) (int, error) { return c.output.write(p) }
 
 // Close closes the connection and ends http2Server.serve.
 func (c *http2Conn) Close() error {
-	defer c.once.Do(func() { close(c.closed) })
+	defer c.output.end(net.ErrClosed)
 	return c.outer.Close()
 }
 
