@@ -23,22 +23,40 @@ func networkSet(n config.Networks) *clientaddr.Networks {
 	return clientaddr.NewNetworks(n.Prefixes, n.Unix)
 }
 
-// accessRules are those of [access]; nil if there are none.
-func accessRules(cfg *config.Config) (rules *gateway.Rules, err error) {
+// accessRules are those of [access], and of [access ...] for selected files; nil if there are none.
+func accessRules(cfg *config.Config) (*gateway.Rules, error) {
 	a := &cfg.Access
-	if a.Allow.Empty() && a.Deny.Empty() && len(a.Referers) == 0 && a.RequestsPerSecond == 0 && a.SendRate == 0 {
-		return nil, nil
+	rules, err := fileRules(a, cfg)
+	if err != nil {
+		return nil, err
 	}
-	rules = &gateway.Rules{Allow: networkSet(a.Allow), Deny: networkSet(a.Deny),
-		SendRate: a.SendRate, SendAfter: a.SendRateAfter}
+	rules.SendRate, rules.SendAfter = a.SendRate, a.SendRateAfter
 	if a.RequestsPerSecond > 0 {
 		rules.Requests = access.NewLimiter(a.RequestsPerSecond, a.RequestsBurst)
 	}
-	if len(a.Referers) == 0 {
-		return rules, nil
+	for i := range cfg.FileAccess {
+		f := &cfg.FileAccess[i]
+		of, err := fileRules(&f.Access, cfg)
+		if err != nil {
+			return nil, err
+		}
+		rules.ByFile = append(rules.ByFile, gateway.FileRules{Files: f.Files, Rules: of, SetDeny: f.Set["deny"],
+			SetAllow: f.Set["allow"], SetReferers: f.Set["referers"], SetFile: f.Set["referer_file"]})
 	}
-	if rules.Referers, err = access.NewReferers(a.Referers); err != nil {
-		return nil, err
+	if rules.Deny == nil && rules.Allow == nil && rules.Requests == nil && rules.Referers == nil &&
+		rules.SendRate == 0 && rules.ByFile == nil {
+		return nil, nil
+	}
+	return &rules, nil
+}
+
+// fileRules are the rules that can differ from file to file.
+func fileRules(a *config.Access, cfg *config.Config) (rules gateway.Rules, err error) {
+	rules.Allow, rules.Deny = networkSet(a.Allow), networkSet(a.Deny)
+	if len(a.Referers) > 0 {
+		if rules.Referers, err = access.NewReferers(a.Referers); err != nil {
+			return rules, err
+		}
 	}
 	if a.RefererFile != "" {
 		rules.RefererFile, err = readPage("referer_file of [access]", a.RefererFile, maxFailFile, cfg)

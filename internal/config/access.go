@@ -158,15 +158,23 @@ func (l *loader) lintAccess() {
 	}
 }
 
-// refererFile looks for referer_file.
+// refererFile looks for referer_file of [access] and of its sections for selected files.
 func (k *checker) refererFile() {
 	const key = "access.referer_file"
-	name := k.c.Access.RefererFile
-	if name == "" || len(k.c.Access.Referers) == 0 {
+	names := []string{k.c.Access.RefererFile}
+	if len(k.c.Access.Referers) == 0 && len(k.c.FileAccess) == 0 {
 		return
 	}
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer 403",
-			"cannot read the file %q", name)
+	for _, f := range k.c.FileAccess {
+		names = append(names, f.Access.RefererFile)
+	}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
+			k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer 403",
+				"cannot read the file %q", name)
+		}
 	}
 }

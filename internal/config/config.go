@@ -78,6 +78,7 @@ type Config struct {
 	Lock          Lock
 	Peer          Peer
 	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
+	FileAccess    []FileAccess      // of the sections [access ...] with selectors, in their order
 	Headers       []HeaderSection   // of the sections [headers ...], in their order
 	ErrorPages    map[int]string    // path by status, or by 4 or 5 for 4xx or 5xx
 

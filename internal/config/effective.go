@@ -72,6 +72,11 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 				}
 			}
 		}
+		for _, a := range c.FileAccess {
+			if a.Access.RefererFile != "" && !yield("access.referer_file", a.Access.RefererFile) {
+				return
+			}
+		}
 		for status, path := range c.ErrorPages {
 			if !yield(errorPageKey(status), path) {
 				return

@@ -63,7 +63,9 @@ func isHeaders(section string) bool {
 }
 
 // isOwn reports whether a section is one of the gateway.
-func isOwn(section string) bool { return slices.Contains(ownSections, section) || isHeaders(section) }
+func isOwn(section string) bool {
+	return slices.Contains(ownSections, section) || isHeaders(section) || isFileAccess(section)
+}
 
 // applyHeaders reads `<Name> = <value>` of all sections [headers ...], in the order of the lines: a
 // section that is opened again is a later one.

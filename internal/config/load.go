@@ -30,6 +30,7 @@ func Load(file string) (*Config, []Problem) {
 		l.applySection(section, l.keys[section])
 	}
 	l.applyAddressMap()
+	l.applyFileAccess()
 	l.applyHeaders()
 	l.applyErrorPages()
 	l.groups()

@@ -21,6 +21,8 @@ type Rules struct {
 	RefererFile *Page                // sent with 200 in place of 403 for the referer; nil = none
 	SendRate    int64                // bytes per second of one response; 0 = no limit
 	SendAfter   int64                // bytes of it that are sent before the limit holds
+
+	ByFile []FileRules // of selected files, in place of Deny, Allow, Referers and RefererFile; later ones win
 }
 
 // The reasons of Rules, as labels.
@@ -46,10 +48,10 @@ func (r *request) admit() (done bool, err error) {
 	if o.Rules == nil {
 		return false, nil
 	}
-	if err := r.checkClient(); err != nil {
-		return false, err
+	if err := r.checkClient(); err != nil || len(o.Rules.ByFile) > 0 {
+		return false, err // see admitFile
 	}
-	return r.checkReferer()
+	return r.checkReferer(o.Rules)
 }
 
 // asksHealth reports whether the request is for HealthPath.
@@ -77,9 +79,10 @@ func (r *request) health() {
 // checkClient applies the rules about the client's address.
 func (r *request) checkClient() error {
 	rules, client := r.h.o.Rules, r.clientAddr()
-	if rules.Deny.Contains(client) || rules.Allow != nil && !rules.Allow.Contains(client) {
-		r.h.o.Metrics.rejectedAccess.WithLabelValues(deniedByAddress).Inc()
-		return errAddress
+	if len(rules.ByFile) == 0 { // else see admitFile
+		if err := r.checkNetwork(rules); err != nil {
+			return err
+		}
 	}
 	if rules.Requests == nil || !client.IsValid() {
 		return nil
@@ -95,8 +98,7 @@ func (r *request) checkClient() error {
 
 // checkReferer applies the rules about the page that shows the file. done is true if RefererFile is
 // the response.
-func (r *request) checkReferer() (done bool, err error) {
-	rules := r.h.o.Rules
+func (r *request) checkReferer(rules *Rules) (done bool, err error) {
 	if rules.Referers == nil || !r.ctx.IsGet() && !r.ctx.IsHead() {
 		return false, nil
 	}

@@ -265,6 +265,9 @@ func (r *request) serve() error {
 	if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
 		return err
 	}
+	if done, err := r.admitFile(); done || err != nil {
+		return err
+	}
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}

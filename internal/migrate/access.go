@@ -101,7 +101,7 @@ func list(networks []netip.Prefix) string {
 type rule struct{ allow, deny, referers, refererFile string }
 
 // everybody closes files.
-const everybody = "0.0.0.0/0, ::/0"
+const everybody = "0.0.0.0/0, ::/0, unix:"
 
 // translateAccess writes allow, deny and referers, for all files or for those of selectors. Files
 // behind a check that the gateway does not have are denied to everybody.

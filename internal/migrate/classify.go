@@ -64,7 +64,7 @@ func (t *translator) chooseForm() {
 		n := 0
 		for _, s := range t.all {
 			for _, c := range t.universe.all {
-				if t.outcomeOf(s, f.url(c)).via != nil {
+				if c.ext == "" && t.outcomeOf(s, f.url(c)).via != nil {
 					n++
 				}
 			}

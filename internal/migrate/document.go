@@ -114,12 +114,16 @@ func (e entry) write(b *strings.Builder) {
 		fmt.Fprintf(b, "# %s\n", oneLine(e.off, 400))
 		off = "# "
 	}
-	b.WriteString(strings.TrimRight(fmt.Sprintf("%s%s = %s", off, oneLine(e.key, 200), escape(e.value)), " ") + "\n")
+	b.WriteString(strings.TrimRight(fmt.Sprintf("%s%s = %s", off, oneLine(e.key, 200), escape(e)), " ") + "\n")
 }
 
-// escape writes a value so that no variable of the environment is read in it.
-func escape(value string) string {
-	value = oneLine(value, 4000)
+// escape returns the value so that no variable of the environment is read in it. Those of the log
+// have another form.
+func escape(e entry) string {
+	value := oneLine(e.value, 4000)
+	if e.key == "access_log_format" {
+		return value
+	}
 	if strings.Contains(value, "$$") || strings.Contains(value, "${") {
 		return strings.ReplaceAll(value, "$", "$$")
 	}

@@ -132,7 +132,7 @@ func (t *translator) explainGuard(d *directive) {
 	case strings.Contains(d.name, "_by_lua"):
 		t.say(d, "the gateway runs no Lua", scriptAdvice)
 	case d.name == "allow" || d.name == "deny":
-		t.say(d, "nobody may read these files directly", "keep nginx for them, or leave them out")
+		t.say(d, "no client may read these files directly", "keep nginx for them, or leave them out")
 	case d.name == "include":
 		t.say(d, "the file is not there, and by its name it restricts access", "add the file and translate again")
 	case d.name == "if":

@@ -10,8 +10,8 @@ import (
 
 // computed are the fields that the gateway makes by itself.
 var computed = []string{"Content-Length", "Content-Type", "Content-Range", "Content-Encoding", "ETag", "Last-Modified",
-	"Accept-Ranges", "Date", "Server", "Connection", "Transfer-Encoding", "Location", "Allow", "Vary", "X-Cache",
-	"Expires"}
+	"Accept-Ranges", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding", "Location", "Allow", "X-Cache",
+	"Age", "Retry-After", "Trailer", "Upgrade"}
 
 // corsKeys are the keys for the fields of CORS that are sent with files.
 var corsKeys = map[string]string{

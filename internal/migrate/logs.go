@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/httpserver/logtemplate"
 )
 
 // combined is the format of nginx with that name.
@@ -89,8 +91,6 @@ func (t *translator) accessLog(logs, main []*directive) {
 	}
 }
 
-var logVariable = regexp.MustCompile(`\$\{?([a-z0-9_]+)\}?`)
-
 // braced is a variable in braces that needs none.
 var braced = regexp.MustCompile(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
 
@@ -107,17 +107,13 @@ func (t *translator) logFormat(name string) {
 		t.out.set("gateway", "access_log_format", "combined", d)
 		return
 	}
-	for _, m := range logVariable.FindAllStringSubmatch(template, -1) {
-		if knownLogVariable(m[1]) {
-			continue
-		}
+	if _, err := logtemplate.Parse(template); err != nil {
 		kind := "combined"
 		if strings.HasPrefix(template, "{") {
 			kind = "json"
 		}
-		t.say(d, "the log of the gateway has no $"+m[1]+", so the lines are those of "+kind, "")
-		t.out.set("gateway", "access_log_format", kind, d)
-		return
+		t.say(d, "the lines are those of "+kind+": "+err.Error(), "")
+		template = kind
 	}
 	t.out.set("gateway", "access_log_format", template, d)
 }

@@ -31,8 +31,9 @@ type form struct {
 
 // Bounds of the samples.
 const (
-	maxGroups  = 64
-	maxExts    = 96
+	maxGroups  = 32
+	maxPaths   = 8
+	maxExts    = 48
 	maxStrings = 256
 )
 
@@ -70,7 +71,7 @@ func (t *translator) sample() {
 	if count == 0 {
 		count = 4 // on other hosts
 	}
-	for i := range count {
+	for i := range min(count, maxPaths) {
 		u.paths = append(u.paths, i)
 	}
 	if t.Module.GroupName != "" {
@@ -115,7 +116,7 @@ func (u *universe) add(text string, expression bool) {
 	}
 	for _, m := range storePath.FindAllStringSubmatch(text, -1) {
 		var n int
-		if _, err := fmt.Sscanf(m[1], "%X", &n); err == nil && !slices.Contains(u.paths, n) && len(u.paths) < 16 {
+		if _, err := fmt.Sscanf(m[1], "%X", &n); err == nil && !slices.Contains(u.paths, n) && len(u.paths) < maxPaths {
 			u.paths = append(u.paths, n)
 		}
 	}
