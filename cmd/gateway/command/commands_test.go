@@ -173,6 +173,7 @@ func TestCompletions(t *testing.T) {
 		"check -":          "--config -c --help -h --json",
 		"check -json --co": "--config",
 		"-":                "--config -c --help -h",
+		"purge --p":        "--prefix",
 		"check -c ":        "",
 		"completion f":     "fish",
 	} {

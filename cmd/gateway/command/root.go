@@ -115,7 +115,11 @@ func normalize(root *cobra.Command, args []string) []string {
 	}
 	if cmd, _, err := root.Find(args[:min(1, len(args))]); err == nil {
 		cmd.InitDefaultHelpFlag()
+		written := args
 		args = normalizeFlags(cmd.Flags(), args)
+		if last := len(args) - 1; line != nil && last >= 0 && strings.HasPrefix(written[last], "--") {
+			args[last] = written[last] // a beginning: --p is not -p
+		}
 	}
 	return append(line, args...)
 }
