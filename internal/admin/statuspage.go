@@ -2,11 +2,11 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"fastdfs-gateway/internal/admin/status"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // statusPage is the page for the person on call:
@@ -16,11 +16,12 @@ import (
 //	GET /status?explain=URL the page with the explanation of a request
 //	GET /status?purge=ID    the page with a form that confirms a purge
 //
-// Forms work without scripts, and have the origin that guard requires.
+// Forms work without scripts, and have the origin that guard requires. The language is the one that
+// Accept-Language prefers.
 func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	if q.Get("part") == "live" {
-		page, err := status.RenderLive(o.Snapshot(req.Context()))
+		page, err := status.RenderLive(o.Snapshot(req.Context()), languageOf(req))
 		writePage(w, http.StatusOK, page, err)
 		return
 	}
@@ -29,7 +30,7 @@ func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 		p.Explanation = strings.TrimSuffix(o.Explain(req.Context(), p.Asked).String(), "\n")
 	}
 	p.Confirm = p.Purge != ""
-	o.renderPage(w, req.Context(), http.StatusOK, p)
+	o.renderPage(w, req, http.StatusOK, p)
 }
 
 // maxForm bounds the body of a form.
@@ -46,39 +47,45 @@ func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
 	p := status.Page{Purge: fileID(req.PostForm.Get("id"))}
 	var code int
 	p.Purged, code = o.purgeResult(req.Context(), p.Purge)
-	o.renderPage(w, req.Context(), code, p)
+	o.renderPage(w, req, code, p)
 }
 
 // purgeResult purges a file and returns the result.
 func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, int) {
 	if id == "" {
-		return &status.Result{State: status.Bad, Title: "not purged", Text: "The file id is missing."},
+		return &status.Result{State: status.Bad, Title: i18n.Plain("not purged"),
+				Text: i18n.Plain("The file id is missing.")},
 			http.StatusBadRequest
 	}
 	purged, err := o.Cache.Purge(ctx, PurgeTarget{ID: id})
-	result := &status.Result{State: status.Good, Title: "purged", Text: purgedText(purged)}
+	result := &status.Result{State: status.Good, Title: i18n.Plain("purged"), Text: purgedText(purged)}
 	switch {
 	case err != nil:
-		result = &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}
+		result = &status.Result{State: status.Bad, Title: i18n.Plain("not purged"), Text: i18n.ErrorText(err)}
 	case len(purged.Missing) > 0:
-		result = &status.Result{State: status.Warn, Title: "not purged everywhere",
-			Text: "Not yet applied by " + strings.Join(purged.Missing, ", ") + "."}
+		result = &status.Result{State: status.Warn, Title: i18n.Plain("not purged everywhere"),
+			Text: i18n.Sprintf("Not yet applied by %s.", strings.Join(purged.Missing, ", "))}
 	}
 	return result, purgeStatus(purged, err)
 }
 
-func purgedText(p Purged) string {
+func purgedText(p Purged) i18n.Text {
 	if p.Gateways > 1 {
-		return fmt.Sprintf("All %d gateways of the fleet have forgotten it.", p.Gateways)
+		return i18n.Sprintf("All %d gateways of the fleet have forgotten it.", p.Gateways)
 	}
-	return "This gateway has forgotten it."
+	return i18n.Plain("This gateway has forgotten it.")
 }
 
 // fileID returns a pasted file id without blanks and leading slash.
 func fileID(text string) string { return strings.TrimPrefix(strings.TrimSpace(text), "/") }
 
-func (o *Options) renderPage(w http.ResponseWriter, ctx context.Context, code int, p status.Page) {
-	p.Snapshot = o.Snapshot(ctx)
+// languageOf returns the language of the page for a browser.
+func languageOf(req *http.Request) i18n.Language {
+	return i18n.FromAcceptLanguage(strings.Join(req.Header.Values("Accept-Language"), ","))
+}
+
+func (o *Options) renderPage(w http.ResponseWriter, req *http.Request, code int, p status.Page) {
+	p.Snapshot, p.Language = o.Snapshot(req.Context()), languageOf(req)
 	page, err := status.Render(p)
 	writePage(w, code, page, err)
 }
@@ -94,6 +101,7 @@ func writePage(w http.ResponseWriter, code int, page []byte, err error) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept-Language")
 	w.WriteHeader(code)
 	_, _ = w.Write(page) // an error means a disconnect
 }

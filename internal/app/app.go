@@ -32,6 +32,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/httpserver/certificates"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/logfile"
@@ -79,7 +80,7 @@ type App struct {
 	history    *status.History // of requests, for the status page
 	ended      chan error      // has room for one: see Ended
 	privileges sandbox.Privileges
-	restricted string      // the problem of Landlock, for an operator; empty = none
+	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
 	namesLost  bool        // Landlock keeps this process from the files of the resolver
 	draining   atomic.Bool // Stop has begun, or another process serves
 	upgrade    upgradeState

@@ -417,10 +417,10 @@ func TestSnapshot(t *testing.T) {
 	require.Equal(t, "with=***", s.Log[0].Detail)
 	require.Equal(t, status.Warn, s.Trackers[0].State)
 	require.Contains(t, s.Trackers[0].Error, "connection refused")
-	require.Equal(t, "Degraded", s.Verdict().Title)
+	require.Equal(t, "Degraded", s.Verdict().Title.String())
 	var names []string
 	for _, b := range s.Budgets {
-		names = append(names, b.Name)
+		names = append(names, b.Name.String())
 		require.Positive(t, b.Max, b.Name)
 	}
 	require.Contains(t, names, status.MemoryBudget)

@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/logfile"
 
@@ -30,7 +31,8 @@ func diskProblem(cfg *config.Config) []config.Problem {
 		return nil
 	}
 	return []config.Problem{{File: cfg.File, Severity: config.Error, Key: "cache.disk_path",
-		Text: fmt.Sprintf("cannot use %q for the cache: %v", folder, err), Fix: "name an empty folder as disk_path"}}
+		Text: i18n.Sprintf("cannot use %q for the cache: %v", folder, err),
+		Fix:  i18n.Plain("name an empty folder as disk_path")}}
 }
 
 // openCache makes the cache of files of other hosts; nil when there is no room for one.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/sandbox"
 
 	"golang.org/x/sys/unix"
@@ -59,8 +60,8 @@ func rootProblem(cfg *config.Config) []config.Problem {
 		return nil
 	}
 	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user",
-		Text: "started by root, the gateway serves as root",
-		Fix:  "set user in [gateway], or start it as the user of the storage server"}}
+		Text: i18n.Plain("started by root, the gateway serves as root"),
+		Fix:  i18n.Plain("set user in [gateway], or start it as the user of the storage server")}}
 }
 
 // warnOfReload names the files that a reload will not be able to read.
@@ -91,14 +92,14 @@ func (a *App) restrict() {
 	}
 	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
 		if !errors.Is(err, sandbox.ErrUnsupported) {
-			a.restricted = "This process is not kept from other files: " + p.Off
+			a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
 			a.log.Warn("this process is not kept from other files", "err", err)
 		}
 		return
 	}
 	if missing := missingStores(cfg); len(missing) > 0 {
 		list := strings.Join(missing, ", ")
-		a.restricted = "Landlock has no rule for a store path that was not there at the start: " + list
+		a.restricted = i18n.Sprintf("Landlock has no rule for a store path that was not there at the start: %s", list)
 		a.log.Warn("Landlock has no rule for a store path that is not there: when it comes, "+
 			"a new process takes over, or a restart is needed", "paths", list)
 	}
@@ -140,7 +141,7 @@ func (a *App) storeReplaced(cfg *config.Config) error {
 	for _, g := range cfg.Groups {
 		for n, store := range g.StorePaths {
 			if a.privileges.Keeps(filepath.Join(store, "data")) {
-				return fmt.Errorf("store path %d of group %s was put in place after the start, "+
+				return i18n.Errorf("store path %d of group %s was put in place after the start, "+
 					"and Landlock keeps this process from it: restart, or set landlock = false", n, g.Name)
 			}
 		}

@@ -2,8 +2,9 @@ package app
 
 import (
 	"cmp"
-	"errors"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // storeCheckEvery is how often the store paths are checked, for disks that are mounted late or
@@ -13,11 +14,11 @@ const storeCheckEvery = 10 * time.Second
 // ready returns why requests cannot be answered; nil when they can.
 func (a *App) ready() error {
 	if a.draining.Load() {
-		return errors.New("stopping")
+		return i18n.Errorf("stopping")
 	}
 	p := a.components.Load()
 	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.upstreams.Trackers.Members().Known() {
-		return errors.New("no tracker has answered yet, and there is no store here")
+		return i18n.Errorf("no tracker has answered yet, and there is no store here")
 	}
 	return a.storeReady()
 }

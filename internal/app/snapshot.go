@@ -11,6 +11,7 @@ import (
 	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tracker"
@@ -63,14 +64,14 @@ func (a *App) localSnapshot() status.Snapshot {
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
 		Panics:   panics.Total(),
 		Confined: a.restricted,
-		Process: []status.Fact{{Name: "Runs as", Value: a.privileges.Account()}, {Name: "Landlock",
-			Value: a.privileges.State()}},
+		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: a.privileges.Account()},
+			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),
 	}
 	if err := a.ready(); err != nil {
-		s.NotReady = err.Error()
+		s.NotReady = i18n.ErrorText(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.expiries)) {
 		s.Certificates = append(s.Certificates, status.Certificate{Name: name, Expires: n.expiries[name]})
@@ -79,10 +80,10 @@ func (a *App) localSnapshot() status.Snapshot {
 		s.Coalesced = status.Coalesced{Segments: c.Coalesced, Largest: c.LargestCoalesced, Saved: c.DownloadsSaved,
 			Running: c.Fills}
 		s.Caching = []status.Fact{
-			{Name: "Stale responses", Value: strconv.FormatUint(c.StaleServed, 10)},
-			{Name: "Evicted from memory", Value: strconv.FormatUint(c.Memory.Evicted, 10)},
-			{Name: "Damaged content refused", Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches,
-				10)},
+			{Name: i18n.Plain("Stale responses"), Value: strconv.FormatUint(c.StaleServed, 10)},
+			{Name: i18n.Plain("Evicted from memory"), Value: strconv.FormatUint(c.Memory.Evicted, 10)},
+			{Name: i18n.Plain("Damaged content refused"),
+				Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches, 10)},
 		}
 	}
 	return s
@@ -141,16 +142,16 @@ func trackerRows(list []tracker.Health) []status.Server {
 	for _, t := range list {
 		row := status.Server{
 			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Replies: t.Replies, ErrorAt: t.LastErrorAt,
-			State: status.Good, Text: "answers",
+			State: status.Good, Text: i18n.Plain("answers"),
 		}
 		if t.LastError != nil {
 			row.Error = t.LastError.Error()
 		}
 		switch {
 		case !t.Up:
-			row.State, row.Text = status.Warn, "does not answer"
+			row.State, row.Text = status.Warn, i18n.Plain("does not answer")
 		case t.Replies == 0:
-			row.State, row.Text = status.Idle, "not asked yet"
+			row.State, row.Text = status.Idle, i18n.Plain("not asked yet")
 		}
 		rows = append(rows, row)
 	}
@@ -171,13 +172,13 @@ func storageRows(p *components) []status.Server {
 		row.Group, row.Address = m.Group, address
 		delete(asked, address)
 		if !m.Active && row.State == status.Idle {
-			row.Text = "not active, says the tracker"
+			row.Text = i18n.Plain("not active, says the tracker")
 		}
 		rows = append(rows, row)
 	}
 	for address, h := range asked {
 		row := storageRow(h)
-		row.Group, row.Address = "named by file ids", address
+		row.Group, row.Address = status.Unlisted, address
 		rows = append(rows, row)
 	}
 	slices.SortStableFunc(rows, func(x, y status.Server) int {
@@ -195,13 +196,13 @@ func storageRow(h client.ServerHealth) status.Server {
 	}
 	switch {
 	case h.State == client.Dead:
-		row.State, row.Text = status.Bad, "does not answer"
+		row.State, row.Text = status.Bad, i18n.Plain("does not answer")
 	case h.State == client.Suspect:
-		row.State, row.Text = status.Warn, "has failed"
+		row.State, row.Text = status.Warn, i18n.Plain("has failed")
 	case h.Replies > 0:
-		row.State, row.Text = status.Good, "answers"
+		row.State, row.Text = status.Good, i18n.Plain("answers")
 	default:
-		row.State, row.Text = status.Idle, "not asked lately"
+		row.State, row.Text = status.Idle, i18n.Plain("not asked lately")
 	}
 	return row
 }
@@ -211,15 +212,15 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	var list []status.Budget
 	if c := n.cache; c != nil {
 		list = append(list,
-			status.Budget{Name: status.MemoryBudget, Used: c.Memory.Bytes, Max: c.Memory.Budget,
-				Note: entries(c.Memory.Entries, "segment")},
-			status.Budget{Name: "Sizes and times of files", Used: c.RecordBytes, Max: c.RecordBudget,
-				Note: entries(c.Records, "file")})
+			status.Budget{Name: i18n.Plain(status.MemoryBudget), Used: c.Memory.Bytes, Max: c.Memory.Budget,
+				Note: entries(c.Memory.Entries, "%d segment", "%d segments")},
+			status.Budget{Name: i18n.Plain("Sizes and times of files"), Used: c.RecordBytes, Max: c.RecordBudget,
+				Note: entries(c.Records, "%d file", "%d files")})
 		if c.Disk.Budget > 0 {
-			disk := status.Budget{Name: status.DiskBudget, Used: c.Disk.Bytes, Max: c.Disk.Budget,
-				Note: entries(c.Disk.Entries, "segment")}
+			disk := status.Budget{Name: i18n.Plain(status.DiskBudget), Used: c.Disk.Bytes, Max: c.Disk.Budget,
+				Note: entries(c.Disk.Entries, "%d segment", "%d segments")}
 			if c.Disk.Disabled {
-				disk.State, disk.Text = status.Warn, "has failed and is disabled for a while"
+				disk.State, disk.Text = status.Warn, i18n.Plain("has failed and is disabled for a while")
 			}
 			list = append(list, disk)
 		}
@@ -227,25 +228,30 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	if len(cfg.Groups) > 0 {
 		o := fileCacheOptions(cfg)
 		list = append(list,
-			status.Budget{Name: "Small files of this host, memory", Used: n.files.Bytes, Max: max(o.Memory, 0),
-				Note: entries(n.files.Bodies, "file")},
-			status.Budget{Name: "Open files of this host", Used: int64(n.files.Files), Max: int64(max(o.MaxFiles, 0)),
-				Count: true})
+			status.Budget{Name: i18n.Plain("Small files of this host, memory"), Used: n.files.Bytes,
+				Max: max(o.Memory, 0), Note: entries(n.files.Bodies, "%d file", "%d files")},
+			status.Budget{Name: i18n.Plain("Open files of this host"), Used: int64(n.files.Files),
+				Max: int64(max(o.MaxFiles, 0)), Count: true})
 	}
 	return list
 }
 
-func entries(n int, noun string) string {
+// entries is a count of entries: one or many is the format.
+func entries(n int, one, many string) i18n.Text {
 	if n == 1 {
-		return "1 " + noun
+		return i18n.Sprintf(one, n)
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return i18n.Sprintf(many, n)
 }
 
 func settingRows(cfg *config.Config) []status.Setting {
 	var rows []status.Setting
 	for _, e := range cfg.Effective() {
-		rows = append(rows, status.Setting{Name: e.Name, Value: e.Value, Default: e.Default, Doc: e.Doc})
+		row := status.Setting{Name: e.Name, Value: i18n.Sprintf("%s", e.Value), Default: e.Default, Doc: e.Doc}
+		if e.Value == config.Masked {
+			row.Value = i18n.Plain(config.Masked)
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

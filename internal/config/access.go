@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/i18n"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,7 @@ func gatewayProxyKeys(g *Gateway) []setting {
 		{"trusted_proxies", "", networks(&g.TrustedProxies),
 			"networks of proxies whose word about the client is believed; unix: = those on unix sockets"},
 		{"client_address", methods[0], choice(&g.ClientAddress, methods...),
-			"how they tell the client's address: " + orList(methods)},
+			"how they tell the client's address: x-forwarded-for, x-real-ip, forwarded or proxy-protocol"},
 		{"health_path", "", healthPath(&g.HealthPath),
 			"path on listen that answers 200 or 503 like /readyz; empty = none"},
 	}
@@ -152,7 +153,7 @@ func (l *loader) lintAccess() {
 		{"referer_file", "referers", len(a.Referers) == 0 && a.RefererFile != ""},
 	} {
 		if key.unused {
-			l.keyWarning("access."+key.name, "set "+key.needs+", or remove the line",
+			l.keyWarning("access."+key.name, i18n.Sprintf("set %s, or remove the line", key.needs),
 				"%s has no effect without %s", key.name, key.needs)
 		}
 	}

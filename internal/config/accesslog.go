@@ -6,6 +6,7 @@ import (
 
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/httpserver/logtemplate"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // logFormat is combined, json, or a template of package logtemplate.
@@ -16,7 +17,7 @@ func logFormat(p *string) field {
 		if !strings.Contains(v, "$") {
 			r := words.parse(v, at)
 			if r != nil {
-				r.fix = fix
+				r.fix = i18n.Plain(fix)
 			}
 			return r
 		}
@@ -25,7 +26,8 @@ func logFormat(p *string) field {
 		switch {
 		case errors.As(err, &unknown):
 			if near, ok := Nearest(unknown.Name, logtemplate.Names()); ok {
-				return invalid("did you mean $"+near+"?", "holds $%s, which is no variable", clip(unknown.Name))
+				return invalid(i18n.Sprintf("did you mean $%s?", near),
+					"holds $%s, which is no variable", clip(unknown.Name))
 			}
 			return invalid("remove it; docs/responses.md has the list of variables",
 				"holds $%s, which is no variable", clip(unknown.Name))
@@ -51,7 +53,7 @@ func selectors(p *[]fileselect.Selector) field {
 			}
 			s, err := fileselect.Parse(part)
 			if err == nil && s.IsEmpty() {
-				err = errors.New("a selector is empty")
+				err = i18n.Errorf("a selector is empty")
 			}
 			if err != nil {
 				return invalid("write selectors such as jpg png, group2/ or group3/M00/ gif, with commas between them",

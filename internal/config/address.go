@@ -1,13 +1,13 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 const maxListeners = 64 // they are compared with each other
@@ -17,7 +17,7 @@ func listeners(p *[]string) field {
 	list := commaList(p, func(part string) (string, *parseError) { return part, checkListener(part) })
 	return field{parse: func(v string, at position) *parseError {
 		if n := len(splitList(v)); n > maxListeners {
-			return invalid(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
+			return invalid(i18n.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
 		}
 		return list.parse(v, at)
 	}}
@@ -58,7 +58,7 @@ func checkListener(v string) *parseError {
 		return invalid(listenFix, "holds %s, which is no address to listen on", shown(v))
 	}
 	if host == "*" {
-		return invalid("write :"+port, "holds %s: a star is no host", shown(v))
+		return invalid(i18n.Sprintf("write :%s", port), "holds %s: a star is no host", shown(v))
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/certificates"
+	"fastdfs-gateway/internal/i18n"
 
 	"golang.org/x/sys/unix"
 )
@@ -280,9 +280,9 @@ func (c *Config) CheckDiskPath() error {
 		for _, store := range g.StorePaths {
 			switch {
 			case inside(dir, store), inside(resolved(dir), resolved(store)):
-				return fmt.Errorf("disk_path %q lies in the store path %q", dir, store)
+				return i18n.Errorf("disk_path %q lies in the store path %q", dir, store)
 			case inside(store, dir), inside(resolved(store), resolved(dir)):
-				return fmt.Errorf("the store path %q lies in disk_path %q", store, dir)
+				return i18n.Errorf("the store path %q lies in disk_path %q", store, dir)
 			}
 		}
 	}

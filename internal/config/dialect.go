@@ -3,12 +3,13 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Limits of one configuration with everything that it includes.
@@ -90,7 +91,7 @@ func (d *reader) file(path string, from position) {
 		return
 	}
 	if len(d.files) >= maxConfigFiles {
-		d.stop(from, fmt.Sprintf("more than %d files are included", maxConfigFiles))
+		d.stop(from, "more than %d files are included", maxConfigFiles)
 		return
 	}
 	data, info, err := readBounded(path, d.left)
@@ -115,21 +116,25 @@ func (d *reader) file(path string, from position) {
 
 // unreadable reports a file that could not be read.
 func (d *reader) unreadable(path string, from position, err error) {
-	verb, fix := "include", "correct the name (it is relative to the folder of this file, without quotes) or the "+
-		"permissions, or remove the line"
+	fix := i18n.Plain("correct the name (it is relative to the folder of this file, without quotes) or the " +
+		"permissions, or remove the line")
 	if len(d.open) == 0 {
-		verb, fix = "read", "give the path of a mod_fastdfs.conf that this user may read"
+		fix = i18n.Plain("give the path of a mod_fastdfs.conf that this user may read")
 	}
 	if errors.Is(err, errTooLarge) {
-		fix = fmt.Sprintf("keep all files of a configuration below %d bytes together", maxConfigBytes)
+		fix = i18n.Sprintf("keep all files of a configuration below %d bytes together", maxConfigBytes)
 	}
-	d.report.errorf(from, "", fix, "cannot %s %q: %v", verb, path, reason(err))
+	if len(d.open) == 0 {
+		d.report.errorf(from, "", fix, "cannot read %q: %v", path, reason(err))
+	} else {
+		d.report.errorf(from, "", fix, "cannot include %q: %v", path, reason(err))
+	}
 }
 
 // stop reports a limit once and skips the rest.
-func (d *reader) stop(at position, text string) {
+func (d *reader) stop(at position, format string, limit int) {
 	if !d.full {
-		d.report.errorf(at, "", "make sure that this is a configuration, and shorten it", "%s", text)
+		d.report.errorf(at, "", "make sure that this is a configuration, and shorten it", format, limit)
 	}
 	d.full = true
 }
@@ -170,7 +175,7 @@ func (d *reader) named(name string, at position) {
 	_, seen := d.sections[name]
 	if name != "" && !seen {
 		if len(d.sections) >= maxSections {
-			d.stop(at, fmt.Sprintf("more than %d sections", maxSections))
+			d.stop(at, "more than %d sections", maxSections)
 			return
 		}
 		d.sections[name] = at
@@ -214,18 +219,18 @@ func (d *reader) entry(line string, at position) {
 		return
 	}
 	if len(d.entries) >= maxEntries {
-		d.stop(at, fmt.Sprintf("more than %d settings", maxEntries))
+		d.stop(at, "more than %d settings", maxEntries)
 		return
 	}
 	if d.cutOut != "" {
-		d.report.warnf(at, key, fmt.Sprintf("write [%s] again below the #include", d.cutOut),
+		d.report.warnf(at, key, i18n.Sprintf("write [%s] again below the #include", d.cutOut),
 			"this key is in the global section: the #include in line %d ended [%s]", d.cutBy.line, d.cutOut)
 		d.cutOut = ""
 	}
 	d.entries = append(d.entries, entry{section: d.section, key: key, value: value, at: at})
 }
 
-var errTooLarge = errors.New("too large")
+var errTooLarge = i18n.Errorf("too large")
 
 // readBounded reads a whole file of at most limit bytes.
 func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
@@ -243,7 +248,7 @@ func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if len(data) > limit {
-		return nil, nil, fmt.Errorf("%w: more than %d bytes", errTooLarge, limit)
+		return nil, nil, i18n.Errorf("%w: more than %d bytes", errTooLarge, limit)
 	}
 	return data, info, nil
 }

@@ -171,7 +171,7 @@ func TestIncludeRejected(t *testing.T) {
 			require.Len(t, r.problems, 1)
 			require.Equal(t, Error, r.problems[0].Severity)
 			require.Contains(t, r.problems[0].String(), c.want)
-			require.NotEmpty(t, r.problems[0].Fix)
+			require.NotEmpty(t, r.problems[0].Fix.String())
 		})
 	}
 }
@@ -207,7 +207,7 @@ func FuzzLoad(f *testing.F) {
 		failed := false
 		for _, p := range problems {
 			failed = failed || p.Severity == Error
-			require.NotEmpty(t, p.Text)
+			require.NotEmpty(t, p.Text.String())
 			require.NotEmpty(t, p.File)
 		}
 		require.Equal(t, failed, c == nil)

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// Masked stands for the value of a secret.
+const Masked = "(set, not shown)"
+
 // Effective is a key with its value in use.
 type Effective struct {
 	Name    string // with its section: "cache.ttl"
@@ -25,7 +28,7 @@ func (c *Config) Effective() []Effective {
 		if line, written := rest[name]; written {
 			e.Value, e.Default = withoutUser(line.value), false
 			if s.into.secret && line.value != "" {
-				e.Value = "(set, not shown)"
+				e.Value = Masked
 			}
 			delete(rest, name)
 		}

@@ -2,18 +2,19 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Limits of values with variables.
 const maxExpanded = 64 << 10
 
 var (
-	errNoEnd    = errors.New("${ has no } behind a name")
-	errTooLong  = fmt.Errorf("the variables make it longer than %d bytes", maxExpanded)
-	errControls = errors.New("the variable holds control characters, such as an end of line")
+	errNoEnd    = i18n.Errorf("${ has no } behind a name")
+	errTooLong  = i18n.Errorf("the variables make it longer than %d bytes", maxExpanded)
+	errControls = i18n.Errorf("the variable holds control characters, such as an end of line")
 )
 
 // expand replaces ${NAME} in the value of an entry by that variable of the environment, and $$ by a

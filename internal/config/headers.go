@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/httpserver/fileselect"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // headersSection is the first word of the sections whose keys are names of HTTP headers. The other
@@ -33,27 +34,27 @@ const allowCredentials = "Access-Control-Allow-Credentials"
 // computedHeaders are the headers that the gateway computes, with advice. They describe the
 // response or the connection, and a fixed value would make responses that clients and caches
 // misread.
-var computedHeaders = map[string]string{
-	"Content-Type":      "set the media type of an extension in [types]",
-	"X-Cache":           "set x_cache in [gateway]",
-	"Content-Length":    "",
-	"Content-Range":     "",
-	"Accept-Ranges":     "",
-	"Etag":              "",
-	"Last-Modified":     "",
-	"Date":              "",
-	"Age":               "",
-	"Location":          "",
-	"Allow":             "",
-	"Retry-After":       "",
-	"Server":            "",
-	"Connection":        "",
-	"Keep-Alive":        "",
-	"Proxy-Connection":  "",
-	"Transfer-Encoding": "",
-	"Te":                "",
-	"Trailer":           "",
-	"Upgrade":           "",
+var computedHeaders = map[string]i18n.Text{
+	"Content-Type":      i18n.Plain("set the media type of an extension in [types]"),
+	"X-Cache":           i18n.Plain("set x_cache in [gateway]"),
+	"Content-Length":    {},
+	"Content-Range":     {},
+	"Accept-Ranges":     {},
+	"Etag":              {},
+	"Last-Modified":     {},
+	"Date":              {},
+	"Age":               {},
+	"Location":          {},
+	"Allow":             {},
+	"Retry-After":       {},
+	"Server":            {},
+	"Connection":        {},
+	"Keep-Alive":        {},
+	"Proxy-Connection":  {},
+	"Transfer-Encoding": {},
+	"Te":                {},
+	"Trailer":           {},
+	"Upgrade":           {},
 }
 
 // isHeaders reports whether a section is [headers ...].
@@ -113,8 +114,8 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 	key := full(e.section, e.key)
 	name := textproto.CanonicalMIMEHeaderKey(e.key)
 	advice, computed := computedHeaders[name]
-	if advice == "" {
-		advice = "remove the line"
+	if advice.IsZero() {
+		advice = i18n.Plain("remove the line")
 	}
 	var known string
 	switch {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // lint checks combinations of keys. Load has checked each value by itself.
@@ -32,23 +33,23 @@ func (l *loader) checkSections() {
 		}
 		if isGroupSection(name) {
 			if n, _ := strconv.Atoi(name[len("group"):]); n > l.c.groupCount {
-				l.warnf(at, name, fmt.Sprintf("set group_count = %d, or remove the section", n),
+				l.warnf(at, name, i18n.Sprintf("set group_count = %d, or remove the section", n),
 					"[%s] is ignored: group_count is %d", name, l.c.groupCount)
 			}
 			continue
 		}
 		if near, ok := Nearest(name, ownSections); ok {
-			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
+			l.errorf(at, name, i18n.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
 			continue
 		}
 		if word := strings.Fields(name)[0]; word != name {
 			if near, ok := Nearest(word, []string{headersSection}); ok {
-				l.errorf(at, name, fmt.Sprintf("did you mean [%s ...]?", near), "[%s] is no known section", clip(name))
+				l.errorf(at, name, i18n.Sprintf("did you mean [%s ...]?", near), "[%s] is no known section", clip(name))
 				continue
 			}
 		}
-		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(ownSections, ", "),
-			"[%s] is no known section and is ignored", clip(name))
+		l.warnf(at, name, i18n.Sprintf("remove it if it was meant for the gateway, which has %s",
+			strings.Join(ownSections, ", ")), "[%s] is no known section and is ignored", clip(name))
 	}
 }
 
@@ -234,7 +235,7 @@ func (l *loader) bothOrNone(a, b, text string) {
 		set, other = b, a
 	}
 	if l.c.written[set].value != "" && l.c.written[other].value == "" {
-		l.keyError(set, "set both or none", "%s", text)
+		l.keyError(set, "set both or none", "%s", i18n.Plain(text))
 	}
 }
 
@@ -332,7 +333,7 @@ func (l *loader) lintAuto(at position, key string) {
 		l.errorf(l.c.at("peer.listen"), "peer.listen", "write an address with a port, such as :8887",
 			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))
 	case isLoopback(host) && !local:
-		l.warnf(l.c.at("peer.listen"), "peer.listen", "write :"+port,
+		l.warnf(l.c.at("peer.listen"), "peer.listen", i18n.Sprintf("write :%s", port),
 			"advertise = auto is the address of this host towards Redis, and [peer] listen = %s takes no connections "+
 				"there", shown(listen))
 	case !isLoopback(host) && local && len(l.c.Redis.Addresses) > 0:

@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // readLists reads mime.types and the storage ids. Check reports missing files: without mime.types
@@ -67,13 +67,13 @@ func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
 			continue
 		}
 		id, fault := parseStorageID(line)
-		if first, twice := seen[id.ID]; fault == "" && twice {
-			fault = "the id stands already in line " + strconv.Itoa(first)
+		if first, twice := seen[id.ID]; fault.IsZero() && twice {
+			fault = i18n.Sprintf("the id stands already in line %d", first)
 		}
-		if fault == "" && len(ids) >= fdfs.MaxStorageIDs {
-			return ids, append(wrong, badLine{n, "more than " + strconv.Itoa(fdfs.MaxStorageIDs) + " storage ids"})
+		if fault.IsZero() && len(ids) >= fdfs.MaxStorageIDs {
+			return ids, append(wrong, badLine{n, i18n.Sprintf("more than %d storage ids", fdfs.MaxStorageIDs)})
 		}
-		if fault != "" {
+		if !fault.IsZero() {
 			wrong = append(wrong, badLine{n, fault})
 			continue
 		}
@@ -84,17 +84,17 @@ func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
 }
 
 // parseStorageID reads one line; fault is empty for a valid one.
-func parseStorageID(line string) (id fdfs.StorageID, fault string) {
+func parseStorageID(line string) (id fdfs.StorageID, fault i18n.Text) {
 	id, err := fdfs.ParseStorageIDLine(line)
 	if err != nil {
-		return id, err.Error()
+		return id, i18n.ErrorText(err)
 	}
 	for _, option := range strings.Fields(line)[3:] {
 		switch mode, isMode := strings.CutPrefix(option, "rw="); {
 		case !isMode, mode == "both", mode == "read", mode == "write", mode == "none":
 		default:
-			return id, shown(option) + " is not rw=both, rw=read, rw=write or rw=none"
+			return id, i18n.Sprintf("%s is not rw=both, rw=read, rw=write or rw=none", shown(option))
 		}
 	}
-	return id, ""
+	return id, i18n.Text{}
 }

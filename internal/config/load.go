@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Limits of groups and store paths. File ids name a store path by two hexadecimal digits.
@@ -101,18 +102,19 @@ func (c *Config) at(name string) position {
 }
 
 // Warning is the problem of a key, at the line where it was written.
-func (c *Config) Warning(key, text, fix string) Problem {
+func (c *Config) Warning(key string, text i18n.Text, fix string) Problem {
 	at := c.at(key)
-	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text, Fix: fix}
+	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text,
+		Fix: i18n.Plain(fix)}
 }
 
 // keyError adds an error of a key, at the line where it was written.
-func (l *loader) keyError(key, fix, format string, args ...any) {
+func (l *loader) keyError(key string, fix any, format string, args ...any) {
 	l.errorf(l.c.at(key), key, fix, format, args...)
 }
 
 // keyWarning adds a warning of a key, at the line where it was written.
-func (l *loader) keyWarning(key, fix, format string, args ...any) {
+func (l *loader) keyWarning(key string, fix any, format string, args ...any) {
 	l.warnf(l.c.at(key), key, fix, format, args...)
 }
 
@@ -176,11 +178,11 @@ func (l *loader) apply(s setting, e entry) {
 	if r == nil {
 		return
 	}
-	value := shown(e.value)
+	value := i18n.Plain(shown(e.value))
 	if s.into.secret {
-		value = "(not shown)"
+		value = i18n.Plain("(not shown)")
 	}
-	l.add(r.severity, e.at, full(e.section, e.key), fmt.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
+	l.add(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
 // unknownKey reports a key that its section does not have. The module ignores such keys, so its
@@ -190,9 +192,9 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	if _, ok := storePathIndex(e.key); ok && module {
 		return // read by groups
 	}
-	severity, text := Error, fmt.Sprintf("[%s] has no key %q", e.section, clip(e.key))
+	severity, text := Error, i18n.Sprintf("[%s] has no key %q", e.section, clip(e.key))
 	if module {
-		severity, text = Warning, fmt.Sprintf("%q is no known key and is ignored", clip(e.key))
+		severity, text = Warning, i18n.Sprintf("%q is no known key and is ignored", clip(e.key))
 	}
 	names := make([]string, len(settings))
 	for i, s := range settings {
@@ -200,33 +202,34 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 	if near, ok := Nearest(e.key, names); ok {
 		l.add(severity, e.at, full(e.section, e.key), text,
-			fmt.Sprintf("did you mean %s (%s)?", near, settings[slices.Index(names, near)].doc))
+			i18n.Sprintf("did you mean %s (%s)?", near, i18n.Plain(settings[slices.Index(names, near)].doc)))
 		return
 	}
 	if home, ok := l.homeOf(e.key); ok {
-		l.add(severity, e.at, full(e.section, e.key), text, fmt.Sprintf("%s belongs in %s", e.key, home))
+		l.add(severity, e.at, full(e.section, e.key), text, i18n.Sprintf("%s belongs in %s", e.key, home))
 		return
 	}
 	if !module {
-		l.add(Error, e.at, full(e.section, e.key), text, "remove the line, or write one of "+strings.Join(names, ", "))
+		l.add(Error, e.at, full(e.section, e.key), text,
+			i18n.Sprintf("remove the line, or write one of %s", strings.Join(names, ", ")))
 	}
 }
 
 // homeOf returns the section that has a key.
-func (l *loader) homeOf(key string) (string, bool) {
+func (l *loader) homeOf(key string) (i18n.Text, bool) {
 	if _, ok := storePathIndex(key); ok {
-		return "the global section, above every [section], or in a [groupN]", true
+		return i18n.Plain("the global section, above every [section], or in a [groupN]"), true
 	}
 	for _, section := range l.keys.sections() {
 		for _, s := range l.keys[section] {
 			if s.key == key && section == "" {
-				return "the global section, above every [section]", true
+				return i18n.Plain("the global section, above every [section]"), true
 			} else if s.key == key {
-				return "[" + section + "]", true
+				return i18n.Sprintf("[%s]", section), true
 			}
 		}
 	}
-	return "", false
+	return i18n.Text{}, false
 }
 
 // clip shortens a name from the file for a message.
@@ -275,7 +278,7 @@ func (l *loader) groups() {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
 			l.errorf(l.c.at("group_count"), "group_count",
-				fmt.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
+				i18n.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
 				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
 			if i > len(l.doc.sections) {
@@ -295,7 +298,8 @@ func (l *loader) groupSection(section string) {
 	at := l.doc.sections[section]
 	switch {
 	case g.name == "":
-		l.errorf(at, full(section, "group_name"), "add group_name = "+section, "[%s] has no group_name", section)
+		l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
+			"[%s] has no group_name", section)
 	case !fdfs.ValidGroup(g.name):
 		l.badGroupName(section, g.name)
 	}
@@ -326,9 +330,9 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 	if count > 0 {
 		paths[0] = fallback
 	}
-	where := "the global section"
+	where := i18n.Plain("the global section")
 	if section != "" {
-		where = "[" + section + "]"
+		where = i18n.Sprintf("[%s]", section)
 	}
 	for _, e := range l.bySection[section] {
 		i, ok := storePathIndex(e.key)
@@ -338,7 +342,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 		name := full(section, e.key)
 		l.keep(e, false)
 		if i >= count {
-			l.warnf(e.at, name, fmt.Sprintf("set store_path_count = %d, or remove the line", i+1),
+			l.warnf(e.at, name, i18n.Sprintf("set store_path_count = %d, or remove the line", i+1),
 				"%s is ignored: store_path_count is %d in %s", e.key, count, where)
 		} else if e.value != "" {
 			paths[i] = e.value
@@ -353,7 +357,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 			continue
 		}
 		key := "store_path" + strconv.Itoa(i)
-		fix := fmt.Sprintf("add %s = FOLDER, or set store_path_count = %d", key, i)
+		fix := i18n.Sprintf("add %s = FOLDER, or set store_path_count = %d", key, i)
 		l.errorf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
 	}
 	return paths

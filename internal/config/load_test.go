@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -174,9 +176,11 @@ func TestNearest(t *testing.T) {
 }
 
 func TestProblemString(t *testing.T) {
-	p := Problem{File: "m.conf", Line: 3, Severity: Error, Key: "k", Text: "k is wrong", Fix: "mend it"}
-	require.Equal(t, "m.conf:3: error: k is wrong; mend it", p.String())
-	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Text: "x"}.String())
+	p := Problem{File: "m.conf", Line: 3, Severity: Error, Key: "k", Text: i18n.Plain("k is wrong"),
+		Fix: i18n.Plain("set both or none")}
+	require.Equal(t, "m.conf:3: error: k is wrong; set both or none", p.String())
+	require.Equal(t, "m.conf:3: 错误：k is wrong；两个都设置，或都不设置", p.Message().In(i18n.Chinese))
+	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Text: i18n.Plain("x")}.String())
 }
 
 // Problems of a file that is no configuration are bounded.
@@ -271,7 +275,7 @@ func TestSampleLoads(t *testing.T) {
 	require.Empty(t, problems)
 	require.Equal(t, []string{"/group1/M00/HH/LL/NAME"}, c.URLForms())
 	for _, p := range c.Check(time.Now()) {
-		require.Regexp(t, "store path|tracker_server", p.Text, "what every operator has to set: %v", p)
+		require.Regexp(t, "store path|tracker_server", p.Text.String(), "what every operator has to set: %v", p)
 	}
 
 	// With every # in front of a setting taken away it is still free of errors.

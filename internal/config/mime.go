@@ -2,6 +2,8 @@ package config
 
 import (
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // maxListBytes bounds mime.types and the storage ids.
@@ -10,7 +12,7 @@ const maxListBytes = 4 << 20
 // badLine is a line of a list that was not understood.
 type badLine struct {
 	line int
-	text string
+	text i18n.Text
 }
 
 // mimeParser reads lists of media types in two forms, which may be mixed:
@@ -127,5 +129,5 @@ func (m *mimeParser) end() {
 }
 
 func (m *mimeParser) fail(line int, text string) {
-	m.bad = append(m.bad, badLine{line, text})
+	m.bad = append(m.bad, badLine{line, i18n.Plain(text)})
 }

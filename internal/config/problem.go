@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Severity is Error for a problem that makes a configuration unusable, else Warning.
@@ -28,12 +30,12 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 
 // Problem is a fault of a configuration, found by Load or Check.
 type Problem struct {
-	File     string   `json:"file"`           // as given to Load, or as included
-	Line     int      `json:"line,omitempty"` // from 1; 0 = the file as a whole, or a key left at its default
-	Severity Severity `json:"severity"`
-	Key      string   `json:"key,omitempty"` // section.key, or the key alone in the global section; may be empty
-	Text     string   `json:"text"`          // the fault
-	Fix      string   `json:"fix,omitempty"` // the remedy
+	File     string    `json:"file"`           // as given to Load, or as included
+	Line     int       `json:"line,omitempty"` // from 1; 0 = the file as a whole, or a key left at its default
+	Severity Severity  `json:"severity"`
+	Key      string    `json:"key,omitempty"` // section.key, or the key alone in the global section; may be empty
+	Text     i18n.Text `json:"text"`          // the fault
+	Fix      i18n.Text `json:"fix,omitzero"`  // the remedy
 }
 
 // Place is "file:line", or the file alone.
@@ -44,13 +46,16 @@ func (p Problem) Place() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// String is "file:line: severity: text; fix".
-func (p Problem) String() string {
-	text := fmt.Sprintf("%s: %s: %s", p.Place(), p.Severity, p.Text)
-	if p.Fix != "" {
-		text += "; " + p.Fix
+// String is "file:line: severity: text; fix" in English.
+func (p Problem) String() string { return p.Message().String() }
+
+// Message is the text of String, which can be translated.
+func (p Problem) Message() i18n.Text {
+	severity := i18n.Plain(p.Severity.String())
+	if p.Fix.IsZero() {
+		return i18n.Sprintf("%s: %s: %s", p.Place(), severity, p.Text)
 	}
-	return text
+	return i18n.Sprintf("%s: %s: %s; %s", p.Place(), severity, p.Text, p.Fix)
 }
 
 // position is a line of a file.
@@ -68,7 +73,7 @@ type report struct {
 	failed   bool // an error was added
 }
 
-func (r *report) add(severity Severity, at position, key, text, fix string) {
+func (r *report) add(severity Severity, at position, key string, text, fix i18n.Text) {
 	r.failed = r.failed || severity == Error
 	if len(r.problems) > maxProblems {
 		return
@@ -76,18 +81,20 @@ func (r *report) add(severity Severity, at position, key, text, fix string) {
 	p := Problem{File: at.file, Line: at.line, Severity: severity, Key: key, Text: text, Fix: fix}
 	if len(r.problems) == maxProblems {
 		p = Problem{File: at.file, Severity: severity,
-			Text: fmt.Sprintf("more than %d problems, the rest is left out", maxProblems),
-			Fix:  "make sure that this is the right file, and correct the problems above first"}
+			Text: i18n.Sprintf("more than %d problems, the rest is left out", maxProblems),
+			Fix:  i18n.Plain("make sure that this is the right file, and correct the problems above first")}
 	}
 	r.problems = append(r.problems, p)
 }
 
-func (r *report) errorf(at position, key, fix, format string, args ...any) {
-	r.add(Error, at, key, fmt.Sprintf(format, args...), fix)
+// errorf adds an error. fix is a constant, or an i18n.Text.
+func (r *report) errorf(at position, key string, fix any, format string, args ...any) {
+	r.add(Error, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
 }
 
-func (r *report) warnf(at position, key, fix, format string, args ...any) {
-	r.add(Warning, at, key, fmt.Sprintf(format, args...), fix)
+// warnf adds a warning.
+func (r *report) warnf(at position, key string, fix any, format string, args ...any) {
+	r.add(Warning, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
 }
 
 // sorted returns the problems in the order of files and lines.

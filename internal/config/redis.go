@@ -3,11 +3,12 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // lintRedis checks the settings of [redis].
@@ -78,14 +79,14 @@ const maxSecretFile = 4096
 func ReadSecretFile(name string) (string, error) {
 	data, _, err := readBounded(name, maxSecretFile)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the secret in %q: %w", name, reason(err))
+		return "", i18n.Errorf("cannot read the secret in %q: %w", name, reason(err))
 	}
 	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
 	switch {
 	case secret == "":
-		return "", fmt.Errorf("cannot use the secret in %q: the file is empty", name)
+		return "", i18n.Errorf("cannot use the secret in %q: the file is empty", name)
 	case strings.ContainsAny(secret, "\r\n\x00"):
-		return "", fmt.Errorf("cannot use the secret in %q: the file has more than one line", name)
+		return "", i18n.Errorf("cannot use the secret in %q: the file has more than one line", name)
 	}
 	return secret, nil
 }
@@ -147,11 +148,11 @@ func (r *Redis) authorities() (*x509.CertPool, error) {
 	}
 	data, _, err := readBounded(r.CAFile, maxListBytes)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read ca_file %q of [redis]: %w", r.CAFile, reason(err))
+		return nil, i18n.Errorf("cannot read ca_file %q of [redis]: %w", r.CAFile, reason(err))
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("cannot use ca_file of [redis]: %q holds no certificate in PEM", r.CAFile)
+		return nil, i18n.Errorf("cannot use ca_file of [redis]: %q holds no certificate in PEM", r.CAFile)
 	}
 	return pool, nil
 }
@@ -163,7 +164,7 @@ func (r *Redis) certificates() ([]tls.Certificate, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(r.CertFile, r.KeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use cert_file and key_file of [redis]: %w", err)
+		return nil, i18n.Errorf("cannot use cert_file and key_file of [redis]: %w", err)
 	}
 	return []tls.Certificate{pair}, nil
 }

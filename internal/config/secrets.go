@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // secrets looks for files with secrets that accounts can read which need not.
@@ -17,7 +19,7 @@ func (k *checker) secrets() {
 	keys, first := k.secretFiles()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		who := k.readers(name)
-		if who == "" {
+		if who.IsZero() {
 			continue
 		}
 		slices.Sort(keys[name])
@@ -106,27 +108,27 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 
 // readers names the accounts that can read a file besides its owner, the account of the gateway and
 // one that its group is made for; empty = none, or the file cannot be looked at.
-func (k *checker) readers(name string) string {
+func (k *checker) readers(name string) i18n.Text {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return ""
+		return i18n.Text{}
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return ""
+		return i18n.Text{}
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return ""
+		return i18n.Text{}
 	}
 	mode := info.Mode().Perm()
 	switch {
 	case mode&0o004 != 0 && passable(name, func(uint32) bool { return false }):
-		return "every account of this host"
+		return i18n.Plain("every account of this host")
 	case mode&0o040 != 0 && !k.isPrivate(st) && passable(name, func(gid uint32) bool { return gid == st.Gid }):
-		return "the group " + groupName(st.Gid)
+		return i18n.Sprintf("the group %s", groupName(st.Gid))
 	}
-	return ""
+	return i18n.Text{}
 }
 
 // passable tells whether all folders above a file let others pass, or the members of one of their

@@ -62,7 +62,7 @@ func TestSecretsThatOthersRead(t *testing.T) {
 			}
 			require.Len(t, got, 1)
 			require.Equal(t, Warning, got[0].Severity)
-			require.Contains(t, got[0].Text, c.want)
+			require.Contains(t, got[0].Text.String(), c.want)
 			require.NotContains(t, got[0].String(), "GoldenSecret")
 		})
 	}

@@ -17,7 +17,7 @@ var builtInTypes string
 func BuiltInTypes() map[string]string {
 	types, wrong := parseTypes(builtInTypes)
 	if len(wrong) > 0 {
-		panic("BUG: config: mime.types line " + wrong[0].text)
+		panic("BUG: config: mime.types line " + wrong[0].text.String())
 	}
 	return types
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // field is the parser of a value with its destination.
@@ -28,16 +28,18 @@ type field struct {
 // used.
 type parseError struct {
 	severity Severity
-	what     string // continues "key = value "
-	fix      string
+	what     i18n.Text // continues "key = value "
+	fix      i18n.Text
 }
 
-func invalid(fix, what string, args ...any) *parseError {
-	return &parseError{Error, fmt.Sprintf(what, args...), fix}
+// invalid is an Error. fix is a constant, or an i18n.Text.
+func invalid(fix any, what string, args ...any) *parseError {
+	return &parseError{Error, i18n.Sprintf(what, args...), i18n.Of(fix)}
 }
 
-func questionable(fix, what string, args ...any) *parseError {
-	return &parseError{Warning, fmt.Sprintf(what, args...), fix}
+// questionable is a Warning.
+func questionable(fix any, what string, args ...any) *parseError {
+	return &parseError{Warning, i18n.Sprintf(what, args...), i18n.Of(fix)}
 }
 
 // shown returns a value for a message: quoted, short, without the user and password of a URL.
@@ -60,14 +62,14 @@ func checkedText(p *string, check func(v string) *parseError) field {
 }
 
 // parsed is a value that parse converts; an empty one is the default.
-func parsed[T any](p *T, fix, what string, parse func(v string) (T, bool)) field {
+func parsed[T any](p *T, fix any, what string, parse func(v string) (T, bool)) field {
 	return field{parse: func(v string, _ position) *parseError {
 		if v == "" {
 			return nil
 		}
 		value, ok := parse(v)
 		if !ok {
-			return invalid(fix, "%s", what)
+			return invalid(fix, "%s", i18n.Plain(what))
 		}
 		*p = value
 		return nil
@@ -123,7 +125,7 @@ func token(p *string, marks, fix, what string) field {
 	return checkedText(p, func(v string) *parseError {
 		for _, c := range []byte(v) {
 			if !isAlnum(c) && strings.IndexByte(marks, c) < 0 {
-				return invalid(fix, "%s", what)
+				return invalid(fix, "%s", i18n.Plain(what))
 			}
 		}
 		return nil
@@ -182,7 +184,7 @@ func paths(p *[]string) field {
 			case part == "":
 				return invalid("remove the comma too many", "has an empty member")
 			case len(*p) == maxPaths:
-				return invalid(fmt.Sprintf("write at most %d", maxPaths), "names too many files")
+				return invalid(i18n.Sprintf("write at most %d", maxPaths), "names too many files")
 			}
 			*p = append(*p, resolve(part, at))
 		}
@@ -249,7 +251,7 @@ func flag(p *bool) field {
 
 // number is a decimal number from low to high.
 func number(p *int, low, high int) field {
-	fix := fmt.Sprintf("write a number from %d to %d", low, high)
+	fix := i18n.Sprintf("write a number from %d to %d", low, high)
 	return parsed(p, fix, "is not a number in range", func(v string) (int, bool) {
 		n, err := strconv.Atoi(v)
 		return n, err == nil && n >= low && n <= high
@@ -265,7 +267,7 @@ func numberOr(p *int, word string, low, high int) field {
 		}
 		r := number(p, low, high).parse(v, at)
 		if r != nil {
-			r.fix += ", or " + word
+			r.fix = i18n.Sprintf("%s, or %s", r.fix, word)
 		}
 		return r
 	}}
@@ -279,7 +281,7 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 			return nil
 		}
 		digits := v[:len(v)-len(strings.TrimLeft(v, "0123456789"))]
-		fix := fmt.Sprintf("write a plain number from %d to %d", low, high)
+		fix := i18n.Sprintf("write a plain number from %d to %d", low, high)
 		n, err := strconv.Atoi(digits)
 		switch {
 		case digits == "":
@@ -310,7 +312,7 @@ func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
 
 // duration is 500ms, 10s, 1h30m, or plain seconds.
 func duration(p *time.Duration, low, high time.Duration) field {
-	fix := fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high)
+	fix := i18n.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high)
 	return parsed(p, fix, "is not a duration in range", func(v string) (time.Duration, bool) {
 		d, ok := parseDuration(v)
 		return d, ok && d >= low && d <= high
@@ -345,7 +347,7 @@ func parseSize(v string) (int64, bool) {
 
 // choice is one of a few words, in any case.
 func choice(p *string, words ...string) field {
-	return parsed(p, "write "+orList(words), "is not known", func(v string) (string, bool) {
+	return parsed(p, i18n.Sprintf("write %s", orList(words)), "is not known", func(v string) (string, bool) {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(v, w) })
 		return words[max(i, 0)], i >= 0
 	})
@@ -434,12 +436,12 @@ func splitList(v string) []string {
 }
 
 // orList joins words as `a, b or c`.
-func orList(words []string) string {
+func orList(words []string) i18n.Text {
 	if len(words) < 2 {
-		return strings.Join(words, "")
+		return i18n.Sprintf("%s", strings.Join(words, ""))
 	}
 	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	return i18n.Sprintf("%s or %s", strings.Join(words[:last], ", "), words[last])
 }
 
 func hasControl(s string) bool {

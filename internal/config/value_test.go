@@ -175,7 +175,7 @@ func TestEveryKey(t *testing.T) {
 		"m.conf": everyKey})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
 	for _, p := range problems {
-		require.Contains(t, p.Text, "_file are both set", p)
+		require.Contains(t, p.Text.String(), "_file are both set", p)
 	}
 	require.NotNil(t, c)
 	c.written, c.top, c.groupCount = nil, groupText{}, 0

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Check reads a configuration and looks at the host. The configuration is nil when an error forbids
@@ -42,7 +42,7 @@ func Advertised(ctx context.Context, cfg *config.Config) (self string, problems 
 		return fleet.AutoURL(local, cfg.Peer.Listen), nil
 	}
 	return "", []config.Problem{cfg.Warning("peer.advertise",
-		fmt.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", last),
+		i18n.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", last),
 		"correct addresses in [redis], or the network of this host")}
 }
 
@@ -67,7 +67,7 @@ func trackerNames(ctx context.Context, cfg *config.Config) (problems []config.Pr
 					mu.Lock()
 					defer mu.Unlock()
 					problems = append(problems, cfg.Warning("tracker_server",
-						fmt.Sprintf("the tracker's name %.80q does not resolve: %v", host, err),
+						i18n.Sprintf("the tracker's name %.80q does not resolve: %v", host, err),
 						"correct the name, or make it known to DNS or /etc/hosts of this host"))
 				}
 			})

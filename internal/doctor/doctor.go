@@ -10,13 +10,13 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Status says whether something will work.
@@ -31,12 +31,12 @@ const (
 
 // Finding is one result of Examine.
 type Finding struct {
-	Area    string  `json:"area"`    // config, tracker, storage, redis, peer, clock, limit, disk, port
-	Subject string  `json:"subject"` // an address, a path or a key
-	Status  Status  `json:"status"`
-	Text    string  `json:"text"`
-	Advice  string  `json:"advice,omitempty"` // empty for OK
-	Millis  float64 `json:"milliseconds,omitempty"`
+	Area    string    `json:"area"`    // config, tracker, storage, redis, peer, clock, limit, disk, port
+	Subject string    `json:"subject"` // an address, a path or a key
+	Status  Status    `json:"status"`
+	Text    i18n.Text `json:"text"`
+	Advice  i18n.Text `json:"advice,omitzero"` // empty for OK
+	Millis  float64   `json:"milliseconds,omitempty"`
 }
 
 // examineTime bounds each request to a server.
@@ -78,11 +78,11 @@ func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error 
 	return nil
 }
 
-// add appends a finding; advice is dropped from one that is OK.
-func (d *doctor) add(area, subject string, s Status, advice, format string, args ...any) {
-	f := Finding{Area: area, Subject: subject, Status: s, Text: fmt.Sprintf(format, args...)}
+// add appends a finding; advice is dropped from one that is OK. It is a constant, or an i18n.Text.
+func (d *doctor) add(area, subject string, s Status, advice any, format string, args ...any) {
+	f := Finding{Area: area, Subject: subject, Status: s, Text: i18n.Sprintf(format, args...)}
 	if s != OK {
-		f.Advice = advice
+		f.Advice = i18n.Of(advice)
 	}
 	d.put(f)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
@@ -167,19 +168,19 @@ func (d *doctor) ports(context.Context) {
 			d.add(area, a.Address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
 				"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
 		default:
-			d.add(area, a.Address, Fail, "correct "+a.Setting, "%v", err)
+			d.add(area, a.Address, Fail, i18n.Sprintf("correct %s", a.Setting), "%v", err)
 		}
 	}
 }
 
 // socketState says whether a process listens on a unix socket.
-func socketState(path string) string {
+func socketState(path string) i18n.Text {
 	conn, err := net.DialTimeout("unix", path, examineTime)
 	if err != nil {
-		return "free"
+		return i18n.Plain("free")
 	}
 	_ = conn.Close()
-	return "a process listens there"
+	return i18n.Plain("a process listens there")
 }
 
 // taken finds out which process has the port of an address. One of this program is no problem.
@@ -190,7 +191,8 @@ func (d *doctor) taken(address, setting string) {
 	owners := listeners(port)
 	own, _ := os.Executable()
 	if len(owners) == 0 {
-		d.add(area, address, Fail, "run this as root to see which, and stop it, or change "+setting,
+		d.add(area, address, Fail,
+			i18n.Sprintf("run this as root to see which, and stop it, or change %s", setting),
 			"taken by a process of another account")
 		return
 	}
@@ -200,7 +202,8 @@ func (d *doctor) taken(address, setting string) {
 			d.add(area, address, OK, "", "taken by a running gateway, process %d", o.PID)
 			continue
 		}
-		d.add(area, address, Fail, "stop it, or change "+setting, "taken by %s, process %d", name, o.PID)
+		d.add(area, address, Fail, i18n.Sprintf("stop it, or change %s", setting),
+			"taken by %s, process %d", name, o.PID)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -20,6 +19,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // maxList bounds the answer of a tracker in bytes.
@@ -42,7 +42,7 @@ func (d *doctor) trackers(ctx context.Context) {
 				began := time.Now()
 				groups, err := d.groupsOf(ctx, address)
 				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
-					Text: fmt.Sprintf("answers, %d groups", len(groups))}
+					Text: i18n.Sprintf("answers, %d groups", len(groups))}
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -51,7 +51,8 @@ func (d *doctor) trackers(ctx context.Context) {
 					return
 				}
 				f.Status = Fail
-				f.Text, f.Advice = unreachable(err, "fdfs_trackerd", "or correct tracker_server")
+				f.Text, f.Advice = unreachable(err, i18n.Sprintf("%s", "fdfs_trackerd"),
+					i18n.Plain("or correct tracker_server"))
 				failed = append(failed, f)
 			})
 		}
@@ -127,9 +128,9 @@ func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInf
 	began := time.Now()
 	err := d.reach(ctx, at.Host, at.Addr())
 	f := Finding{Area: area, Subject: at.Addr() + " (" + group + ")", Status: OK, Millis: millisOf(time.Since(began)),
-		Text: "answers"}
+		Text: i18n.Plain("answers")}
 	if info.Version != "" {
-		f.Text += ", FastDFS " + info.Version
+		f.Text = i18n.Sprintf("answers, FastDFS %s", info.Version)
 	}
 	switch {
 	case info.Status != fdfs.StatusActive:
@@ -137,27 +138,29 @@ func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInf
 		f.Text, f.Advice = inactive(info.Status)
 	case err != nil:
 		f.Status = Fail
-		f.Text, f.Advice = unreachable(err, d.fileServer(), "or map the address in [address_map]")
+		f.Text, f.Advice = unreachable(err, d.fileServer(),
+			i18n.Plain("or map the address in [address_map]"))
 	}
 	d.put(f)
 }
 
 // inactive returns text and advice for a storage that the tracker lists with another status than
 // StatusActive.
-func inactive(status byte) (text, advice string) {
-	name := "an unknown status"
+func inactive(status byte) (text, advice i18n.Text) {
+	name := i18n.Plain("an unknown status")
 	if int(status) < len(statusNames) {
-		name = statusNames[status]
+		name = i18n.Sprintf("%s", statusNames[status])
 	}
 	switch status {
 	case 0, 1, 2:
-		advice = "wait until it has the files of its group"
+		advice = i18n.Plain("wait until it has the files of its group")
 	case fdfs.StatusOnline:
-		advice = "wait, trackers take up to a minute; if it stays so, look into the log of fdfs_storaged there"
+		advice = i18n.Plain("wait, trackers take up to a minute; if it stays so, look into the log of " +
+			"fdfs_storaged there")
 	default:
-		advice = "start fdfs_storaged there, or let it reach the trackers"
+		advice = i18n.Plain("start fdfs_storaged there, or let it reach the trackers")
 	}
-	return fmt.Sprintf("the tracker lists it as %s (status %d)", name, status), advice
+	return i18n.Sprintf("the tracker lists it as %s (status %d)", name, status), advice
 }
 
 // statusNames are FastDFS's names of the values of StorageInfo.Status.
@@ -169,28 +172,29 @@ func (d *doctor) web() bool {
 }
 
 // fileServer names the program from which files are fetched.
-func (d *doctor) fileServer() string {
+func (d *doctor) fileServer() i18n.Text {
 	if d.web() {
-		return "the web server"
+		return i18n.Plain("the web server")
 	}
-	return "fdfs_storaged"
+	return i18n.Sprintf("%s", "fdfs_storaged")
 }
 
 // unreachable returns text and advice for a server that gave err in place of a reply. A server that
 // accepts connections has its port open.
-func unreachable(err error, program, other string) (text, advice string) {
+func unreachable(err error, program, other i18n.Text) (text, advice i18n.Text) {
+	said := i18n.ErrorText(err)
 	var op *net.OpError
 	timeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 	switch {
 	case errors.As(err, &op) && op.Op == "dial" && errors.Is(err, syscall.ECONNREFUSED):
-		return err.Error(), "start " + program + " there, " + other
+		return said, i18n.Sprintf("start %s there, %s", program, other)
 	case errors.As(err, &op) && op.Op == "dial":
-		return err.Error(), "start the host, open the port for this host, " + other
+		return said, i18n.Sprintf("start the host, open the port for this host, %s", other)
 	case timeout:
-		return "accepts connections, but does not reply: " + err.Error(),
-			"look at " + program + " there: it hangs, as with a disk that does not answer"
+		return i18n.Sprintf("accepts connections, but does not reply: %v", err),
+			i18n.Sprintf("look at %s there: it hangs, as with a disk that does not answer", program)
 	}
-	return err.Error(), "look into the log of " + program + " there, " + other
+	return said, i18n.Sprintf("look into the log of %s there, %s", program, other)
 }
 
 // reach asks a storage by the FastDFS protocol, or connects to its web server where files are
@@ -206,7 +210,7 @@ func (d *doctor) reach(ctx context.Context, host, address string) error {
 	}
 	port = cmp.Or(port, app.ListenPort(d.cfg))
 	if err := askWeb(ctx, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
-		return fmt.Errorf("its web server: %w", err)
+		return i18n.Errorf("its web server: %w", err)
 	}
 	return nil
 }
@@ -275,11 +279,13 @@ func (d *doctor) fleet(ctx context.Context) {
 	d.redis(subject, h)
 	d.advertised(h.Self)
 	for _, p := range h.Peers {
-		found := Finding{Area: "peer", Subject: p.Name, Status: OK, Text: "answers, and has the same secret",
+		found := Finding{Area: "peer", Subject: p.Name, Status: OK,
+			Text:   i18n.Plain("answers, and has the same secret"),
 			Millis: millisOf(p.Latency)}
 		if p.Err != nil {
-			found.Status, found.Text = Fail, p.Err.Error()
-			found.Advice = "give all gateways the same secret in [peer], and let them reach each other's [peer] listen"
+			found.Status, found.Text = Fail, i18n.ErrorText(p.Err)
+			found.Advice = i18n.Plain("give all gateways the same secret in [peer], and let them reach each " +
+				"other's [peer] listen")
 		}
 		d.put(found)
 	}
@@ -290,15 +296,16 @@ func (d *doctor) advertised(self string) {
 	if d.cfg.Peer.Advertise != config.AdvertiseAuto || self == "" {
 		return
 	}
-	const text = "advertise = auto: other gateways reach this one there"
-	f := Finding{Area: "peer", Subject: self, Status: OK, Text: text}
+	f := Finding{Area: "peer", Subject: self, Status: OK,
+		Text: i18n.Plain("advertise = auto: other gateways reach this one there")}
 	u, err := url.Parse(self)
 	if err != nil {
 		return // it was made here
 	}
 	if address, err := netip.ParseAddr(u.Hostname()); err == nil && fleet.IsUnreachable(address, d.cfg.Peer.Listen) {
-		f.Status, f.Text = Warn, "advertise = auto is a loopback address: gateways on other hosts would ask themselves"
-		f.Advice = "write the address of this host, unless all gateways are on it"
+		f.Status, f.Text = Warn,
+			i18n.Plain("advertise = auto is a loopback address: gateways on other hosts would ask themselves")
+		f.Advice = i18n.Plain("write the address of this host, unless all gateways are on it")
 	}
 	d.put(f)
 }
@@ -306,18 +313,19 @@ func (d *doctor) advertised(self string) {
 // redis judges what Redis says of itself.
 func (d *doctor) redis(subject string, h fleet.Health) {
 	const area = "redis"
-	f := Finding{Area: area, Subject: subject, Status: OK, Millis: millisOf(h.Latency), Text: "answers"}
+	f := Finding{Area: area, Subject: subject, Status: OK, Millis: millisOf(h.Latency),
+		Text: i18n.Plain("answers")}
 	if h.Version != "" {
-		f.Text += ", Redis " + h.Version
+		f.Text = i18n.Sprintf("answers, Redis %s", h.Version)
 	}
 	if h.Version != "" && !atLeast(h.Version, 6, 2) {
-		f.Status, f.Advice = Fail, "install Redis 6.2 or later"
+		f.Status, f.Advice = Fail, i18n.Plain("install Redis 6.2 or later")
 	}
 	d.put(f)
 	switch h.Policy {
 	case "":
 	case "noeviction":
-		d.add(area, "maxmemory-policy", OK, "", "noeviction")
+		d.add(area, "maxmemory-policy", OK, "", "%s", h.Policy)
 	default:
 		d.add(area, "maxmemory-policy", Warn, "set maxmemory-policy noeviction in redis.conf",
 			"%s: leases and purges can be evicted when memory is short", h.Policy)

@@ -11,6 +11,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -96,35 +97,42 @@ func refused(err error) bool {
 }
 
 // advices are remedies, by texts in the errors of Redis and its client.
-var advices = []struct{ said, advice string }{
+var advices = []struct {
+	said   string // in the error
+	advice i18n.Text
+}{
 	{"signed by unknown authority",
-		"set ca_file in [redis] to the authority that signed the certificate of redis-server"},
-	{"certificate is valid for", "name redis-server in [redis] as its certificate does"},
-	{"not valid for any names", "name redis-server in [redis] as its certificate does"},
-	{"IP SANs", "name redis-server in [redis] as its certificate does"},
-	{"certificate required", "set cert_file and key_file in [redis]: redis-server wants a certificate of its clients"},
-	{"remote error: tls", "set cert_file and key_file in [redis] to a certificate that redis-server accepts"},
-	{"WRONGPASS", "check username and password, or the content of password_file, in [redis]"},
-	{"NOAUTH", "set password_file or password in [redis]"},
-	{"unauthenticated", "set password_file or password in [redis]"},
+		i18n.Plain("set ca_file in [redis] to the authority that signed the certificate of redis-server")},
+	{"certificate is valid for", i18n.Plain("name redis-server in [redis] as its certificate does")},
+	{"not valid for any names", i18n.Plain("name redis-server in [redis] as its certificate does")},
+	{"IP SANs", i18n.Plain("name redis-server in [redis] as its certificate does")},
+	{"certificate required",
+		i18n.Plain("set cert_file and key_file in [redis]: redis-server wants a certificate of its clients")},
+	{"remote error: tls",
+		i18n.Plain("set cert_file and key_file in [redis] to a certificate that redis-server accepts")},
+	{"WRONGPASS", i18n.Plain("check username and password, or the content of password_file, in [redis]")},
+	{"NOAUTH", i18n.Plain("set password_file or password in [redis]")},
+	{"unauthenticated", i18n.Plain("set password_file or password in [redis]")},
 	{"NOPERM",
-		"let the user of [redis] run every command on the keys under key_prefix, and subscribe to channels there"},
-	{"cluster support disabled", "set mode = single in [redis]"},
-	{"MOVED", "set mode = cluster in [redis]"},
+		i18n.Plain("let the user of [redis] run every command on the keys under key_prefix, " +
+			"and subscribe to channels there")},
+	{"cluster support disabled", i18n.Plain("set mode = single in [redis]")},
+	{"MOVED", i18n.Plain("set mode = cluster in [redis]")},
 	{"sentinel",
-		"check mode and master_name in [redis]: with mode = sentinel the addresses are those of the sentinels"},
-	{"READONLY", "name the master in [redis], or the sentinels with mode = sentinel"},
-	{"OOM", "give redis more memory, or a maxmemory-policy that evicts"},
-	{"SELECT", "check db in [redis]"},
-	{"DB index", "check db in [redis]"},
+		i18n.Plain("check mode and master_name in [redis]: with mode = sentinel the " +
+			"addresses are those of the sentinels")},
+	{"READONLY", i18n.Plain("name the master in [redis], or the sentinels with mode = sentinel")},
+	{"OOM", i18n.Plain("give redis more memory, or a maxmemory-policy that evicts")},
+	{"SELECT", i18n.Plain("check db in [redis]")},
+	{"DB index", i18n.Plain("check db in [redis]")},
 }
 
 // Advice is the remedy for an error of Redis.
-func Advice(err error) string {
+func Advice(err error) i18n.Text {
 	for _, a := range advices {
 		if strings.Contains(err.Error(), a.said) {
 			return a.advice
 		}
 	}
-	return "check addresses and tls in [redis], and that redis-server runs there"
+	return i18n.Plain("check addresses and tls in [redis], and that redis-server runs there")
 }

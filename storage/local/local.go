@@ -31,6 +31,7 @@ import (
 	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Errors of Store.Open, by errors.Is, besides fdfs.ErrNoFile: the store does not have the file, or
@@ -155,7 +156,7 @@ func (l *Store) Ready() error {
 	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
 		for i, p := range l.groups[name] {
 			if err := p.check(); err != nil {
-				errs = append(errs, fmt.Errorf("store path %d of group %s: %w", i, name, err))
+				errs = append(errs, i18n.Errorf("store path %d of group %s: %w", i, name, err))
 			}
 		}
 	}

@@ -57,6 +57,9 @@ func Main(m *testing.M) {
 			panic("BUG: " + err.Error())
 		}
 	}
+	if err := os.Setenv("LC_ALL", "C"); err != nil { // the tests expect English
+		panic("BUG: " + err.Error())
+	}
 	os.Exit(lab.WithGateway(&Binary, m.Run))
 }
 

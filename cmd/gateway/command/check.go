@@ -14,6 +14,7 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/doctor"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -34,12 +35,12 @@ type checkup struct {
 // failure.
 func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "check -c FILE [-json]",
+		Use:         "check -c FILE [-json] [-lang en|zh]",
 		Short:       "read a configuration and print each problem with file:line",
 		Example:     "gateway check -c /etc/fdfs/mod_fastdfs.conf",
 		Annotations: exit1("the configuration has errors"),
 	}
-	path, asJSON := requiredConfigFlag(cmd), jsonFlag(cmd)
+	path, asJSON, lang := requiredConfigFlag(cmd), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var found checkup
 		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
@@ -49,7 +50,7 @@ func checkCommand() *cobra.Command {
 		if *asJSON {
 			err = printJSON(cmd, found)
 		} else {
-			found.print(cmd)
+			found.print(cmd, *lang)
 		}
 		if found.Errors > 0 {
 			err = errPrinted
@@ -105,11 +106,12 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	p := config.Problem{File: cfg.File, Severity: config.Warning}
 	switch {
 	case trial.Rejected != "":
-		p.Text = "the running gateway would refuse a reload: " + trial.Rejected
-		p.Fix = "correct that, or restart the gateway"
+		p.Text = i18n.Sprintf("the running gateway would refuse a reload: %s", trial.Rejected)
+		p.Fix = i18n.Plain("correct that, or restart the gateway")
 	case len(trial.Restart) > 0:
-		p.Text = "the running gateway would not apply these keys by a reload: " + strings.Join(trial.Restart, ", ")
-		p.Fix = "restart it, or upgrade it (SIGUSR2)"
+		p.Text = i18n.Sprintf("the running gateway would not apply these keys by a reload: %s",
+			strings.Join(trial.Restart, ", "))
+		p.Fix = i18n.Plain("restart it, or upgrade it (SIGUSR2)")
 	default:
 		return nil
 	}
@@ -117,29 +119,30 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 }
 
 // print prints one problem per line, the URLs, and a summary.
-func (f checkup) print(cmd *cobra.Command) {
+func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 	for _, p := range f.Problems {
-		word, with := p.Severity.String()+":", yellow
+		word, with := lang.Translate(p.Severity.String()), yellow
 		if p.Severity == config.Error {
 			with = red
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), strings.Replace(p.String(), " "+word, " "+paint(cmd, word, with), 1))
+		line := p.Message().In(lang)
+		fmt.Fprintln(cmd.OutOrStdout(), strings.Replace(line, " "+word, " "+paint(cmd, word, with), 1))
 	}
 	for _, form := range f.URLs {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: files are served under URLs like %s\n", f.File, form)
+		fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: files are served under URLs like %s", f.File, form).In(lang))
 	}
 	if f.Advertise != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: other gateways reach this one at %s (advertise = auto)\n",
-			f.File, f.Advertise)
+		fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: other gateways reach this one at %s (advertise = auto)",
+			f.File, f.Advertise).In(lang))
 	}
+	summary := i18n.Sprintf("%s: no problems", f.File)
 	switch {
 	case !f.Usable:
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d errors, %d warnings\n", f.File, f.Errors, f.Warnings)
+		summary = i18n.Sprintf("%s: %d errors, %d warnings", f.File, f.Errors, f.Warnings)
 	case f.Warnings > 0:
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: usable, %d warnings\n", f.File, f.Warnings)
-	default:
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", f.File)
+		summary = i18n.Sprintf("%s: usable, %d warnings", f.File, f.Warnings)
 	}
+	fmt.Fprintln(cmd.OutOrStdout(), summary.In(lang))
 }
 
 // loadConfig reads a usable configuration. Problems of another one are printed; warnings are left

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == upgrade.StarterCommand {
 		os.Exit(exitFailure)
 	}
+	_ = os.Setenv("LC_ALL", "C") // the tests expect English
 	os.Exit(m.Run())
 }
 
@@ -55,15 +56,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestDocument: docs/cli.md has each row of the table.
+// TestDocument: docs/cli.md has each row of the table, the Chinese page each command and flag.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/cli.md")
+	require.NoError(t, err)
+	chinese, err := os.ReadFile("../../../docs/zh/cli.md")
 	require.NoError(t, err)
 	for _, cmd := range New("").Commands() {
 		h := helpOf(cmd)
 		require.Contains(t, string(text), "\n    "+h.Usage+"\n")
 		require.Contains(t, string(text), "\n    "+h.Example+"\n")
 		require.Contains(t, string(text), "\n| `"+h.Name+"` | "+h.About+" | "+h.Exit1+" |\n")
+		require.Contains(t, string(chinese), "\n    "+h.Usage+"\n")
+		require.Contains(t, string(chinese), "\n    "+h.Example+"\n")
+		require.Contains(t, string(chinese), "\n| `"+h.Name+"` | ")
 	}
 }
 
@@ -110,6 +116,7 @@ func TestUsage(t *testing.T) {
 		"purge":                        "purge: give one of -id, -prefix and -all",
 		"check -config":                "check: flag needs an argument: -config",
 		"-jsno":                        "serve: there is no flag -jsno",
+		"check -lang fr":               `check: invalid value "fr" for flag -lang`,
 		"check --=x":                   "check: bad flag syntax: --=x",
 		"inspect -c x -file y a --jso": "inspect: there is no flag -jso (did you mean -json?)",
 	} {
@@ -170,7 +177,7 @@ func TestNormalize(t *testing.T) {
 func TestCompletions(t *testing.T) {
 	for line, want := range map[string]string{
 		"c":                "check compare completion",
-		"check -":          "--config -c --help -h --json",
+		"check -":          "--config -c --help -h --json --lang",
 		"check -json --co": "--config",
 		"-":                "--config -c --help -h",
 		"purge --p":        "--prefix",

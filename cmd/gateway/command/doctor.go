@@ -6,6 +6,7 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/doctor"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -14,12 +15,12 @@ import (
 // a failure.
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "doctor -c FILE [-json]",
+		Use:         "doctor -c FILE [-json] [-lang en|zh]",
 		Short:       "check, and examine trackers, storages, Redis, peers, clocks, limits, disks and ports",
 		Example:     "gateway doctor -c /etc/fdfs/mod_fastdfs.conf",
 		Annotations: exit1("an examination fails"),
 	}
-	path, asJSON := requiredConfigFlag(cmd), jsonFlag(cmd)
+	path, asJSON, lang := requiredConfigFlag(cmd), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		count := map[doctor.Status]int{}
 		bar := newProgress(cmd, -1, "examining")
@@ -31,7 +32,7 @@ func doctorCommand() *cobra.Command {
 				_ = printJSON(cmd, f) // the reader has left
 				return
 			}
-			bar.println(textOf(cmd, f))
+			bar.println(textOf(cmd, f, *lang))
 		})
 		bar.end()
 		switch {
@@ -41,8 +42,8 @@ func doctorCommand() *cobra.Command {
 			err = errPrinted
 		}
 		if !*asJSON {
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d ok, %d warnings, %d failures\n", *path,
-				count[doctor.OK], count[doctor.Warn], count[doctor.Fail])
+			fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: %d ok, %d warnings, %d failures", *path,
+				count[doctor.OK], count[doctor.Warn], count[doctor.Fail]).In(*lang))
 		}
 		return err
 	}
@@ -60,7 +61,8 @@ func examine(ctx context.Context, path string, report func(doctor.Finding)) erro
 		report(f)
 	}
 	if len(found.Problems) == 0 {
-		report(doctor.Finding{Area: "config", Subject: path, Status: doctor.OK, Text: "no problems"})
+		report(doctor.Finding{Area: "config", Subject: path, Status: doctor.OK,
+			Text: i18n.Plain("no problems")})
 	}
 	cfg, _ := config.Load(path)
 	if cfg == nil {
@@ -70,14 +72,15 @@ func examine(ctx context.Context, path string, report func(doctor.Finding)) erro
 }
 
 // textOf returns the line of a finding.
-func textOf(cmd *cobra.Command, f doctor.Finding) string {
+func textOf(cmd *cobra.Command, f doctor.Finding, lang i18n.Language) string {
 	with := map[doctor.Status]color{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}[f.Status]
-	text := fmt.Sprintf("%s %-8s%s: %s", paint(cmd, fmt.Sprintf("%-5s", f.Status), with), f.Area, f.Subject, f.Text)
+	text := fmt.Sprintf("%s %-8s%s: %s", paint(cmd, fmt.Sprintf("%-5s", f.Status), with), f.Area, f.Subject,
+		f.Text.In(lang))
 	if f.Millis > 0 && f.Status == doctor.OK {
 		text += fmt.Sprintf(", %.1f ms", f.Millis)
 	}
-	if f.Advice != "" {
-		text += "\n               " + f.Advice
+	if !f.Advice.IsZero() {
+		text += "\n               " + f.Advice.In(lang)
 	}
 	return text
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
@@ -23,6 +25,34 @@ import (
 // jsonFlag adds -json.
 func jsonFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON: an object a line")
+}
+
+// languageFlag adds -lang. Without it the environment decides.
+func languageFlag(cmd *cobra.Command) *i18n.Language {
+	l := i18n.FromEnvironment(os.Getenv)
+	flag := cmd.Flags().VarPF((*languageValue)(&l), "lang", "",
+		"print in the language `en|zh`; default: that of LC_ALL, LC_MESSAGES or LANG")
+	flag.DefValue = ""
+	return &l
+}
+
+// languageValue is the value of -lang.
+type languageValue i18n.Language
+
+// String implements pflag.Value.
+func (v *languageValue) String() string { return string(*v) }
+
+// Type implements pflag.Value.
+func (v *languageValue) Type() string { return "language" }
+
+// Set implements pflag.Value.
+func (v *languageValue) Set(text string) error {
+	l, ok := i18n.ParseLanguage(text)
+	if !ok {
+		return errors.New("the languages are en and zh")
+	}
+	*v = languageValue(l)
+	return nil
 }
 
 // printJSON prints a value on one line.

@@ -21,7 +21,7 @@ type Announcement struct {
 	DiskUsed   int64   `json:"disk_used"`
 	DiskMax    int64   `json:"disk_max"` // 0 = there is none
 	State      State   `json:"state"`
-	Why        string  `json:"why"`
+	Why        string  `json:"why"` // in English
 }
 
 // Announcement is what a gateway tells about itself.
@@ -29,13 +29,13 @@ func (s *Snapshot) Announcement() Announcement {
 	v := s.Verdict()
 	a := Announcement{
 		Version: s.Version, Started: s.Started.Unix(), Requests: s.Traffic.Minute.Requests,
-		HitRatio: s.Traffic.Minute.HitRatio, State: v.State, Why: v.Sentence,
+		HitRatio: s.Traffic.Minute.HitRatio, State: v.State, Why: v.Sentence.String(),
 	}
 	if math.IsNaN(a.HitRatio) {
 		a.HitRatio = -1
 	}
 	for _, b := range s.Budgets {
-		switch b.Name {
+		switch b.Name.String() {
 		case MemoryBudget:
 			a.MemoryUsed, a.MemoryMax = b.Used, b.Max
 		case DiskBudget:

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // for the page
 	"encoding/base64"
@@ -9,13 +10,17 @@ import (
 	"html/template"
 	"log/slog"
 	"strconv"
+	"sync"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Page is a snapshot, and what the forms of the page have asked for.
 type Page struct {
 	Snapshot
-	Asked       string // URL or file id to explain; empty = none
+	Language    i18n.Language // empty = English
+	Asked       string        // URL or file id to explain; empty = none
 	Explanation string
 	Purge       string // file id to purge; empty = none
 	Confirm     bool   // ask whether to purge it
@@ -25,8 +30,8 @@ type Page struct {
 // Result says how a purge went.
 type Result struct {
 	State State
-	Title string
-	Text  string
+	Title i18n.Text
+	Text  i18n.Text
 }
 
 //go:embed page.html
@@ -70,7 +75,7 @@ func (v view) IconColor() string {
 }
 
 func viewOf(p Page) view {
-	v := view{Page: p, Name: p.Listen, Verdict: p.Verdict(), Plots: p.Traffic.Plots(p.At),
+	v := view{Page: p, Name: p.Listen, Verdict: p.Verdict(), Plots: p.Traffic.Plots(p.At, p.Language),
 		CSS: template.CSS(pageCSS), JS: template.JS(pageJS)} // both are embedded
 	if p.Fleet != nil {
 		for _, g := range p.Fleet.Gateways {
@@ -96,11 +101,14 @@ func viewOf(p Page) view {
 func Render(p Page) ([]byte, error) { return render("page", p) }
 
 // RenderLive returns the part of the page that changes.
-func RenderLive(s Snapshot) ([]byte, error) { return render("live", Page{Snapshot: s}) }
+func RenderLive(s Snapshot, l i18n.Language) ([]byte, error) {
+	return render("live", Page{Snapshot: s, Language: l})
+}
 
 func render(name string, p Page) ([]byte, error) {
+	p.Language = cmp.Or(p.Language, i18n.English)
 	var b bytes.Buffer
-	if err := pageTemplate.ExecuteTemplate(&b, name, viewOf(p)); err != nil {
+	if err := templates[p.Language]().ExecuteTemplate(&b, name, viewOf(p)); err != nil {
 		return nil, fmt.Errorf("cannot write the status page: %w", err)
 	}
 	return b.Bytes(), nil
@@ -119,21 +127,37 @@ type serverRow struct {
 	At   time.Time
 }
 
-var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
-	"age": age, "number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,
-	"bytes":   func(n int64) string { return size(float64(n)) },
-	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"isError": func(l slog.Level) bool { return l >= slog.LevelError },
-	"meter":   func(used, limit int64) Budget { return Budget{Used: used, Max: limit} },
-	"row":     func(s Server, kind string, at time.Time) serverRow { return serverRow{s, kind, at} },
-	"pill": func(state any, text string) pillOf {
-		if s, ok := state.(State); ok {
-			return pillOf{s.String(), text}
-		}
-		return pillOf{state.(string), text}
-	},
-	"stateText": func(s State) string {
-		return [...]string{"healthy", "idle", "degraded", "failing"}[min(s, Bad)]
-	},
-}).Parse(pageText))
+// templates are the page by language, parsed at their first use.
+var templates = map[i18n.Language]func() *template.Template{
+	i18n.English: sync.OnceValue(func() *template.Template { return newTemplate(i18n.English) }),
+	i18n.Chinese: sync.OnceValue(func() *template.Template { return newTemplate(i18n.Chinese) }),
+}
+
+// newTemplate parses the page. In it, t translates a format with its arguments, in a Text, and doc
+// the meaning of a key.
+func newTemplate(l i18n.Language) *template.Template {
+	return template.Must(template.New("status").Funcs(template.FuncMap{
+		"t":      func(format string, args ...any) string { return i18n.Sprintf(format, args...).In(l) },
+		"in":     func(text i18n.Text) string { return text.In(l) },
+		"doc":    l.Translate,
+		"age":    func(d time.Duration) string { return age(d).In(l) },
+		"number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,
+		"bytes":   func(n int64) string { return size(float64(n)) },
+		"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"isError": func(l slog.Level) bool { return l >= slog.LevelError },
+		"meter":   func(used, limit int64) Budget { return Budget{Used: used, Max: limit} },
+		"row":     func(s Server, kind string, at time.Time) serverRow { return serverRow{s, kind, at} },
+		"group":   groupName,
+		"pill": func(state any, text string) pillOf {
+			if s, ok := state.(State); ok {
+				return pillOf{s.String(), text}
+			}
+			return pillOf{state.(string), text}
+		},
+		"stateText": func(s State) string {
+			return [...]i18n.Text{i18n.Plain("healthy"), i18n.Plain("idle"), i18n.Plain("degraded"),
+				i18n.Plain("failing")}[min(s, Bad)].In(l)
+		},
+	}).Parse(pageText))
+}

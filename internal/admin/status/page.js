@@ -1,6 +1,7 @@
 "use strict";
 // Keeps the page up to date: every few seconds the state is fetched and replaces the old one. Forms
-// and configuration stay as they are. Without this script the page is as it was when it was loaded.
+// and configuration stay as they are. Texts come from attributes of the page, in its language.
+// Without this script the page is as it was when it was loaded.
 (() => {
   const every = 3000, timeout = 10000;
   const live = document.getElementById("live"), lost = document.getElementById("lost");
@@ -23,11 +24,11 @@
       live.querySelectorAll("[tabindex], a")[focused]?.focus({ preventScroll: true });
     }
     const verdict = live.querySelector(".verdict");
-    fresh.textContent = "Live, as of " + verdict.dataset.clock + ".";
+    fresh.textContent = fresh.dataset.live.replace("{clock}", verdict.dataset.clock);
     if (verdict.dataset.title !== title) {
       title = verdict.dataset.title;
       document.title = document.title.replace(/^[^–]*/, title + " ");
-      announce.textContent = title + ". " + live.querySelector(".why").textContent;
+      announce.textContent = title + " – " + live.querySelector(".why").textContent;
     }
   };
 
@@ -46,12 +47,12 @@
       document.body.classList.add("live");
     } catch {
       document.body.classList.remove("live");
-      const text = "The gateway has not answered since " + since.toLocaleTimeString() + ". This is its last known state.";
+      const text = lost.dataset.text.replace("{time}", since.toLocaleTimeString(document.documentElement.lang));
       if (lost.hidden || lost.textContent !== text) {
         lost.textContent = text;
         lost.hidden = false;
       }
-      fresh.textContent = "Not up to date.";
+      fresh.textContent = fresh.dataset.stale;
     }
   };
 

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"html/template"
 	"log/slog"
 	"math"
 	"regexp"
@@ -8,11 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/stretchr/testify/require"
 )
 
 // hostile is what a text from outside may be.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>'{{.}}`
+
+var hostileText = i18n.Sprintf("%s", hostile)
 
 // fullPage is a page with something in every section, all texts of which are hostile.
 func fullPage() Page {
@@ -21,35 +26,35 @@ func fullPage() Page {
 		h.Add(steady(10 * i))
 	}
 	at := steady(47).At
-	server := Server{Group: hostile, Address: hostile, State: Warn, Text: hostile, Latency: time.Millisecond,
+	server := Server{Group: hostile, Address: hostile, State: Warn, Text: hostileText, Latency: time.Millisecond,
 		P95:     time.Second,
 		Replies: 1234, Error: hostile, ErrorAt: at.Add(-time.Minute)}
 	s := Snapshot{
-		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostile, Panics: 2,
-		Process: []Fact{{hostile, hostile}}, Traffic: h.Traffic(steady(47)),
+		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostileText, Panics: 2,
+		Process: []Fact{{hostileText, hostile}}, Traffic: h.Traffic(steady(47)),
 		Fleet: &Fleet{Redis: hostile, RedisDown: true, Gateways: []Gateway{
 			{Name: hostile, Self: true, Live: true, Share: .25, Announcement: Announcement{Version: hostile,
 				Started: start.Unix(), Why: hostile, HitRatio: -1, MemoryMax: 100}},
 			{Name: hostile, Seen: start, Share: -1}, {Name: hostile, Live: true, Share: -1}}},
 		Trackers: []Server{server}, Storages: []Server{server},
-		Budgets: []Budget{{Name: hostile, Used: 5, Max: 10, Note: hostile}, {Name: hostile, Count: true, State: Warn,
-			Text: hostile}},
-		Caching: []Fact{{hostile, hostile}},
+		Budgets: []Budget{{Name: hostileText, Used: 5, Max: 10, Note: hostileText},
+			{Name: hostileText, Count: true, State: Warn, Text: hostileText}},
+		Caching: []Fact{{hostileText, hostile}},
 		Locks: []Lock{{Key: hostile, Since: start}, {Key: hostile, Waiting: true, Holder: hostile, Since: start,
 			TTL: time.Second}},
 		Coalesced: Coalesced{Segments: 3, Largest: 500, Saved: 1497}, Log: []Entry{{Text: hostile, Detail: hostile,
 			Level: slog.LevelError, Count: 2, Last: start}},
-		Settings: []Setting{{Name: hostile, Value: hostile, Doc: hostile}, {Name: "d", Default: true}},
+		Settings: []Setting{{Name: hostile, Value: hostileText, Doc: hostile}, {Name: "d", Default: true}},
 	}
 	return Page{Snapshot: s, Asked: hostile, Explanation: hostile, Purge: hostile, Confirm: true,
-		Purged: &Result{Warn, hostile, hostile}}
+		Purged: &Result{Warn, hostileText, hostileText}}
 }
 
 // TestPageEscapes: a text from outside is text, wherever it stands.
 func TestPageEscapes(t *testing.T) {
 	page, err := Render(fullPage())
 	require.NoError(t, err)
-	live, err := RenderLive(fullPage().Snapshot)
+	live, err := RenderLive(fullPage().Snapshot, i18n.English)
 	require.NoError(t, err)
 	require.Contains(t, string(page), string(live), "the page begins with what its script would fetch")
 	text := string(page)
@@ -88,7 +93,7 @@ func TestPlotGaps(t *testing.T) {
 		traffic.Points = append(traffic.Points, Point{Begin: start.Add(time.Duration(i) * Step),
 			End: start.Add(time.Duration(i+1) * Step), HitRatio: ratio})
 	}
-	svg := string(traffic.plot(plots[2], end).SVG)
+	svg := string(traffic.plot(plots[2], end, i18n.English).SVG)
 	require.Equal(t, 3, strings.Count(svg, "<polyline"), svg)
 	require.Contains(t, svg, `points="840.0,50.0 850.0,50.0 860.0,0.0"`)
 	require.Contains(t, svg, `points="870.0,100.0 880.0,100.0"`)
@@ -106,7 +111,8 @@ func FuzzParseAbout(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		a := ParseAnnouncement(text)
 		require.LessOrEqual(t, a.State, Bad)
-		page, err := RenderLive(Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true, Announcement: a}}}})
+		page, err := RenderLive(Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true, Announcement: a}}}},
+			i18n.English)
 		require.NoError(t, err)
 		require.NotContains(t, string(page), "NaN")
 	})
@@ -114,8 +120,9 @@ func FuzzParseAbout(f *testing.F) {
 
 func TestAbout(t *testing.T) {
 	p := fullPage()
-	p.Version, p.NotReady = "1.2", "the disk is away"
-	p.Budgets = []Budget{{Name: MemoryBudget, Used: 1, Max: 2}, {Name: DiskBudget, Used: 3, Max: 4}}
+	p.Version, p.NotReady = "1.2", i18n.Plain("the disk is away")
+	p.Budgets = []Budget{{Name: i18n.Plain(MemoryBudget), Used: 1, Max: 2},
+		{Name: i18n.Plain(DiskBudget), Used: 3, Max: 4}}
 	a := ParseAnnouncement(p.Announcement().String())
 	require.Equal(t, "1.2", a.Version)
 	require.Equal(t, start.Unix(), a.Since().Unix())
@@ -124,4 +131,30 @@ func TestAbout(t *testing.T) {
 	require.Equal(t, Bad, a.State)
 	require.Contains(t, a.Why, "the disk is away")
 	require.Equal(t, Announcement{}, ParseAnnouncement(strings.Repeat(" ", maxAnnouncement+1)))
+}
+
+// latin is a word in text that is not translated: of no name, unit or number.
+var latin = regexp.MustCompile(`[A-Za-z_]{2,}`)
+
+// TestPageInChinese: nothing on the page is left in English, and its script finds its texts.
+func TestPageInChinese(t *testing.T) {
+	p := fullPage()
+	p.Language = i18n.Chinese
+	p.Settings = []Setting{{Name: "gateway.x_cache", Value: i18n.Sprintf("%s", "1"), Doc: "tls_key"},
+		{Name: "a.b", Default: true, Doc: "password"}}
+	page, err := Render(p)
+	require.NoError(t, err)
+	text := string(page)
+	require.Contains(t, text, `<html lang="zh-CN">`)
+	require.Contains(t, text, `data-live="实时更新，截至 {clock}。"`)
+	require.Contains(t, text, `data-text="网关自 {time} 起没有响应。以下是最后获得的状态。"`)
+	require.Contains(t, text, "密码", "the meaning of a key")
+	text = strings.NewReplacer(hostile, "", template.HTMLEscapeString(hostile), "", "<style>"+pageCSS, "",
+		"<script>"+pageJS, "").Replace(text)
+	text = regexp.MustCompile(`(?s)<code>.*?</code>|<[^>]*>`).ReplaceAllString(text, " ")
+	known := []string{"KB", "MB", "GB", "UTC", "status", "json", "metrics", "locks", "readyz", "Redis", "URL", "ID",
+		"CPU", "panic", "ms", "xx", "http", "tls_key"}
+	for _, word := range latin.FindAllString(text, -1) {
+		require.Contains(t, known, word)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Size of a plot in the units of its SVG. It is stretched to the width of the page.
@@ -35,40 +37,41 @@ type Reading struct{ Class, Name, Text string }
 
 // plotOf describes one plot.
 type plotOf struct {
-	id, title, note string
-	format          func(float64) string
-	series          []series
-	top             func(most float64) float64 // value of the upper edge
+	id          string
+	title, note i18n.Text
+	format      func(float64) string
+	series      []series
+	top         func(most float64) float64 // value of the upper edge
 }
 
 var plots = []plotOf{
-	{"requests", "Requests", "a second", number, []series{{"a", "", func(p Point) float64 { return p.Requests }}},
-		niceTop(1)},
-	{"bytes", "Traffic", "to clients, a second", size, []series{{"a", "", func(p Point) float64 { return p.Bytes }}},
-		niceBytes},
-	{"hits", "Hit ratio", "downloads that needed no storage", percent,
+	{"requests", i18n.Plain("Requests"), i18n.Plain("a second"), number,
+		[]series{{"a", "", func(p Point) float64 { return p.Requests }}}, niceTop(1)},
+	{"bytes", i18n.Plain("Traffic"), i18n.Plain("to clients, a second"), size,
+		[]series{{"a", "", func(p Point) float64 { return p.Bytes }}}, niceBytes},
+	{"hits", i18n.Plain("Hit ratio"), i18n.Plain("downloads that needed no storage"), percent,
 		[]series{{"a", "", func(p Point) float64 { return p.HitRatio }}}, func(float64) float64 { return 1 }},
-	{"errors", "Errors", "answers a second", number, []series{
+	{"errors", i18n.Plain("Errors"), i18n.Plain("answers a second"), number, []series{
 		{"bad", "5xx", func(p Point) float64 { return p.Failed }},
 		{"b", "4xx", func(p Point) float64 { return p.Rejected }}}, niceTop(1)},
-	{"firstbyte", "First byte", "time until an answer begins", seconds, []series{
+	{"firstbyte", i18n.Plain("First byte"), i18n.Plain("time until an answer begins"), seconds, []series{
 		{"a", "p50", func(p Point) float64 { return p.P50 }},
 		{"b", "p99", func(p Point) float64 { return p.P99 }}}, niceTop(.001)},
-	{"connections", "Connections", "open", number, []series{{"a", "",
+	{"connections", i18n.Plain("Connections"), i18n.Plain("open"), number, []series{{"a", "",
 		func(p Point) float64 { return p.Connections }}}, niceTop(10)},
 }
 
-// Plots draws the plots of a history that ends at a time.
-func (t Traffic) Plots(end time.Time) []Plot {
+// Plots draws the plots of a history that ends at a time, with their texts in a language.
+func (t Traffic) Plots(end time.Time, lang i18n.Language) []Plot {
 	list := make([]Plot, 0, len(plots))
 	for _, o := range plots {
-		list = append(list, t.plot(o, end))
+		list = append(list, t.plot(o, end, lang))
 	}
 	return list
 }
 
-func (t Traffic) plot(o plotOf, end time.Time) Plot {
-	p := Plot{ID: o.id, Title: o.title, Note: o.note}
+func (t Traffic) plot(o plotOf, end time.Time, lang i18n.Language) Plot {
+	p := Plot{ID: o.id, Title: o.title.In(lang), Note: o.note.In(lang)}
 	most := 0.0
 	for _, s := range o.series {
 		now := math.NaN()
@@ -86,7 +89,7 @@ func (t Traffic) plot(o plotOf, end time.Time) Plot {
 	p.Top = o.format(top)
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
-		plotWidth, plotHeight, template.HTMLEscapeString(t.label(o, most)))
+		plotWidth, plotHeight, template.HTMLEscapeString(t.label(o, most).In(lang)))
 	for x := plotWidth / 3; x < plotWidth; x += plotWidth / 3 {
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="0" y2="%d"/>`, x, x, plotHeight)
 	}
@@ -100,21 +103,16 @@ func (t Traffic) plot(o plotOf, end time.Time) Plot {
 }
 
 // label says in words what a plot shows.
-func (t Traffic) label(o plotOf, most float64) string {
-	text := fmt.Sprintf("%s, %s, of the last 15 minutes: ", o.title, o.note)
+func (t Traffic) label(o plotOf, most float64) i18n.Text {
 	if len(t.Points) == 0 {
-		return text + "nothing yet"
+		return i18n.Sprintf("%s, %s, of the last 15 minutes: nothing yet", o.title, o.note)
 	}
-	for i, s := range o.series {
-		if i > 0 {
-			text += ", "
-		}
-		if s.name != "" {
-			text += s.name + " "
-		}
-		text += o.format(s.value(t.Now)) + " now"
+	var now []string
+	for _, s := range o.series {
+		now = append(now, strings.TrimSpace(s.name+" "+o.format(s.value(t.Now))))
 	}
-	return text + ", " + o.format(most) + " at most"
+	return i18n.Sprintf("%s, %s, of the last 15 minutes: %s now, %s at most", o.title, o.note,
+		strings.Join(now, ", "), o.format(most))
 }
 
 // drawSeries draws a line, broken where nothing is known, and the area below it.

@@ -11,7 +11,11 @@
 // other file and no script; with its script it stays up to date by itself.
 package status
 
-import "time"
+import (
+	"time"
+
+	"fastdfs-gateway/internal/i18n"
+)
 
 // Snapshot is the state of a gateway and of what it knows of its fleet at one moment. Texts may be
 // anything: the page escapes them.
@@ -22,9 +26,9 @@ type Snapshot struct {
 	Config  string // file
 	Listen  string // addresses for files
 	// NotReady is why requests cannot be answered; empty = they can.
-	NotReady string
+	NotReady i18n.Text
 	// Confined is a problem with what the process is kept from; empty = none.
-	Confined string
+	Confined i18n.Text
 	Panics   int64 // contained since the start: bugs
 	Process  []Fact
 	// Certificates are those of the listeners, by name.
@@ -43,7 +47,10 @@ type Snapshot struct {
 }
 
 // Fact is a name and a value.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name  i18n.Text
+	Value string
+}
 
 // Certificate is one that clients see.
 type Certificate struct {
@@ -88,10 +95,10 @@ func (s State) String() string {
 
 // Server is a tracker or a storage.
 type Server struct {
-	Group   string // of a storage
+	Group   string // of a storage; Unlisted = none is known
 	Address string
 	State   State
-	Text    string        // says the state
+	Text    i18n.Text     // says the state
 	Latency time.Duration // to the first byte, a mean; 0 = unknown
 	P95     time.Duration // 0 = unknown
 	Replies int
@@ -99,14 +106,17 @@ type Server struct {
 	ErrorAt time.Time
 }
 
+// Unlisted is the group of storages that only file ids name.
+const Unlisted = "named by file ids"
+
 // Budget is what a store of the gateway uses of the room that it may take.
 type Budget struct {
-	Name      string
+	Name      i18n.Text
 	Used, Max int64 // bytes, or a count
 	Count     bool  // Used and Max are a count
-	Note      string
+	Note      i18n.Text
 	State     State
-	Text      string // says the state where it is not Good
+	Text      i18n.Text // says the state where it is not Good
 }
 
 // Share is Used of Max, from 0 to 1.
@@ -136,8 +146,8 @@ type Coalesced struct {
 
 // Setting is a key of the configuration with the value in use.
 type Setting struct {
-	Name    string // section.key
-	Value   string // secrets are masked
-	Default bool   // it was not written
-	Doc     string
+	Name    string    // section.key
+	Value   i18n.Text // secrets are masked
+	Default bool      // it was not written
+	Doc     string    // in English
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // none stands for an unknown value.
@@ -41,12 +43,12 @@ func count(n any) string {
 	return sign + text
 }
 
-// plural is a count and its noun.
-func plural(n int, one, many string) string {
+// plural is a count and its noun: one or many is the format, of the count.
+func plural(n int, one, many string) i18n.Text {
 	if n == 1 {
-		return "1 " + one
+		return i18n.Sprintf(one, "1")
 	}
-	return count(n) + " " + many
+	return i18n.Sprintf(many, count(n))
 }
 
 // size writes a number of bytes; KB are 1024 bytes, as in the configuration.
@@ -92,22 +94,23 @@ func seconds(s float64) string {
 }
 
 // age writes a time of seconds to years, in one or two units.
-func age(d time.Duration) string {
-	type unit struct {
-		name string
-		size time.Duration
+func age(d time.Duration) i18n.Text {
+	const day = 24 * time.Hour
+	d = max(d, 0)
+	days, hours, minutes, seconds := d/day, d/time.Hour, d/time.Minute, d/time.Second
+	switch {
+	case days >= 10 || days > 0 && hours%24 == 0:
+		return i18n.Sprintf("%d d", days)
+	case days > 0:
+		return i18n.Sprintf("%d d %d h", days, hours%24)
+	case hours >= 10 || hours > 0 && minutes%60 == 0:
+		return i18n.Sprintf("%d h", hours)
+	case hours > 0:
+		return i18n.Sprintf("%d h %d min", hours, minutes%60)
+	case minutes >= 10 || minutes > 0 && seconds%60 == 0:
+		return i18n.Sprintf("%d min", minutes)
+	case minutes > 0:
+		return i18n.Sprintf("%d min %d s", minutes, seconds%60)
 	}
-	units := []unit{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
-	d = max(d, 0).Truncate(time.Second)
-	for i, u := range units {
-		if d < u.size {
-			continue
-		}
-		text := fmt.Sprintf("%d %s", d/u.size, u.name)
-		if i+1 < len(units) && d/u.size < 10 && d%u.size >= units[i+1].size {
-			text += fmt.Sprintf(" %d %s", d%u.size/units[i+1].size, units[i+1].name)
-		}
-		return text
-	}
-	return "0 s"
+	return i18n.Sprintf("%d s", seconds)
 }

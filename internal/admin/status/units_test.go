@@ -31,7 +31,7 @@ func TestUnits(t *testing.T) {
 		20 * time.Minute: "20 min", 90 * time.Minute: "1 h 30 min", 26 * time.Hour: "1 d 2 h",
 		400 * 24 * time.Hour:    "400 d",
 		time.Hour + time.Second: "1 h"} {
-		require.Equal(t, want, age(d), "%v", d)
+		require.Equal(t, want, age(d).String(), "%v", d)
 	}
 }
 

@@ -1,23 +1,23 @@
 package status
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Problem is something that a person on call should know of.
 type Problem struct {
 	State State // Warn or Bad
-	Text  string
+	Text  i18n.Text
 }
 
 // Verdict is the health of a gateway.
 type Verdict struct {
 	State    State // Good, Warn or Bad
-	Title    string
-	Sentence string    // why
+	Title    i18n.Text
+	Sentence i18n.Text // why
 	More     []Problem // besides the one of the sentence
 }
 
@@ -37,14 +37,14 @@ const missingFor = time.Hour
 func (s *Snapshot) Verdict() Verdict {
 	problems := s.problems()
 	if len(problems) == 0 {
-		return Verdict{Good, "Healthy", s.wellSentence(), nil}
+		return Verdict{Good, i18n.Plain("Healthy"), s.wellSentence(), nil}
 	}
-	v := Verdict{problems[0].State, "Degraded", problems[0].Text, problems[1:]}
+	v := Verdict{problems[0].State, i18n.Plain("Degraded"), problems[0].Text, problems[1:]}
 	switch {
-	case s.NotReady != "":
-		v.Title = "Not ready"
+	case !s.NotReady.IsZero():
+		v.Title = i18n.Plain("Not ready")
 	case v.State == Bad:
-		v.Title = "Failing"
+		v.Title = i18n.Plain("Failing")
 	}
 	return v
 }
@@ -53,13 +53,13 @@ func (s *Snapshot) Verdict() Verdict {
 type problemList []Problem
 
 func (l *problemList) add(state State, format string, args ...any) {
-	*l = append(*l, Problem{state, fmt.Sprintf(format, args...)})
+	*l = append(*l, Problem{state, i18n.Sprintf(format, args...)})
 }
 
 // problems gives all problems, the worst first.
 func (s *Snapshot) problems() []Problem {
 	var list problemList
-	if s.NotReady != "" {
+	if !s.NotReady.IsZero() {
 		list.add(Bad, "Requests cannot be answered: %s.", s.NotReady)
 	}
 	if m := s.Traffic.Minute; m.Requests >= rareRequests && m.Failed >= manyFailed*m.Requests {
@@ -78,12 +78,12 @@ func (s *Snapshot) problems() []Problem {
 	}
 	s.certificateProblems(&list)
 	s.fleetProblems(&list)
-	if s.Confined != "" {
+	if !s.Confined.IsZero() {
 		list.add(Warn, "%s.", s.Confined)
 	}
 	if s.Panics > 0 {
 		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",
-			plural(int(s.Panics), "panic was", "panics were"))
+			plural(int(s.Panics), "%s panic was", "%s panics were"))
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int { return int(b.State) - int(a.State) })
 	return list
@@ -92,13 +92,14 @@ func (s *Snapshot) problems() []Problem {
 // serverProblems are those of storages, by group, and of trackers.
 func (s *Snapshot) serverProblems(list *problemList) {
 	var groups []string
-	all, down := map[string]int{}, map[string][]string{} // by group
+	all, down := map[string]int{}, map[string][]i18n.Text{} // by group
 	for _, server := range s.Storages {
 		if all[server.Group]++; all[server.Group] == 1 {
 			groups = append(groups, server.Group)
 		}
 		if server.State > Idle {
-			down[server.Group] = append(down[server.Group], server.Address+" "+server.Text)
+			down[server.Group] = append(down[server.Group],
+				i18n.Sprintf("%s %s", server.Address, server.Text))
 		}
 	}
 	for _, group := range groups {
@@ -107,19 +108,19 @@ func (s *Snapshot) serverProblems(list *problemList) {
 			state = Bad
 		}
 		if len(down[group]) > 0 {
-			list.add(state, "%d of %s of %s: %s.", len(down[group]), plural(all[group], "storage", "storages"), group,
-				few(down[group]))
+			list.add(state, "%d of %s of %s: %s.", len(down[group]), plural(all[group], "%s storage", "%s storages"),
+				groupName(group), few(down[group]))
 		}
 	}
-	var names []string
+	var names []i18n.Text
 	for _, t := range s.Trackers {
 		if t.State > Idle {
-			names = append(names, t.Address)
+			names = append(names, i18n.Sprintf("%s", t.Address))
 		}
 	}
 	if len(names) > 0 {
 		list.add(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
-			plural(len(s.Trackers), "tracker", "trackers"), few(names))
+			plural(len(s.Trackers), "%s tracker", "%s trackers"), few(names))
 	}
 }
 
@@ -155,30 +156,42 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 	}
 }
 
+// groupName is a group for a sentence.
+func groupName(group string) i18n.Text {
+	if group == Unlisted {
+		return i18n.Plain(Unlisted)
+	}
+	return i18n.Sprintf("%s", group)
+}
+
 // wellSentence says what is served, and by what.
-func (s *Snapshot) wellSentence() string {
-	text := "Files of this host are served"
+func (s *Snapshot) wellSentence() i18n.Text {
+	text := i18n.Plain("Files of this host are served")
 	if len(s.Trackers) > 0 {
-		text = plural(len(s.Trackers), "tracker", "trackers")
+		text = plural(len(s.Trackers), "%s tracker", "%s trackers")
 		if len(s.Storages) > 0 {
-			text += " and " + plural(len(s.Storages), "storage", "storages")
+			text = i18n.Sprintf("%s and %s", text, plural(len(s.Storages), "%s storage", "%s storages"))
 		}
-		text += " without a failure"
+		text = i18n.Sprintf("%s without a failure", text)
 	}
 	if s.Fleet != nil && len(s.Fleet.Gateways) > 1 {
-		text += fmt.Sprintf(", %d gateways in the fleet", len(s.Fleet.Gateways))
+		text = i18n.Sprintf("%s, %d gateways in the fleet", text, len(s.Fleet.Gateways))
 	}
 	if !s.Traffic.Now.Begin.IsZero() {
-		text += fmt.Sprintf(", %s requests a second", number(s.Traffic.Now.Requests))
+		text = i18n.Sprintf("%s, %s requests a second", text, number(s.Traffic.Now.Requests))
 	}
-	return text + "."
+	return i18n.Sprintf("%s.", text)
 }
 
 // few joins the first of many names.
-func few(names []string) string {
+func few(names []i18n.Text) i18n.Text {
 	const limit = 3
-	if len(names) <= limit {
-		return strings.Join(names, ", ")
+	text := names[0]
+	for _, name := range names[1:min(len(names), limit)] {
+		text = i18n.Sprintf("%s, %s", text, name)
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), len(names)-limit)
+	if len(names) <= limit {
+		return text
+	}
+	return i18n.Sprintf("%s and %d more", text, len(names)-limit)
 }

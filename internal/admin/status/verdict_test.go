@@ -4,12 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/stretchr/testify/require"
 )
 
 func TestVerdict(t *testing.T) {
-	good := Server{Group: "group1", Address: "a:1", State: Good, Text: "answers"}
-	dead := Server{Group: "group1", Address: "b:1", State: Bad, Text: "does not answer"}
+	good := Server{Group: "group1", Address: "a:1", State: Good, Text: i18n.Plain("answers")}
+	dead := Server{Group: "group1", Address: "b:1", State: Bad, Text: i18n.Plain("does not answer")}
 	idle := Server{Group: "group2", Address: "c:1", State: Idle}
 	busy := func(failed float64) Traffic { return Traffic{Minute: Point{Requests: 100, Failed: failed}} }
 	for name, c := range map[string]struct {
@@ -25,7 +27,7 @@ func TestVerdict(t *testing.T) {
 			Traffic: Traffic{Now: Point{Begin: start, Requests: 12}}},
 			Good, "Healthy",
 			"1 tracker and 2 storages without a failure, 2 gateways in the fleet, 12 requests a second.", 0},
-		"not ready": {Snapshot{NotReady: "stopping"}, Bad, "Not ready",
+		"not ready": {Snapshot{NotReady: i18n.Plain("stopping")}, Bad, "Not ready",
 			"Requests cannot be answered: stopping.", 0},
 		"few failures": {Snapshot{Traffic: busy(.5)}, Good, "Healthy", "served", 0},
 		"failures": {Snapshot{Traffic: busy(2)}, Warn, "Degraded", "2 % of the answers of the last minute",
@@ -45,24 +47,49 @@ func TestVerdict(t *testing.T) {
 		"another is not well": {Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true,
 			Announcement: Announcement{Version: "1", State: Bad, Why: "Its disk."}}}}},
 			Warn, "Degraded", "Gateway g is not well: Its disk.", 0},
-		"the cache's disk": {Snapshot{Budgets: []Budget{{Name: "Disk", State: Warn, Text: "has failed"}}}, Warn,
+		"the cache's disk": {Snapshot{Budgets: []Budget{{Name: i18n.Plain("Disk"), State: Warn,
+			Text: i18n.Plain("has failed")}}}, Warn,
 			"Degraded", "Disk: has failed.", 0},
 		"a bug": {Snapshot{Panics: 1}, Warn, "Degraded", "1 panic was contained", 0},
-		"the worst first": {Snapshot{Panics: 2, NotReady: "no disk", Traffic: busy(2)}, Bad, "Not ready", "no disk",
-			2},
+		"the worst first": {Snapshot{Panics: 2, NotReady: i18n.Plain("no disk"), Traffic: busy(2)}, Bad,
+			"Not ready", "no disk", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.s.Verdict()
 			require.Equal(t, c.state, v.State)
-			require.Equal(t, c.title, v.Title)
-			require.Contains(t, v.Sentence, c.says)
+			require.Equal(t, c.title, v.Title.String())
+			require.Contains(t, v.Sentence.String(), c.says)
 			require.Len(t, v.More, c.more)
 		})
 	}
 }
 
+// TestVerdictInChinese: the sentence is whole in Chinese, with all that it is made of.
+func TestVerdictInChinese(t *testing.T) {
+	good, dead := i18n.Plain("answers"), i18n.Plain("does not answer")
+	for want, s := range map[string]Snapshot{
+		"正在提供本机的文件。": {},
+		"1 台跟踪服务器和 2 台存储服务器运行正常，集群中有 2 台网关，每秒 12 个请求。": {
+			Storages: []Server{{Group: "group1", Text: good}, {Group: "group1", Text: good}},
+			Trackers: []Server{{Address: "t:1"}}, Fleet: &Fleet{Gateways: []Gateway{{Live: true}, {Live: true}}},
+			Traffic: Traffic{Now: Point{Begin: start, Requests: 12}}},
+		"group1 的 3 台存储服务器中有 2 台异常：a:1 没有响应、b:1 没有响应。": {Storages: []Server{
+			{Group: "group1", Address: "a:1", State: Bad, Text: dead}, {Group: "group1", Text: good},
+			{Group: "group1", Address: "b:1", State: Bad, Text: dead}}},
+		"网关 g 已失联 1 分钟 5 秒。": {At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
+			Seen: start.Add(-65 * time.Second)}}}},
+		"无法处理请求：正在停止。": {NotReady: i18n.Plain("stopping")},
+	} {
+		require.Equal(t, want, s.Verdict().Sentence.In(i18n.Chinese))
+	}
+}
+
 // TestFew: a long list of names is cut.
 func TestFew(t *testing.T) {
-	require.Equal(t, "a, b, c", few([]string{"a", "b", "c"}))
-	require.Equal(t, "a, b, c and 2 more", few([]string{"a", "b", "c", "d", "e"}))
+	var names []i18n.Text
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		names = append(names, i18n.Sprintf("%s", name))
+	}
+	require.Equal(t, "a, b, c", few(names[:3]).String())
+	require.Equal(t, "a, b, c and 2 more", few(names).String())
 }

@@ -16,12 +16,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Pair names the files of a certificate chain and of its private key, both in PEM.
@@ -49,7 +50,7 @@ func load(p Pair) (*Certificate, error) {
 
 // fault is the error of a pair that cannot be used.
 func (p Pair) fault(err error) error {
-	return fmt.Errorf("cannot use %q with %q: %w", p.Cert, p.Key, err)
+	return i18n.Errorf("cannot use %q with %q: %w", p.Cert, p.Key, err)
 }
 
 // Leaf returns the certificate itself, without its chain.

@@ -3,9 +3,10 @@ package certificates
 import (
 	"bytes"
 	"crypto/x509"
-	"fmt"
 	"slices"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Soon is the time before the end of a certificate in which its renewal is due.
@@ -14,7 +15,7 @@ const Soon = 14 * 24 * time.Hour
 // Fault is something about a certificate that clients will not accept, or not for long.
 type Fault struct {
 	Ended     bool // no client accepts the certificate
-	Text, Fix string
+	Text, Fix i18n.Text
 }
 
 // Faults returns those of all certificates at a time. The issuer of a chain is looked for in roots;
@@ -41,13 +42,13 @@ func (c *Certificate) timeFault(now time.Time) *Fault {
 	end := leaf.NotAfter.UTC().Format(time.RFC3339)
 	switch left := leaf.NotAfter.Sub(now); {
 	case left < 0:
-		return &Fault{true, fmt.Sprintf("the certificate %q ended at %s", c.Cert, end), "renew it"}
+		return &Fault{true, i18n.Sprintf("the certificate %q ended at %s", c.Cert, end), i18n.Plain("renew it")}
 	case left < Soon:
-		return &Fault{false, fmt.Sprintf("the certificate %q ends at %s, in less than %d days", c.Cert, end,
-			left/(24*time.Hour)+1), "renew it; the gateway reads it again by itself"}
+		return &Fault{false, i18n.Sprintf("the certificate %q ends at %s, in less than %d days", c.Cert, end,
+			left/(24*time.Hour)+1), i18n.Plain("renew it; the gateway reads it again by itself")}
 	case leaf.NotBefore.After(now):
-		return &Fault{false, fmt.Sprintf("the certificate %q is not valid before %s", c.Cert,
-			leaf.NotBefore.UTC().Format(time.RFC3339)), "wait, or set the clock of this host"}
+		return &Fault{false, i18n.Sprintf("the certificate %q is not valid before %s", c.Cert,
+			leaf.NotBefore.UTC().Format(time.RFC3339)), i18n.Plain("wait, or set the clock of this host")}
 	}
 	return nil
 }
@@ -56,12 +57,13 @@ func (c *Certificate) timeFault(now time.Time) *Fault {
 func (c *Certificate) chainFault(now time.Time, roots *x509.CertPool) *Fault {
 	chain, err := c.chain()
 	if err != nil {
-		return &Fault{false, fmt.Sprintf("the chain in %q cannot be read: %v", c.Cert, err), chainFix}
+		return &Fault{false, i18n.Sprintf("the chain in %q cannot be read: %v", c.Cert, err), i18n.Plain(chainFix)}
 	}
 	for i := range len(chain) - 1 {
 		if !issued(chain[i+1], chain[i]) {
-			return &Fault{false, fmt.Sprintf("the chain in %q is incomplete or out of order: certificate %d (%s) "+
-				"was not issued by the next one (%s)", c.Cert, i+1, chain[i].Subject, chain[i+1].Subject), chainFix}
+			return &Fault{false, i18n.Sprintf("the chain in %q is incomplete or out of order: certificate %d (%s) "+
+				"was not issued by the next one (%s)", c.Cert, i+1, chain[i].Subject, chain[i+1].Subject),
+				i18n.Plain(chainFix)}
 		}
 	}
 	leaf := chain[0]
@@ -74,8 +76,8 @@ func (c *Certificate) chainFault(now time.Time, roots *x509.CertPool) *Fault {
 		}
 	}
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: within(leaf, now)}); err != nil {
-		return &Fault{false, fmt.Sprintf("the chain in %q is incomplete: it has no certificate of the issuer (%s), "+
-			"which is no root that this host knows", c.Cert, leaf.Issuer), chainFix}
+		return &Fault{false, i18n.Sprintf("the chain in %q is incomplete: it has no certificate of the issuer (%s), "+
+			"which is no root that this host knows", c.Cert, leaf.Issuer), i18n.Plain(chainFix)}
 	}
 	return nil
 }
@@ -113,8 +115,8 @@ func (c *Certificate) nameFault() *Fault {
 	if len(c.names()) > 0 {
 		return nil
 	}
-	return &Fault{false, fmt.Sprintf("the certificate %q is for no host: it has no subject alternative name", c.Cert),
-		"make one with the names of the URLs as subject alternative names: clients ignore the common name"}
+	return &Fault{false, i18n.Sprintf("the certificate %q is for no host: it has no subject alternative name", c.Cert),
+		i18n.Plain("make one with the names of the URLs as subject alternative names: clients ignore the common name")}
 }
 
 // unusedFault finds a certificate that no handshake uses: an earlier one with the same kind of key
@@ -134,6 +136,7 @@ func (s *Set) unusedFault(i int) *Fault {
 			return nil
 		}
 	}
-	return &Fault{false, fmt.Sprintf("the certificate %q is never used: those before it have all of its names", c.Cert),
-		"remove it, or write it in front of them"}
+	return &Fault{false,
+		i18n.Sprintf("the certificate %q is never used: those before it have all of its names", c.Cert),
+		i18n.Plain("remove it, or write it in front of them")}
 }

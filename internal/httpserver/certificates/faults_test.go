@@ -55,7 +55,7 @@ func TestFaults(t *testing.T) {
 			continue
 		}
 		require.NotEmpty(t, faults, what)
-		require.Contains(t, faults[0].Text, c.want, what)
+		require.Contains(t, faults[0].Text.String(), c.want, what)
 		require.Equal(t, c.ended, faults[0].Ended, what)
 	}
 	key := ecKey(t)
@@ -81,5 +81,5 @@ func TestUnused(t *testing.T) {
 	require.NoError(t, err)
 	faults := set.Faults(time.Now(), known)
 	require.Len(t, faults, 1)
-	require.Contains(t, faults[0].Text, `4.crt" is never used`)
+	require.Contains(t, faults[0].Text.String(), `4.crt" is never used`)
 }

@@ -12,10 +12,11 @@
 package fileselect
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // MaxWords bounds the words of one selector.
@@ -40,13 +41,13 @@ func Parse(text string) (Selector, error) {
 	var s Selector
 	words := strings.FieldsFunc(text, func(c rune) bool { return c == ' ' || c == '\t' || c == ',' })
 	if len(words) > MaxWords {
-		return Selector{}, fmt.Errorf("more than %d groups and extensions", MaxWords)
+		return Selector{}, i18n.Errorf("more than %d groups and extensions", MaxWords)
 	}
 	for _, word := range words {
 		if name, ok := strings.CutSuffix(word, "/"); ok {
 			p, ok := parsePlace(strings.TrimPrefix(name, "/"))
 			if !ok {
-				return Selector{}, fmt.Errorf(
+				return Selector{}, i18n.Errorf(
 					"%q is neither a group such as group1/ nor a store path such as group1/M00/", word)
 			}
 			s.places = append(s.places, p)
@@ -54,7 +55,7 @@ func Parse(text string) (Selector, error) {
 		}
 		extension := strings.ToLower(strings.TrimPrefix(word, "."))
 		if !isExtension(extension) {
-			return Selector{}, fmt.Errorf("%q is neither an extension such as jpg nor a group such as group1/", word)
+			return Selector{}, i18n.Errorf("%q is neither an extension such as jpg nor a group such as group1/", word)
 		}
 		s.extensions = append(s.extensions, extension)
 	}

@@ -12,6 +12,8 @@ package logtemplate
 import (
 	"fmt"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Limits of a template.
@@ -57,7 +59,7 @@ func (e *UnknownError) Error() string {
 // Parse reads a template.
 func Parse(text string) (*Template, error) {
 	if len(text) > MaxLength {
-		return nil, fmt.Errorf("the template has more than %d bytes", MaxLength)
+		return nil, i18n.Errorf("the template has more than %d bytes", MaxLength)
 	}
 	t := &Template{asJSON: strings.HasPrefix(text, "{")}
 	variables := 0
@@ -74,14 +76,14 @@ func Parse(text string) (*Template, error) {
 		}
 		name, rest, ok := cutName(text)
 		if !ok {
-			return nil, fmt.Errorf("a $ begins no variable at %.20q; $$ is a dollar sign", "$"+text)
+			return nil, i18n.Errorf("a $ begins no variable at %.20q; $$ is a dollar sign", "$"+text)
 		}
 		variable, ok := Lookup(name)
 		if !ok {
 			return nil, &UnknownError{name}
 		}
 		if variables++; variables > MaxVariables {
-			return nil, fmt.Errorf("the template has more than %d variables", MaxVariables)
+			return nil, i18n.Errorf("the template has more than %d variables", MaxVariables)
 		}
 		t.parts, text = append(t.parts, part{variable: variable}), rest
 	}

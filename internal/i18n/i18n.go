@@ -1,0 +1,104 @@
+// Package i18n holds the sentences that the program prints for people, and their translations.
+//
+//	text := i18n.Sprintf("there is no folder %q for the log", dir)
+//	fmt.Println(text)                  // English
+//	fmt.Println(text.In(i18n.Chinese)) // by the catalog, the files zh_*.go
+//
+// A catalog has the translation of a format under the English format. A sentence without an entry
+// is printed in English. tests/translation finds all formats in the source, and reports those
+// without an entry, and entries without a format.
+package i18n
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Text is a sentence that can be translated. It keeps the English format and its arguments. The
+// zero value is the empty text.
+type Text struct {
+	english string
+	format  string
+	args    []any
+}
+
+// Sprintf returns a Text. Arguments that are Texts, or errors of Errorf, are translated with it.
+func Sprintf(format string, args ...any) Text {
+	return Text{english: fmt.Sprintf(format, args...), format: format, args: args}
+}
+
+// Plain returns the Text of a sentence without arguments.
+func Plain(sentence string) Text { return Text{english: sentence, format: sentence} }
+
+// Of returns a Text as it is, and the Text of a constant. For parameters that take either.
+func Of(text any) Text {
+	if t, ok := text.(Text); ok {
+		return t
+	}
+	return Plain(text.(string))
+}
+
+// String returns the text in English.
+func (t Text) String() string { return t.english }
+
+// IsZero reports whether the text is empty.
+func (t Text) IsZero() bool { return t.english == "" }
+
+// MarshalText returns the text in English: output for programs does not depend on the language.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.english), nil }
+
+// UnmarshalText sets a text that was marshalled. It has lost its arguments.
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = Plain(string(text))
+	return nil
+}
+
+// In returns the text in a language.
+func (t Text) In(l Language) string {
+	if l == English {
+		return t.english
+	}
+	format := l.Translate(t.format)
+	if len(t.args) == 0 && format == t.format {
+		return t.english
+	}
+	args := slices.Clone(t.args)
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case interface{ In(Language) string }:
+			args[i] = arg.In(l)
+		case error:
+			args[i] = l.Translate(arg.Error())
+		}
+	}
+	return fmt.Sprintf(strings.ReplaceAll(format, "%w", "%v"), args...)
+}
+
+// textError is an error with a Text.
+type textError struct {
+	error // of fmt.Errorf
+	text  Text
+}
+
+// Errorf returns an error like that of fmt.Errorf, with a text that can be translated.
+func Errorf(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &textError{error: err, text: Text{english: err.Error(), format: format, args: args}}
+}
+
+// Unwrap returns the error of fmt.Errorf.
+func (e *textError) Unwrap() error { return e.error }
+
+// In returns the text of the error in a language.
+func (e *textError) In(l Language) string { return e.text.In(l) }
+
+// ErrorText returns the text of an error, which can be translated if Errorf made the error.
+func ErrorText(err error) Text {
+	var e *textError
+	if errors.As(err, &e) && e.Error() == err.Error() {
+		return e.text
+	}
+	return Plain(err.Error())
+}

@@ -1,0 +1,84 @@
+package i18n
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestText(t *testing.T) {
+	inner := Sprintf("the group %s", "fdfs")
+	for _, c := range []struct {
+		text             Text
+		english, chinese string
+	}{
+		{Text{}, "", ""},
+		{Plain("renew it"), "renew it", "更新证书"},
+		{Plain("no such sentence"), "no such sentence", "no such sentence"},
+		{Sprintf("[%s] has no key %q", "cache", "x"), `[cache] has no key "x"`, `[cache] 没有配置项 "x"`},
+		{Sprintf("%q holds a secret (%s), and %s can read it", "f", "k", inner),
+			`"f" holds a secret (k), and the group fdfs can read it`, `"f" 中有密钥（k），而用户组 fdfs 可以读取它`},
+		{Sprintf("not translated: %s", Plain("renew it")), "not translated: renew it", "not translated: 更新证书"},
+		{Sprintf("cannot read %q: %v", "f", fs.ErrPermission), `cannot read "f": permission denied`,
+			`无法读取 "f"：没有权限`},
+		{ErrorText(Errorf("its web server: %w", Errorf("stopping"))), "its web server: stopping", "其 web 服务器：正在停止"},
+		{ErrorText(errors.Join(Errorf("stopping"))), "stopping", "正在停止"},
+		{ErrorText(fs.ErrExist), "file already exists", "file already exists"},
+		{Of("renew it"), "renew it", "更新证书"},
+		{Of(inner), "the group fdfs", "用户组 fdfs "},
+	} {
+		require.Equal(t, c.english, c.text.String())
+		require.Equal(t, c.english, c.text.In(English))
+		require.Equal(t, c.chinese, c.text.In(Chinese))
+		data, err := json.Marshal(c.text)
+		require.NoError(t, err)
+		var read Text
+		require.NoError(t, json.Unmarshal(data, &read))
+		require.Equal(t, c.english, read.String(), "JSON is in English")
+	}
+	require.ErrorIs(t, Errorf("its web server: %w", fs.ErrExist), fs.ErrExist)
+}
+
+func TestFromEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		all, messages, lang string
+		want                Language
+	}{
+		{"", "", "", English},
+		{"", "", "zh_CN.UTF-8", Chinese},
+		{"", "", "zh_CN", Chinese},
+		{"", "", "zh_CN.GBK", Chinese},
+		{"", "", "zh", Chinese},
+		{"", "", "zhx_CN", English},
+		{"", "", "de_DE.UTF-8", English},
+		{"", "C.UTF-8", "zh_CN.UTF-8", English},
+		{"", "zh_CN.UTF-8", "en_US.UTF-8", Chinese},
+		{"C", "zh_CN.UTF-8", "zh_CN.UTF-8", English},
+		{"POSIX", "", "zh_CN.UTF-8", English},
+		{"zh_CN.UTF-8", "C", "C", Chinese},
+	} {
+		environment := map[string]string{"LC_ALL": c.all, "LC_MESSAGES": c.messages, "LANG": c.lang}
+		require.Equal(t, c.want, FromEnvironment(func(name string) string { return environment[name] }), "%+v", c)
+	}
+}
+
+func TestFromAcceptLanguage(t *testing.T) {
+	for field, want := range map[string]Language{
+		"": English, "zh": Chinese, "zh-CN,zh;q=0.9,en;q=0.8": Chinese, "en-US,en;q=0.9,zh-CN;q=0.8": English,
+		"zh-TW": Chinese, "ZH-hans-CN": Chinese, "de, zh;q=0.5": Chinese, "de": English, "*": English,
+		"zh;q=0, en;q=0.1": English, "zh;q=0": English, "en;q=0.2, zh ; q=0.3": Chinese, "zh;q=x": English,
+		"zh;q=7": English, "zh;q=NaN": English, ",,;;q=": English, "de;q=1,zh;q=0.001": Chinese,
+	} {
+		require.Equal(t, want, FromAcceptLanguage(field), field)
+	}
+}
+
+func FuzzFromAcceptLanguage(f *testing.F) {
+	f.Add("zh-CN,zh;q=0.9,en;q=0.8")
+	f.Fuzz(func(t *testing.T, field string) {
+		require.Contains(t, []Language{English, Chinese}, FromAcceptLanguage(field))
+	})
+}

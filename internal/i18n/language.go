@@ -1,0 +1,75 @@
+package i18n
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// Language is a language of people, by its code of ISO 639-1.
+type Language string
+
+// The languages. English is the one of the source and of output for programs.
+const (
+	English Language = "en"
+	Chinese Language = "zh" // simplified characters
+)
+
+// Translate returns the translation of a sentence without arguments, or the sentence itself if the
+// language has none.
+func (l Language) Translate(sentence string) string {
+	if l == Chinese {
+		if translation, ok := chinese()[sentence]; ok {
+			return translation
+		}
+	}
+	return sentence
+}
+
+// Tag is the language tag (RFC 5646) of the texts, such as zh-CN.
+func (l Language) Tag() string {
+	if l == Chinese {
+		return "zh-CN"
+	}
+	return string(l)
+}
+
+// ParseLanguage reads a language tag (RFC 5646) such as zh or zh-CN; ok is false for a language
+// that the program does not have.
+func ParseLanguage(tag string) (l Language, ok bool) {
+	primary, _, _ := strings.Cut(strings.ReplaceAll(tag, "_", "-"), "-")
+	l = Language(strings.ToLower(primary))
+	return l, l == English || l == Chinese
+}
+
+// FromEnvironment returns the language of messages: the first of LC_ALL, LC_MESSAGES and LANG that
+// is not empty decides (POSIX.1-2017 section 8.2). A locale of another language means English.
+func FromEnvironment(getenv func(name string) string) Language {
+	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
+	name, _, _ := strings.Cut(locale, ".") // without the charset
+	if l, ok := ParseLanguage(name); ok {
+		return l
+	}
+	return English
+}
+
+// FromAcceptLanguage returns the language that an Accept-Language field prefers (RFC 9110 section
+// 12.5.4); English if it names none of the program's.
+func FromAcceptLanguage(field string) Language {
+	best, weight := English, 0.
+	for member := range strings.SplitSeq(field, ",") {
+		tag, parameter, _ := strings.Cut(member, ";")
+		l, ok := ParseLanguage(strings.TrimSpace(tag))
+		q := 1.
+		if value, given := strings.CutPrefix(strings.TrimSpace(parameter), "q="); given {
+			var err error
+			if q, err = strconv.ParseFloat(value, 64); err != nil {
+				q = 0
+			}
+		}
+		if ok && q > weight && q <= 1 {
+			best, weight = l, q
+		}
+	}
+	return best
+}

@@ -1,0 +1,252 @@
+package translation
+
+import (
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+
+	"fastdfs-gateway/internal/i18n"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sentenceArguments are the functions that take sentences, with the positions of these arguments. A
+// sentence is a constant, or made by internal/i18n.
+var sentenceArguments = map[string][]int{
+	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
+	// internal/config
+	"errorf": {2, 3}, "warnf": {2, 3}, "keyError": {1, 2}, "keyWarning": {1, 2}, "invalid": {0, 1},
+	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "bothOrNone": {2}, "stop": {1}, "fail": {1},
+	"Warning": {2},
+	// internal/doctor, internal/admin/status, internal/app
+	"add": {3, 4}, "list.add": {1}, "plural": {1, 2}, "entries": {1, 2},
+}
+
+// scanned are the packages with sentences, from the root of the repository.
+var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/status", "internal/app",
+	"internal/config", "internal/doctor", "internal/fleet", "internal/httpserver/certificates",
+	"internal/httpserver/fileselect", "internal/httpserver/logtemplate", "storage/local"}
+
+// helpers are the packages in which functions without a package name are those above. In other
+// packages they may be others.
+var helpers = map[string][]string{
+	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
+		"bothOrNone", "stop", "fail"},
+	"internal/doctor": {"add", "Warning"}, "internal/app": {"entries"},
+	"internal/admin/status": {"list.add", "plural"},
+}
+
+// scan finds sentences in the source.
+type scan struct {
+	found    map[string]string // the place of each
+	problems []string
+}
+
+// TestSentences: each sentence that the program prints for people has a Chinese translation with
+// the same verbs, and each translation has its sentence.
+func TestSentences(t *testing.T) {
+	s := scan{found: map[string]string{}}
+	for _, folder := range scanned {
+		s.folder(t, folder)
+	}
+	s.page(t)
+	require.Greater(t, len(s.found), 300, "the scan finds few sentences")
+	for _, problem := range s.problems {
+		t.Error(problem)
+	}
+	translations := i18n.Chinese.Catalog()
+	for _, english := range slices.Sorted(maps.Keys(s.found)) {
+		chinese, ok := translations[english]
+		if !ok && !strings.ContainsFunc(verb.ReplaceAllString(english, ""), unicode.IsLetter) {
+			continue // only marks around arguments
+		}
+		if !ok {
+			t.Errorf("%s: no Chinese translation of %q", s.found[english], english)
+			continue
+		}
+		if want, got := verbs(english), verbs(chinese); !maps.Equal(want, got) {
+			t.Errorf("the translation of %q has other verbs: %v, not %v", english, got, want)
+		}
+		for _, problem := range typography(blankVerb.ReplaceAllString(chinese, "·")) {
+			t.Error(problem)
+		}
+	}
+	for english := range translations {
+		if _, ok := s.found[english]; !ok && !slices.Contains(system, english) {
+			t.Errorf("the translation of %q is not used any more", english)
+		}
+	}
+}
+
+// system are the errors of the kernel and of Go's packages that have translations.
+var system = []string{"permission denied", "no such file or directory", "file does not exist", "is a directory",
+	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded", "too many open files",
+	"no space left on device", "read-only file system", "unexpected EOF", "EOF"}
+
+// noImports makes the type checker do without the packages that a file imports: constants of its
+// own package are all that is asked of it.
+type noImports struct{}
+
+func (noImports) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }
+
+func (s *scan) folder(t *testing.T, folder string) {
+	fset := token.NewFileSet()
+	names, err := filepath.Glob("../../" + folder + "/*.go")
+	require.NoError(t, err)
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		require.NoError(t, err)
+		files = append(files, file)
+	}
+	require.NotEmpty(t, files, folder)
+	info := types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	checker := types.Config{Importer: noImports{}, Error: func(error) {}}
+	_, _ = checker.Check(folder, fset, files, &info) // imports fail
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				s.call(fset, &info, folder, n)
+			case *ast.CompositeLit:
+				if folder == "internal/config" && isSettings(n) {
+					for _, row := range n.Elts {
+						if row, ok := row.(*ast.CompositeLit); ok && len(row.Elts) == 4 {
+							s.sentence(fset, &info, row.Elts[3])
+						}
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+// isSettings recognizes []setting{...}.
+func isSettings(n *ast.CompositeLit) bool {
+	array, ok := n.Type.(*ast.ArrayType)
+	if !ok {
+		return false
+	}
+	name, ok := array.Elt.(*ast.Ident)
+	return ok && name.Name == "setting"
+}
+
+// call takes the sentences among the arguments of a call.
+func (s *scan) call(fset *token.FileSet, info *types.Info, folder string, n *ast.CallExpr) {
+	name := ""
+	switch f := n.Fun.(type) {
+	case *ast.Ident:
+		name = f.Name
+	case *ast.SelectorExpr:
+		name = f.Sel.Name
+		if x, ok := f.X.(*ast.Ident); ok && sentenceArguments[x.Name+"."+f.Sel.Name] != nil {
+			name = x.Name + "." + f.Sel.Name
+		}
+	}
+	if !strings.HasPrefix(name, "i18n.") && !slices.Contains(helpers[folder], name) {
+		return
+	}
+	for _, i := range sentenceArguments[name] {
+		if i < len(n.Args) {
+			s.sentence(fset, info, n.Args[i])
+		}
+	}
+}
+
+// exported is a constant of another package that holds a sentence.
+var exported = map[string]string{"config.Masked": "(set, not shown)",
+	"status.MemoryBudget": "Files of other hosts, memory", "status.DiskBudget": "Files of other hosts, disk"}
+
+// sentence takes one argument.
+func (s *scan) sentence(fset *token.FileSet, info *types.Info, e ast.Expr) {
+	at := fset.Position(e.Pos())
+	place := fmt.Sprintf("%s:%d", strings.TrimPrefix(filepath.ToSlash(at.Filename), "../../"), at.Line)
+	known := info.Types[e]
+	text := ""
+	switch e := e.(type) {
+	case *ast.SelectorExpr:
+		if x, ok := e.X.(*ast.Ident); ok {
+			text = exported[x.Name+"."+e.Sel.Name]
+		}
+	case *ast.CallExpr:
+		if f, ok := e.Fun.(*ast.SelectorExpr); ok {
+			if x, ok := f.X.(*ast.Ident); ok && (x.Name == "fmt" || x.Name == "strings") {
+				s.problems = append(s.problems, place+": a sentence is made by "+x.Name+", not by i18n.Sprintf")
+			}
+		}
+	case *ast.BinaryExpr:
+		if known.Value == nil {
+			s.problems = append(s.problems, place+": a sentence is put together by +, not by i18n.Sprintf")
+		}
+	}
+	if known.Value != nil && known.Value.Kind() == constant.String {
+		text = constant.StringVal(known.Value)
+	}
+	if hasWords(text) {
+		s.found[text] = place
+	}
+}
+
+var (
+	verb = regexp.MustCompile(`%([-+# 0]*)(\[(\d+)\])?([0-9.]*)([a-zA-Z%])`)
+	// An argument may be Chinese, which has no blank beside it.
+	blankVerb = regexp.MustCompile(" ?" + verb.String() + " ?")
+	inAction  = regexp.MustCompile(`[({ ]t "((?:[^"\\]|\\.)*)"`)
+)
+
+// hasWords tells whether a format has more than verbs and blanks.
+func hasWords(format string) bool {
+	return strings.TrimSpace(verb.ReplaceAllString(format, "")) != ""
+}
+
+// page takes the sentences of the status page.
+func (s *scan) page(t *testing.T) {
+	const page = "internal/admin/status/page.html"
+	text, err := os.ReadFile("../../" + page)
+	require.NoError(t, err)
+	for n, line := range strings.Split(string(text), "\n") {
+		for _, m := range inAction.FindAllStringSubmatch(line, -1) {
+			s.found[m[1]] = fmt.Sprintf("%s:%d", page, n+1)
+		}
+	}
+}
+
+// verbs returns the verb of each argument of a format, with its flags and width.
+func verbs(format string) map[int]string {
+	all, next := map[int]string{}, 1
+	for _, m := range verb.FindAllStringSubmatch(format, -1) {
+		if m[5] == "%" {
+			continue
+		}
+		if m[3] != "" {
+			next, _ = strconv.Atoi(m[3]) // digits
+		}
+		all[next] = m[1] + m[4] + m[5]
+		next++
+	}
+	return all
+}
+
+// TestVerbs: arguments may come in another order, but none is left out or printed otherwise.
+func TestVerbs(t *testing.T) {
+	require.Equal(t, map[int]string{1: "s", 2: ".80q", 3: "d"}, verbs("%s: %.80q 100 %% %d"))
+	require.Equal(t, verbs("%s of %d"), verbs("%[2]d 的 %[1]s"))
+	require.NotEqual(t, verbs("%s"), verbs("%d"))
+}
