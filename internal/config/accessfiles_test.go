@@ -26,7 +26,7 @@ func TestFileAccess(t *testing.T) {
 	} {
 		_, problems := load(t, text)
 		require.True(t, slices.ContainsFunc(problems, func(p Problem) bool {
-			return p.Severity == Error && strings.Contains(p.Text, want)
+			return p.Severity == Error && strings.Contains(p.Text.String(), want)
 		}), "%s: %v", text, problems)
 	}
 }

@@ -376,6 +376,10 @@ var zhConfig = []entry{
 	{"%s: no problems", "%s: 没有问题"},
 
 	// access.go
+	{"more than %d sections [access ...]", "[access ...] 小节超过 %d 个"},
+	{"write allow, deny, referers or referer_file", "请写 allow、deny、referers 或 referer_file"},
+	{"write extensions and groups, such as [access jpg png] or [access group2/ group3/M00/]",
+		"请写扩展名和组，例如 [access jpg png] 或 [access group2/ group3/M00/]"},
 	{"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them",
 		"请写网段，例如 10.0.0.0/8 或 2001:db8::/32，多个用逗号分隔"},
 	{"write none, blocked, host names, *.example.com or example.* with commas between them",
