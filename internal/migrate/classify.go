@@ -116,10 +116,14 @@ func (t *translator) outcomeOf(s *server, path string) outcome {
 		return outcome{}
 	}
 	o := outcome{loc: l}
+	all := l.path == "/" // a location for the rest, which says nothing about files
 	if returns(l.d.block, path) {
+		if d := first(l.d.block, "return"); d != nil && !all && d.arg(0) >= "400" && d.arg(0) <= "599" {
+			o.guard = d
+		}
 		return o
 	}
-	if o.via = t.serves(s, l); o.via != nil {
+	if o.via = t.serves(s, l); o.via != nil || !all && first(l.d.block, "fastcgi_pass") == nil {
 		o.guard = t.guardOf(s, l)
 	}
 	return o
@@ -189,7 +193,7 @@ func (t *translator) serves(s *server, l *location) *directive {
 			}
 		}
 	}
-	if t.aboutFiles(l) || l.op == "@" {
+	if t.aboutFiles(l) || l.up != nil && t.aboutFiles(l.up) || l.op == "@" {
 		return last(append([][]*directive{l.d.block}, s.chain(l)...), "alias", "root")
 	}
 	return nil

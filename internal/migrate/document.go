@@ -91,12 +91,23 @@ func (o *document) text(t *translator, findings []Finding) string {
 	return b.String()
 }
 
-// rank is the place of a section.
+// rank is the place of a section. Later ones win, so those for fewer files come later: groups,
+// store paths, extensions.
 func rank(name string) int {
-	first, _, selective := strings.Cut(name, " ")
-	place := 2 * slices.Index(order, first)
-	if selective {
+	words := strings.Fields(name)
+	if len(words) == 0 {
+		return 0
+	}
+	place := 8 * slices.Index(order, words[0])
+	places, exts := split(words[1:])
+	switch {
+	case len(places) > 0 && strings.Count(places[0], "/") > 1:
+		place += 2
+	case len(places) > 0:
 		place++
+	}
+	if len(exts) > 0 {
+		place += 3
 	}
 	return place
 }

@@ -131,6 +131,8 @@ func (t *translator) explainGuard(d *directive) {
 		t.say(d, "the gateway does not have this check", g.advice)
 	case strings.Contains(d.name, "_by_lua"):
 		t.say(d, "the gateway runs no Lua", scriptAdvice)
+	case d.name == "return":
+		t.say(d, "nginx rejects these files; they are closed here, with 403", "")
 	case d.name == "allow" || d.name == "deny":
 		t.say(d, "no client may read these files directly", "keep nginx for them, or leave them out")
 	case d.name == "include":

@@ -105,3 +105,30 @@ func TestStringsOf(t *testing.T) {
 		require.Contains(t, all, want)
 	}
 }
+
+// TestClosedPaths: files that a location of their own rejects are closed, those that only no
+// location is for are not.
+func TestClosedPaths(t *testing.T) {
+	t.Parallel()
+	o := Options{ModuleFile: "/m", Module: Module{Groups: []string{"group1", "group2"}, GroupInURL: true,
+		StorePaths: 1}}
+	for text, closed := range map[string]string{
+		"location ~ \\.exe$ { return 403; }":                        "[access exe]",
+		"location ^~ /group2/ { return 404; }":                      "[access group2/]",
+		"location ^~ /group2/ { deny all; }":                        "[access group2/]",
+		"location ~ \\.txt$ { auth_basic x; root /srv; }":           "[access txt]",
+		"location / { return 403; }":                                "",
+		"location ~ \\.php$ { fastcgi_pass 127.0.0.1:1; }":          "",
+		"if ($request_uri ~ group2) { return 403; }":                "",
+		"location = /group2/M00 { return 403; }":                    "",
+		"location /group1/M00/00 { ngx_fastdfs_module; deny all; }": "[access group1/]",
+	} {
+		r := Translate(readText(t, "server { "+text+" location /group { ngx_fastdfs_module; } }"), o)
+		if closed == "" {
+			require.NotContains(t, r.Config, "deny =", text)
+			continue
+		}
+		require.Contains(t, r.Config, closed, text)
+		require.Contains(t, r.Config, "deny = "+everybody, text)
+	}
+}

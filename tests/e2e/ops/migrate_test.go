@@ -1,0 +1,127 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// translatedNginx serves plain files by alias, in place of the module. Its arguments: a folder, the
+// user, listen, two store paths, that of another group.
+const translatedNginx = `daemon off;
+%[2]s
+error_log stderr crit;
+pid %[1]s/pid;
+events {}
+http {
+	default_type application/octet-stream;
+	types { image/jpeg jpg; image/png png; text/plain txt; }
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	server {
+		listen %[3]s;
+		error_page 404 /404.html;
+		location = /404.html { root %[1]s; internal; }
+		location = /health { return 200 ok; }
+		location ~* ^/group1/M00/(.*\.(jpg|png))$ {
+			alias %[4]s/data/$1;
+			valid_referers none blocked *.example.com;
+			if ($invalid_referer) { return 403; }
+			expires 7d;
+			add_header X-Kind picture;
+		}
+		location ~ ^/group1/M00/(.*)$ {
+			alias %[4]s/data/$1;
+			expires 1h;
+			if ($arg_attname) { add_header Content-Disposition "attachment;filename=$arg_attname"; }
+		}
+		location ~ ^/group1/M0[0-9]/.*\.jpg$ { return 410; }
+		location ^~ /group1/M01/ { deny 127.0.0.1; allow all; alias %[5]s/data/; expires max; }
+		location ^~ /grp2/M00/ {
+			alias %[6]s/data/;
+			add_header Cache-Control no-store;
+			location ~ \.txt$ { auth_basic members; auth_basic_user_file users; }
+		}
+	}
+}
+`
+
+// TestTranslationServes: the gateway with a translated configuration gives the statuses and headers
+// of the nginx that it is translated from.
+func TestTranslationServes(t *testing.T) {
+	t.Parallel()
+	s, dir := storetest.New(t), t.TempDir()
+	jpg, txt, second, other := s.Normal("jpg", s.Bytes(100)), s.Normal("txt", s.Bytes(100)),
+		s.In(storetest.Group, 1, "png", s.Bytes(100)), s.In(storetest.Other, 0, "bin", s.Bytes(100))
+	missing := s.Missing("jpg", storetest.Created)
+	addr, user, conf := lab.Address(lab.Port()), "", filepath.Join(dir, "nginx.conf")
+	if os.Getuid() == 0 {
+		user = "user root;" // the store of the test has no rights for other accounts
+	}
+	text := fmt.Sprintf(translatedNginx, dir, user, addr, s.Root(storetest.Group, 0), s.Root(storetest.Group, 1),
+		s.Root(storetest.Other, 0))
+	text = strings.ReplaceAll(text, "/grp2/", "/"+storetest.Other+"/")
+	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "404.html"), []byte("own page"), 0o600))
+	nginx, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	if errors.Is(err, lab.ErrMissing) {
+		t.Skip("SKIPPED: a translation is not compared with nginx, which is not installed (apt-get install " +
+			"nginx-light)")
+	}
+	require.NoError(t, err)
+	t.Cleanup(nginx.Stop)
+
+	module := e2e.WriteConfig(t, s.Config("[gateway]", "admin_listen = "+lab.Address(lab.Port()),
+		"allow_sources = 192.0.2.1"))
+	out := filepath.Join(dir, "gateway.conf")
+	code, _, stderr := e2e.Run(t, "migrate", "--nginx", conf, "-c", module, "--o", out)
+	require.Equal(t, 3, code, stderr)
+	require.Contains(t, stderr, "auth_basic members: the gateway does not have this check")
+	code, stdout, stderr := e2e.Run(t, "check", "-c", out)
+	require.Equal(t, 0, code, stdout+stderr)
+	config, err := os.ReadFile(out)
+	require.NoError(t, err)
+	moved := regexp.MustCompile(`(?m)^listen = .*$`).ReplaceAllString(string(config),
+		"listen = "+lab.Address(lab.Port()))
+	require.NoError(t, os.WriteFile(out, []byte(moved), 0o600))
+	p := e2e.ServeConfig(t, out)
+
+	const friend, evil = "http://www.example.com/a", "http://www.evil.test/"
+	for _, c := range []struct{ path, referer string }{
+		{jpg.URL(), ""}, {jpg.URL(), friend}, {jpg.URL(), evil}, {jpg.URL(), "no-scheme"}, {txt.URL(), evil},
+		{txt.URL() + "?attname=a.txt", ""}, {second.URL(), ""}, {other.URL(), ""}, {missing.URL(), ""},
+	} {
+		was, is := respond(t, addr, c.path, c.referer), respond(t, p.Addrs[0], c.path, c.referer)
+		require.Equal(t, was, is, "%s %q", c.path, c.referer)
+	}
+	require.Contains(t, respond(t, p.Addrs[0], "/health", ""), "200")
+	closed := s.In(storetest.Other, 0, "txt", s.Bytes(10))
+	require.Contains(t, respond(t, p.Addrs[0], closed.URL(), ""), "403", "never opened without its check")
+}
+
+// respond is what a translation keeps of a response.
+func respond(t *testing.T, address, path, referer string) string {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)
+	require.NoError(t, err)
+	if referer != "" {
+		req.Header.Set("Referer", referer)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	saved := strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment")
+	return fmt.Sprint(resp.StatusCode, " ", resp.Header["Cache-Control"], resp.Header["X-Kind"], saved)
+}
