@@ -16,7 +16,7 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 NESTED := tests/bench tests/real tests/containers
 
 .PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
-	lint-quick lint-text lint-dead fuzz attack soak bench \
+	lint-quick lint-text lint-dead keys fuzz attack soak bench \
 	bench-compare bench-locks e2e check real dist clean
 
 help: ## this list
@@ -106,6 +106,9 @@ lint-dead:
 	test -z "$$dead" || { printf 'dead code:\n%s\n' "$$dead" >&2; exit 1; }
 
 # Every fuzz target for FUZZTIME.
+keys: ## write the tables of docs/configuration.md and docs/zh/configuration.md
+	$(GO) test ./tests/translation -run TestConfigurationPages -write
+
 fuzz: ## every fuzz target for FUZZTIME=20s each
 	@for module in . $(NESTED); do for pkg in $$($(GO) list -C $$module ./...); do \
 		for target in $$($(GO) test -C $$module -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
