@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,7 @@ func (t *translator) chooseForm() {
 			for _, c := range t.universe.all {
 				if c.ext == "" && t.outcomeOf(s, f.url(c)).via != nil {
 					n++
+					t.elsewhere[s] = cmp.Or(t.elsewhere[s], f.prefix, "/")
 				}
 			}
 		}
@@ -172,7 +174,7 @@ func (t *translator) serves(s *server, l *location) *directive {
 		case "ngx_fastdfs_module":
 			return d
 		case "proxy_pass":
-			if t.aboutFiles(l) || sourceWords.MatchString(d.arg(0)) {
+			if t.aboutFiles(l) || sourceWords.MatchString(d.arg(0)) || t.passesToModule(s, d) {
 				return d
 			}
 			return nil
@@ -197,6 +199,31 @@ func (t *translator) serves(s *server, l *location) *directive {
 		return last(append([][]*directive{l.d.block}, s.chain(l)...), "alias", "root")
 	}
 	return nil
+}
+
+// passesToModule reports whether a proxy_pass ends at another server of this nginx, which serves
+// files to all clients.
+func (t *translator) passesToModule(from *server, pass *directive) bool {
+	to := target(pass)
+	for _, s := range t.all {
+		here := slices.ContainsFunc(s.listens, func(l listen) bool {
+			return l.address == to || l.host() == "" && strings.HasSuffix(to, ":"+l.port())
+		})
+		if !here || s == from {
+			continue
+		}
+		open, checked := false, false
+		eachLocation(s.locations, func(l *location) {
+			if first(l.d.block, "ngx_fastdfs_module") != nil {
+				open = true
+				checked = checked || t.guardOf(s, l) != nil || inForce(s.chain(l), "allow", "deny") != nil
+			}
+		})
+		if open && !checked {
+			return true
+		}
+	}
+	return false
 }
 
 // aboutFiles reports whether the pattern of a location is one of file ids.

@@ -98,7 +98,7 @@ func Translate(tree *Tree, o Options) Result {
 		o.HasAccount = func(string) bool { return false }
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		inside: map[*directive]*directive{}, out: &document{}}
+		inside: map[*directive]*directive{}, elsewhere: map[*server]string{}, out: &document{}}
 	t.collect()
 	t.sample()
 	t.classify()
@@ -126,17 +126,18 @@ func Translate(tree *Tree, o Options) Result {
 // translator is one translation.
 type translator struct {
 	Options
-	tree     *Tree
-	http     []*directive // the directives of all http blocks
-	all      []*server    // in the order of the configuration
-	servers  []*server    // those that are translated
-	universe universe
-	form     form
-	edge     bool // no file of this host: all come from storages
-	handled  map[*directive]bool
-	inside   map[*directive]*directive // the location around a directive
-	findings []Finding
-	out      *document
+	tree      *Tree
+	http      []*directive // the directives of all http blocks
+	all       []*server    // in the order of the configuration
+	servers   []*server    // those that are translated
+	universe  universe
+	form      form
+	elsewhere map[*server]string // the prefix under which a server serves files, for those with another form
+	edge      bool               // no file of this host: all come from storages
+	handled   map[*directive]bool
+	inside    map[*directive]*directive // the location around a directive
+	findings  []Finding
+	out       *document
 }
 
 // add adds a finding once.

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -68,6 +69,10 @@ func (t *translator) otherLocation(s *server, l *location) {
 			"keep nginx for this path")
 	case closedAnyway(block):
 	case t.handled[l.d]:
+	case t.reaches(l):
+		t.say(l.d, "nginx takes these files from here, before the location of FastDFS; the gateway serves them "+
+			"from the store",
+			"compare links of such files by gateway compare")
 	default:
 		t.say(l.d, fileOnly, "keep nginx for this path, or leave it out")
 	}
@@ -113,11 +118,10 @@ func (t *translator) health(l *location, reply *directive) bool {
 
 // sayCheck names a location with a check or filter that the gateway does not have.
 func (t *translator) sayCheck(s *server, l *location) bool {
-	if t.serves(s, l) == nil && first(l.d.block, "image_filter") == nil {
-		return false
-	}
 	guard := t.guardOf(s, l)
-	if guard == nil {
+	own := guard != nil && first(l.d.block, guard.name) == guard && guard.name != "deny" && guard.name != "allow" &&
+		guard.name != "internal"
+	if guard == nil || !own && t.serves(s, l) == nil {
 		return false
 	}
 	t.say(l.d, "this location is not served: the gateway does not have its check or filter", "")
@@ -194,6 +198,10 @@ func (t *translator) otherServer(s *server, shared string) {
 		t.say(reply,
 			fmt.Sprintf("requests for other host names got %s on port %s from %s; the gateway does not look at "+
 				"the host", reply.arg(0), shared, s.title()), "keep nginx on another address or port if that matters")
+	case t.elsewhere[s] != "":
+		t.say(at, fmt.Sprintf("%s serves files below %s: one gateway has one url_prefix, here %s", s.title(),
+			t.elsewhere[s],
+			cmp.Or(t.form.prefix, "none")), "run a second gateway with that url_prefix, or keep nginx for it")
 	case shared != "":
 		t.say(at, fmt.Sprintf("%s (server at line %d) shares port %s and does not serve FastDFS: it is left as it is",
 			s.title(),

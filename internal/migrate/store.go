@@ -32,6 +32,11 @@ func (t *translator) translateStore() {
 			if o := s.cells[c]; o.open() {
 				t.done(o.via, o.loc.d)
 				t.done(named(o.loc.d.block, "root", "alias")...)
+				if o.via.name == "root" || o.via.name == "alias" { // a rewrite only finds the file in the folder
+					t.done(slices.DeleteFunc(named(o.loc.d.block, "rewrite"), func(d *directive) bool {
+						return d.arg(2) != "break"
+					})...)
+				}
 			}
 		}
 		t.done(s.d)
