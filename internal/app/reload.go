@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"reflect"
@@ -195,7 +196,10 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
 	a.keepLimiter(&o, old.cfg, c.cfg)
 	if c.cfg.Gateway.TLSRedirect {
-		o.HTTPSPort = p.httpsPort()
+		o.HTTPSPort = cmp.Or(p.portOf(roleFilesTLS), 443)
+	}
+	if len(c.cfg.Gateway.TLSListen) > 0 {
+		o.PlainPort = p.portOf(roleFiles)
 	}
 	return gateway.NewHandler(o), nil
 }

@@ -250,14 +250,14 @@ func tlsSettings(cfg *config.Config) *tls.Config {
 	return o
 }
 
-// httpsPort is the port of the first address of tls_listen that has one, else that of https.
-func (p *components) httpsPort() int {
-	for _, ln := range p.listenersFor(roleFilesTLS) {
+// portOf is the port of the first listener of a role that has one; 0 = none has.
+func (p *components) portOf(role role) int {
+	for _, ln := range p.listenersFor(role) {
 		if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
 			return tcp.Port
 		}
 	}
-	return 443
+	return 0
 }
 
 // serveAll begins to serve the listeners; those for peers belong to the fleet.

@@ -130,7 +130,7 @@ type Gateway struct {
 	HealthPath          string // empty = none
 	URLPrefix           string // "" or "/files", never with a slash at the end
 	Upstream            string // "storage" or "http"
-	UpstreamHTTPPort    int    // 0 = the port that the request came in on
+	UpstreamHTTPPort    int    // 0 = the port that the request came in on; by TLS on TLSListen: that of Listen
 	RedirectScheme      string // "", "http" or "https"
 	RedirectPort        int    // 0 = as the request came
 	TryReplicas         bool

@@ -236,7 +236,7 @@ func gatewaySourceKeys(g *Gateway) []setting {
 		{"upstream", "storage", choice(&g.Upstream, "storage", "http"),
 			"how remote files are fetched: storage (FastDFS protocol) or http (the source's web server)"},
 		{"upstream_http_port", "", number(&g.UpstreamHTTPPort, 1, math.MaxUint16),
-			"port of upstream = http; empty = the one that the request came in on"},
+			"port of upstream = http; empty = the one that the request came in on, for tls_listen that of listen"},
 		{"redirect_scheme", "", choice(&g.RedirectScheme, "http", "https"),
 			"http or https; empty = as the request came"},
 		{"redirect_port", "", number(&g.RedirectPort, 1, math.MaxUint16),

@@ -193,9 +193,11 @@ func (l *loader) lintTLS() {
 		l.keyError("gateway.tls_redirect", "set tls_listen, or remove the line",
 			"tls_redirect = true, but there is no tls_listen to redirect to")
 	}
-	if len(g.TLSListen) > 0 && g.Upstream == "http" && g.UpstreamHTTPPort == 0 {
+	hasPort := func(address string) bool { return !strings.HasPrefix(address, "unix:") }
+	if len(g.TLSListen) > 0 && g.Upstream == "http" && g.UpstreamHTTPPort == 0 &&
+		!slices.ContainsFunc(g.Listen, hasPort) {
 		l.keyWarning("gateway.upstream", "set upstream_http_port to the plain port of the sources",
-			"upstream = http asks sources by plain HTTP, for a request by TLS at the port of tls_listen")
+			"upstream = http asks sources by plain HTTP, and the addresses of listen have no port")
 	}
 }
 

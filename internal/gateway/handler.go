@@ -70,6 +70,7 @@ type Options struct {
 	Index []byte // HTML page for the path "/"; nil = 400, as for any path without a file id
 
 	Origin         Origin // finds files of other hosts; nil = 404 for these
+	PlainPort      int    // of the web servers of other hosts, for requests by TLS; 0 = the local port of the request
 	RedirectScheme string // of redirect targets; empty = that of the request
 	RedirectPort   int    // of redirect targets; 0 = the local port of the request
 

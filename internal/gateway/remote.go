@@ -33,7 +33,7 @@ var _ Origin = (*origin.Resolver)(nil)
 // findRemote searches other hosts for the file. responded is true if the client was redirected.
 func (r *request) findRemote(localErr error) (responded bool, err error) {
 	q, p := &r.remote, &r.target.params
-	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), localPort(r.ctx.LocalAddr())
+	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), r.sourcePort()
 	q.Token, q.Timestamp = p.token, p.ts
 	host, err := r.h.o.Origin.Find(q, localErr)
 	if err != nil {
@@ -76,6 +76,15 @@ func (r *request) location(host string) []byte {
 	}
 	targets := origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL}
 	return targets.AppendRedirect(b, r.id.AsAsked(), r.target.query)
+}
+
+// sourcePort returns the port of the web servers of other hosts, which speak plain HTTP: the one
+// that the request came in on, or for a request by TLS PlainPort.
+func (r *request) sourcePort() int {
+	if r.h.o.PlainPort != 0 && byTLS(r.ctx.Conn()) {
+		return r.h.o.PlainPort
+	}
+	return localPort(r.ctx.LocalAddr())
 }
 
 // localPort returns the port of a TCP address; 0 for a unix socket.

@@ -2,14 +2,17 @@ package origin
 
 import (
 	"bytes"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
 
@@ -52,6 +55,35 @@ func TestUpstreamHTTP(t *testing.T) {
 	require.Equal(t, 404, p.Get(s.Missing("jpg", e2e.LongAgo).URL()).StatusCode)
 	require.NoError(t, os.Remove(file.Path))
 	require.Equal(t, 404, p.Get(file.URL()).StatusCode)
+}
+
+// TestUpstreamPortByTLS: without upstream_http_port, requests by TLS ask the web server of the
+// source at the plain port of the gateway, as plain requests do.
+func TestUpstreamPortByTLS(t *testing.T) {
+	t.Parallel()
+	s, source := storetest.New(t), fdfs.Source{127, 0, 0, 21}
+	file := s.From(source, "txt", []byte("hello"))
+	port, asked := webServer(t, "127.0.0.21", file.Content)
+	dir := t.TempDir()
+	e2e.Certificate(t, dir)
+	conf := "base_path = /nowhere\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\n[gateway]\n" +
+		"listen = 127.0.0.22:" + port + ", unix:" + dir + "/plain\nadmin_listen = 127.0.0.1:0\nupstream = http\n" +
+		"allow_sources = 127.0.0.21\ntls_listen = 127.0.0.1:0\n" +
+		"tls_cert = " + dir + "/cert.pem\ntls_key = " + dir + "/key.pem\n[cache]\nmemory_max = 0\n"
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, conf))
+	require.NotContains(t, p.LogText(), "set upstream_http_port")
+	require.Equal(t, file.Content, p.Get(file.URL()).Body)
+	var byTLS []string
+	eventually.True(t, func() bool {
+		byTLS = regexp.MustCompile(`msg=serving address=(\S+) tls=true`).FindStringSubmatch(p.LogText())
+		return byTLS != nil
+	})
+	p.Addrs, p.TLS = byTLS[1:], &tls.Config{InsecureSkipVerify: true}
+	for _, client := range []*http.Client{nil, p.HTTP2Client()} {
+		p.HTTP2 = client
+		require.Equal(t, file.Content, p.Get(file.URL()).Body, p.LogText())
+	}
+	require.Len(t, asked(), 3*len([]string{http.MethodHead, http.MethodGet}))
 }
 
 // webServer answers every request with the content. asked returns the targets of the requests since
