@@ -23,55 +23,93 @@ func networkSet(n config.Networks) *clientaddr.Networks {
 	return clientaddr.NewNetworks(n.Prefixes, n.Unix)
 }
 
-// accessRules are those of [access], and of [access ...] for selected files; nil if there are none.
-func accessRules(cfg *config.Config) (*gateway.Rules, error) {
-	a := &cfg.Access
-	rules, err := fileRules(a, cfg)
+// addRules adds the rules of [access] and of the sections [access SELECTORS].
+func addRules(o *gateway.Options, cfg *config.Config) error {
+	rules, err := sectionRules(&cfg.Access, accessSection, cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rules.SendRate, rules.SendAfter = a.SendRate, a.SendRateAfter
+	if rules != (gateway.Rules{}) {
+		o.Rules = &rules
+	}
+	for _, s := range cfg.AccessSections {
+		a := s.Access
+		if !s.Writes("referer_file") {
+			a.RefererFile = ""
+		}
+		section := gateway.RuleSection{Files: s.Files}
+		if section.Rules, err = sectionRules(&a, s.Name, cfg); err != nil {
+			return err
+		}
+		for _, r := range replacements {
+			if s.Writes(r.keys...) {
+				section.Replace = append(section.Replace, r.replace)
+			}
+		}
+		o.RuleSections = append(o.RuleSections, section)
+	}
+	return nil
+}
+
+const accessSection = "access"
+
+// replacements are the rules that a section with one of the keys replaces. requests_per_second and
+// requests_burst are one rule, and so are the two responses to a referer.
+var replacements = []struct {
+	keys    []string
+	replace func(to, from *gateway.Rules)
+}{
+	{[]string{"allow"}, func(to, from *gateway.Rules) { to.Allow = from.Allow }},
+	{[]string{"deny"}, func(to, from *gateway.Rules) { to.Deny = from.Deny }},
+	{[]string{"unlimited"}, func(to, from *gateway.Rules) { to.Unlimited = from.Unlimited }},
+	{[]string{"requests_per_second", "requests_burst"},
+		func(to, from *gateway.Rules) { to.Requests = from.Requests }},
+	{[]string{"referers"}, func(to, from *gateway.Rules) { to.Referers = from.Referers }},
+	{[]string{"referer_file", "referer_redirect"},
+		func(to, from *gateway.Rules) { to.RefererFile, to.RefererURL = from.RefererFile, from.RefererURL }},
+	{[]string{"send_rate"}, func(to, from *gateway.Rules) { to.SendRate = from.SendRate }},
+	{[]string{"send_rate_after"}, func(to, from *gateway.Rules) { to.SendAfter = from.SendAfter }},
+}
+
+// sectionRules are the rules of one section.
+func sectionRules(a *config.Access, section string, cfg *config.Config) (rules gateway.Rules, err error) {
+	rules = gateway.Rules{Allow: networkSet(a.Allow), Deny: networkSet(a.Deny), Unlimited: networkSet(a.Unlimited),
+		SendRate: a.SendRate, SendAfter: a.SendRateAfter, RefererURL: a.RefererRedirect}
 	if a.RequestsPerSecond > 0 {
 		rules.Requests = access.NewLimiter(a.RequestsPerSecond, a.RequestsBurst)
 	}
-	for i := range cfg.FileAccess {
-		f := &cfg.FileAccess[i]
-		of, err := fileRules(&f.Access, cfg)
-		if err != nil {
-			return nil, err
-		}
-		rules.ByFile = append(rules.ByFile, gateway.FileRules{Files: f.Files, Rules: of, SetDeny: f.Set["deny"],
-			SetAllow: f.Set["allow"], SetReferers: f.Set["referers"], SetFile: f.Set["referer_file"]})
-	}
-	if rules.Deny == nil && rules.Allow == nil && rules.Requests == nil && rules.Referers == nil &&
-		rules.SendRate == 0 && rules.ByFile == nil {
-		return nil, nil
-	}
-	return &rules, nil
-}
-
-// fileRules are the rules that can differ from file to file.
-func fileRules(a *config.Access, cfg *config.Config) (rules gateway.Rules, err error) {
-	rules.Allow, rules.Deny = networkSet(a.Allow), networkSet(a.Deny)
 	if len(a.Referers) > 0 {
 		if rules.Referers, err = access.NewReferers(a.Referers); err != nil {
 			return rules, err
 		}
 	}
-	if a.RefererFile != "" {
-		rules.RefererFile, err = readPage("referer_file of [access]", a.RefererFile, maxFailFile, cfg)
+	if a.RefererFile != "" && cfg.ChecksReferers() {
+		rules.RefererFile, err = readPage("referer_file of ["+section+"]", a.RefererFile, maxFailFile, cfg)
 	}
 	return rules, err
 }
 
-// keepLimiter takes over the counts of the rates from the handler in use, if a reload leaves the
-// rates as they are.
-func (a *App) keepLimiter(o *gateway.Options, old, now *config.Config) {
-	if o.Rules == nil || old == nil || a.server == nil {
+// keepLimiters takes over the counts of the rates from the handler in use, where a reload leaves
+// the rates of a section as they are.
+func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
+	if old == nil || a.server == nil {
 		return
 	}
-	was, is := &old.Access, &now.Access
-	if was.RequestsPerSecond == is.RequestsPerSecond && was.RequestsBurst == is.RequestsBurst {
-		o.Rules.Requests = a.server.Handler().Limiter()
+	limiters := a.server.Handler().Limiters()
+	if o.Rules != nil && sameRate(&old.Access, &now.Access) {
+		o.Rules.Requests = limiters[0]
 	}
+	taken := make([]bool, len(old.AccessSections)) // a section may be opened again
+	for i, s := range now.AccessSections {
+		for j, was := range old.AccessSections {
+			if !taken[j] && was.Name == s.Name && sameRate(&was.Access, &s.Access) {
+				o.RuleSections[i].Rules.Requests, taken[j] = limiters[1+j], true
+				break
+			}
+		}
+	}
+}
+
+func sameRate(a, b *config.Access) bool {
+	return a.RequestsPerSecond == b.RequestsPerSecond && a.RequestsBurst == b.RequestsBurst
 }

@@ -83,8 +83,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		o.FLVExtension = cfg.FLVExtension
 	}
 	o.HealthPath, o.Proxies = g.HealthPath, proxies(g)
-	var err error
-	if o.Rules, err = accessRules(cfg); err != nil {
+	if err := addRules(&o, cfg); err != nil {
 		return o, err
 	}
 	if !anti.CheckToken {

@@ -194,7 +194,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
-	a.keepLimiter(&o, old.cfg, c.cfg)
+	a.keepLimiters(&o, old.cfg, c.cfg)
 	if c.cfg.Gateway.TLSRedirect {
 		o.HTTPSPort = cmp.Or(p.portOf(roleFilesTLS), 443)
 	}

@@ -28,7 +28,9 @@ type Access struct {
 	Allow, Deny       Networks
 	Referers          []string // empty = all
 	RefererFile       string   // path; empty = answer 403
-	RequestsPerSecond float64  // per client address; 0 = off
+	RefererRedirect   string   // URL or path; empty = answer 403
+	Unlimited         Networks
+	RequestsPerSecond float64 // per client address; 0 = off
 	RequestsBurst     int
 	SendRate          int64 // bytes a second; 0 = off
 	SendRateAfter     int64 // bytes
@@ -59,6 +61,10 @@ func accessKeys(a *Access) []setting {
 			"sites whose pages may show files: none, blocked, names, *.example.com, example.*; empty = all"},
 		{"referer_file", "", path(&a.RefererFile),
 			"file sent with 200 in place of 403 to other sites"},
+		{"referer_redirect", "", redirectTarget(&a.RefererRedirect),
+			"URL or path to which a 302 leads in place of 403 to other sites"},
+		{"unlimited", "", networks(&a.Unlimited),
+			"networks of clients for which requests_per_second and max_connections_per_ip do not hold"},
 		{"requests_per_second", "0", rate(&a.RequestsPerSecond),
 			"requests a second of one client address, more get 429; 0 = any"},
 		{"requests_burst", strconv.Itoa(defaultBurst), number(&a.RequestsBurst, 1, 1_000_000),
@@ -144,35 +150,41 @@ func (l *loader) lintAccess() {
 				"trusted_proxies holds %s: every client can write an address of its choice", shown(p.String()))
 		}
 	}
-	for _, key := range []struct {
-		name, needs string
-		unused      bool
-	}{
-		{"requests_burst", "requests_per_second", a.RequestsPerSecond == 0 && a.RequestsBurst != defaultBurst},
-		{"send_rate_after", "send_rate", a.SendRate == 0 && a.SendRateAfter != 0},
-		{"referer_file", "referers", len(a.Referers) == 0 && a.RefererFile != ""},
-	} {
-		if key.unused {
-			l.keyWarning("access."+key.name, i18n.Sprintf("set %s, or remove the line", key.needs),
-				"%s has no effect without %s", key.name, key.needs)
-		}
+	l.lintRules(accessSection, a)
+	for _, s := range l.c.AccessSections {
+		l.lintRules(s.Name, &s.Access)
 	}
 }
 
-// refererFile looks for referer_file of [access] and of its sections for selected files.
-func (k *checker) refererFile() {
-	const key = "access.referer_file"
-	names := []string{k.c.Access.RefererFile}
-	if len(k.c.Access.Referers) == 0 && len(k.c.FileAccess) == 0 {
-		return
-	}
-	for _, f := range k.c.FileAccess {
-		names = append(names, f.Access.RefererFile)
-	}
-	for _, name := range names {
-		if name == "" {
-			continue
+// lintRules checks the combinations of the rules of one section. A key that needs another one may
+// find it in any section.
+func (l *loader) lintRules(section string, a *Access) {
+	for _, key := range []struct {
+		name, needs string
+		set         bool
+		found       func(a *Access) bool
+	}{
+		{"requests_burst", "requests_per_second", a.RequestsBurst != defaultBurst,
+			func(a *Access) bool { return a.RequestsPerSecond != 0 }},
+		{"send_rate_after", "send_rate", a.SendRateAfter != 0, func(a *Access) bool { return a.SendRate != 0 }},
+		{"referer_file", "referers", a.RefererFile != "", func(a *Access) bool { return len(a.Referers) > 0 }},
+		{"referer_redirect", "referers", a.RefererRedirect != "", func(a *Access) bool { return len(a.Referers) > 0 }},
+	} {
+		name := full(section, key.name)
+		if _, written := l.c.written[name]; written && key.set && !l.c.anyAccess(key.found) {
+			l.keyWarning(name, i18n.Sprintf("set %s, or remove the line", key.needs),
+				"%s has no effect without %s", key.name, key.needs)
 		}
+	}
+	file, redirect := full(section, "referer_file"), full(section, "referer_redirect")
+	if l.c.written[file].value != "" && l.c.written[redirect].value != "" {
+		l.keyError(redirect, "keep one of the two", "referer_file and referer_redirect are both set")
+	}
+}
+
+// refererFiles looks for referer_file.
+func (k *checker) refererFiles() {
+	for key, name := range k.c.refererFiles() {
 		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
 			k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer 403",
 				"cannot read the file %q", name)

@@ -1,10 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"fastdfs-gateway/internal/httpserver/fileselect"
 
 	"github.com/stretchr/testify/require"
 )
@@ -31,6 +35,23 @@ func TestAccessRules(t *testing.T) {
 		{"referer by expression", "[access]\nreferers = ~example\n", Error, 4, "no host name"},
 		{"server_names", "[access]\nreferers = server_names\n", Error, 4, "no host name"},
 		{"two stars", "[access]\nreferers = *.example.*\n", Error, 4, "no host name"},
+		{"redirect and file", "[access]\nreferers = none\nreferer_file = x.png\nreferer_redirect = /x\n", Error, 6,
+			"are both set"},
+		{"both in a section", "[access]\nreferers = none\n[access jpg]\nreferer_redirect = /x\nreferer_file = x\n",
+			Error, 6, "are both set"},
+		{"redirect without referers", "[access jpg]\nreferer_redirect = /x\n", Warning, 4, "without referers"},
+		{"redirect to another scheme", "[access]\nreferer_redirect = ftp://a/\n", Error, 4, "no URL"},
+		{"redirect to another host", "[access]\nreferer_redirect = //a/\n", Error, 4, "no URL"},
+		{"redirect to nowhere", "[access]\nreferer_redirect = x.html\n", Error, 4, "no URL"},
+		{"redirect with a blank", "[access]\nreferer_redirect = /a b\n", Error, 4, "cannot have"},
+		{"unlimited", "[access]\nunlimited = office\n", Error, 4, "no network"},
+		{"burst of files", "[access jpg]\nrequests_burst = 5\n", Warning, 4, "without requests_per_second"},
+		{"key of files", "[access jpg]\nreferrers = none\n", Error, 4, "did you mean referers"},
+		{"value of files", "[access group2/]\ndeny = all\n", Error, 4, "no network"},
+		{"key twice", "[access jpg]\ndeny = 10.0.0.1\n[access jpg]\ndeny =\n", Warning, 6, "written already"},
+		{"selector", "[access *.jpg]\ndeny = 10.0.0.1\n", Error, 3, "neither an extension"},
+		{"word", "[acces jpg]\ndeny = 10.0.0.1\n", Error, 3, "did you mean [access ...]"},
+		{"line of files", "[access jpg]\ndeny\n", Error, 4, "without ="},
 		{"rate", "[access]\nrequests_per_second = 10r/s\n", Error, 4, "is not a rate"},
 		{"negative rate", "[access]\nrequests_per_second = -1\n", Error, 4, "is not a rate"},
 		{"no number", "[access]\nrequests_per_second = NaN\n", Error, 4, "is not a rate"},
@@ -46,10 +67,44 @@ func TestAccessRules(t *testing.T) {
 	for _, text := range []string{
 		"[gateway]\ntrusted_proxies = unix:\nclient_address = proxy-protocol\nhealth_path = /\n",
 		"[access]\nallow =\ndeny =\nreferers =\nreferer_file =\nrequests_per_second =\nrequests_burst =\nsend_rate =\n",
+		"[access]\nrequests_burst = 5\nreferer_redirect = /no\n[access jpg]\nrequests_per_second = 1\n" +
+			"referers = none\n",
 		"[access]\nrequests_per_second = 0.25\nrequests_burst = 1\nreferers = none, Blocked, .Example.com, www.*\n",
 	} {
 		_ = clean(t, base+text)
 	}
+}
+
+// TestAccessSections: a section has the keys of [access] that it does not write, and the default of
+// those that it empties.
+func TestAccessSections(t *testing.T) {
+	c := clean(t, base+"[access jpg group2/]\nsend_rate = 1KB\n[access]\nsend_rate = 2KB\nsend_rate_after = 3\n"+
+		"requests_per_second = 2\nallow = 10.0.0.0/8\n[access mp4]\nsend_rate =\nallow =\n"+
+		"[access jpg group2/]\nrequests_burst = 7\n")
+	require.Len(t, c.AccessSections, 3)
+	again := c.AccessSections[2]
+	require.Equal(t, "access jpg group2/", again.Name)
+	require.Equal(t, 7, again.RequestsBurst)
+	require.Equal(t, c.Access.SendRate, again.SendRate)
+	jpg, mp4 := c.AccessSections[0], c.AccessSections[1]
+	require.True(t, jpg.Files.Match("group2", 0, "JPG"))
+	require.False(t, jpg.Files.Match("group1", 0, "jpg"))
+	want := c.Access
+	want.SendRate = 1 << 10
+	require.Equal(t, want, jpg.Access)
+	require.True(t, jpg.Writes("allow", "send_rate"))
+	require.False(t, jpg.Writes("allow", "send_rate_after"))
+	want = c.Access
+	want.SendRate, want.Allow = 0, Networks{}
+	require.Equal(t, want, mp4.Access)
+	require.True(t, mp4.Writes("allow"))
+
+	text := strings.Builder{}
+	for i := range fileselect.MaxSelectors + 1 {
+		fmt.Fprintf(&text, "[access g%d/]\ndeny = 10.0.0.1\n", i)
+	}
+	_, problems := load(t, base+text.String())
+	require.Equal(t, 1, found(problems, Error, 2*fileselect.MaxSelectors+4, "more than"), problems)
 }
 
 func TestCheckRefererFile(t *testing.T) {
@@ -64,4 +119,8 @@ func TestCheckRefererFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(c.Access.RefererFile, []byte("x"), 0o600))
 	c, _ = load(t, "group_name=g\nstore_path0=/a\n[access]\nreferer_file = no.png\n")
 	require.NotContains(t, maps.Collect(c.Paths()), "access.referer_file")
+	text = "group_name=g\nstore_path0=" + store(t) + "\n[access jpg]\nreferers = none\nreferer_file = gone.png\n"
+	require.Equal(t, 1, found(checked(t, text), Error, 5, "gone.png"))
+	c, _ = load(t, text)
+	require.Contains(t, maps.Collect(c.Paths()), "access jpg.referer_file")
 }

@@ -42,7 +42,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.lists()
 	k.sources()
 	k.failFile()
-	k.refererFile()
+	k.refererFiles()
 	k.errorPages()
 	k.account()
 	k.adminToken()

@@ -70,17 +70,17 @@ type Config struct {
 	MultiRange  bool              // http.multi_range.enabled
 	AntiSteal   AntiSteal
 
-	Gateway       Gateway
-	Access        Access
-	OpenFileCache OpenFileCache
-	Cache         Cache
-	Redis         Redis
-	Lock          Lock
-	Peer          Peer
-	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
-	FileAccess    []FileAccess      // of the sections [access ...] with selectors, in their order
-	Headers       []HeaderSection   // of the sections [headers ...], in their order
-	ErrorPages    map[int]string    // path by status, or by 4 or 5 for 4xx or 5xx
+	Gateway        Gateway
+	Access         Access
+	AccessSections []*AccessSection // of the sections [access SELECTORS], in their order
+	OpenFileCache  OpenFileCache
+	Cache          Cache
+	Redis          Redis
+	Lock           Lock
+	Peer           Peer
+	AddressMap     map[string]string // address in a file id -> address (or address:port) to use
+	Headers        []HeaderSection   // of the sections [headers ...], in their order
+	ErrorPages     map[int]string    // path by status, or by 4 or 5 for 4xx or 5xx
 
 	top        groupText
 	groupCount int

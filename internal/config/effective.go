@@ -75,8 +75,8 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 				}
 			}
 		}
-		for _, a := range c.FileAccess {
-			if a.Access.RefererFile != "" && !yield("access.referer_file", a.Access.RefererFile) {
+		for name, path := range c.refererFiles() {
+			if !yield(name, path) {
 				return
 			}
 		}
@@ -94,7 +94,7 @@ func (c *Config) usesPath(key string) bool {
 	case "http.anti_steal.token_check_fail", "antisteal.secret_files":
 		return c.AntiSteal.CheckToken
 	case "access.referer_file":
-		return len(c.Access.Referers) > 0
+		return false // refererFiles has it
 	case "storage_ids_filename":
 		return c.UseStorageID
 	case "redis.password_file", "redis.ca_file", "redis.cert_file", "redis.key_file":

@@ -27,7 +27,7 @@ type HeaderField struct {
 }
 
 // maxHeaderSections bounds the sections [headers ...].
-const maxHeaderSections = 64
+const maxHeaderSections = fileselect.MaxSelectors
 
 const allowCredentials = "Access-Control-Allow-Credentials"
 
@@ -65,7 +65,7 @@ func isHeaders(section string) bool {
 
 // isOwn reports whether a section is one of the gateway.
 func isOwn(section string) bool {
-	return slices.Contains(ownSections, section) || isHeaders(section) || isFileAccess(section)
+	return slices.Contains(ownSections, section) || isHeaders(section) || isAccessFor(section)
 }
 
 // applyHeaders reads `<Name> = <value>` of all sections [headers ...], in the order of the lines: a

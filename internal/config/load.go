@@ -31,8 +31,8 @@ func Load(file string) (*Config, []Problem) {
 		l.applySection(section, l.keys[section])
 	}
 	l.applyAddressMap()
-	l.applyFileAccess()
 	l.applyHeaders()
+	l.applyAccess()
 	l.applyErrorPages()
 	l.groups()
 	l.checkSections()

@@ -157,6 +157,8 @@ allow = 10.0.0.0/8, 192.0.2.7, unix:
 deny = 2001:db8::1/32
 referers = none, *.example.com
 referer_file = no.png
+unlimited = 10.0.0.9
+referer_redirect =
 requests_per_second = 0.5
 requests_burst = 3
 send_rate = 1MB
@@ -254,6 +256,7 @@ func everyKeyConfig(dir string) *Config {
 				true},
 			Deny:     Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
 			Referers: []string{"none", "*.example.com"}, RefererFile: filepath.Join(dir, "no.png"),
+			Unlimited:         Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}},
 			RequestsPerSecond: 0.5, RequestsBurst: 3, SendRate: 1 << 20, SendRateAfter: 2 << 20,
 		},
 		Lock:       Lock{time.Second, 2 * time.Second},

@@ -3,10 +3,12 @@ package gateway
 import (
 	"bytes"
 	"math"
+	"net/netip"
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 
 	"github.com/valyala/fasthttp"
@@ -16,13 +18,46 @@ import (
 type Rules struct {
 	Deny        *clientaddr.Networks // of clients: 403; nil = none
 	Allow       *clientaddr.Networks // all other clients get 403; nil = all are allowed
+	Unlimited   *clientaddr.Networks // clients without limits by address; nil = none
 	Requests    *access.Limiter      // per address: 429 beyond; nil = no limit
 	Referers    *access.Referers     // of GET and HEAD: 403 for others; nil = all
 	RefererFile *Page                // sent with 200 in place of 403 for the referer; nil = none
+	RefererURL  string               // a 302 leads there in place of 403 for the referer; empty = none
 	SendRate    int64                // bytes per second of one response; 0 = no limit
 	SendAfter   int64                // bytes of it that are sent before the limit holds
+}
 
-	ByFile []FileRules // of selected files, in place of Deny, Allow, Referers and RefererFile; later ones win
+// RuleSection replaces rules for selected files.
+type RuleSection struct {
+	Files   fileselect.Selector
+	Rules   Rules
+	Replace []func(to, from *Rules) // copies from Rules what it replaces
+}
+
+// newRules returns the rules of each file; nil if base is for all files.
+func newRules(base *Rules, sections []RuleSection) *fileselect.Choices[*Rules] {
+	if len(sections) == 0 {
+		return nil
+	}
+	selectors := make([]fileselect.Selector, len(sections))
+	for i := range sections {
+		selectors[i] = sections[i].Files
+	}
+	return fileselect.NewChoices(selectors, func(matches func(i int) bool) *Rules {
+		rules := &Rules{}
+		if base != nil {
+			*rules = *base
+		}
+		for i := range sections {
+			if !matches(i) {
+				continue
+			}
+			for _, replace := range sections[i].Replace {
+				replace(rules, &sections[i].Rules)
+			}
+		}
+		return rules
+	})
 }
 
 // The reasons of Rules, as labels.
@@ -45,13 +80,27 @@ func (r *request) admit() (done bool, err error) {
 			return false, err
 		}
 	}
-	if o.Rules == nil {
+	if r.rules = r.findRules(); r.rules == nil {
 		return false, nil
 	}
-	if err := r.checkClient(); err != nil || len(o.Rules.ByFile) > 0 {
-		return false, err // see admitFile
+	if err := r.checkClient(); err != nil {
+		return false, err
 	}
-	return r.checkReferer(o.Rules)
+	return r.checkReferer()
+}
+
+// findRules returns the rules of the file that the request names. A request without a file id has
+// Options.Rules.
+func (r *request) findRules() *Rules {
+	if r.h.rules == nil {
+		return r.h.o.Rules
+	}
+	id, err := r.h.parse(&r.target, r.ctx.Request.Header.RequestURI())
+	if err != nil {
+		return r.h.o.Rules
+	}
+	r.id = id
+	return r.h.rules.Of(id.Group, id.PathIndex, id.Ext())
 }
 
 // asksHealth reports whether the request is for HealthPath.
@@ -78,13 +127,12 @@ func (r *request) health() {
 
 // checkClient applies the rules about the client's address.
 func (r *request) checkClient() error {
-	rules, client := r.h.o.Rules, r.clientAddr()
-	if len(rules.ByFile) == 0 { // else see admitFile
-		if err := r.checkNetwork(rules); err != nil {
-			return err
-		}
+	rules, client := r.rules, r.clientAddr()
+	if rules.Deny.Contains(client) || rules.Allow != nil && !rules.Allow.Contains(client) {
+		r.h.o.Metrics.rejectedAccess.WithLabelValues(deniedByAddress).Inc()
+		return errAddress
 	}
-	if rules.Requests == nil || !client.IsValid() {
+	if rules.Requests == nil || !client.IsValid() || rules.Unlimited.Contains(client) {
 		return nil
 	}
 	if wait := rules.Requests.Allow(blockOf(client), r.now); wait > 0 {
@@ -96,9 +144,10 @@ func (r *request) checkClient() error {
 	return nil
 }
 
-// checkReferer applies the rules about the page that shows the file. done is true if RefererFile is
-// the response.
-func (r *request) checkReferer(rules *Rules) (done bool, err error) {
+// checkReferer applies the rules about the page that shows the file. done is true if
+// RefererFile or RefererURL is the response.
+func (r *request) checkReferer() (done bool, err error) {
+	rules := r.rules
 	if rules.Referers == nil || !r.ctx.IsGet() && !r.ctx.IsHead() {
 		return false, nil
 	}
@@ -109,8 +158,16 @@ func (r *request) checkReferer(rules *Rules) (done bool, err error) {
 		return false, nil
 	}
 	r.h.o.Metrics.rejectedAccess.WithLabelValues(deniedByReferer).Inc()
-	if rules.RefererFile != nil {
+	switch {
+	case rules.RefererFile != nil:
 		r.sendPage(rules.RefererFile.Type, rules.RefererFile.Body)
+		return true, nil
+	case rules.RefererURL != "":
+		r.ctx.SetStatusCode(fasthttp.StatusFound)
+		h := &r.ctx.Response.Header
+		h.SetCanonical(headerLocation, stringBytes(rules.RefererURL))
+		h.SetCanonical(headerCacheControl, []byte("no-store"))
+		r.setCORS()
 		return true, nil
 	}
 	return false, errReferer
@@ -119,7 +176,7 @@ func (r *request) checkReferer(rules *Rules) (done bool, err error) {
 // limitRate sets the rate of the body of a file. It is lifted when the server stops, so that
 // responses end in time.
 func (r *request) limitRate() {
-	rules := r.h.o.Rules
+	rules := r.rules
 	if rules == nil || rules.SendRate == 0 {
 		return
 	}
@@ -129,10 +186,20 @@ func (r *request) limitRate() {
 	}
 }
 
-// Limiter returns the limiter of Rules.Requests; nil if there is none.
-func (h *Handler) Limiter() *access.Limiter {
-	if h.o.Rules == nil {
-		return nil
+// Limiters returns those of Rules and of each of RuleSections, in their order; nil where there is
+// none.
+func (h *Handler) Limiters() []*access.Limiter {
+	limiters := []*access.Limiter{nil}
+	if h.o.Rules != nil {
+		limiters[0] = h.o.Rules.Requests
 	}
-	return h.o.Rules.Requests
+	for i := range h.o.RuleSections {
+		limiters = append(limiters, h.o.RuleSections[i].Rules.Requests)
+	}
+	return limiters
+}
+
+// unlimited reports whether the connections of a client have no limit.
+func (h *Handler) unlimited(client netip.Addr) bool {
+	return h.o.Rules != nil && h.o.Rules.Unlimited.Contains(client)
 }

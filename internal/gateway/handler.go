@@ -26,6 +26,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
@@ -76,6 +77,9 @@ type Options struct {
 
 	Proxies *clientaddr.Proxies // their word about the client is believed; nil = no proxy's is
 	Rules   *Rules              // decide which requests are served; nil = all are
+	// RuleSections replace Rules for selected files; of those for a file, the last one of a rule
+	// counts.
+	RuleSections []RuleSection
 	// HealthPath has the status 200, or 503 with the error of Ready, before all other rules, and
 	// without log line and metrics. Empty = none.
 	HealthPath string
@@ -117,8 +121,9 @@ type Handler struct {
 	pool  sync.Pool    // of *request
 	owner *byte        // identifies the handler that owns a fileInfo
 
-	cors    *cors    // nil = none
-	headers *headers // nil = none
+	cors    *cors                             // nil = none
+	headers *fileselect.Choices[*fileHeaders] // nil = none
+	rules   *fileselect.Choices[*Rules]       // by file; nil = Options.Rules are for all
 }
 
 // NewHandler returns a handler for the options.
@@ -139,6 +144,7 @@ func NewHandler(o Options) *Handler {
 	}
 	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", owner: new(byte), cors: newCORS(o.CORS)}
 	h.headers = newHeaders(o.Headers, h.cors)
+	h.rules = newRules(o.Rules, o.RuleSections)
 	if h.cors != nil {
 		h.allow += ", OPTIONS"
 	}
@@ -156,6 +162,7 @@ type request struct {
 	host   []byte     // the same: the Host field; nil = not said
 	quiet  bool       // neither counted nor logged
 	target target
+	rules  *Rules      // of this request; nil = none
 	id     fdfs.FileID // canonical, once the token is checked
 	name   []byte      // scratch for the text of id
 	file   *local.File
@@ -263,11 +270,10 @@ func (r *request) serve() error {
 		return nil
 	}
 	var err error
-	if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
-		return err
-	}
-	if done, err := r.admitFile(); done || err != nil {
-		return err
+	if r.id.Logic == "" { // else the rules needed it
+		if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
+			return err
+		}
 	}
 	if served, err := r.checkToken(); served || err != nil {
 		return err
@@ -468,7 +474,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	}
 	h := r.h
 	r.client, r.proto, r.host, r.quiet = netip.Addr{}, nil, nil, false
-	r.ctx, r.id, r.file, r.info = nil, fdfs.FileID{}, nil, nil
+	r.ctx, r.id, r.file, r.info, r.rules = nil, fdfs.FileID{}, nil, nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"strings"
-	"sync"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/fileselect"
 
 	"github.com/valyala/fasthttp"
@@ -22,49 +20,26 @@ type HeaderField struct {
 	Value string // empty = no such header, also if another option sets it
 }
 
-// MaxHeaderSections bounds Options.Headers.
-const MaxHeaderSections = 64
-
-// headers prepares the headers of files. The files of the same sections share one fileHeaders, so
-// that there are no more of them than a configuration tells apart.
-type headers struct {
-	sections []HeaderSection
-	cors     *cors
-	prepared sync.Map // from the set of sections, a uint64, to *fileHeaders; nil for a set without fields
-}
-
-// newHeaders returns nil if there are no fields.
-func newHeaders(sections []HeaderSection, c *cors) *headers {
+// newHeaders returns the headers of each file; nil if there are none.
+func newHeaders(sections []HeaderSection, c *cors) *fileselect.Choices[*fileHeaders] {
 	if len(sections) == 0 {
 		return nil
 	}
-	if len(sections) > MaxHeaderSections {
-		panic("BUG: gateway: too many sections of headers")
+	selectors := make([]fileselect.Selector, len(sections))
+	for i := range sections {
+		selectors[i] = sections[i].Files
 	}
-	return &headers{sections: sections, cors: c}
+	return fileselect.NewChoices(selectors, func(matches func(i int) bool) *fileHeaders {
+		return mergeHeaders(sections, matches, c)
+	})
 }
 
-// of returns the headers of a file; nil if it has none.
-func (p *headers) of(id fdfs.FileID) *fileHeaders {
-	var set uint64
-	for i := range p.sections {
-		if p.sections[i].Files.Match(id.Group, id.PathIndex, id.Ext()) {
-			set |= 1 << i
-		}
-	}
-	if f, ok := p.prepared.Load(set); ok {
-		return f.(*fileHeaders)
-	}
-	f, _ := p.prepared.LoadOrStore(set, p.prepare(set))
-	return f.(*fileHeaders)
-}
-
-// prepare merges the sections of a set.
-func (p *headers) prepare(set uint64) *fileHeaders {
+// mergeHeaders merges the sections that match; nil if they have no fields.
+func mergeHeaders(sections []HeaderSection, matches func(i int) bool, c *cors) *fileHeaders {
 	var names []string
 	values := map[string]string{}
-	for i, section := range p.sections {
-		if set&(1<<i) == 0 {
+	for i, section := range sections {
+		if !matches(i) {
 			continue
 		}
 		for _, field := range section.Fields {
@@ -79,7 +54,7 @@ func (p *headers) prepare(set uint64) *fileHeaders {
 	}
 	f := &fileHeaders{}
 	for _, name := range names {
-		f.add(name, values[name], p.cors)
+		f.add(name, values[name], c)
 	}
 	return f
 }

@@ -44,6 +44,15 @@ func (s *Server) perIPLimit() int {
 	return max(s.o.MaxConnections/defaultPerIPFraction, 1)
 }
 
+// countedBlock returns the block for which a connection of a client counts; invalid for one without
+// a limit.
+func (s *Server) countedBlock(client netip.Addr) netip.Addr {
+	if s.handler.Load().unlimited(client) {
+		return netip.Addr{}
+	}
+	return blockOf(client)
+}
+
 // countsPerIP reports whether connections of the address have a limit.
 func (s *Server) countsPerIP(block netip.Addr) bool {
 	n := s.o.MaxConnectionsPerIP

@@ -44,7 +44,7 @@ func (*proxiedAddr) Network() string { return "tcp" }
 func (c *conn) setPeer(peer netip.Addr) {
 	p := c.s.handler.Load().o.Proxies
 	if !p.Trusts(peer) {
-		c.block = blockOf(peer)
+		c.block = c.s.countedBlock(peer)
 		return
 	}
 	if p.Method != clientaddr.ByProxyProtocol {
@@ -112,7 +112,7 @@ func (h *proxyHeader) await() error {
 // setClient counts the connection for the address of its client.
 func (h *proxyHeader) setClient(client netip.AddrPort) error {
 	s, a := h.c.s, &proxiedAddr{AddrPort: client}
-	replaced, reason, err := s.countClient(h.c, blockOf(client.Addr()))
+	replaced, reason, err := s.countClient(h.c, s.countedBlock(client.Addr()))
 	if err != nil {
 		return err
 	}

@@ -377,7 +377,12 @@ var zhConfig = []entry{
 
 	// access.go
 	{"more than %d sections [access ...]", "[access ...] 小节超过 %d 个"},
-	{"write allow, deny, referers or referer_file", "请写 allow、deny、referers 或 referer_file"},
+	{"referer_file and referer_redirect are both set", "同时设置了 referer_file 和 referer_redirect"},
+	{"write a URL such as https://www.example.com/no-hotlinks.html, or a path",
+		"请写 URL，例如 https://www.example.com/no-hotlinks.html，或者路径"},
+	{"is no URL", "不是 URL"},
+	{"write other characters percent-encoded", "其他字符请用百分号编码"},
+	{"holds characters that a URL cannot have", "含有 URL 中不能出现的字符"},
 	{"write extensions and groups, such as [access jpg png] or [access group2/ group3/M00/]",
 		"请写扩展名和组，例如 [access jpg png] 或 [access group2/ group3/M00/]"},
 	{"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them",

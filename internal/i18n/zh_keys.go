@@ -157,6 +157,10 @@ var zhKeys = []entry{
 
 	// [access]
 	{"networks of the clients that are served; empty = all", "允许访问的客户端网段；留空则全部允许"},
+	{"URL or path to which a 302 leads in place of 403 to other sites",
+		"对其他站点不返回 403，而是用 302 跳转到这个 URL 或路径"},
+	{"networks of clients for which requests_per_second and max_connections_per_ip do not hold",
+		"不受 requests_per_second 和 max_connections_per_ip 限制的客户端网段"},
 	{"networks of clients that get 403, also where allow has them", "拒绝访问的客户端网段，返回 403；优先于 allow"},
 	{"sites whose pages may show files: none, blocked, names, *.example.com, example.*; empty = all",
 		"防盗链：允许引用文件的站点（Referer）：none、blocked、域名、*.example.com、example.*；留空则不限"},

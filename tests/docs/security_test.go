@@ -23,7 +23,7 @@ func TestHardening(t *testing.T) {
 	text, err := os.ReadFile("../../docs/hardening.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, blocks, 12, "one for each setting")
+	require.Len(t, blocks, 13, "one for each setting")
 	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(string(text), -1), 12)
 	var lines strings.Builder
 	for _, b := range blocks {

@@ -8,7 +8,7 @@
 // A word that ends in a slash is a place: a group, a store path of a group, or, as in "M00/", that
 // store path of every group. Any other word is an extension, in any case. A file matches if it is
 // in one of the places and has one of the extensions; a selector without places, or without
-// extensions, does not look at them.
+// extensions, does not look at them. Choices has a value for each file by many selectors.
 package fileselect
 
 import (

@@ -37,7 +37,7 @@ func TestAccessByFile(t *testing.T) {
 		{jpg.URL(), pictures, 200, string(jpg.Content)}, {jpg.URL(), all, 200, "no"}, {jpg.URL(), "", 200, "no"},
 		{mp4.URL(), evil, 200, ""}, {mp4.URL(), "", 200, ""},
 		{second.URL(), pictures, 403, ""}, {other.URL(), "", 403, ""},
-		{"/no/file", evil, 400, ""},
+		{"/no/file", evil, 403, ""}, {"/no/file", all, 400, ""},
 	} {
 		var fields []string
 		if c.referer != "" {

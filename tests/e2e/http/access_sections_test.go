@@ -1,0 +1,161 @@
+package http
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	goodReferer = "Referer: https://www.good.test/shop/1"
+	evilReferer = "Referer: https://evil.test/"
+)
+
+// accessSections are used for files of this host and for those of another one.
+var accessSections = []string{
+	"[access]", "deny = 192.0.2.1", "referer_redirect = https://www.good.test/no.html",
+	"[access jpg png]", "referers = none, *.good.test",
+	"[access mp4]", "referers = *.good.test", "referer_redirect =",
+	"[access group2/]", "deny = 127.0.0.0/8",
+	"[access group2/ gif]", "deny =",
+	"[access group2/ mp4]", "allow = 127.0.0.0/8", "referers =", "deny = ",
+}
+
+// accessByFile are the statuses of files by group and extension: without Referer, with a good and
+// with an evil one.
+var accessByFile = map[string][3]int{
+	"group1 jpg": {200, 200, 302}, "group1 PNG": {200, 200, 302}, "group1 gif": {200, 200, 200},
+	"group1 mp4": {403, 200, 403}, "group2 jpg": {403, 403, 403}, "group2 gif": {200, 200, 200},
+	"group2 mp4": {200, 200, 200},
+}
+
+func requireAccess(t *testing.T, p *e2e.Process, name, url string) {
+	for i, referer := range []string{"Accept: */*", goodReferer, evilReferer} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			resp := p.Do(method, url, referer)
+			require.Equal(t, accessByFile[name][i], resp.StatusCode, "%s: %s %s", name, method, referer)
+			if resp.StatusCode == http.StatusFound {
+				require.Equal(t, "https://www.good.test/no.html", resp.Header.Get("Location"))
+			}
+		}
+	}
+}
+
+// TestAccessSections: rules by extension, group and store path, for normal and trunk files of this
+// host, by HTTP/1.1 and HTTP/2.
+func TestAccessSections(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := e2e.Serve(t, s, append(accessSections, "[gateway]", "[access M01/]", "deny = 127.0.0.1")...)
+	second := p.OverHTTP2(t)
+	for name := range accessByFile {
+		group, ext, _ := strings.Cut(name, " ")
+		requireAccess(t, p, name, s.In(group, 0, ext, s.Bytes(100)).URL())
+		if group == storetest.Group {
+			requireAccess(t, p, name, s.Trunk(ext, s.Bytes(100)).URL())
+			requireAccess(t, second, name, s.Normal(ext, s.Bytes(100)).URL())
+		}
+	}
+	require.Equal(t, 403, p.Get(s.In(storetest.Group, 1, "gif", s.Bytes(10)).URL()).StatusCode)
+	require.Equal(t, 404, p.Get(s.Missing("gif", storetest.Created).URL()).StatusCode)
+	require.Equal(t, 302, p.Get(s.Missing("jpg", storetest.Created).URL(), evilReferer).StatusCode)
+	require.Equal(t, 400, p.Get("/nothing").StatusCode)
+	require.Equal(t, 405, p.Do(http.MethodPost, s.Missing("gif", storetest.Created).URL()).StatusCode)
+}
+
+// TestAccessSectionsOfRemoteFiles: the rules hold before a fetch, for cached files, and before a
+// redirect.
+func TestAccessSectionsOfRemoteFiles(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	for _, mode := range []string{"proxy", "redirect"} {
+		p := e2e.ServeConfig(t, e2e.WriteConfig(t,
+			"response_mode = "+mode+"\n"+e2e.EdgeConfig(c, accessSections...)))
+		for _, name := range []string{"group1 mp4", "group2 jpg"} {
+			group, ext, _ := strings.Cut(name, " ")
+			spec := fdfstest.FileSpec{Group: group, Ext: ext, Content: e2e.RandomContent(5000), Created: e2e.LongAgo}
+			url := e2e.Path(e2e.Put(t, c, spec))
+			const fetched = `fdfs_gateway_origin_bytes_total`
+			before := p.Metric(fetched)
+			require.Equal(t, 403, p.Get(url).StatusCode, "%s %s", mode, name)
+			require.Equal(t, before, p.Metric(fetched))
+			if mode == "proxy" {
+				requireAccess(t, p, name, url)
+				requireAccess(t, p, name, url)
+			} else if name == "group1 mp4" {
+				require.Equal(t, 302, p.Get(url, goodReferer).StatusCode)
+			}
+		}
+	}
+}
+
+// TestAccessSectionRates: a section counts requests apart, a reload keeps its counts, and some
+// clients have no limit.
+func TestAccessSectionRates(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	jpg, zip := s.Normal("jpg", s.Bytes(10)).URL(), s.Normal("zip", s.Bytes(10)).URL()
+	other := s.In(storetest.Other, 0, "jpg", s.Bytes(10)).URL()
+	p := e2e.Serve(t, s, "[gateway]", "trusted_proxies = 127.0.0.0/8", "client_address = x-real-ip",
+		"[access]", "requests_per_second = 0.01", "requests_burst = 3", "unlimited = 192.0.2.0/24",
+		"[access zip]", "requests_per_second = 0.5", "unlimited =",
+		"[access group2/]", "requests_per_second = 0",
+		"[access zip group1/]", "requests_burst = 1")
+	ask := func(url, client string, statuses ...int) {
+		t.Helper()
+		for _, status := range statuses {
+			require.Equal(t, status, p.Get(url, "X-Real-IP: "+client).StatusCode)
+		}
+	}
+	ask(zip, "10.0.0.1", 200, 429)
+	ask(jpg, "10.0.0.1", 200, 200, 200, 429)
+	ask(other, "10.0.0.1", 200, 200, 200, 200, 200)
+	ask("/nothing", "10.0.0.1", 429)
+	ask(jpg, "192.0.2.7", 200, 200, 200, 200, 200)
+	ask(zip, "192.0.2.7", 200, 429)
+	code, body := p.AdminPost("/reload", "")
+	require.Equal(t, 200, code, body)
+	ask(jpg, "10.0.0.1", 429)
+	ask(zip, "192.0.2.7", 429)
+}
+
+// TestUnlimitedConnections: max_connections_per_ip does not hold for the clients of unlimited, also
+// if a PROXY protocol header names them.
+func TestUnlimitedConnections(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(4<<20))
+	p := e2e.Serve(t, s, "[gateway]", "max_connections_per_ip = 1", "[access]", "send_rate = 1MB",
+		"unlimited = 127.0.0.0/8")
+	for range 3 {
+		_, c := p.Download(f)
+		defer c.Close()
+	}
+	require.Equal(t, 200, p.Do(http.MethodHead, f.URL()).StatusCode)
+}
+
+// TestSendRateOfFiles: a rate holds for the files of its section only.
+func TestSendRateOfFiles(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	content := s.Bytes(1 << 20)
+	p := e2e.Serve(t, s, "[access group2/ mp4]", "send_rate = 1MB", "send_rate_after = 256KB")
+	timed := func(group, ext string) time.Duration {
+		url, began := s.In(group, 0, ext, content).URL(), time.Now()
+		require.Equal(t, content, p.Get(url).Body)
+		return time.Since(began)
+	}
+	const least = 675 * time.Millisecond // 768 KB at the rate, less a tenth
+	require.GreaterOrEqual(t, timed(storetest.Other, "mp4"), least)
+	for _, group := range []string{storetest.Group, storetest.Other} {
+		require.Less(t, min(timed(group, "jpg"), timed(group, "jpg")), least)
+	}
+	require.Less(t, min(timed(storetest.Group, "mp4"), timed(storetest.Group, "mp4")), least)
+}
