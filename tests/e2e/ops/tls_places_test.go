@@ -1,0 +1,180 @@
+package ops
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRenewalConfined: an account without rights, confined by Landlock, reads renewed certificates
+// in the places of certbot and of a mounted secret of Kubernetes.
+func TestRenewalConfined(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	needLandlock(t)
+	link := func(target, name string) {
+		require.NoError(t, os.Symlink(target, name+".new"))
+		require.NoError(t, os.Rename(name+".new", name))
+	}
+	for place, c := range map[string]struct {
+		files, live string // folders of a version, and of tls_cert
+		point       func(dir, version string)
+	}{
+		"certbot": {"archive", "live", func(dir, version string) {
+			for _, suffix := range []string{".crt", ".key"} {
+				link("../archive/"+version+suffix, dir+"/live/a"+suffix)
+			}
+		}},
+		"Kubernetes": {"live/..VERSION", "live", func(dir, version string) {
+			for _, suffix := range []string{".crt", ".key"} {
+				require.NoError(t, os.Rename(dir+"/live/.."+version+"/"+version+suffix,
+					dir+"/live/.."+version+"/a"+suffix))
+				if version == "one" {
+					link("..data/a"+suffix, dir+"/live/a"+suffix)
+				}
+			}
+			link(".."+version, dir+"/live/..data")
+		}},
+	} {
+		t.Run(place, func(t *testing.T) {
+			s, dir := storetest.New(t), t.TempDir()
+			f := s.Normal("jpg", s.Bytes(100))
+			require.NoError(t, os.Mkdir(dir+"/"+c.live, 0o755))
+			version := func(name string) {
+				folder := filepath.Join(dir, strings.Replace(c.files, "VERSION", name, 1))
+				require.NoError(t, os.MkdirAll(folder, 0o755))
+				certificate(t, folder, name, nil, 2000*time.Hour, "a.example")
+				open(t, dir, nobody)
+				c.point(dir, name)
+			}
+			version("one")
+			open(t, s.Dir, nobody)
+			p := e2e.Serve(t, s, "[gateway]", "user = nobody", "tls_listen = 127.0.0.1:0", tlsKeys(dir+"/live", "a"))
+			address := tlsAddress(p)
+			require.Equal(t, "one", served(t, address, f.URL(), "a.example"))
+			version("two")
+			eventually.True(t, func() bool { return served(t, address, f.URL(), "a.example") == "two" }, p.LogText())
+			require.Contains(t, rights(p)["landlock"], "on (")
+		})
+	}
+}
+
+// TestTLSSockets: tls_listen on a unix socket, and on a socket of systemd by its name.
+func TestTLSSockets(t *testing.T) {
+	t.Parallel()
+	s, dir := storetest.New(t), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
+	path := filepath.Join(dir, "tls.sock")
+	p := e2e.Serve(t, s, "[gateway]", "tls_listen = unix:"+path, tlsKeys(dir, "a"), "tls_redirect = true")
+	require.Equal(t, path, tlsAddress(p))
+	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext:     func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	resp, err := client.Get("https://a.example" + f.URL())
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, p.Raw("GET /x HTTP/1.1\r\nHost: a.example:8080\r\nConnection: close\r\n\r\n"),
+		"Location: https://a.example/x\r\n", "tls_listen has no port")
+
+	var files []*os.File
+	var addresses []string
+	for range 2 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer ln.Close()
+		file, err := ln.(*net.TCPListener).File()
+		require.NoError(t, err)
+		defer file.Close()
+		files, addresses = append(files, file), append(addresses, ln.Addr().String())
+	}
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:1", "tls_listen = 127.0.0.1:2",
+		"admin_listen =", tlsKeys(dir, "a")))
+	p = startWith(t, conf, nil, []string{"tls_listen", "listen"}, files...)
+	require.Equal(t, addresses[0], tlsAddress(p))
+	require.Equal(t, addresses[1], p.Addrs[0])
+	require.Equal(t, "a", served(t, addresses[0], f.URL(), "a.example"))
+	require.Equal(t, f.Content, p.Get(f.URL()).Body)
+}
+
+// TestTLSRedirectBehindProxy: a trusted proxy knows scheme and host, other clients do not, and
+// probes of health_path are not redirected.
+func TestTLSRedirectBehindProxy(t *testing.T) {
+	t.Parallel()
+	s, dir := storetest.New(t), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
+	for trusted, want := range map[string]map[string]string{
+		"127.0.0.1": {
+			"X-Forwarded-Proto: https":                                   "",
+			"X-Forwarded-Proto: http":                                    "gateway.example",
+			"X-Forwarded-Proto: http\r\nX-Forwarded-Host: front.example": "front.example",
+		},
+		"10.0.0.1": {
+			"X-Forwarded-Proto: https":                                    "gateway.example",
+			"X-Forwarded-Proto: https\r\nX-Forwarded-Host: front.example": "gateway.example",
+		},
+	} {
+		p := e2e.Serve(t, s, "[gateway]", "tls_listen = 127.0.0.1:0", tlsKeys(dir, "a"), "tls_redirect = true",
+			"health_path = /health", "trusted_proxies = "+trusted)
+		_, port, err := net.SplitHostPort(tlsAddress(p))
+		require.NoError(t, err)
+		for fields, host := range want {
+			resp := response(t, p.Raw("GET "+f.URL()+" HTTP/1.1\r\nHost: gateway.example\r\n"+fields+
+				"\r\nConnection: close\r\n\r\n"))
+			if host == "" {
+				require.Equal(t, http.StatusOK, resp.StatusCode, fields)
+				continue
+			}
+			require.Equal(t, http.StatusMovedPermanently, resp.StatusCode, fields)
+			require.Equal(t, "https://"+host+":"+port+f.URL(), resp.Header.Get("Location"), fields)
+		}
+		require.Equal(t, http.StatusOK, p.Get("/health").StatusCode)
+		require.Equal(t, http.StatusMovedPermanently, p.Get("/health/").StatusCode)
+	}
+}
+
+// response parses a response that is complete.
+func response(t *testing.T, text string) *http.Response {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
+	require.NoError(t, err, text)
+	require.NoError(t, resp.Body.Close())
+	return resp
+}
+
+// TestReloadOfHTTP2: handshakes after a reload follow http2.
+func TestReloadOfHTTP2(t *testing.T) {
+	t.Parallel()
+	s, dir := storetest.New(t), t.TempDir()
+	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
+	config := func(value string) string {
+		return s.Config(e2e.WithListen([]string{"[gateway]", "tls_listen = 127.0.0.1:0", tlsKeys(dir, "a"),
+			"http2 = " + value})...)
+	}
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, config("true")))
+	address := tlsAddress(p)
+	for _, c := range []struct{ value, want string }{{"true", "h2"}, {"false", "http/1.1"}, {"true", "h2"}} {
+		require.NoError(t, os.WriteFile(p.Conf, []byte(config(c.value)), 0o600))
+		requireReload(p, http.StatusOK)
+		conn, err := tls.Dial("tcp", address,
+			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		require.NoError(t, err)
+		require.Equal(t, c.want, conn.ConnectionState().NegotiatedProtocol)
+		require.NoError(t, conn.Close())
+	}
+}
