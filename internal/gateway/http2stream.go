@@ -150,7 +150,7 @@ func (st *stream) writeHead(body *sendfile.Body) {
 		to["Content-Type"] = nil // net/http would guess one
 	}
 	to["Server"] = serverName
-	if st.h.s.draining.Load() {
+	if st.h.s.draining.Load() || resp.ConnectionClose() {
 		to["Connection"] = closeConnection // net/http sends GOAWAY in place of it
 	}
 	length := int64(-1)

@@ -26,17 +26,24 @@ type attacker struct {
 	ended chan struct{} // closed when the gateway closes the connection
 }
 
-// attack opens a connection and discards what the gateway sends.
-func attack(p *e2e.Process, path string) *attacker {
+// connect opens a connection with the preface of a client.
+func connect(p *e2e.Process, path string) *attacker {
 	p.T.Helper()
 	c := p.DialTLS("h2")
-	a := &attacker{Framer: http2.NewFramer(c, nil), conn: c, path: path, ended: make(chan struct{})}
+	a := &attacker{Framer: http2.NewFramer(c, c), conn: c, path: path, ended: make(chan struct{})}
 	a.hpack = hpack.NewEncoder(&a.block)
 	_, err := io.WriteString(c, http2.ClientPreface)
 	require.NoError(p.T, err)
 	require.NoError(p.T, a.WriteSettings())
+	return a
+}
+
+// attack opens a connection and discards what the gateway sends.
+func attack(p *e2e.Process, path string) *attacker {
+	p.T.Helper()
+	a := connect(p, path)
 	go func() {
-		_, _ = io.Copy(io.Discard, c) // until the gateway closes
+		_, _ = io.Copy(io.Discard, a.conn) // until the gateway closes
 		close(a.ended)
 	}()
 	return a

@@ -3,6 +3,7 @@ package http
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -73,6 +74,17 @@ func clientFrom(t *testing.T, address string, http2 bool) *http.Client {
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: http2}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: e2e.Timeout}
+}
+
+// proxied returns a dialer of connections that begin with the header of a proxy.
+func proxied(client string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			_, err = io.WriteString(c, "PROXY TCP4 "+client+" 198.51.100.1 56324 443\r\n")
+		}
+		return c, err
+	}
 }
 
 // fetch reads a whole response.
