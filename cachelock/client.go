@@ -83,10 +83,11 @@ type LockOptions struct {
 	// must set it.
 	Fair bool
 	// TakeOver releases the lock first if an earlier process with the same Holder has it, as after
-	// a crash; those who wait for the lock are notified. Options.Holder must name one process at a
+	// a crash; those who wait for the lock are notified. The holder must name one process at a
 	// time. An earlier process that still runs learns the loss at its next renewal or extension.
 	TakeOver bool
-	// Holder is used in place of Options.Holder for this lock; default Options.Holder.
+	// Holder names the holder of this lock; default Options.Holder. It is for a process whose name
+	// changes while it runs: locks that it holds keep the name that they were acquired with.
 	Holder string
 }
 

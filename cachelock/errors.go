@@ -34,7 +34,7 @@ var (
 // HeldError describes the lock that is in the way.
 type HeldError struct {
 	Key    string        // of the lock that is held
-	Holder string        // Options.Holder of its holder; "" if it is free and other waiters of a fair lock come first
+	Holder string        // name of its holder; "" if it is free and other waiters of a fair lock come first
 	TTL    time.Duration // remaining time unless it is extended; 0 = not known
 
 	queue string // wait queue to join; "" = that of Key

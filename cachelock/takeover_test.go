@@ -1,6 +1,7 @@
 package cachelock
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,38 @@ func TestTakeOver(t *testing.T) {
 				require.Equal(t, token, rdb.Get(t.Context(), lockOf(key)).Val())
 			}
 		})
+	}
+}
+
+// TestHolderOfOneLock: a lock with a holder of its own is taken over under that name alone, and
+// keeps it; other locks have the name of the client.
+func TestHolderOfOneLock(t *testing.T) {
+	t.Parallel()
+	c, rdb := takers(t)["redis"](t.Name())
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	set := func(key, holder string) {
+		require.NoError(t, rdb.Set(t.Context(), c.shardOf(key)+":lock:"+key, formerToken(holder), time.Hour).Err())
+	}
+	o := LockOptions{TTL: time.Hour, TakeOver: true, Holder: "later"}
+	for _, all := range []bool{false, true} {
+		acquire := c.Acquire
+		if all {
+			acquire = func(ctx context.Context, key string, o LockOptions) (*Lock, error) {
+				return c.AcquireAll(ctx, []string{key}, o)
+			}
+		}
+		set("k", "me")
+		var held *HeldError
+		_, err := acquire(t.Context(), "k", o)
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "me", held.Holder)
+		set("k", "later")
+		lock, err := acquire(t.Context(), "k", o)
+		require.NoError(t, err)
+		_, err = acquire(t.Context(), "k", LockOptions{TakeOver: true})
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "later", held.Holder)
+		require.NoError(t, lock.Release(t.Context()))
 	}
 }
 
