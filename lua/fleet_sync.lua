@@ -19,11 +19,11 @@
 -- ARGV[9]  revision of the list of gateways that it knows, "" = none
 -- ARGV[10] how many gateways the list may have
 --
--- Result: {state, purges, revision, records, time}. purges are "fence path", those after the last that it
+-- Result: {state, purges, revision, records, time, before}. purges are "fence path", those after the last that it
 -- has applied. state is 0; or 1 where the log does not reach back that far, and the purge is one of
 -- everything, with the fence up to which it has then applied all. records are those of the gateways
 -- that live; false when the revision is the one that it knows. time, in milliseconds, is the one at
--- which the gateway was seen.
+-- which the gateway was seen, and before the one of the last time; "" = there was none.
 --
 -- Others may have written to these keys. A key of another type, a number that is none or more than a
 -- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
@@ -99,7 +99,7 @@ for i = 2, 7 do
 end
 
 if last < base then
-	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records, string.format('%.0f', now)}
+	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records, string.format('%.0f', now), seen or ''}
 end
 local purges, read = {}, nil
 repeat
@@ -113,4 +113,4 @@ repeat
 		end
 	end
 until #purges > 0 or #read == 0
-return {0, purges, revision, records, string.format('%.0f', now)}
+return {0, purges, revision, records, string.format('%.0f', now), seen or ''}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -24,26 +25,51 @@ func Check(ctx context.Context, file string) (*config.Config, []config.Problem) 
 	return cfg, slices.Concat(problems, cfg.Check(time.Now()), trackerNames(ctx, cfg), app.HostProblems(cfg))
 }
 
-// Advertised is the URL that advertise = auto means on this host, by its route to Redis. Nothing is
-// sent there. It is empty where auto is not set, or the problem says why it is not known.
+// Advertised is the URL that advertise = auto means on this host, by its routes to Redis. Nothing
+// is sent there. It is empty where auto is not set, or the problem says why it is not known.
 func Advertised(ctx context.Context, cfg *config.Config) (self string, problems []config.Problem) {
 	if cfg.Peer.Advertise != config.AdvertiseAuto || len(cfg.Redis.Addresses) == 0 {
 		return "", nil
 	}
-	var last error
-	for _, address := range cfg.Redis.Addresses {
-		conn, err := (&net.Dialer{Timeout: resolveTime / 2}).DialContext(ctx, "udp", address)
+	const key = "peer.advertise"
+	address, err := addressTowards(ctx, cfg.Redis.Addresses)
+	if err != nil {
+		return "", []config.Problem{cfg.Warning(key,
+			i18n.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", err),
+			"correct addresses in [redis], or the network of this host")}
+	}
+	if fleet.IsUnserved(address, cfg.Peer.Listen) {
+		problems = []config.Problem{cfg.Warning(key, i18n.Plain(unserved), unservedFix)}
+	}
+	return fleet.AutoURL(address, cfg.Peer.Listen), problems
+}
+
+// Messages about an address where no listener is.
+const (
+	unserved    = "advertise = auto is an address at which [peer] listen takes no connections"
+	unservedFix = "write the port alone in listen, such as :8887, or an URL that leads to it in advertise"
+)
+
+// addressTowards is the address from which this host reaches the first of the servers, or the first
+// one that it does not reach from a loopback address.
+func addressTowards(ctx context.Context, servers []string) (found netip.Addr, err error) {
+	last := errors.New("only by a link-local address")
+	for _, server := range servers {
+		conn, err := (&net.Dialer{Timeout: resolveTime / 2}).DialContext(ctx, "udp", server)
 		if err != nil {
 			last = err
 			continue
 		}
 		local := conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 		_ = conn.Close() // nothing was sent
-		return fleet.AutoURL(local, cfg.Peer.Listen), nil
+		if local.Zone() == "" && (!found.IsValid() || found.IsLoopback() && !local.IsLoopback()) {
+			found = local
+		}
 	}
-	return "", []config.Problem{cfg.Warning("peer.advertise",
-		i18n.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", last),
-		"correct addresses in [redis], or the network of this host")}
+	if !found.IsValid() {
+		return found, last
+	}
+	return found, nil
 }
 
 // resolveTime bounds the resolution of all names together.

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,30 @@ func TestSameProgram(t *testing.T) {
 		"/usr/bin/gateway": true, "/opt/gateway (deleted)": true, "/usr/bin/gateway2": false, "": false,
 	} {
 		require.Equal(t, want, sameProgram(exe, "/usr/bin/gateway"), exe)
+	}
+}
+
+// TestAddressTowardsRedis: of several routes to Redis, the first one that other hosts can take
+// counts.
+func TestAddressTowardsRedis(t *testing.T) {
+	list, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	own := ""
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() {
+			own = p.Addr().String()
+		}
+	}
+	if own == "" {
+		t.Skip("skipped: this host has only loopback addresses")
+	}
+	for servers, want := range map[string]string{
+		"127.0.0.1:1": "127.0.0.1", "127.0.0.1:1 " + own + ":1": own, own + ":1 127.0.0.1:1": own,
+		"redis-of-nobody.invalid:1 " + own + ":1": own, "redis-of-nobody.invalid:1": "invalid IP",
+	} {
+		address, err := addressTowards(t.Context(), strings.Fields(servers))
+		require.Equal(t, want, address.String(), servers)
+		require.Equal(t, address.IsValid(), err == nil)
 	}
 }
 

@@ -302,10 +302,15 @@ func (d *doctor) advertised(self string) {
 	if err != nil {
 		return // it was made here
 	}
-	if address, err := netip.ParseAddr(u.Hostname()); err == nil && fleet.IsUnreachable(address, d.cfg.Peer.Listen) {
+	address, err := netip.ParseAddr(u.Hostname())
+	switch listen := d.cfg.Peer.Listen; {
+	case err != nil:
+	case fleet.IsUnreachable(address, listen):
 		f.Status, f.Text = Warn,
 			i18n.Plain("advertise = auto is a loopback address: gateways on other hosts would ask themselves")
 		f.Advice = i18n.Plain("write the address of this host, unless all gateways are on it")
+	case fleet.IsUnserved(address, listen):
+		f.Status, f.Text, f.Advice = Warn, i18n.Plain(unserved), i18n.Plain(unservedFix)
 	}
 	d.put(f)
 }

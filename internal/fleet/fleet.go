@@ -64,6 +64,8 @@ type Fleet struct {
 
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
+	former     formerName  // to be removed; zero = none; guarded as lastSeen is
+	twin       twin        // guarded as lastSeen is
 
 	mu      sync.Mutex // guards the field below, and changes of self
 	started bool

@@ -129,14 +129,34 @@ func (f *Fleet) findAddress(ctx context.Context) error {
 		return err
 	}
 	f.o.Log.Info("other gateways reach this one here", "advertise", url, "before", was)
-	if IsUnreachable(address, f.o.AutoListen) {
+	switch {
+	case IsUnreachable(address, f.o.AutoListen):
 		f.o.Log.Warn("advertise = auto is a loopback address: gateways on other hosts would ask themselves",
 			"advertise", url, "advice", "write the address of this host, unless all gateways are on it")
+	case IsUnserved(address, f.o.AutoListen):
+		f.o.Log.Warn("advertise = auto is an address at which [peer] listen takes no connections", "advertise", url,
+			"listen", f.o.AutoListen, "advice", "write the port alone in listen, or the URL of this gateway")
 	}
-	if was != "" && f.lastSeen != "" { // its purges would be waited for
-		_ = f.remove(ctx, was, f.lastSeen) // else it is forgotten after a while
+	if was != "" && f.lastSeen != "" && f.former == (formerName{}) {
+		f.former = formerName{was, f.lastSeen}
 	}
 	return nil
+}
+
+// formerName is a name under which this gateway was registered before its address changed.
+type formerName struct{ name, lastSeen string }
+
+// removeFormer takes the former name out of the list. It comes when all purges are applied that do
+// not name the new one: a purge does not wait for a gateway that has left.
+func (f *Fleet) removeFormer(ctx context.Context) {
+	former := f.former
+	if former.name == "" {
+		return
+	}
+	f.former = formerName{}
+	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
+	defer cancel()
+	_ = f.remove(ctx, former.name, former.lastSeen) // else it is forgotten after a while
 }
 
 // moveTo gives this gateway another URL, and returns the one before.
@@ -148,6 +168,30 @@ func (f *Fleet) moveTo(url string) (was string, err error) {
 		return url, nil
 	}
 	return self.advertise, f.become(url, self.secret)
+}
+
+// twin is a sign of another process that is registered under the name of this one.
+type twin struct {
+	name  string // of this gateway at the last exchange
+	times int    // exchanges in a row before which another process had registered it
+}
+
+// twinTimes is after how many such exchanges a twin is believed: an exchange without a response is
+// one too.
+const twinTimes = 3
+
+// lookForTwin warns of another process with the name of this gateway. Before is the time at which
+// the name was seen before this exchange; lastSeen is that of the exchange before.
+func (f *Fleet) lookForTwin(name, before string) {
+	if f.twin.name != name || f.lastSeen == "" || before <= f.lastSeen {
+		f.twin = twin{name: name}
+		return
+	}
+	if f.twin.times++; f.twin.times >= twinTimes {
+		f.warn.Warn("twin", "another gateway has the name of this one: purges do not wait for both, "+
+			"and each takes the leases of the other", "name", name, "advice", "write another advertise in each; "+
+			"behind NAT, as in Docker networks of several hosts, auto is the same address for many")
+	}
 }
 
 // AutoURL is the URL of a gateway for Options.AutoListen whose address is known.
@@ -162,6 +206,20 @@ func IsUnreachable(address netip.Addr, listen string) bool {
 	host, _, _ := net.SplitHostPort(listen)
 	to, err := netip.ParseAddr(host)
 	return address.IsLoopback() && !(host == "localhost" || err == nil && to.IsLoopback())
+}
+
+// IsUnserved tells whether the listener takes no connections at an address of AutoURL that is not
+// loopback.
+func IsUnserved(address netip.Addr, listen string) bool {
+	host, _, _ := net.SplitHostPort(listen)
+	to, err := netip.ParseAddr(host)
+	if err != nil || address.IsLoopback() { // every address, or a name
+		return false
+	}
+	if to = to.Unmap().WithZone(""); to.IsUnspecified() {
+		return to.Is4() && !address.Is4()
+	}
+	return to != address
 }
 
 // ownAddress is the address from which this host reaches Redis: that of the first connection, until

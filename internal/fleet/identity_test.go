@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"testing"
@@ -96,9 +97,122 @@ func TestOwnAddress(t *testing.T) {
 		})
 	}
 	require.Equal(t, "https://[fd00::5]:8887", AutoURL(netip.MustParseAddr("fd00::5"), ":8887"))
-	require.True(t, IsUnreachable(netip.MustParseAddr("::1"), ":8887"))
-	require.False(t, IsUnreachable(netip.MustParseAddr("127.0.0.1"), "127.0.0.1:8887"))
-	require.False(t, IsUnreachable(netip.MustParseAddr("10.0.0.1"), ":8887"))
+}
+
+// TestAutoAddress: which addresses lead other gateways to the listener.
+func TestAutoAddress(t *testing.T) {
+	for _, c := range []struct{ address, listen, want string }{
+		{"10.0.0.1", ":8887", ""},
+		{"10.0.0.1", "0.0.0.0:8887", ""},
+		{"10.0.0.1", "[::]:8887", ""},
+		{"10.0.0.1", "10.0.0.1:8887", ""},
+		{"10.0.0.1", "gateway-1:8887", ""}, // not looked up
+		{"fd00::5", "[::]:8887", ""},
+		{"127.0.0.1", "127.0.0.1:8887", ""},
+		{"::1", "localhost:8887", ""},
+		{"::1", ":8887", "loopback"},
+		{"127.0.0.1", "10.0.0.1:8887", "loopback"},
+		{"10.0.0.1", "10.0.0.2:8887", "unserved"},
+		{"10.0.0.1", "127.0.0.1:8887", "unserved"},
+		{"fd00::5", "0.0.0.0:8887", "unserved"},
+	} {
+		address := netip.MustParseAddr(c.address)
+		require.Equal(t, c.want == "loopback", IsUnreachable(address, c.listen), c)
+		require.Equal(t, c.want == "unserved", IsUnserved(address, c.listen), c)
+	}
+}
+
+// TestPurgeWhileTheAddressChanges: a purge waits for a gateway that has another name since, until
+// it is applied.
+func TestPurgeWhileTheAddressChanges(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	o.AutoListen = ":8887"
+	f, err := New(o)
+	require.NoError(t, err)
+	defer f.Close()
+	var atPurge []string
+	f.local.Store(&Local{Purge: func(cache.Match) { atPurge = names(t, f) }})
+	require.NoError(t, f.sync(t.Context()))
+	require.Equal(t, []string{"https://127.0.0.1:8887"}, names(t, f))
+	_, waitsFor, err := f.writePurge(t.Context(), "group1/M00")
+	require.NoError(t, err)
+	require.Equal(t, names(t, f), waitsFor)
+
+	f.address.address = netip.MustParseAddr("10.0.0.9")
+	require.NoError(t, f.sync(t.Context()))
+	require.ElementsMatch(t, []string{"https://127.0.0.1:8887", "https://10.0.0.9:8887"}, atPurge)
+	require.Equal(t, []string{"https://10.0.0.9:8887"}, names(t, f))
+}
+
+// names are those of the gateways that are registered.
+func names(t *testing.T, f *Fleet) (names []string) {
+	t.Helper()
+	list, err := f.registered(t.Context())
+	require.NoError(t, err)
+	for _, g := range list {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// TestAutoByIPv6: gateways that reach Redis by IPv6 ask each other there.
+func TestAutoByIPv6(t *testing.T) {
+	ln, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("skipped: no IPv6: ", err)
+	}
+	_, port, err := net.SplitHostPort(redistest.Start(t, "--bind", "127.0.0.1 ::1").Addr())
+	require.NoError(t, err)
+	o := fleetOf(net.JoinHostPort("::1", port))
+	gateways := [2]*Fleet{}
+	for i, listen := range []string{ln.Addr().String(), "[::1]:1"} {
+		o.AutoListen = listen
+		gateways[i], err = New(o)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, gateways[i].Close()) }()
+		start(t, unhurried(gateways[i]), (&memory{}).local())
+		require.Equal(t, "https://"+listen, gateways[i].Name())
+	}
+	served := make(chan error, 1)
+	body := make([]byte, testVersion.Size)
+	go func() {
+		served <- gateways[0].ServePeers(ln, gives(testVersion, func(context.Context, cache.PeerRequest) io.Reader {
+			return bytes.NewReader(body)
+		}))
+	}()
+	_, stream, err := gateways[1].Open(t.Context(), gateways[0].Name(), cache.PeerRequest{Key: testKey})
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, err)
+	require.Equal(t, body, got)
+	require.NoError(t, stream.Close())
+	require.NoError(t, gateways[0].StopPeers(t.Context()))
+	require.NoError(t, <-served)
+}
+
+// TestTwins: two gateways with one name find that out; one that is alone is not taken for two.
+func TestTwins(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	var log bytes.Buffer
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	a, b := member(t, o, 1), member(t, o, 1)
+	beat := func(f *Fleet) {
+		was := f.lastSeen
+		eventually.True(t, func() bool { // in another millisecond
+			require.NoError(t, f.sync(t.Context()))
+			return f.lastSeen != was
+		})
+	}
+	for range 2 * twinTimes {
+		beat(a)
+	}
+	beat(b) // as after a restart
+	require.NotContains(t, log.String(), "has the name of this one")
+	for range twinTimes {
+		beat(a)
+		beat(b)
+	}
+	require.Contains(t, log.String(), "has the name of this one")
 }
 
 // TestSetSecret: from a change of the secret on, gateways with the old one are strangers, on

@@ -89,7 +89,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	if err != nil {
 		return m, nil, f.failed(ctx, peer, key, err)
 	}
-	if err := self.verify(answer.TLS); err != nil { // the secret has changed since the connection was made
+	if err := f.self.Load().verify(answer.TLS); err != nil { // the secret has changed since the connection was made
 		_ = answer.Body.Close() // it is not used
 		f.transport.CloseIdleConnections()
 		return m, nil, f.failed(ctx, peer, key, err)

@@ -209,6 +209,7 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 		}
 		if len(purges) == 0 {
 			f.tried(began)
+			f.removeFormer(ctx)
 			return nil
 		}
 		err = f.applyAll(purges)
@@ -251,7 +252,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
-	if len(answer) != 5 {
+	if len(answer) != 6 {
 		return nil, errors.New("cannot understand the answer about purges and members")
 	}
 	// Missed purges have lower fences when the clock of Redis was set back.
@@ -259,6 +260,8 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
 	revision, _ := answer[2].(string)
+	before, _ := answer[5].(string)
+	f.lookForTwin(self.name, before)
 	f.lastSeen, _ = answer[4].(string)
 	if records, changed := answer[3].([]any); changed && f.self.Load() == self {
 		f.setMembers(revision, f.membersOf(texts(records)))
