@@ -107,13 +107,12 @@ func (p *Peer) ReadSecret() (string, error) {
 	return ReadSecretFile(p.SecretFile)
 }
 
-// ReadSecrets returns the accepted secrets of tokens: secret_key, extra_secrets and those in
-// secret_files. The first one makes tokens.
+// ReadSecrets returns the accepted secrets of tokens: secret_key, those in secret_files, and
+// extra_secrets. The first one makes tokens.
 func (a *AntiSteal) ReadSecrets() (secrets []string, err error) {
 	if a.Secret != "" {
 		secrets = append(secrets, a.Secret)
 	}
-	secrets = append(secrets, a.ExtraSecrets...)
 	for _, name := range a.SecretFiles {
 		secret, err := ReadSecretFile(name)
 		if err != nil {
@@ -121,7 +120,7 @@ func (a *AntiSteal) ReadSecrets() (secrets []string, err error) {
 		}
 		secrets = append(secrets, secret)
 	}
-	return secrets, nil
+	return append(secrets, a.ExtraSecrets...), nil
 }
 
 // TLSConfig returns the TLS settings of connections to Redis; nil = plain TCP. The caller sets the

@@ -122,5 +122,5 @@ func TestSecretFiles(t *testing.T) {
 	config := clean(t, tokens+dir+"/new, "+dir+"/old\nextra_secrets = GoldenSecret-2023\n")
 	secrets, err := config.AntiSteal.ReadSecrets()
 	require.NoError(t, err)
-	require.Equal(t, []string{"GoldenSecret-2023", "7f3a9c51e08b4d26", "8d1f6c02b94e7a35"}, secrets)
+	require.Equal(t, []string{"7f3a9c51e08b4d26", "8d1f6c02b94e7a35", "GoldenSecret-2023"}, secrets)
 }
