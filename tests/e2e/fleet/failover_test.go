@@ -16,7 +16,7 @@ import (
 
 // TestFleetFailover: while the master of a Sentinel set, or the master of the fleet's slot in a
 // Cluster, is killed and replaced under load, no client gets a wrong byte or an error, and purges
-// reach all again afterwards.
+// reach all again afterwards. The gateways find their own addresses by these servers.
 func TestFleetFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
@@ -34,7 +34,8 @@ func TestFleetFailover(t *testing.T) {
 // failover kills a master while clients read files that are new and files that are not.
 func failover(t *testing.T, redis string, kill func()) {
 	t.Helper()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, RedisAt: redis})
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, RedisAt: redis,
+		Lines: []string{"[peer]", "advertise = auto"}})
 	f.Formed()
 	recovers(f)
 	warm, warmContent := f.Put(100_000)

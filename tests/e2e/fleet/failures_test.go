@@ -219,7 +219,7 @@ func TestCachePeersAreChecked(t *testing.T) {
 // TestCachePeersWithAnotherSecret: each gateway goes on alone, and both say why.
 func TestCachePeersWithAnotherSecret(t *testing.T) {
 	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
 	one, two := f.Gateways[0], f.Gateways[1]
 	two.Stop()
 	two.Options.Secret = "not the secret of the experiment"

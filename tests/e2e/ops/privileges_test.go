@@ -11,8 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
 
@@ -314,6 +317,75 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "configuration loaded") })
 	require.NotContains(t, p.LogText(), "no account")
 	require.NotContains(t, p.LogText(), "holds a secret")
+}
+
+// TestReloadOfMountedSecrets: secrets that are replaced as the kubelet does, by another folder
+// behind a link, take effect by a reload, of a user without rights and within Landlock; the old
+// ones end. A bad one refuses the reload, and the good ones stay.
+func TestReloadOfMountedSecrets(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	needLandlock(t)
+	s, dir, redis := storetest.New(t), t.TempDir(), redistest.Start(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	mount := func(peers string, tokens ...string) {
+		t.Helper()
+		now, err := os.MkdirTemp(dir, "..")
+		require.NoError(t, err)
+		for i, secret := range append([]string{peers}, tokens...) {
+			file := filepath.Join(now, []string{"peer", "new", "old"}[i])
+			require.NoError(t, os.WriteFile(file, []byte(secret), 0o400))
+		}
+		require.NoError(t, os.Symlink(filepath.Base(now), filepath.Join(dir, "..next")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")))
+		open(t, dir, nobody)
+	}
+	for _, name := range []string{"peer", "new", "old"} {
+		require.NoError(t, os.Symlink("..data/"+name, filepath.Join(dir, name)))
+	}
+	first, second, third := strings.Repeat("first0", 4), strings.Repeat("second", 4), strings.Repeat("third0", 4)
+	mount(first, first, first)
+	open(t, s.Dir, nobody)
+	conf := e2e.WriteConfig(t, s.Config("http.anti_steal.check_token = true", "[gateway]", "user = nobody",
+		"listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0",
+		"[antisteal]", "secret_files = "+dir+"/new, "+dir+"/old", "[cache]", "memory_max = 64MB",
+		"[redis]", "addresses = "+redis.Addr(), "[peer]", "listen = 127.0.0.1:0", "advertise = https://10.0.0.1:8887",
+		"secret_file = "+dir+"/peer"))
+	open(t, filepath.Dir(conf), nobody)
+	p := e2e.ServeConfig(t, conf)
+	record := func() string {
+		return redis.Client().HGet(t.Context(), "fdfs:{0}:members", "https://10.0.0.1:8887").Val()
+	}
+	accepts := func(yes bool, secret string) {
+		t.Helper()
+		resp := p.Get(f.URL() + "?" + antisteal.Query(secret, f.ID.Logic, time.Now().Unix()))
+		require.Equal(t, yes, resp.StatusCode == 200, "%s: %d", secret, resp.StatusCode)
+	}
+	eventually.True(t, func() bool { return record() != "" }, "it is registered")
+	before := record()
+	accepts(true, first)
+	accepts(false, second)
+
+	mount(second, second, first)
+	requireReload(p, 200)
+	accepts(true, first)
+	accepts(true, second)
+	eventually.True(t, func() bool { return record() != before }, "its record is made with the new secret")
+	before = record()
+
+	for _, bad := range []string{"", "short", "two\nlines of a secret"} {
+		mount(bad, third, third)
+		requireReload(p, 422)
+		accepts(false, third)
+	}
+	mount(second, second, "")
+	requireReload(p, 422)
+	mount(second, third, second)
+	requireReload(p, 200)
+	accepts(false, first)
+	accepts(true, third)
+	require.Equal(t, before, record())
+	require.NotContains(t, p.LogText(), third)
 }
 
 // TestUser: a gateway that root has started listens on a port below 1024, reads a key that is

@@ -55,10 +55,12 @@ func watchMember(t *testing.T, addr, name string) (stop func() (looks, missing i
 
 // TestUpgradeInFleet: the new process has the place of the old one in the fleet, with no moment
 // without it, and what that had on disk; nothing is downloaded again. What is purged later is
-// forgotten by the old process too, where connections may still ask it.
+// forgotten by the old process too, where connections may still ask it. Each process finds the
+// address of the gateway by itself.
 func TestUpgradeInFleet(t *testing.T) {
 	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1})
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1,
+		Lines: []string{"[peer]", "advertise = auto"}})
 	m := f.Gateways[0]
 	id, content := f.Put(9 << 20)
 	small, smallContent := f.Put(5000)
