@@ -131,6 +131,25 @@ async function readableEverywhere(browser) {
   }
 }
 
+// chinese: a browser whose language is Chinese gets the page in Chinese, its updates as well.
+async function chinese(browser) {
+  const page = await open(browser, { locale: "zh-CN" });
+  await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("实时更新，截至 2"));
+  check(await page.locator("html").getAttribute("lang") === "zh-CN", "the page says another language");
+  check(/^(正常|降级) – 网关 /.test(await page.title()), `the title is ${await page.title()}`);
+  const why = await page.locator(".why").innerText();
+  check(/^[^a-z]*。$/.test(why.replace(/[\w.:]+/g, "")), `the first sentence is ${why}`);
+  await page.route("**/status?part=live", (route) => route.abort());
+  await page.locator("#lost").waitFor({ state: "visible" });
+  check((await page.locator("#lost").innerText()).startsWith("网关自 "), "the page is lost in English");
+  await page.unroute("**/status?part=live");
+  await page.locator("#lost").waitFor({ state: "hidden" });
+  await readable(page, "Chinese");
+  await shot(page, "status-chinese");
+  page.complaints = page.complaints.filter((c) => !c.includes("ERR_FAILED"));
+  await close(page);
+}
+
 // strangers: a page of another origin cannot purge.
 async function strangers(browser) {
   const page = await (await browser.newContext()).newPage();
@@ -181,7 +200,7 @@ async function signsIn(browser) {
     "--disable-sync"] });
   try {
     for (const [name, step] of Object.entries(o.token ? { signsIn } : { updates, forms: (b) => forms(b, {}),
-      withoutScripts, readableEverywhere, strangers, lost })) {
+      withoutScripts, readableEverywhere, chinese, strangers, lost })) {
       const start = Date.now();
       try {
         await step(browser);
