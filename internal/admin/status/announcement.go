@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // maxAnnouncement bounds the text of an Announcement in bytes.
@@ -22,6 +24,7 @@ type Announcement struct {
 	DiskMax    int64   `json:"disk_max"` // 0 = there is none
 	State      State   `json:"state"`
 	Why        string  `json:"why"` // in English
+	WhyChinese string  `json:"why_zh,omitempty"`
 }
 
 // Announcement is what a gateway tells about itself.
@@ -30,6 +33,7 @@ func (s *Snapshot) Announcement() Announcement {
 	a := Announcement{
 		Version: s.Version, Started: s.Started.Unix(), Requests: s.Traffic.Minute.Requests,
 		HitRatio: s.Traffic.Minute.HitRatio, State: v.State, Why: v.Sentence.String(),
+		WhyChinese: v.Sentence.In(i18n.Chinese),
 	}
 	if math.IsNaN(a.HitRatio) {
 		a.HitRatio = -1
@@ -53,7 +57,7 @@ const (
 
 // String writes it as JSON, in maxAnnouncement bytes at most.
 func (a Announcement) String() string {
-	a.Version, a.Why = shorten(a.Version, 64), shorten(a.Why, 200)
+	a.Version, a.Why, a.WhyChinese = shorten(a.Version, 64), shorten(a.Why, 200), shorten(a.WhyChinese, 300)
 	text, err := json.Marshal(a)
 	if err != nil || len(text) > maxAnnouncement {
 		return ""
@@ -72,6 +76,22 @@ func ParseAnnouncement(text string) Announcement {
 	a.Requests = max(a.Requests, 0)
 	return a
 }
+
+// reason is the reason of another gateway for its state, as an argument of an i18n.Text.
+type reason struct{ english, chinese string }
+
+// String returns the reason in English.
+func (r reason) String() string { return r.english }
+
+// In returns the reason in a language; in English if the gateway has not told the other one.
+func (r reason) In(l i18n.Language) string {
+	if l == i18n.Chinese && r.chinese != "" {
+		return r.chinese
+	}
+	return r.english
+}
+
+func (a Announcement) reason() reason { return reason{a.Why, a.WhyChinese} }
 
 // Since is when the gateway was started; zero where it has not told.
 func (a Announcement) Since() time.Time {

@@ -130,6 +130,7 @@ func TestAbout(t *testing.T) {
 	require.InDelta(t, .75, a.HitRatio, 1e-9)
 	require.Equal(t, Bad, a.State)
 	require.Contains(t, a.Why, "the disk is away")
+	require.Contains(t, a.WhyChinese, "无法处理请求")
 	require.Equal(t, Announcement{}, ParseAnnouncement(strings.Repeat(" ", maxAnnouncement+1)))
 }
 

@@ -151,7 +151,7 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
 			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, age(s.At.Sub(g.Seen)))
 		case g.Live && !g.Self && g.Announcement.State > Idle:
-			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.Why)
+			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.reason())
 		}
 	}
 }

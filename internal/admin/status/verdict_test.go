@@ -78,6 +78,8 @@ func TestVerdictInChinese(t *testing.T) {
 			{Group: "group1", Address: "b:1", State: Bad, Text: dead}}},
 		"网关 g 已失联 1 分钟 5 秒。": {At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
 			Seen: start.Add(-65 * time.Second)}}}},
+		"网关 g 异常：磁盘故障。": {Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true,
+			Announcement: Announcement{State: Bad, Why: "Its disk.", WhyChinese: "磁盘故障。"}}}}},
 		"无法处理请求：正在停止。": {NotReady: i18n.Plain("stopping")},
 	} {
 		require.Equal(t, want, s.Verdict().Sentence.In(i18n.Chinese))
