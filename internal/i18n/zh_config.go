@@ -162,13 +162,13 @@ var zhConfig = []entry{
 	{"%s = %s is no media type", "%s = %s：不是媒体类型"},
 
 	// lint.go
+	{"upstream = http asks sources by plain HTTP, and the addresses of listen have no port",
+		"upstream = http 以非 TLS 的 HTTP 回源，而 listen 的地址都没有端口"},
 	{"set tls_listen, or remove the line", "设置 tls_listen，或删除该行"},
 	{"set upstream_http_port to the plain port of the sources", "将 upstream_http_port 设为源存储服务器的非 TLS 端口"},
 	{"tls_cert and tls_key must be lists of the same length: they have %d and %d members",
 		"tls_cert 和 tls_key 的项数必须相同：现在分别为 %d 项和 %d 项"},
 	{"tls_redirect = true, but there is no tls_listen to redirect to", "tls_redirect = true，但没有可以重定向到的 tls_listen"},
-	{"upstream = http asks sources by plain HTTP, for a request by TLS at the port of tls_listen",
-		"upstream = http 以非 TLS 的 HTTP 回源，而 TLS 请求会用 tls_listen 的端口回源"},
 	{"write the key of each certificate, in the same order", "按同样的顺序写每个证书的私钥"},
 	{"names too many files", "列出的文件过多"},
 	{"advertise = auto is a loopback address, because Redis is on this host: gateways on other hosts would ask " +

@@ -37,6 +37,8 @@ var zhKeys = []entry{
 	{"file sent instead of an error to a request with a bad token", "token 校验失败时，代替错误返回的文件"},
 
 	// [gateway]
+	{"port of upstream = http; empty = the one that the request came in on, for tls_listen that of listen",
+		"upstream = http 时的端口；留空则与请求进入的端口相同，经 tls_listen 进入时为 listen 的端口"},
 	{"certificate chains in PEM, with commas between them, to serve TLS on tls_listen or listen",
 		"PEM 格式的证书链，多个用逗号分隔，用于 tls_listen 或 listen 上的 TLS"},
 	{"oldest version of TLS: 1.2 or 1.3", "最低的 TLS 版本：1.2 或 1.3"},
@@ -95,7 +97,6 @@ var zhKeys = []entry{
 		"由内核禁止本进程访问配置以外的文件（Landlock）"},
 	{"how remote files are fetched: storage (FastDFS protocol) or http (the source's web server)",
 		"回源方式：storage 走 FastDFS 协议，http 访问源存储服务器的 web 服务器"},
-	{"port of upstream = http; empty = the one that the request came in on", "upstream = http 时的端口；留空则与请求进入的端口相同"},
 	{"http or https; empty = as the request came", "重定向的协议：http 或 https；留空则与请求相同"},
 	{"empty = as the request came", "重定向的端口；留空则与请求相同"},
 	{"ask the other storages of a group before a file counts as missing", "返回 404 之前，先询问同组的其他存储服务器"},
@@ -157,8 +158,7 @@ var zhKeys = []entry{
 
 	// [access]
 	{"networks of the clients that are served; empty = all", "允许访问的客户端网段；留空则全部允许"},
-	{"URL or path to which a 302 leads in place of 403 to other sites",
-		"对其他站点不返回 403，而是用 302 跳转到这个 URL 或路径"},
+	{"URL or path to which a 302 leads in place of 403 to other sites", "对其他站点不返回 403，而是用 302 跳转到这个 URL 或路径"},
 	{"networks of clients for which requests_per_second and max_connections_per_ip do not hold",
 		"不受 requests_per_second 和 max_connections_per_ip 限制的客户端网段"},
 	{"networks of clients that get 403, also where allow has them", "拒绝访问的客户端网段，返回 403；优先于 allow"},
