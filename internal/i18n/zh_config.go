@@ -476,6 +476,8 @@ var zhConfig = []entry{
 	{"the certificate %q ends at %s, in less than %d days", "证书 %q 将于 %s 到期，不到 %d 天"},
 	{"the certificate %q is for no host: it has no subject alternative name",
 		"证书 %q 不对应任何主机：没有 subject alternative name"},
+	{"the certificate %q is never used: it is for addresses only, and by address clients get the first certificate",
+		"证书 %q 永远不会用到：它只包含 IP 地址，而按地址访问的客户端得到的是第一个证书"},
 	{"the certificate %q is never used: those before it have all of its names", "证书 %q 永远不会用到：之前的证书已包含它的全部域名"},
 	{"the certificate %q is not valid before %s", "证书 %q 在 %s 之前无效"},
 	{"the chain in %q cannot be read: %v", "无法读取 %q 中的证书链：%v"},

@@ -3,6 +3,7 @@ package certificates
 import (
 	"bytes"
 	"crypto/x509"
+	"net"
 	"slices"
 	"time"
 
@@ -120,11 +121,19 @@ func (c *Certificate) nameFault() *Fault {
 }
 
 // unusedFault finds a certificate that no handshake uses: an earlier one with the same kind of key
-// has each of its names.
+// has each of its names, or it is for addresses only, which clients do not ask for (RFC 6066
+// section 3).
 func (s *Set) unusedFault(i int) *Fault {
 	c := s.list[i]
 	if i == 0 {
 		return nil
+	}
+	first := s.list[0].names()
+	isAddress := func(name string) bool { return net.ParseIP(name) != nil && !slices.Contains(first, name) }
+	if names := c.names(); len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !isAddress(n) }) {
+		return &Fault{false, i18n.Sprintf("the certificate %q is never used: it is for addresses only, "+
+			"and by address clients get the first certificate", c.Cert),
+			i18n.Plain("remove it, or write it in front of them")}
 	}
 	covers := func(name string) bool {
 		return slices.ContainsFunc(s.list[:i], func(e *Certificate) bool {

@@ -65,7 +65,8 @@ func TestFaults(t *testing.T) {
 	require.Empty(t, set.Faults(now, known), "self-signed")
 }
 
-// TestUnused: a certificate all of whose names belong to earlier ones with the same kind of key.
+// TestUnused: a certificate all of whose names belong to earlier ones with the same kind of
+// key, or that is for addresses.
 func TestUnused(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	known := x509.NewCertPool()
@@ -77,9 +78,12 @@ func TestUnused(t *testing.T) {
 		ca.issue(t, dir, "3", order{names: b}),
 		ca.issue(t, dir, "4", order{names: append(a, "b.example")}),
 		ca.issue(t, dir, "5", order{names: append(a, "c.example")}),
+		ca.issue(t, dir, "6", order{names: []string{"10.0.0.1", "::1"}}),
+		ca.issue(t, dir, "7", order{names: []string{"10.0.0.1", "d.example"}}),
 	})
 	require.NoError(t, err)
 	faults := set.Faults(time.Now(), known)
-	require.Len(t, faults, 1)
+	require.Len(t, faults, 2)
 	require.Contains(t, faults[0].Text.String(), `4.crt" is never used`)
+	require.Contains(t, faults[1].Text.String(), `6.crt" is never used: it is for addresses`)
 }
