@@ -247,7 +247,8 @@ func TestHTTP2ProxyHeader(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	log := filepath.Join(t.TempDir(), "access.log")
 	p := e2e.ServeHTTP2(t, s, "[gateway]", "trusted_proxies = 127.0.0.0/8", "client_address = proxy-protocol",
-		"max_connections_per_ip = 1", "idle_timeout = 10m", "access_log = "+log)
+		"max_connections_per_ip = 1", "idle_timeout = 10m",
+		"min_send_rate = 0", "access_log = "+log)
 	client := func() *http.Client {
 		c := p.HTTP2Client()
 		c.Transport.(*http.Transport).DialContext = proxied("192.0.2.1")
