@@ -58,7 +58,8 @@ func accessKeys(a *Access) []setting {
 		{"deny", "", networks(&a.Deny),
 			"networks of clients that get 403, also where allow has them"},
 		{"referers", "", referers(&a.Referers),
-			"sites whose pages may show files: none, blocked, names, *.example.com, example.*; empty = all"},
+			"sites whose pages may show files: none, blocked, names, *.example.com, example.*, NAME/path/, " +
+				"~expression; empty = all"},
 		{"referer_file", "", path(&a.RefererFile),
 			"file sent with 200 in place of 403 to other sites"},
 		{"referer_redirect", "", redirectTarget(&a.RefererRedirect),
@@ -105,7 +106,12 @@ func networks(p *Networks) field {
 // referers is a comma list of members for access.NewReferers.
 func referers(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
-		if _, err := access.NewReferers([]string{part}); err != nil {
+		_, err := access.NewReferers([]string{part})
+		switch {
+		case err != nil && strings.HasPrefix(part, "~"):
+			return "", invalid("write one without commas, such as ~\\.search\\. (\\x2c is a comma)",
+				"holds %s, which is no regular expression of Go, or too long", shown(part))
+		case err != nil:
 			return "", invalid("write none, blocked, host names, *.example.com or example.* with commas between them",
 				"holds %s, which is no host name", shown(part))
 		}

@@ -162,8 +162,9 @@ var zhKeys = []entry{
 	{"networks of clients for which requests_per_second and max_connections_per_ip do not hold",
 		"不受 requests_per_second 和 max_connections_per_ip 限制的客户端网段"},
 	{"networks of clients that get 403, also where allow has them", "拒绝访问的客户端网段，返回 403；优先于 allow"},
-	{"sites whose pages may show files: none, blocked, names, *.example.com, example.*; empty = all",
-		"防盗链：允许引用文件的站点（Referer）：none、blocked、域名、*.example.com、example.*；留空则不限"},
+	{"sites whose pages may show files: none, blocked, names, *.example.com, example.*, NAME/path/, ~expression; " +
+		"empty = all",
+		"防盗链：允许引用文件的站点（Referer）：none、blocked、域名、*.example.com、example.*、域名/路径/、~正则表达式；留空则不限"},
 	{"file sent with 200 in place of 403 to other sites", "对其他站点，代替 403 以 200 返回的文件"},
 	{"requests a second of one client address, more get 429; 0 = any", "每个客户端地址每秒的请求数，超出时返回 429；0 表示不限"},
 	{"requests of one client address at once", "每个客户端地址允许的突发请求数"},

@@ -55,6 +55,19 @@ func TestReferers(t *testing.T) {
 			"http://example./": false, "http://example/": false, "http://a.example.com/": false,
 			"http://example2.com/": false,
 		},
+		"*.Example.org/Shop/, example.*/a, other.test/": {
+			"http://www.example.org/Shop/x?y": true, "https://a.example.org:8443/Shop/": true,
+			"http://www.example.org/shop/": false, "http://www.example.org/Shop": false,
+			"http://www.example.org":        false,
+			"http://www.example.org?/Shop/": false, "http://example.org/Shop/": false, "http://evil.test/Shop/": false,
+			"http://example.com/abc": true, "http://example.com/b": false,
+			"http://other.test/": true, "http://other.test": false, `http://other.test\/`: false,
+		},
+		`~\.search\., ~^m\d+\.test/`: {
+			"http://www.search.com/q": true, "https://WWW.SEARCH.NET": true, "http://a.test/?x=.search.": true,
+			"http://M12.test/": true, "http://xm1.test/": false, "http://search.com/": false, ".search.": false,
+			absent: false,
+		},
 		"127.0.0.1, ::1": {
 			"http://127.0.0.1:8080/": true, "http://[::1]:8080/": true, "http://[::1/": true,
 			"http://127.0.0.2/": false,
@@ -75,7 +88,9 @@ func TestReferers(t *testing.T) {
 func TestReferersRejects(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{
-		"", "*", "*.", ".", ".*", "*.example.*", "a*b.com", "~example", "http://example.com", "example.com/path",
+		"", "*", "*.", ".", ".*", "*.example.*", "a*b.com", "~", "~(", "~" + strings.Repeat("a", 513),
+		"http://example.com",
+		"/path", "server_names/path", "a b/path", "example.com:80/path",
 		"example.com:80", "server_names?", "a b",
 	} {
 		_, err := NewReferers([]string{member})

@@ -35,7 +35,8 @@ http {
 func TestReferersBesideNginx(t *testing.T) {
 	t.Parallel()
 	lists := []string{"none x.test", "blocked x.test", "none blocked example.com *.example.com", ".example.com",
-		"example.* www.example.*", "Example.COM other.test"}
+		"example.* www.example.*", "Example.COM other.test", "*.example.com/x example.com/ example.*/X",
+		`~\.co\.|wWw ~^other`}
 	referers := []string{absent, "", "unknown", "http://example.com", "http://example.com/",
 		"https://EXAMPLE.com:8443/a?b", "http://www.example.com/", "http://a.b.example.com/x", "http://example.org/",
 		"http://example.co.uk/x", "http://www.example.net/", "http://evil.test/", "http://evil.test/example.com",

@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -22,6 +23,14 @@ type Referers struct {
 	names         map[string]bool // in lower case
 	suffixes      []string        // ".example.com" of *.example.com
 	prefixes      []string        // "example." of example.*
+	below         []pages
+	expressions   []*regexp.Regexp // of URLs without their scheme
+}
+
+// pages are those of some sites whose path has a prefix.
+type pages struct {
+	sites *Referers // with names alone
+	path  string    // begins with a slash
 }
 
 // NewReferers returns the rules of a list. Its members are:
@@ -32,26 +41,52 @@ type Referers struct {
 //	*.example.com   the hosts below example.com, at any depth
 //	.example.com    both of these
 //	example.*       this name under any domain
+//	NAME/path/      one of these names, and a path that begins so (letter case counts)
+//	~EXPRESSION     a URL without http:// or https:// that has a match of this expression, in any
+//	                letter case (the syntax is that of package regexp)
 func NewReferers(list []string) (*Referers, error) {
 	r := &Referers{names: map[string]bool{}}
 	for _, member := range list {
-		if err := r.add(strings.ToLower(member)); err != nil {
+		if err := r.add(member); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
+// maxExpression bounds the length of an expression.
+const maxExpression = 512
+
 // add adds the rule of one member.
 func (r *Referers) add(member string) error {
-	name := member
-	switch {
-	case member == "none":
+	if text, ok := strings.CutPrefix(member, "~"); ok {
+		expression, err := regexp.Compile("(?i)" + text)
+		if err != nil || text == "" || len(text) > maxExpression {
+			return fmt.Errorf("%q is no regular expression of 1 to %d characters", member, maxExpression)
+		}
+		r.expressions = append(r.expressions, expression)
+		return nil
+	}
+	name, path, hasPath := strings.Cut(member, "/")
+	switch name = strings.ToLower(name); {
+	case !hasPath && name == "none":
 		r.none = true
 		return nil
-	case member == "blocked":
+	case !hasPath && name == "blocked":
 		r.blocked = true
 		return nil
+	case !hasPath:
+		return r.addName(name)
+	}
+	sites := &Referers{names: map[string]bool{}}
+	r.below = append(r.below, pages{sites, "/" + path})
+	return sites.addName(name)
+}
+
+// addName adds a name in lower case.
+func (r *Referers) addName(member string) error {
+	name := member
+	switch {
 	case strings.HasPrefix(member, "*."):
 		name = member[len("*."):]
 		r.suffixes = append(r.suffixes, member[len("*"):])
@@ -87,7 +122,7 @@ func isHost(name string) bool {
 const maxHost = 255
 
 // Allows reports whether a request with this Referer field may have a file; present is false for a
-// request without the field. Letter case, port and path do not count.
+// request without the field. For names, letter case and port do not count.
 func (r *Referers) Allows(referer []byte, present bool) bool {
 	if !present {
 		return r.none
@@ -101,6 +136,33 @@ func (r *Referers) Allows(referer []byte, present bool) bool {
 	if !ok {
 		return false
 	}
+	if r.allowsHost(host) {
+		return true
+	}
+	path := pathOf(rest)
+	for _, p := range r.below {
+		if p.sites.allowsHost(host) && len(path) >= len(p.path) && string(path[:len(p.path)]) == p.path {
+			return true
+		}
+	}
+	for _, e := range r.expressions {
+		if e.Match(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// pathOf returns the path of a URL without its scheme, with what follows it; nil if it has none.
+func pathOf(url []byte) []byte {
+	if end := bytes.IndexAny(url, endsOfHost); end >= 0 && url[end] == '/' {
+		return url[end:]
+	}
+	return nil
+}
+
+// allowsHost reports whether a name is that of a host.
+func (r *Referers) allowsHost(host []byte) bool {
 	if r.names[string(host)] {
 		return true
 	}
@@ -127,10 +189,13 @@ func cutScheme(referer []byte) (rest []byte, ok bool) {
 	return nil, false
 }
 
+// endsOfHost are the characters that end host and port. Browsers read a backslash as a slash.
+const endsOfHost = `/?#\`
+
 // lowerHost copies the host of a URL without its scheme to the buffer, in lower case; false for one
 // that is too long. User and port are left out.
 func lowerHost(buffer *[maxHost]byte, url []byte) ([]byte, bool) {
-	if end := bytes.IndexAny(url, `/?#\`); end >= 0 {
+	if end := bytes.IndexAny(url, endsOfHost); end >= 0 {
 		url = url[:end]
 	}
 	url = url[bytes.LastIndexByte(url, '@')+1:]
