@@ -97,6 +97,11 @@ func TestKubernetes(t *testing.T) {
 		require.NotNil(t, probe)
 	}
 	config := m.config.Data["gateway.conf"]
+	ready, alive := c.ReadinessProbe.HTTPGet, c.LivenessProbe.HTTPGet
+	require.Equal(t, "http", ready.Port.String())
+	require.Contains(t, config, "health_path = "+ready.Path+"\n")
+	require.Equal(t, "admin", alive.Port.String())
+	require.Equal(t, "/healthz", alive.Path, "a gateway without a tracker must not be restarted")
 	require.Contains(t, config, "shutdown_timeout = 60s")
 	require.Equal(t, int64(60+10+20), *pod.Spec.TerminationGracePeriodSeconds, "more than preStop and shutdown_timeout")
 	require.Equal(t, int64(10), c.Lifecycle.PreStop.Sleep.Seconds)
