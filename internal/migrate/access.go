@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,7 +99,7 @@ func list(networks []netip.Prefix) string {
 }
 
 // rule is the access to one kind of files.
-type rule struct{ allow, deny, referers, refererFile string }
+type rule struct{ allow, deny, referers, refererFile, refererRedirect string }
 
 // everybody closes files.
 const everybody = "0.0.0.0/0, ::/0, unix:"
@@ -116,22 +117,33 @@ func (t *translator) translateAccess() {
 	weak := fmt.Sprintf("%q", rule{}) // a server without rules: the rules of another one hold
 	values, from := t.perCellWith(get, weak)
 	t.closeCells(values, from, rules)
-	choices := t.universe.spread(values)
+	t.writeChoices(t.universe.spread(values), from, []keyOf{
+		{"allow", func(v string) string { return rules[v].allow }},
+		{"deny", func(v string) string { return rules[v].deny }},
+		{"referers", func(v string) string { return rules[v].referers }},
+		{"referer_file", func(v string) string { return rules[v].refererFile }},
+		{"referer_redirect", func(v string) string { return rules[v].refererRedirect }},
+	})
+}
+
+// keyOf is a key of [access], and its value in that of a choice.
+type keyOf struct {
+	name string
+	in   func(value string) string
+}
+
+// writeChoices writes keys of [access] and of its sections for selected files. An empty value takes
+// back the one of an earlier section.
+func (t *translator) writeChoices(choices []choice, from map[string][]*directive, keys []keyOf) {
 	for i, c := range choices {
-		write := func(key string, get func(rule) string) {
-			value := get(rules[c.value])
-			before := slices.ContainsFunc(choices[:i], func(b choice) bool {
-				return get(rules[b.value]) != "" &&
-					b.overlaps(c)
-			})
-			if value != "" || before { // an empty value takes back the one of an earlier section
-				t.out.set(c.name("access"), key, value, from[c.value]...)
+		for _, key := range keys {
+			value := key.in(c.value)
+			if value != "" || slices.ContainsFunc(choices[:i], func(earlier choice) bool {
+				return key.in(earlier.value) != "" && earlier.overlaps(c)
+			}) {
+				t.out.set(c.name("access"), key.name, value, from[c.value]...)
 			}
 		}
-		write("allow", func(r rule) string { return r.allow })
-		write("deny", func(r rule) string { return r.deny })
-		write("referers", func(r rule) string { return r.referers })
-		write("referer_file", func(r rule) string { return r.refererFile })
 	}
 }
 
@@ -180,8 +192,9 @@ func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
 			return r, from
 		}
 		r.referers = t.referers(s, d)
-		r.refererFile = t.refererAnswer(s, o.loc, test)
-		from = append(from, d)
+		var answer *directive
+		r.refererFile, r.refererRedirect, answer = t.refererAnswer(s, test)
+		from = append(append(from, d), withoutNil(answer)...)
 	}
 	t.done(from...)
 	return r, from
@@ -212,7 +225,8 @@ func (t *translator) referers(s *server, d *directive) string {
 		}
 	}
 	for _, arg := range d.args {
-		name, path, _ := strings.Cut(strings.ToLower(arg), "/")
+		name, path, hasPath := strings.Cut(arg, "/")
+		name, _, _ = strings.Cut(strings.ToLower(name), ":")
 		switch {
 		case arg == "none", arg == "blocked":
 			add(arg)
@@ -223,75 +237,76 @@ func (t *translator) referers(s *server, d *directive) string {
 				}
 			}
 		case strings.HasPrefix(arg, "~"):
-			if plain := plainNames(arg); plain != nil {
-				add(plain...)
-			} else {
-				t.add(Untranslated, d, t.tree.lineOf(d, arg),
-					"the expression "+arg+" is no host name: its referers are rejected",
-					"add the host names that are meant to referers")
-			}
-		case path != "":
-			t.add(Untranslated, d, t.tree.lineOf(d, arg),
-				arg+": a referer is allowed by its host, not by a path: those below "+
-					name+" are rejected", "add "+name+" to referers if the whole host may use the files")
-		case strings.HasPrefix(name, ".") && hostName.MatchString(name[1:]):
-			add(name[1:], "*"+name)
-		default:
-			name, _, _ = strings.Cut(name, ":")
-			if hostName.MatchString(name) {
-				add(name)
+			if !isExpression(arg[1:]) {
+				t.say(d, "the expression "+oneLine(arg, 60)+" cannot be read: its referers are rejected",
+					"write one without commas and assertions to referers, or the host names that are meant")
 				continue
 			}
+			add(arg)
+		case !hostName.MatchString(strings.TrimPrefix(name, ".")) || !isPath(path):
 			t.say(d, oneLine(arg, 60)+" is no host name", "add the host names that are meant to referers")
+		case hasPath:
+			add(name + "/" + path)
+		case name[0] == '.':
+			add(name[1:], "*"+name)
+		default:
+			add(name)
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-var plainExpression = regexp.MustCompile(`^~\*?(?:\^https?:(?://|\\/\\/))?(?:\.\*|\(\.\*\\\.\)\?|\^)?(\\\.)?` +
-	`((?:[a-z0-9-]+\\\.)+[a-z]+)(?:\$|/.*|\.\*)?$`)
-
-// plainNames returns the hosts of an expression that is no more than a name with its dots escaped.
-func plainNames(expression string) []string {
-	m := plainExpression.FindStringSubmatch(strings.ToLower(expression))
-	if m == nil {
-		return nil
-	}
-	name := strings.ReplaceAll(m[2], `\.`, ".")
-	if m[1] != "" {
-		return []string{"*." + name}
-	}
-	return []string{name, "*." + name}
+// isExpression accepts expressions that referers can have.
+func isExpression(text string) bool {
+	_, err := regexp.Compile("(?i)" + text)
+	return err == nil && text != "" && len(text) <= 512 && isPath(text)
 }
 
-// refererAnswer translates the response to a foreign referer: 403, or a file of this host.
-func (t *translator) refererAnswer(s *server, l *location, test *directive) string {
+// isPath accepts a text that can be a part of a list.
+func isPath(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ',' })
+}
+
+// refererAnswer translates the response to a foreign referer: 403, a file of this host, or a
+// redirect.
+func (t *translator) refererAnswer(s *server, test *directive) (file, redirect string, from *directive) {
 	t.done(test)
 	for _, d := range test.block {
 		t.done(d)
 		uri := ""
 		switch {
-		case d.name == "return" && (d.arg(0) == "403" || d.arg(0) == "404" && len(d.args) == 1):
-			if d.arg(0) == "404" {
+		case d.name == "return" && d.arg(0) >= "400" && d.arg(0) <= "599":
+			if d.arg(0) != "403" {
 				t.note(d, "a foreign referer is 403", "")
 			}
-			continue
-		case d.name == "return" && strings.HasPrefix(d.arg(0), "30"):
-			uri = d.arg(1)
-		case d.name == "return" && strings.HasPrefix(d.arg(0), "http"):
-			uri = d.arg(0)
+			return "", "", nil
+		case d.name == "return":
+			uri = d.arg(len(d.args) - 1)
 		case d.name == "rewrite":
 			uri = d.arg(1)
 		case d.name == "root" || d.name == "break" || d.name == "access_log" || d.name == "log_not_found":
 			continue
 		}
-		if file := t.fileOf(s, uri, test.block); strings.HasPrefix(uri, "/") && t.Readable(file) {
-			return file
+		if isTarget(uri) {
+			if d.arg(0) == "301" || d.arg(2) == "permanent" {
+				t.note(d, "a foreign referer is 302, not 301", "")
+			}
+			return "", strings.TrimSuffix(uri, "?"), d
 		}
-		advice := "set referer_file to a picture on this host, which is sent with 200"
-		t.say(d, "a foreign referer is 403, not sent to another address", advice)
+		if file := t.fileOf(s, uri, test.block); strings.HasPrefix(uri, "/") && t.Readable(file) {
+			return file, "", d
+		}
+		t.say(d, "a foreign referer is 403 here",
+			"set referer_file to a picture on this host, which is sent with 200, or referer_redirect to a URL")
 	}
-	return ""
+	return "", "", nil
+}
+
+// isTarget accepts a URL without variables that referer_redirect can have.
+func isTarget(uri string) bool {
+	u, err := url.Parse(uri)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+		!strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '$' })
 }
 
 // fileOf returns the file of this host that nginx sends for a path, or nothing.

@@ -17,8 +17,16 @@ const (
 	byServer
 )
 
-// zone returns the directive of a zone, and what it counts by.
-func (t *translator) zone(kind, name string) (d *directive, by limitKey) {
+// zone is a zone of limit_req or limit_conn.
+type zone struct {
+	d         *directive // nil = there is none
+	by        limitKey
+	unlimited string       // the networks for which its key is empty
+	from      []*directive // the map and geo blocks that say so
+}
+
+// zone finds a zone, and what it counts by.
+func (t *translator) zone(kind, name string) zone {
 	for _, z := range named(t.http, kind) {
 		if !slices.ContainsFunc(z.args, func(a string) bool {
 			return strings.HasPrefix(a, "zone="+name+":") ||
@@ -26,51 +34,23 @@ func (t *translator) zone(kind, name string) (d *directive, by limitKey) {
 		}) {
 			continue
 		}
-		switch key := strings.NewReplacer("{", "", "}", "").Replace(z.arg(0)); key {
+		switch key := zoneKey(z); key {
 		case "$binary_remote_addr", "$remote_addr":
-			return z, byAddress
+			return zone{d: z, by: byAddress}
 		case "$server_name", "$host", "$http_host":
-			return z, byServer
+			return zone{d: z, by: byServer}
+		case "$http_x_forwarded_for", "$http_x_real_ip":
+			t.note(z, "the address of the client is the key", "set trusted_proxies and client_address")
+			return zone{d: z, by: byAddress}
 		default:
-			return z, t.mappedKey(z, key)
+			return t.mappedZone(z, key)
 		}
 	}
-	return nil, byOther
+	return zone{}
 }
 
-// mappedKey follows a key through map blocks: addresses without a limit are a finding.
-func (t *translator) mappedKey(z *directive, key string) limitKey {
-	for _, m := range named(t.http, "map", "geo") {
-		if m.arg(len(m.args)-1) != key {
-			continue
-		}
-		for _, line := range m.block {
-			if v := line.arg(0); v == "$binary_remote_addr" || v == "$remote_addr" {
-				t.sayMap(m, "addresses that nginx does not limit are limited like all others")
-				return byAddress
-			}
-		}
-	}
-	if key == "$http_x_forwarded_for" || key == "$http_x_real_ip" {
-		t.note(z, "the address of the client is the key", "set trusted_proxies and client_address")
-		return byAddress
-	}
-	return byOther
-}
-
-// sayMap names a map, and the geo or map that it asks.
-func (t *translator) sayMap(m *directive, text string) {
-	t.say(m, text, "keep nginx in front where the exception matters")
-	t.doneAll(m)
-	if len(m.args) < 2 {
-		return
-	}
-	for _, inner := range named(t.http, "map", "geo") {
-		if inner != m && inner.arg(len(inner.args)-1) == m.arg(0) {
-			t.sayMap(inner, text)
-		}
-	}
-}
+// zoneKey is the variable by which a zone counts.
+func zoneKey(z *directive) string { return strings.NewReplacer("{", "", "}", "").Replace(z.arg(0)) }
 
 // option returns the value of a parameter name=value.
 func (d *directive) option(name string) string {
@@ -82,14 +62,15 @@ func (d *directive) option(name string) string {
 	return ""
 }
 
-// translateLimits writes the limits of requests, connections and rates. The gateway has one of each
-// for all files: that of most files counts.
+// translateLimits writes the limits of requests, connections and rates. Those of connections are
+// the same for all files: that of most files counts.
 func (t *translator) translateLimits() {
 	t.statuses()
-	t.limit("limit_req", t.requestLimit, "requests_per_second", "requests_burst")
-	t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
+	connections := t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
 	t.limit("limit_conn", t.connectionLimit(byServer), "max_connections")
-	t.limit("limit_rate", t.rateLimit, "send_rate", "send_rate_after")
+	requests := t.limitFiles(t.requestLimit, "requests_per_second", "requests_burst")
+	t.limitFiles(t.rateLimit, "send_rate", "send_rate_after")
+	t.translateUnlimited(connections, requests)
 	t.eachBlock(func(block []*directive) {
 		for _, d := range named(block, "limit_req", "limit_conn") {
 			if !t.handled[d] {
@@ -100,18 +81,37 @@ func (t *translator) translateLimits() {
 	})
 }
 
-// limit writes keys with the values that most files have; values are separated by a slash.
-func (t *translator) limit(name string, get func(chain [][]*directive) attribute, keys ...string) {
+// limitFiles writes keys of [access] by groups, store paths and extensions, and returns the values
+// of each kind of files. A value has one part for each key.
+func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys ...string) map[cell]string {
 	values, from := t.perCell(func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
-	value, _ := t.universe.commonest(values, func(cell) bool { return true })
-	section := "access"
-	if strings.HasPrefix(keys[0], "max_") {
-		section = "gateway"
+	var parts []keyOf
+	for i, key := range keys {
+		parts = append(parts, keyOf{key, func(value string) string { return part(value, i) }})
 	}
-	for i, v := range strings.Split(value, "/") {
-		if i < len(keys) && v != "" && v != "0" {
-			t.out.set(section, keys[i], v, from[value]...)
-		}
+	t.writeChoices(t.universe.spread(values), from, parts)
+	return values
+}
+
+// part returns one of the parts of a value.
+func part(value string, i int) string {
+	if parts := strings.Split(value, between); i < len(parts) {
+		return parts[i]
+	}
+	return ""
+}
+
+// between separates the parts of a value.
+const between = "|"
+
+// limit writes a key of [gateway] with the value that most files have, which it returns.
+func (t *translator) limit(name string, get func(chain [][]*directive) attribute, key string) (value string) {
+	values, from := t.perCell(func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
+	value, _ = t.universe.commonest(values, func(cell) bool { return true })
+	number, now := part(value, 0), "there is none"
+	if number != "" && number != "0" {
+		t.out.set("gateway", key, number, from[value]...)
+		now = key + " = " + number
 	}
 	for other, list := range from {
 		if other == value {
@@ -121,10 +121,6 @@ func (t *translator) limit(name string, get func(chain [][]*directive) attribute
 			return strings.HasSuffix(d.name,
 				"_zone")
 		}) {
-			now := "there is none"
-			if value != "" {
-				now = keys[0] + " = " + strings.Split(value, "/")[0]
-			}
 			t.say(d, fmt.Sprintf("%s is the same for all files: %s", name, now),
 				"run a second gateway on another address for files with a limit of their own")
 		}
@@ -133,6 +129,7 @@ func (t *translator) limit(name string, get func(chain [][]*directive) attribute
 	if n := len(from[value]); bare && n > 0 && value != "" {
 		t.note(from[value][n-1], "the limit holds for all files, also for those of other locations", "")
 	}
+	return value
 }
 
 // statuses names statuses of limits other than 429.
@@ -149,14 +146,14 @@ func (t *translator) statuses() {
 
 var zoneRate = regexp.MustCompile(`^(\d+)r/([sm])$`)
 
-// requestLimit returns requests per second and the burst.
+// requestLimit returns requests per second, the burst, and the networks without the limit.
 func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 	for _, d := range inForce(chain, "limit_req") {
-		z, by := t.zone("limit_req_zone", d.option("zone"))
-		if z == nil || by != byAddress {
+		z := t.zone("limit_req_zone", d.option("zone"))
+		if z.d == nil || z.by != byAddress {
 			continue
 		}
-		m := zoneRate.FindStringSubmatch(z.option("rate"))
+		m := zoneRate.FindStringSubmatch(z.d.option("rate"))
 		if m == nil || a.value != "" {
 			t.say(d, "one limit of requests holds, the first one", "")
 			continue
@@ -165,36 +162,38 @@ func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 		if m[2] == "m" {
 			rate /= 60
 		}
-		burst := d.option("burst")
-		if burst == "" {
-			burst = "1"
-		}
-		a.value = trimFloat(rate) + "/" + burst
-		a.from = append(a.from, z, d)
-		t.done(z)
-		if t.done(d); d.option("burst") != "" && !d.has("nodelay") && d.option("delay") == "" {
+		burst, _ := strconv.Atoi(d.option("burst")) // nginx adds it to the first request
+		a.value = trimFloat(min(rate, maxRequests)) + between + strconv.Itoa(min(max(burst, 1), maxRequests)) +
+			between + z.unlimited
+		a.from = append(a.from, z.d, d)
+		t.done(z.d)
+		if t.done(d); d.option("burst") != "" && !d.has("nodelay") {
 			t.note(d, "requests within the burst are served at once, not delayed", "")
 		}
 	}
 	return a
 }
 
-// trimFloat writes a number with at most three digits behind the point.
+// maxRequests bounds requests_per_second and requests_burst.
+const maxRequests = 1_000_000
+
+// trimFloat writes a number with at most four digits behind the point.
 func trimFloat(v float64) string {
-	text := strconv.FormatFloat(v, 'f', 3, 64)
+	text := strconv.FormatFloat(v, 'f', 4, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// connectionLimit returns the number of connections from one address, or of the server.
+// connectionLimit returns the number of connections from one address, or of the server, and the
+// networks without the limit.
 func (t *translator) connectionLimit(of limitKey) func(chain [][]*directive) attribute {
 	return func(chain [][]*directive) (a attribute) {
 		for _, d := range inForce(chain, "limit_conn") {
-			z, by := t.zone("limit_conn_zone", d.arg(0))
-			if z == nil || by != of || a.value != "" {
+			z := t.zone("limit_conn_zone", d.arg(0))
+			if z.d == nil || z.by != of || a.value != "" {
 				continue
 			}
-			a.value, a.from = d.arg(1), append(a.from, z, d)
-			t.done(z, d)
+			a.value, a.from = d.arg(1)+between+z.unlimited, append(a.from, z.d, d)
+			t.done(z.d, d)
 		}
 		return a
 	}
@@ -213,14 +212,16 @@ func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 		return a
 	}
 	t.done(d)
+	a.from = append(a.from, d)
 	if rate == "0" {
+		t.done(withoutNil(after)...)
 		return a
 	}
-	a.value, a.from = rate, append(a.from, d)
+	a.value = rate
 	if after != nil {
 		t.done(after)
 		if size, ok := nginxSize(after.arg(0)); ok {
-			a.value += "/" + size
+			a.value += between + size
 			a.from = append(a.from, after)
 		}
 	}

@@ -56,7 +56,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 	case first(block, "proxy_cache_purge") != nil:
 		t.say(l.d, "files are purged by gateway purge, or POST /purge at the admin listener"+t.clients(block),
 			"ask admin_listen (127.0.0.1:8889), or run gateway purge -id FILE_ID")
-	case t.health(l, reply):
+	case t.health(l, reply), isNeedless(l):
 	case reply != nil && l.up == nil:
 		t.say(reply, fmt.Sprintf("nginx answers %s with %s; %s", where(l), reply.arg(0), fileOnly), "")
 	case t.sayCheck(s, l):
@@ -76,6 +76,19 @@ func (t *translator) otherLocation(s *server, l *location) {
 	default:
 		t.say(l.d, fileOnly, "keep nginx for this path, or leave it out")
 	}
+}
+
+// needlessPath are paths that browsers and crawlers ask by themselves, and of pictures without
+// content.
+var needlessPath = regexp.MustCompile(`(?i)^\^?/(favicon\\?\.ico|robots\\?\.txt|empty\\?\.gif|apple-touch-icon.*)\$?$`)
+
+// isNeedless reports whether a location only keeps such a path out of the logs, or answers it
+// without content.
+func isNeedless(l *location) bool {
+	return needlessPath.MatchString(l.path) && !slices.ContainsFunc(l.d.block, func(d *directive) bool {
+		silent := d.name == "return" && len(d.args) == 1 && slices.Contains([]string{"204", "404"}, d.arg(0))
+		return !silent && !slices.Contains([]string{"access_log", "log_not_found", "empty_gif", "expires"}, d.name)
+	})
 }
 
 // where is the pattern of a location in a text.

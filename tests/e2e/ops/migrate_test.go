@@ -37,10 +37,16 @@ http {
 		location = /health { return 200 ok; }
 		location ~* ^/group1/M00/(.*\.(jpg|png))$ {
 			alias %[4]s/data/$1;
-			valid_referers none blocked *.example.com;
+			valid_referers none blocked *.example.com *.example.org/Shop/ ~\.search[0-9]*\.;
 			if ($invalid_referer) { return 403; }
 			expires 7d;
 			add_header X-Kind picture;
+		}
+		location ~ ^/group1/M00/(.*\.mp4)$ {
+			alias %[4]s/data/$1;
+			expires 1h;
+			valid_referers *.example.com;
+			if ($invalid_referer) { rewrite ^/ http://www.example.com/no.html redirect; }
 		}
 		location ~ ^/group1/M00/(.*)$ {
 			alias %[4]s/data/$1;
@@ -65,7 +71,7 @@ func TestTranslationServes(t *testing.T) {
 	s, dir := storetest.New(t), t.TempDir()
 	jpg, txt, second, other := s.Normal("jpg", s.Bytes(100)), s.Normal("txt", s.Bytes(100)),
 		s.In(storetest.Group, 1, "png", s.Bytes(100)), s.In(storetest.Other, 0, "bin", s.Bytes(100))
-	missing := s.Missing("jpg", storetest.Created)
+	mp4, missing := s.Normal("mp4", s.Bytes(100)), s.Missing("jpg", storetest.Created)
 	addr, user, conf := lab.Address(lab.Port()), "", filepath.Join(dir, "nginx.conf")
 	if os.Getuid() == 0 {
 		user = "user root;" // the store of the test has no rights for other accounts
@@ -102,6 +108,9 @@ func TestTranslationServes(t *testing.T) {
 	for _, c := range []struct{ path, referer string }{
 		{jpg.URL(), ""}, {jpg.URL(), friend}, {jpg.URL(), evil}, {jpg.URL(), "no-scheme"}, {txt.URL(), evil},
 		{txt.URL() + "?attname=a.txt", ""}, {second.URL(), ""}, {other.URL(), ""}, {missing.URL(), ""},
+		{mp4.URL(), friend}, {mp4.URL(), evil}, {mp4.URL(), ""}, {jpg.URL(), "https://www.search7.test/a"},
+		{jpg.URL(), "http://a.example.org/Shop/1"}, {jpg.URL(), "http://a.example.org/shop/1"},
+		{jpg.URL(), "http://example.org/Shop/"},
 	} {
 		was, is := respond(t, addr, c.path, c.referer), respond(t, p.Addrs[0], c.path, c.referer)
 		require.Equal(t, was, is, "%s %q", c.path, c.referer)
@@ -123,5 +132,9 @@ func respond(t *testing.T, address, path, referer string) string {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	saved := strings.HasPrefix(resp.Header.Get("Content-Disposition"), "attachment")
-	return fmt.Sprint(resp.StatusCode, " ", resp.Header["Cache-Control"], resp.Header["X-Kind"], saved)
+	target := resp.Header.Get("Location")
+	if target != "" {
+		resp.Header.Del("Cache-Control") // the gateway sends no-store with redirects
+	}
+	return fmt.Sprint(resp.StatusCode, " ", resp.Header["Cache-Control"], resp.Header["X-Kind"], saved, target)
 }
