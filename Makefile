@@ -105,10 +105,11 @@ lint-dead:
 	dead=$$(grep -v '^cachelock/' <<<"$$dead"); \
 	test -z "$$dead" || { printf 'dead code:\n%s\n' "$$dead" >&2; exit 1; }
 
-# Every fuzz target for FUZZTIME.
+# The tables of keys in the documents, from the tables of internal/config.
 keys: ## write the tables of docs/configuration.md and docs/zh/configuration.md
 	$(GO) test ./tests/translation -run TestConfigurationPages -write
 
+# Every fuzz target for FUZZTIME.
 fuzz: ## every fuzz target for FUZZTIME=20s each
 	@for module in . $(NESTED); do for pkg in $$($(GO) list -C $$module ./...); do \
 		for target in $$($(GO) test -C $$module -list '^Fuzz' $$pkg | grep '^Fuzz'); do \

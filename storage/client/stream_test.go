@@ -360,16 +360,6 @@ func TestSourceEnds(t *testing.T) {
 	}
 }
 
-// pattern is a file of any size that repeats a block.
-type pattern []byte
-
-func (p pattern) ReadAt(b []byte, off int64) (int, error) {
-	for n := 0; n < len(b); {
-		n += copy(b[n:], p[(off+int64(n))%int64(len(p)):])
-	}
-	return len(b), nil
-}
-
 func TestReadAllocs(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(200_000)})

@@ -40,6 +40,7 @@ func TestChoose(t *testing.T) {
 		{"rsa.example", nil, "firstRSA"},
 		{"a.wild.example", nil, "wild"},
 		{"b.wild.example", nil, "exact"},
+		{"B.WILD.example", nil, "exact"},
 		{"b.wild.example", rsaOnly, "exactRSA"},
 		{"a.wild.example", rsaOnly, ""},
 	} {
