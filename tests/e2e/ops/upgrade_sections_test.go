@@ -180,7 +180,7 @@ func TestUpgradeToOtherSecret(t *testing.T) {
 	f.Formed()
 	end := readers(f, 6, someFiles(f, 12))
 	for _, m := range f.Gateways {
-		changeFleet(m, "[peer], [lock]", lab.Secret, "the next secret of this experiment",
+		changeFleet(m, "[lock]", lab.Secret, "the next secret of this experiment",
 			"[peer]", "[lock]\nttl = 9s\n[peer]")
 	}
 	f.Formed()

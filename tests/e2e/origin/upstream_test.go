@@ -78,10 +78,10 @@ func TestUpstreamPortByTLS(t *testing.T) {
 		byTLS = regexp.MustCompile(`msg=serving address=(\S+) tls=true`).FindStringSubmatch(p.LogText())
 		return byTLS != nil
 	})
-	p.Addrs, p.TLS = byTLS[1:], &tls.Config{InsecureSkipVerify: true}
-	for _, client := range []*http.Client{nil, p.HTTP2Client()} {
-		p.HTTP2 = client
-		require.Equal(t, file.Content, p.Get(file.URL()).Body, p.LogText())
+	q := &e2e.Process{T: t, Addrs: byTLS[1:], TLS: &tls.Config{InsecureSkipVerify: true}}
+	for _, client := range []*http.Client{nil, q.HTTP2Client()} {
+		q.HTTP2 = client
+		require.Equal(t, file.Content, q.Get(file.URL()).Body, p.LogText())
 	}
 	require.Len(t, asked(), 3*len([]string{http.MethodHead, http.MethodGet}))
 }
