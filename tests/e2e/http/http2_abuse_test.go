@@ -140,7 +140,7 @@ func TestHTTP2Timeouts(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
-	p := e2e.ServeHTTP2(t, s, "[gateway]", "read_timeout = 500ms", "idle_timeout = 5m")
+	p := e2e.ServeHTTP2(t, s, "[gateway]", "read_timeout = 4s", "idle_timeout = 5m")
 	for name, send := range map[string]func(a *attacker) error{
 		"half of a frame": func(a *attacker) error {
 			_, err := a.conn.Write([]byte{0, 0, 8, 6, 0})

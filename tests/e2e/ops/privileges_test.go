@@ -268,8 +268,8 @@ const nobody = 65534 // Debian's account `nobody`
 func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	copied := filepath.Join(dir, "gateway")
-	// By a process of its own: a child that another test starts meanwhile would inherit the open file,
-	// which cannot be executed then.
+	// By a process of its own: a child that another test starts meanwhile would inherit the open
+	// file, which cannot be executed then.
 	out, err := exec.Command("cp", e2e.Binary, copied).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	cmd := exec.Command(copied, args...)
