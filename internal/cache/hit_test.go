@@ -189,3 +189,21 @@ func TestFirstUse(t *testing.T) {
 		}
 	}
 }
+
+// TestStoredBetween: a request has waited for a fill, which stores the segment after the stream has
+// looked in the tiers and ends before the stream joins a fill. The bytes are from the source.
+func TestStoredBetween(t *testing.T) {
+	o := newOrigin(testFile(1), 100)
+	c := newCache(t, Options{})
+	e, err := c.Get(background, o.file, o, GetOptions{})
+	require.NoError(t, err)
+	idle(t, c)
+	s := c.Open(background, e, o, 0, 100)
+	s.index, s.f = 0, c.join(c.entryAt(o.file, 0), o, fillOptions{want: &s.v}, 1)
+	idle(t, c)
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.Equal(t, o.content, got)
+	require.Equal(t, FromOrigin, s.From())
+	require.NoError(t, s.Close())
+}

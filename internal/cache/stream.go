@@ -212,8 +212,10 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	chunk, changed, inTier, err := s.f.at(s.v, in, limit)
 	switch {
 	case inTier:
-		s.cameFrom(s.f.origin())
-		s.by = s.f
+		if from := s.f.origin(); from != FromNowhere { // else the fill found the segment in a tier
+			s.cameFrom(from)
+			s.by = s.f
+		}
 		s.closeFill()
 		return content.Chunk{}, nil
 	case err != nil:
