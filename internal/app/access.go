@@ -25,7 +25,7 @@ func networkSet(n config.Networks) *clientaddr.Networks {
 
 // addRules adds the rules of [access] and of the sections [access SELECTORS].
 func addRules(o *gateway.Options, cfg *config.Config) error {
-	rules, err := sectionRules(&cfg.Access, accessSection, cfg)
+	rules, err := sectionRules(&cfg.Access, config.AccessName, cfg)
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,6 @@ func addRules(o *gateway.Options, cfg *config.Config) error {
 	}
 	return nil
 }
-
-const accessSection = "access"
 
 // replacements are the rules that a section with one of the keys replaces. requests_per_second and
 // requests_burst are one rule, and so are the two responses to a referer.

@@ -156,7 +156,7 @@ func (l *loader) lintAccess() {
 				"trusted_proxies holds %s: every client can write an address of its choice", shown(p.String()))
 		}
 	}
-	l.lintRules(accessSection, a)
+	l.lintRules(AccessName, a)
 	for _, s := range l.c.AccessSections {
 		l.lintRules(s.Name, &s.Access)
 	}

@@ -9,9 +9,9 @@ import (
 	"fastdfs-gateway/internal/httpserver/fileselect"
 )
 
-// accessSection is the section of the rules for all files, and the first word of the sections whose
+// AccessName is the section of the rules for all files, and the first word of the sections whose
 // other words select files: [access jpg png], [access group2/ group3/M00/ jpg].
-const accessSection = "access"
+const AccessName = "access"
 
 // AccessSection is a section [access SELECTORS].
 type AccessSection struct {
@@ -29,45 +29,17 @@ func (s *AccessSection) Writes(keys ...string) bool {
 // isAccessFor reports whether a section is [access SELECTORS].
 func isAccessFor(section string) bool {
 	words := strings.Fields(section)
-	return len(words) > 1 && words[0] == accessSection
+	return len(words) > 1 && words[0] == AccessName
 }
 
-// applyAccess reads the sections [access SELECTORS], in the order of the lines: a section that is
-// opened again is a later one.
+// applyAccess reads the sections [access SELECTORS].
 func (l *loader) applyAccess() {
-	for name := range l.doc.sections {
-		if isAccessFor(name) {
-			l.lastEntries(name) // for the warnings
-		}
+	begin := func(name string, files fileselect.Selector) {
+		l.c.AccessSections = append(l.c.AccessSections, &AccessSection{Name: name, Files: files, Access: l.c.Access})
 	}
-	last := ""
-	for _, e := range l.doc.entries {
-		opened := e.section != last
-		if last = e.section; !isAccessFor(e.section) {
-			continue
-		}
-		if opened && !l.openAccess(e) {
-			return
-		}
+	l.selectSections(AccessName, isAccessFor, begin, func(e entry) {
 		l.accessLine(e, l.c.AccessSections[len(l.c.AccessSections)-1])
-	}
-}
-
-// openAccess begins the section of an entry; false if there are too many.
-func (l *loader) openAccess(e entry) bool {
-	if len(l.c.AccessSections) == fileselect.MaxSelectors {
-		l.errorf(e.at, e.section, "merge sections", "more than %d sections [access ...]", fileselect.MaxSelectors)
-		return false
-	}
-	_, words, _ := strings.Cut(e.section, accessSection)
-	files, err := fileselect.Parse(words)
-	if err != nil {
-		l.errorf(l.doc.sections[e.section], e.section,
-			"write extensions and groups, such as [access jpg png] or [access group2/ group3/M00/]",
-			"[%s]: %v", clip(e.section), err)
-	}
-	l.c.AccessSections = append(l.c.AccessSections, &AccessSection{Name: e.section, Files: files, Access: l.c.Access})
-	return true
+	})
 }
 
 // accessLine reads one line of a section. An empty value is the default, not the value of [access].
@@ -101,7 +73,7 @@ func (c *Config) refererFiles() iter.Seq2[string, string] {
 		if !c.ChecksReferers() {
 			return
 		}
-		if c.Access.RefererFile != "" && !yield(full(accessSection, key), c.Access.RefererFile) {
+		if c.Access.RefererFile != "" && !yield(full(AccessName, key), c.Access.RefererFile) {
 			return
 		}
 		for _, s := range c.AccessSections {

@@ -26,9 +26,6 @@ type HeaderField struct {
 	Value string // empty: the header is not sent
 }
 
-// maxHeaderSections bounds the sections [headers ...].
-const maxHeaderSections = fileselect.MaxSelectors
-
 const allowCredentials = "Access-Control-Allow-Credentials"
 
 // computedHeaders are the headers that the gateway computes, with advice. They describe the
@@ -68,45 +65,17 @@ func isOwn(section string) bool {
 	return slices.Contains(ownSections, section) || isHeaders(section) || isAccessFor(section)
 }
 
-// applyHeaders reads `<Name> = <value>` of all sections [headers ...], in the order of the lines: a
-// section that is opened again is a later one.
+// applyHeaders reads `<Name> = <value>` of all sections [headers ...].
 func (l *loader) applyHeaders() {
-	for name := range l.doc.sections {
-		if isHeaders(name) {
-			l.lastEntries(name) // for the warnings
-		}
+	begin := func(_ string, files fileselect.Selector) {
+		l.c.Headers = append(l.c.Headers, HeaderSection{Files: files})
 	}
-	last := ""
-	for _, e := range l.doc.entries {
-		opened := e.section != last
-		if last = e.section; !isHeaders(e.section) {
-			continue
-		}
-		if opened && !l.openHeaders(e) {
-			return
-		}
+	l.selectSections(headersSection, isHeaders, begin, func(e entry) {
 		section := &l.c.Headers[len(l.c.Headers)-1]
 		if field, ok := l.headerField(e, section.Files); ok {
 			section.Fields = append(section.Fields, field)
 		}
-	}
-}
-
-// openHeaders begins the section of an entry; false if there are too many.
-func (l *loader) openHeaders(e entry) bool {
-	if len(l.c.Headers) == maxHeaderSections {
-		l.errorf(e.at, e.section, "merge sections", "more than %d sections [headers ...]", maxHeaderSections)
-		return false
-	}
-	_, words, _ := strings.Cut(e.section, headersSection)
-	files, err := fileselect.Parse(words)
-	if err != nil {
-		l.errorf(l.doc.sections[e.section], e.section,
-			"write extensions and groups, such as [headers jpg png] or [headers group2/ group3/M00/]",
-			"[%s]: %v", clip(e.section), err)
-	}
-	l.c.Headers = append(l.c.Headers, HeaderSection{Files: files})
-	return true
+	})
 }
 
 // headerField reads one line; ok is false for one that is wrong, or that is no field of its own.

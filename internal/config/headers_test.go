@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/fileselect"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -68,8 +70,8 @@ func TestBadHeadersAndPages(t *testing.T) {
 	first := strings.Count(base, "\n") + 1
 	_, problems := load(t, base+"[headers *.jpg]\nX-A = 1\n")
 	require.Equal(t, 1, found(problems, Error, first, "neither an extension"))
-	_, problems = load(t, base+strings.Repeat("[headers]\nX-A = 1\n[types]\nx = a/b\n", maxHeaderSections+1))
-	require.Equal(t, 1, found(problems, Error, first+4*maxHeaderSections+1, "more than"))
+	_, problems = load(t, base+strings.Repeat("[headers]\nX-A = 1\n[types]\nx = a/b\n", fileselect.MaxSelectors+1))
+	require.Equal(t, 1, found(problems, Error, first+4*fileselect.MaxSelectors+1, "more than"))
 }
 
 func TestErrorPages(t *testing.T) {

@@ -43,7 +43,7 @@ func (l *loader) checkSections() {
 			continue
 		}
 		if word := strings.Fields(name)[0]; word != name {
-			if near, ok := Nearest(word, []string{headersSection, accessSection}); ok {
+			if near, ok := Nearest(word, []string{headersSection, AccessName}); ok {
 				l.errorf(at, name, i18n.Sprintf("did you mean [%s ...]?", near), "[%s] is no known section", clip(name))
 				continue
 			}
