@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
@@ -81,7 +82,10 @@ func TestFileHeadersOfRemoteFiles(t *testing.T) {
 	first := e2e.Path(e2e.Put(t, c, spec))
 	spec.Group = "group2"
 	second := e2e.Path(e2e.Put(t, c, spec))
+	spec.Content = e2e.RandomContent(100)
+	other := e2e.Path(e2e.Put(t, c, spec))
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, headerSections...)))
+	eventually.True(t, func() bool { return p.Get(other).StatusCode == 200 }, "the lists of the tracker are loaded")
 	for _, cache := range []string{"MISS", "HIT", "HIT"} {
 		requireHeaders(t, p.Get(first).Header, "X-Cache: "+cache, "X-Kind: image", "Cache-Control: max-age=1",
 			"Content-Disposition")
