@@ -67,7 +67,8 @@ func TestFleetCapacity(t *testing.T) {
 			changed, files,
 			float64(changed)/float64(files), 1/float64(expected), downloads, len(held))
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
-		require.LessOrEqual(t, float64(downloads), 0.02*float64(len(held)), what)
+		// A fifth of the files if no gateway asked the former owner; a few if that is slow to reply.
+		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held)), what)
 		owners = now
 	}
 	o.Cache = append(o.Cache, "mutable_ttl = 10m")
