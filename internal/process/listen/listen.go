@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -31,6 +32,42 @@ type Socket struct {
 	Address string // of the configuration; empty where the socket was taken by its name
 	// Activated: systemd owns it. Its file is neither removed nor given to another account.
 	Activated bool
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	onClose func()
+}
+
+// OnClose calls f at each Close, or now if the socket is closed.
+func (s *Socket) OnClose(f func()) {
+	s.mu.Lock()
+	s.onClose = f
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		f()
+	}
+}
+
+// Close closes the socket.
+func (s *Socket) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	onClose := s.onClose
+	s.mu.Unlock()
+	if onClose != nil {
+		onClose()
+	}
+	return s.Listener.Close()
+}
+
+// SyscallConn implements syscall.Conn.
+func (s *Socket) SyscallConn() (syscall.RawConn, error) {
+	socket, ok := s.Listener.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("BUG: a listener of type %T", s.Listener)
+	}
+	return socket.SyscallConn()
 }
 
 // Path is the file of a unix socket that this process owns; empty for any other socket.
@@ -235,11 +272,7 @@ func (g *inherited) describe(name string) {
 // File returns a descriptor of the socket for another process, and the name that tells Inherited
 // there what it is. The caller closes the descriptor.
 func (s *Socket) File(key string) (fd int, name string, err error) {
-	raw, ok := s.Listener.(syscall.Conn)
-	if !ok {
-		return 0, "", fmt.Errorf("BUG: a listener of type %T", s.Listener)
-	}
-	if fd, err = Duplicate(raw); err != nil {
+	if fd, err = Duplicate(s); err != nil {
 		return 0, "", fmt.Errorf("cannot hand over %s: %w", s.Addr(), err)
 	}
 	owner := ofGateway

@@ -1,0 +1,380 @@
+package eventloop
+
+import (
+	"io"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"fastdfs-gateway/internal/process/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is a connected stream socket. It is a net.Conn whose Read and Write wait, and it may be
+// parked between two requests.
+//
+// One goroutine at a time may read, and one may write. All other methods may be called by any.
+type Conn struct {
+	Owner any // of serve; set before the first Park
+
+	l                 *loop
+	fd                int
+	index, generation uint32                      // in the table of the loop
+	local             net.Addr                    // of the listener
+	own               atomic.Pointer[net.TCPAddr] // LocalAddr, once it was asked for
+	remote            net.TCPAddr
+	ip                [16]byte // of remote
+	isTCP             bool
+
+	users atomic.Int64 // calls that use fd, and closing
+
+	// The goroutine that serves the connection is the leader of this number of a loop; nil = it
+	// leads none. Only that goroutine uses them.
+	lead   *loop
+	number uint64
+
+	mu     sync.Mutex // guards the fields below
+	state  state
+	read   direction
+	write  direction
+	parked bool
+}
+
+// direction is one half of a connection.
+type direction struct {
+	until   time.Duration // deadline by the clock of the group; noDeadline = none
+	expired bool
+	ready   bool          // a call may succeed
+	waits   bool          // a goroutine waits for ready, or for the deadline
+	wakeUp  chan struct{} // with room for one; nil = nothing has waited yet
+	timer   *time.Timer   // of the deadline; nil = nothing has waited yet
+}
+
+// state has the properties of the socket.
+type state struct {
+	added  bool // to the epoll instance
+	forOut bool // with EPOLLOUT
+	ending bool // the peer has closed its sending side, or the connection is broken
+}
+
+const noDeadline = time.Duration(math.MaxInt64)
+
+// closing marks Conn.users after Close.
+const closing = 1 << 32
+
+var _ net.Conn = (*Conn)(nil)
+
+// newConn makes the connection of a socket.
+func (g *Group) newConn(l *loop, fd int, local net.Addr, from *unix.RawSockaddrAny) *Conn {
+	c := &Conn{l: l, fd: fd, local: local}
+	c.read = direction{until: noDeadline, ready: true}
+	c.write = direction{until: noDeadline, ready: true}
+	if a, ok := tcpAddr(from); ok {
+		c.isTCP, c.ip = true, a.Addr().As16()
+		c.remote = net.TCPAddr{IP: c.ip[:], Port: int(a.Port()), Zone: a.Addr().Zone()}
+		if a.Addr().Is4() {
+			c.remote.IP = c.ip[12:]
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.index, c.generation = l.table.add(entry{conn: c})
+	return c
+}
+
+// use keeps the descriptor open until done; false after Close.
+func (c *Conn) use() bool {
+	for {
+		n := c.users.Load()
+		if n >= closing {
+			return false
+		}
+		if c.users.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (c *Conn) done() {
+	if c.users.Add(-1) == closing {
+		_ = unix.Close(c.fd) // nothing can be done about a failure
+	}
+}
+
+// Close closes the socket and ends the waits of other goroutines. A second Close does nothing.
+func (c *Conn) Close() error {
+	for {
+		n := c.users.Load()
+		if n >= closing {
+			return nil
+		}
+		if c.users.CompareAndSwap(n, n+closing+1) {
+			break
+		}
+	}
+	c.l.mu.Lock()
+	c.l.table.remove(c.index)
+	c.l.mu.Unlock()
+	c.mu.Lock()
+	c.parked = false
+	c.read.signal()
+	c.write.signal()
+	c.mu.Unlock()
+	c.done()
+	return nil
+}
+
+// isClosed reports whether Close was called.
+func (c *Conn) isClosed() bool { return c.users.Load() >= closing }
+
+// Park passes the connection to its loop, whose group serves it as soon as there is something to
+// read, or its read deadline has passed. The caller must not use it then. Park returns false if
+// that is so already, or the connection is closed: the caller goes on, and its next read tells.
+func (c *Conn) Park() bool {
+	if !c.use() {
+		return false
+	}
+	defer c.done()
+	c.mu.Lock()
+	if c.read.ready || c.read.expired || c.isClosed() {
+		c.mu.Unlock()
+		return false
+	}
+	add, until := !c.state.added, c.read.until
+	c.state.added, c.parked = true, true
+	c.mu.Unlock()
+	// From here on another goroutine may serve the connection.
+	if add {
+		if err := c.register(unix.EPOLL_CTL_ADD, false); err != nil {
+			return !c.unpark()
+		}
+	}
+	if until != noDeadline {
+		c.l.sweeper.expect(until)
+	}
+	return true
+}
+
+// unpark takes the connection back from its loop, which cannot watch it; false if another goroutine
+// serves it already.
+func (c *Conn) unpark() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.parked
+	c.parked, c.state.added, c.read.expired = false, false, c.read.expired || was
+	return was
+}
+
+// register tells the epoll instance to report input, and with out also room for output.
+func (c *Conn) register(op int, out bool) error {
+	events := uint32(unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&math.MaxUint32)
+	if out {
+		events |= unix.EPOLLOUT
+	}
+	return c.l.control(op, c.fd, event(events, c.index, c.generation))
+}
+
+// wake notes events, and reports whether the connection was parked and is to be served now.
+func (c *Conn) wake(events uint32) (serve bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	broken := events&(unix.EPOLLHUP|unix.EPOLLERR) != 0
+	if broken || events&unix.EPOLLRDHUP != 0 {
+		c.state.ending = true
+	}
+	if c.state.ending || events&unix.EPOLLIN != 0 {
+		c.read.ready = true
+		c.read.signal()
+		serve = c.parked
+		c.parked = false
+	}
+	if broken || events&unix.EPOLLOUT != 0 {
+		c.write.ready = true
+		c.write.signal()
+	}
+	return serve
+}
+
+// expire unparks a connection whose read deadline has passed, which the caller serves then, and
+// returns the deadline of any other parked one.
+func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.parked:
+		return noDeadline, false
+	case c.read.until > now:
+		return c.read.until, false
+	}
+	c.parked, c.read.expired = false, true
+	return noDeadline, true
+}
+
+// Detach makes the calling goroutine, which serves the connection, an ordinary one: another
+// goroutine leads its loop. It is called before anything that may wait for long.
+func (c *Conn) Detach() {
+	if l := c.lead; l != nil {
+		c.lead = nil
+		l.handOver(c.number)
+	}
+}
+
+// Leave is called by a goroutine that passes the connection to another one before it returns to its
+// loop.
+func (c *Conn) Leave() { c.lead = nil }
+
+// Readable reports whether ReadNow may return anything but EAGAIN.
+func (c *Conn) Readable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read.ready || c.read.expired || c.isClosed()
+}
+
+// ReadNow reads without waiting. The error is unix.EAGAIN if there is nothing to read.
+func (c *Conn) ReadNow(p []byte) (n int, err error) {
+	if !c.use() {
+		return 0, net.ErrClosed
+	}
+	defer c.done()
+	c.mu.Lock()
+	expired, ready := c.read.expired, c.read.ready
+	c.read.ready = false
+	c.mu.Unlock()
+	switch {
+	case expired:
+		return 0, os.ErrDeadlineExceeded
+	case !ready:
+		return 0, unix.EAGAIN
+	case len(p) == 0:
+		return 0, nil
+	}
+	n, err = sys.ReadNoWait(uintptr(c.fd), p)
+	c.mu.Lock()
+	// A shorter read has taken all that was there, and further bytes are an event. The end is none.
+	if err != unix.EAGAIN && (n == len(p) || n == 0 || err != nil || c.state.ending) {
+		c.read.ready = true
+	}
+	c.mu.Unlock()
+	switch {
+	case err == unix.EAGAIN:
+		return 0, err
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (int, error) {
+	for {
+		n, err := c.ReadNow(p)
+		if err != unix.EAGAIN {
+			return n, err
+		}
+		if err := c.AwaitInput(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// AwaitInput waits until ReadNow may return anything but EAGAIN.
+func (c *Conn) AwaitInput() error { return c.await(&c.read) }
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	err = c.whileWritable(func(fd uintptr) bool {
+		for n < len(p) {
+			sent, errno := sys.SendNoWait(fd, p[n:], nil, unix.MSG_NOSIGNAL)
+			if errno == unix.EAGAIN {
+				return false
+			}
+			if errno != nil {
+				err = os.NewSyscallError("send", errno)
+				return true
+			}
+			n += sent
+		}
+		return true
+	})
+	return n, err
+}
+
+// CloseWrite ends the sending direction; the peer sees the end of the stream.
+func (c *Conn) CloseWrite() error {
+	return c.Control(func(fd uintptr) error {
+		return os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_WR))
+	})
+}
+
+// SetLinger sets the time in seconds that Close goes on to send; with 0 it discards what was not
+// acknowledged.
+func (c *Conn) SetLinger(seconds int) error {
+	return c.Control(func(fd uintptr) error {
+		return os.NewSyscallError("setsockopt", unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER,
+			&unix.Linger{Onoff: 1, Linger: int32(seconds)}))
+	})
+}
+
+// Control calls f with the descriptor.
+func (c *Conn) Control(f func(fd uintptr) error) error {
+	if !c.use() {
+		return net.ErrClosed
+	}
+	defer c.done()
+	return f(uintptr(c.fd))
+}
+
+// IsTCP reports whether the socket is one of TCP.
+func (c *Conn) IsTCP() bool { return c.isTCP }
+
+// LocalAddr implements net.Conn.
+func (c *Conn) LocalAddr() net.Addr {
+	tcp, ok := c.local.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return c.local
+	}
+	if own := c.own.Load(); own != nil {
+		return own
+	}
+	own := tcp // as good if the call fails
+	_ = c.Control(func(fd uintptr) error {
+		if a, err := unix.Getsockname(int(fd)); err == nil {
+			own = addrOf(a, own)
+		}
+		return nil
+	})
+	c.own.Store(own)
+	return own
+}
+
+// RemoteAddr implements net.Conn.
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.isTCP {
+		return &c.remote
+	}
+	return &net.UnixAddr{Net: "unix"}
+}
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.read, t) }
+
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, t) }
+
+// SyscallConn returns the socket. Its Read and Write wait as those of the connection do.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }

@@ -1,0 +1,250 @@
+// Package eventloop serves many stream sockets with few goroutines: a connection without a request
+// has neither a goroutine nor a buffer.
+//
+//	loops := eventloop.New(serve)
+//	ln, err := loops.Listen(socket, accept) // accept(c) may call serve(c)
+//
+// A Group has one loop per processor, and each loop has a leader: the goroutine that waits for the
+// events of its connections and calls serve for them, one after the other. serve reads with ReadNow
+// and parks the connection when there is nothing to read; the loop calls serve again later. A
+// goroutine that is about to wait hands its loop over to a new leader (leader/followers: Schmidt et
+// al., Pattern-Oriented Software Architecture 2, 2000) and goes on as an ordinary goroutine. So a
+// connection is also a net.Conn whose Read and Write wait. A leader that has not returned for
+// stealAfter, as by a slow disk, loses its loop in the same way.
+//
+// Waiting for events does not occupy a thread: the epoll instance of a loop is itself polled by the
+// runtime.
+package eventloop
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"fastdfs-gateway/internal/process/panics"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is a set of loops. Use New to make one.
+type Group struct {
+	serve func(*Conn)
+	began time.Time // zero of the clock of deadlines
+	loops func() ([]*loop, error)
+	next  atomic.Uint32 // the loop of the next connection
+	watch watchdog
+
+	mu        sync.Mutex // guards the fields below
+	listeners map[*Listener]struct{}
+	started   bool
+	closed    bool
+
+	running sync.WaitGroup
+}
+
+// New returns a group. serve is called for a parked connection with bytes to read, at its end, or
+// past its read deadline. The loops start with the first Listen.
+func New(serve func(*Conn)) *Group {
+	g := &Group{serve: serve, began: time.Now(), listeners: make(map[*Listener]struct{})}
+	g.loops = sync.OnceValues(g.start)
+	g.watch.every = stealAfter
+	return g
+}
+
+// start starts the loops.
+func (g *Group) start() (list []*loop, err error) {
+	for range runtime.GOMAXPROCS(0) {
+		l, err := newLoop(g)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(list))
+		}
+		list = append(list, l)
+	}
+	for _, l := range list {
+		g.running.Go(func() { l.lead(1) })
+	}
+	g.watch.init(list)
+	g.running.Go(g.watch.run)
+	return list, nil
+}
+
+func closeAll(list []*loop) (err error) {
+	for _, l := range list {
+		err = errors.Join(err, l.epoll.Close())
+	}
+	return err
+}
+
+// CloseListeners ends accepting. Listen fails from now on.
+func (g *Group) CloseListeners() {
+	g.mu.Lock()
+	g.closed = true
+	open := slices.Collect(maps.Keys(g.listeners))
+	g.mu.Unlock()
+	for _, l := range open {
+		l.Close()
+	}
+}
+
+// Close ends the loops. The caller has closed the listeners and all connections.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	started := g.started
+	g.mu.Unlock()
+	if !started {
+		return nil
+	}
+	loops, err := g.loops()
+	if err != nil {
+		return nil // there are none
+	}
+	g.watch.stop()
+	err = closeAll(loops)
+	for _, l := range loops {
+		l.sweeper.stop()
+	}
+	g.running.Wait()
+	return err
+}
+
+// now is the clock of deadlines.
+func (g *Group) now() time.Duration { return time.Since(g.began) }
+
+// loop is an epoll instance with its connections.
+type loop struct {
+	g       *Group
+	epoll   *os.File
+	fd      int
+	raw     syscall.RawConn
+	poll    func(fd uintptr) bool // takeEvents, stored to save an allocation
+	sweeper sweeper
+
+	mu      sync.Mutex // guards the fields below; the leader alone uses events without it, while it waits
+	leader  uint64     // number of the leader
+	turns   uint64     // events handled, for the watchdog
+	waiting bool       // the leader waits for events
+	events  [128]unix.EpollEvent
+	n       int // events of the last wait
+	next    int // of these, the first that is not handled
+	table   table
+}
+
+func newLoop(g *Group) (*loop, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err = unix.SetNonblock(fd, true); err != nil { // the runtime then polls it like a socket
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	l := &loop{g: g, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd, leader: 1}
+	if l.raw, err = l.epoll.SyscallConn(); err != nil {
+		return nil, fmt.Errorf("cannot poll: %w", err)
+	}
+	l.poll = l.takeEvents
+	l.sweeper.init(l)
+	return l, nil
+}
+
+// lead handles events as the leader of this number, until another goroutine leads or the loop ends.
+func (l *loop) lead(number uint64) {
+	for {
+		c, ln, ok := l.nextEvent(number)
+		if !ok {
+			return
+		}
+		switch {
+		case c != nil:
+			l.serve(c, number)
+		case ln != nil:
+			ln.acceptSome(l, number)
+		}
+	}
+}
+
+// serve calls the owner of a connection. A panic there is a bug, and closes the connection.
+func (l *loop) serve(c *Conn, number uint64) {
+	c.lead, c.number = l, number
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Report(p, "serving a connection")
+			_ = c.Close()
+		}
+	}()
+	l.g.serve(c)
+}
+
+// handOver starts another leader if the one of this number still leads.
+func (l *loop) handOver(number uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leader == number {
+		l.replaceLeader()
+	}
+}
+
+// replaceLeader starts another leader. mu is held. Its callers are counted in Group.running.
+func (l *loop) replaceLeader() {
+	l.leader++
+	l.turns++
+	next := l.leader
+	l.g.running.Go(func() { l.lead(next) })
+}
+
+// nextEvent waits for the next event that a leader has to handle: of a parked connection or of a
+// listener. ok is false if another goroutine leads or the loop has ended.
+func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.leader == number {
+		if l.next == l.n {
+			if !l.awaitEvents() {
+				return nil, nil, false
+			}
+			l.g.watch.wake()
+		}
+		e := &l.events[l.next]
+		l.next++
+		l.turns++
+		switch to := l.table.get(e); {
+		case to.conn != nil && to.conn.wake(e.Events):
+			return to.conn, nil, true
+		case to.listener != nil:
+			return nil, to.listener, true
+		}
+	}
+	return nil, nil, false
+}
+
+// awaitEvents waits for events; false at the end of the loop. mu is held before and after.
+func (l *loop) awaitEvents() bool {
+	l.n, l.next, l.waiting = 0, 0, true
+	l.mu.Unlock()
+	err := l.raw.Read(l.poll)
+	l.mu.Lock()
+	l.waiting = false
+	return err == nil
+}
+
+// takeEvents takes events without waiting; false if there are none.
+func (l *loop) takeEvents(fd uintptr) bool {
+	n, err := epollNoWait(fd, l.events[:])
+	if err != nil {
+		return false // EINTR: the runtime polls again
+	}
+	l.n = n
+	return n > 0
+}
+
+// control changes the registration of a descriptor.
+func (l *loop) control(op, fd int, e *unix.EpollEvent) error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.fd, op, fd, e))
+}

@@ -1,0 +1,416 @@
+package eventloop
+
+import (
+	"bytes"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server is a group with a listener on loopback. It ends with the test.
+type server struct {
+	t     *testing.T
+	g     *Group
+	ln    net.Listener
+	open  sync.Map // of *Conn
+	conns atomic.Int64
+}
+
+// start serves connections with serve, from their first byte on.
+func start(t *testing.T, serve func(*Conn)) *server {
+	t.Helper()
+	s := &server{t: t, g: New(serve)}
+	s.listen(serve)
+	return s
+}
+
+// startUnwatched starts a server whose leaders are not replaced unless they say that they wait.
+func startUnwatched(t *testing.T, serve func(*Conn)) *server {
+	t.Helper()
+	s := &server{t: t, g: New(serve)}
+	s.g.watch.every = time.Hour
+	s.listen(serve)
+	return s
+}
+
+func (s *server) listen(serve func(*Conn)) {
+	t := s.t
+	t.Helper()
+	var err error
+	s.ln, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = s.g.Listen(s.ln, slog.Default(), func(c *Conn) {
+		s.conns.Add(1)
+		s.open.Store(c, nil)
+		if !c.Park() {
+			serve(c)
+		}
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		s.g.CloseListeners()
+		require.NoError(t, s.ln.Close())
+		s.open.Range(func(c, _ any) bool { return c.(*Conn).Close() == nil })
+		require.NoError(t, s.g.Close())
+	})
+}
+
+func (s *server) dial() *net.TCPConn {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.ln.Addr().String())
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.SetDeadline(time.Now().Add(time.Minute)))
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// echo sends back what there is, and parks.
+func echo(c *Conn) {
+	p := make([]byte, 100)
+	for {
+		switch n, err := c.ReadNow(p); {
+		case err == unix.EAGAIN:
+			if c.Park() {
+				return
+			}
+		case err != nil:
+			_ = c.Close()
+			return
+		default:
+			if _, err := c.Write(p[:n]); err != nil {
+				_ = c.Close()
+				return
+			}
+		}
+	}
+}
+
+// exchange sends bytes and expects them back.
+func exchange(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	_, err := io.WriteString(c, text)
+	require.NoError(t, err)
+	got := make([]byte, len(text))
+	_, err = io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.Equal(t, text, string(got))
+}
+
+// TestEcho: many connections, bytes in pieces and many at once, and the end of each.
+func TestEcho(t *testing.T) {
+	s := start(t, echo)
+	var wg sync.WaitGroup
+	for range 50 {
+		c := s.dial()
+		wg.Go(func() {
+			for _, text := range []string{"a", "bc", string(bytes.Repeat([]byte("x"), 1000)), "d"} {
+				exchange(t, c, text)
+			}
+			if err := c.CloseWrite(); err != nil {
+				t.Error(err)
+			}
+			if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
+				t.Errorf("%q, %v", rest, err)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 50, s.conns.Load())
+}
+
+// TestLarge: a writer whose client reads slowly waits, while others are served by the same loops.
+func TestLarge(t *testing.T) {
+	content := make([]byte, 20<<20)
+	_, _ = rand.Read(content)
+	var first atomic.Bool
+	s := startUnwatched(t, func(c *Conn) {
+		if !first.CompareAndSwap(false, true) {
+			echo(c)
+			return
+		}
+		_, _ = c.Read(make([]byte, 1))
+		n, err := c.Write(content)
+		if err != nil || n != len(content) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		_ = c.Close()
+	})
+	slow := s.dial()
+	_, err := io.WriteString(slow, "x")
+	require.NoError(t, err)
+	got := make([]byte, 1000)
+	_, err = io.ReadFull(slow, got)
+	require.NoError(t, err)
+	for range 8 {
+		exchange(t, s.dial(), "others")
+	}
+	rest, err := io.ReadAll(slow)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, append(got, rest...)))
+}
+
+// TestHeldUp: owners that do not return, without telling so, hold up no other connection.
+func TestHeldUp(t *testing.T) {
+	release := make(chan struct{})
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 1)
+		switch _, err := c.ReadNow(p); {
+		case err == unix.EAGAIN && c.Park():
+			return
+		case err == nil && p[0] == '!':
+			<-release
+		case err == nil:
+			_, _ = c.Write(p) // the client sees a failure
+		}
+		echo(c)
+	})
+	t.Cleanup(func() { close(release) })
+	for i := range 20 {
+		exchange(t, s.dial(), "x") // so that others are held up by each loop in turn
+		if i == 10 {
+			eventually.True(t, s.g.watch.resting.Load, "the watchdog does not rest")
+		}
+		_, err := io.WriteString(s.dial(), "!")
+		require.NoError(t, err)
+		exchange(t, s.dial(), "xab")
+	}
+}
+
+// TestPanic: a panic of an owner closes its connection and no other.
+func TestPanic(t *testing.T) {
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 1)
+		switch _, err := c.ReadNow(p); {
+		case err == unix.EAGAIN && c.Park():
+			return
+		case err == nil && p[0] == '!':
+			panic("test")
+		case err == nil:
+			_, _ = c.Write(p) // the client sees a failure
+		}
+		echo(c)
+	})
+	c := s.dial()
+	_, err := io.WriteString(c, "!")
+	require.NoError(t, err)
+	_, err = c.Read(make([]byte, 1))
+	require.Error(t, err)
+	other := s.dial()
+	exchange(t, other, "x")
+	exchange(t, other, "ab")
+}
+
+// TestDeadlines: a parked connection is served at its deadline, and waits end at theirs, unless it
+// was moved.
+func TestDeadlines(t *testing.T) {
+	served := make(chan error, 1)
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 10)
+		switch n, err := c.ReadNow(p); {
+		case err == unix.EAGAIN && c.Park():
+			return
+		case err == nil && n > 0 && p[0] == 'p': // park
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if c.Park() {
+				return
+			}
+			served <- io.ErrShortBuffer
+		case err == nil && n > 0 && p[0] == 'w': // wait
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			_, err = c.Read(p)
+			served <- err
+		case err == nil && n > 0 && p[0] == 'm': // move while it waits
+			_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+			time.AfterFunc(20*time.Millisecond, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+			_, err = c.Read(p)
+			served <- err
+		default:
+			served <- err
+		}
+		_ = c.Close()
+	})
+	for _, how := range []string{"p", "w", "m"} {
+		_, err := io.WriteString(s.dial(), how)
+		require.NoError(t, err)
+		require.ErrorIs(t, <-served, os.ErrDeadlineExceeded, how)
+	}
+}
+
+// TestWriteDeadline: a write whose client reads nothing ends at its deadline.
+func TestWriteDeadline(t *testing.T) {
+	served := make(chan error, 1)
+	s := start(t, func(c *Conn) {
+		_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+		_, err := c.Write(make([]byte, 64<<20))
+		served <- err
+		_ = c.Close()
+	})
+	c := s.dial()
+	require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
+	require.NoError(t, c.Close())
+}
+
+// TestCloseEndsWaits: Close of another goroutine ends a Read and a Write that wait, and the
+// descriptor is not used again meanwhile.
+func TestCloseEndsWaits(t *testing.T) {
+	served := make(chan error, 2)
+	got := make(chan *Conn, 1)
+	s := start(t, func(c *Conn) {
+		go func() {
+			_, err := c.Write(make([]byte, 64<<20))
+			served <- err
+		}()
+		p := make([]byte, 1)
+		_, _ = c.Read(p)
+		got <- c
+		_, err := c.Read(p)
+		served <- err
+	})
+	_, err := io.WriteString(s.dial(), "x")
+	require.NoError(t, err)
+	c := <-got
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, <-served, net.ErrClosed)
+	require.ErrorIs(t, <-served, net.ErrClosed)
+	require.NoError(t, c.Close())
+	require.False(t, c.Park())
+	_, err = c.ReadNow(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.ErrorIs(t, c.SetReadDeadline(time.Now()), net.ErrClosed)
+}
+
+// TestCloseAndEvents: connections are closed by the owner, by another goroutine and by the client
+// while bytes come; no descriptor is lost, and none is closed twice.
+func TestCloseAndEvents(t *testing.T) {
+	s := start(t, echo)
+	before := descriptors(t)
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			c, err := net.Dial("tcp", s.ln.Addr().String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "hello")
+			if i%3 == 0 {
+				_ = c.(*net.TCPConn).SetLinger(0)
+			}
+			if i%3 == 1 {
+				s.open.Range(func(open, _ any) bool {
+					served := open.(*Conn)
+					if served.RemoteAddr().String() == c.LocalAddr().String() {
+						_ = served.Close()
+					}
+					return true
+				})
+			}
+			if i%3 == 2 {
+				_, _ = io.ReadFull(c, make([]byte, 5))
+			}
+		})
+	}
+	wg.Wait()
+	s.open.Range(func(c, _ any) bool { return c.(*Conn).Close() == nil })
+	eventually.True(t, func() bool { return descriptors(t) <= before })
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestAddresses: those of IPv4, IPv6 and unix sockets.
+func TestAddresses(t *testing.T) {
+	for _, tt := range []struct{ network, listen string }{
+		{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", "[::]:0"}, {"tcp4", "0.0.0.0:0"},
+		{"unix", t.TempDir() + "/s"},
+	} {
+		g := New(func(*Conn) {})
+		ln, err := net.Listen(tt.network, tt.listen)
+		require.NoError(t, err)
+		got := make(chan *Conn, 1)
+		_, err = g.Listen(ln, slog.Default(), func(c *Conn) { got <- c })
+		require.NoError(t, err)
+		client, err := net.Dial(ln.Addr().Network(), ln.Addr().String())
+		require.NoError(t, err)
+		c := <-got
+		if tt.network == "unix" {
+			require.Equal(t, ln.Addr(), c.LocalAddr())
+			require.IsType(t, &net.UnixAddr{}, c.RemoteAddr())
+		} else {
+			require.Equal(t, client.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(),
+				c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
+			require.Equal(t, client.LocalAddr().(*net.TCPAddr).Port, c.RemoteAddr().(*net.TCPAddr).Port)
+			require.Equal(t, client.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(),
+				c.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap())
+		}
+		require.NoError(t, c.Close())
+		require.NoError(t, client.Close())
+		g.CloseListeners()
+		require.NoError(t, ln.Close())
+		require.NoError(t, g.Close())
+	}
+}
+
+// TestListenerOfAnotherProcess: a listener that is closed here takes no connection, while another
+// process has its socket open.
+func TestListenerOfAnotherProcess(t *testing.T) {
+	s := start(t, echo)
+	exchange(t, s.dial(), "x")
+	other, err := s.ln.(*net.TCPListener).File() // as another process has it
+	require.NoError(t, err)
+	defer other.Close()
+	s.g.CloseListeners()
+	c := s.dial() // the kernel accepts it for the other process
+	_, err = io.WriteString(c, "x")
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.EqualValues(t, 1, s.conns.Load())
+	loops, err := s.g.loops()
+	require.NoError(t, err)
+	loops[0].mu.Lock()
+	defer loops[0].mu.Unlock()
+	require.Less(t, loops[0].turns, uint64(10), "the socket has no more events")
+	_, err = s.g.Listen(s.ln, slog.Default(), nil)
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+// TestLackOfDescriptors: accepting goes on after a pause.
+func TestLackOfDescriptors(t *testing.T) {
+	s := start(t, echo)
+	exchange(t, s.dial(), "x")
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	c := s.dial() // before the limit
+	low := limit
+	low.Cur = 3
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.ErrorIs(t, err, unix.EMFILE)
+	exchange(t, c, "y")
+	exchange(t, s.dial(), "z")
+}

@@ -1,0 +1,166 @@
+package eventloop
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestStaleEvents: an event of a connection that was closed does not reach the one that has its
+// place in the table now.
+func TestStaleEvents(t *testing.T) {
+	var list table
+	one, two := &Conn{}, &Conn{}
+	index, generation := list.add(entry{conn: one})
+	stale := event(unix.EPOLLIN, index, generation)
+	require.Same(t, one, list.get(stale).conn)
+	list.remove(index)
+	require.Nil(t, list.get(stale).conn)
+	again, generation := list.add(entry{conn: two})
+	require.Equal(t, index, again)
+	require.Nil(t, list.get(stale).conn)
+	require.Same(t, two, list.get(event(unix.EPOLLIN, again, generation)).conn)
+	require.Nil(t, list.get(event(unix.EPOLLIN, 7, 0)).conn)
+}
+
+// TestDeadlinesOfMany: each parked connection is served at its own deadline, also behind other ones
+// in the table, and when a sweep has found it too early.
+func TestDeadlinesOfMany(t *testing.T) {
+	served := make(chan string, 3)
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 10)
+		switch n, err := c.ReadNow(p); {
+		case err == unix.EAGAIN && c.Park():
+			return
+		case err == nil:
+			c.Owner = string(p[:n])
+			_ = c.SetReadDeadline(time.Now().Add(time.Duration(p[0]-'0') * 50 * time.Millisecond))
+			if c.Park() {
+				return
+			}
+		default:
+			served <- c.Owner.(string)
+		}
+		_ = c.Close()
+	})
+	loops, err := s.g.loops()
+	require.NoError(t, err)
+	for _, l := range loops {
+		l.mu.Lock()
+		for range sweepStep {
+			l.table.add(entry{})
+		}
+		l.mu.Unlock()
+	}
+	for _, until := range []string{"1", "3", "2", "4", "6", "5"} {
+		_, err := io.WriteString(s.dial(), until)
+		require.NoError(t, err)
+	}
+	got := map[string]bool{}
+	for range 6 {
+		got[<-served] = true
+	}
+	require.Len(t, got, 6)
+}
+
+// TestStaleLeader: a goroutine that leads no longer does not end the lead of another one.
+func TestStaleLeader(t *testing.T) {
+	s := startUnwatched(t, func(c *Conn) {
+		l, number := c.lead, c.number
+		for range 2 {
+			c.Detach()
+			l.handOver(number)
+			l.mu.Lock()
+			if l.leader != number+1 {
+				t.Errorf("leader %d follows leader %d", l.leader, number)
+			}
+			l.mu.Unlock()
+		}
+		echo(c)
+	})
+	exchange(t, s.dial(), "x")
+}
+
+// TestCloseWhileUsed: a descriptor that another call uses is closed when that has returned, so the
+// call never meets another file under its number.
+func TestCloseWhileUsed(t *testing.T) {
+	got := make(chan *Conn, 1)
+	s := start(t, func(c *Conn) { got <- c })
+	_, err := io.WriteString(s.dial(), "x")
+	require.NoError(t, err)
+	c := <-got
+	number := -1
+	isOpen := func() bool {
+		var stat unix.Stat_t
+		return unix.Fstat(number, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK
+	}
+	require.NoError(t, c.Control(func(fd uintptr) error {
+		number = int(fd)
+		require.NoError(t, c.Close())
+		require.True(t, isOpen())
+		return nil
+	}))
+	require.ErrorIs(t, c.Control(func(uintptr) error { return nil }), net.ErrClosed)
+	require.False(t, isOpen())
+}
+
+// TestServedByOne: a connection is served by one goroutine at a time, also when more bytes come
+// while that waits.
+func TestServedByOne(t *testing.T) {
+	var inside, most atomic.Int32
+	s := start(t, func(c *Conn) {
+		if n := inside.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer inside.Add(-1)
+		p := make([]byte, 2)
+		if _, err := io.ReadFull(c, p); err != nil {
+			_ = c.Close()
+			return
+		}
+		_, _ = c.Write(p) // the client sees a failure
+		if !c.Park() {
+			_ = c.Close()
+		}
+	})
+	c := s.dial()
+	for _, text := range []string{"a", "b"} {
+		_, err := io.WriteString(c, text)
+		require.NoError(t, err)
+		eventually.True(t, func() bool { return inside.Load() == 1 || text == "b" })
+	}
+	got := make([]byte, 2)
+	_, err := io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.Equal(t, "ab", string(got))
+	require.EqualValues(t, 1, most.Load())
+}
+
+// TestMovedDeadline: a timer that fires when its deadline has just been moved ends no wait.
+func TestMovedDeadline(t *testing.T) {
+	waits := make(chan *Conn, 1)
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 1)
+		_, _ = c.Read(p)
+		_ = c.SetReadDeadline(time.Now().Add(time.Hour))
+		waits <- c
+		_, err := c.Read(p)
+		if err == nil {
+			_, _ = c.Write(p) // the client sees a failure
+		}
+		_ = c.Close()
+	})
+	client := s.dial()
+	_, err := io.WriteString(client, "x")
+	require.NoError(t, err)
+	c := <-waits
+	c.timeOut(&c.read)
+	exchange(t, client, "y")
+}

@@ -1,0 +1,109 @@
+package eventloop
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Sweeps take at most a fiftieth of the time, and are at least minSweepPause apart.
+const (
+	minSweepPause = 5 * time.Millisecond
+	sweepRest     = 50
+)
+
+// sweeper serves the parked connections of a loop whose read deadline has passed. A sweep looks at
+// all connections of the loop. The next one is at the earliest deadline of those that were parked
+// then or have been parked since, which a busy connection moves on without a timer.
+type sweeper struct {
+	l       *loop
+	next    atomic.Int64 // time of the next sweep, by the clock of the group
+	mu      sync.Mutex   // guards the fields below
+	timer   *time.Timer
+	stopped bool
+	running sync.WaitGroup
+}
+
+func (s *sweeper) init(l *loop) {
+	s.l = l
+	s.next.Store(math.MaxInt64)
+}
+
+// expect makes sure of a sweep at a time.
+func (s *sweeper) expect(at time.Duration) {
+	if int64(at) >= s.next.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || int64(at) >= s.next.Load() {
+		return
+	}
+	s.next.Store(int64(at))
+	d := max(at-s.l.g.now(), 0)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.sweep)
+		return
+	}
+	s.timer.Reset(d)
+}
+
+// sweep serves the connections that have expired. Their owners close them.
+func (s *sweeper) sweep() {
+	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return
+	}
+	s.running.Add(1)
+	s.mu.Unlock()
+	defer s.running.Done()
+	s.next.Store(math.MaxInt64) // a connection that is parked from here on expects a sweep again
+	began := s.l.g.now()
+	expired, earliest := s.look(began)
+	for _, c := range expired {
+		s.l.serve(c, 0)
+	}
+	now := s.l.g.now()
+	if earliest != noDeadline {
+		s.expect(max(earliest, now+max(minSweepPause, sweepRest*(now-began))))
+	}
+}
+
+// sweepStep is the number of entries that a sweep looks at without a break.
+const sweepStep = 1024
+
+// look unparks the connections that have expired, and returns the earliest other deadline.
+func (s *sweeper) look(now time.Duration) (expired []*Conn, earliest time.Duration) {
+	earliest = noDeadline
+	step := func(from int) bool {
+		s.l.mu.Lock()
+		defer s.l.mu.Unlock()
+		all := s.l.table.entries
+		for _, e := range all[min(from, len(all)):min(from+sweepStep, len(all))] {
+			if e.conn == nil {
+				continue
+			}
+			at, gone := e.conn.expire(now)
+			if earliest = min(earliest, at); gone {
+				expired = append(expired, e.conn)
+			}
+		}
+		return from+sweepStep < len(all)
+	}
+	for from := 0; step(from); from += sweepStep {
+	}
+	return expired, earliest
+}
+
+// stop ends the sweeps.
+func (s *sweeper) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.running.Wait()
+}
