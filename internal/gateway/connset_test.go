@@ -7,40 +7,59 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
-// claimed is a connection that claims to come from somewhere.
-type claimed struct {
-	*net.TCPConn
-	from net.Addr
+// entrance is a server whose connections a test lets in, from addresses of its choice.
+type entrance struct {
+	t        *testing.T
+	s        *Server
+	ln       net.Listener
+	accepted chan *eventloop.Conn
 }
 
-func (c claimed) RemoteAddr() net.Addr { return c.from }
+func newEntrance(t *testing.T, o ServerOptions) *entrance {
+	t.Helper()
+	e := &entrance{t: t, s: NewServer(o, NewHandler(Options{})), accepted: make(chan *eventloop.Conn, 1)}
+	var err error
+	e.ln, err = net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, err = e.s.loops.Listen(e.ln, e.s.log, func(c *eventloop.Conn) {
+		c.Leave()
+		e.accepted <- c
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		e.s.loops.CloseListeners()
+		require.NoError(t, e.ln.Close())
+		e.s.rejecter.wg.Wait()
+		require.NoError(t, e.s.loops.Close())
+	})
+	return e
+}
 
 // visit lets a client from an address in, nil when it is refused. A busy one has sent a request
 // that is not answered.
-func visit(t *testing.T, s *Server, ln net.Listener, from string, busy bool) net.Conn {
-	t.Helper()
-	client, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	inner, err := ln.Accept()
-	require.NoError(t, err)
-	c := s.admit(claimed{inner.(*net.TCPConn), &net.TCPAddr{IP: net.ParseIP(from), Port: 1}},
-		&ListenerOptions{})
+func (e *entrance) visit(from string, busy bool) *conn {
+	e.t.Helper()
+	client, err := net.Dial("tcp", e.ln.Addr().String())
+	require.NoError(e.t, err)
+	e.t.Cleanup(func() { _ = client.Close() })
+	c := e.s.admit(<-e.accepted, netip.MustParseAddr(from).Unmap(), &ListenerOptions{})
 	if c == nil {
 		return nil
 	}
-	t.Cleanup(func() { _ = c.Close() })
+	e.t.Cleanup(func() { _ = c.Close() })
 	if busy {
 		_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-		require.NoError(t, err)
-		_, err = c.Read(make([]byte, 4096))
-		require.NoError(t, err)
+		require.NoError(e.t, err)
+		require.NoError(e.t, c.AwaitInput())
+		_, err = c.guarded.Read(make([]byte, 4096))
+		require.NoError(e.t, err)
 	}
 	return c
 }
@@ -64,14 +83,10 @@ func TestShareOfOneAddress(t *testing.T) {
 		"no limit where the configuration says": {-1, []string{"203.0.113.7"}, 32},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewServer(ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit}, NewHandler(Options{}))
-			defer s.rejecter.wg.Wait()
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			defer ln.Close()
+			e := newEntrance(t, ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit})
 			in := 0
 			for i := range 40 {
-				if visit(t, s, ln, tt.from[i%len(tt.from)], true) != nil {
+				if e.visit(tt.from[i%len(tt.from)], true) != nil {
 					in++
 				}
 			}
@@ -83,19 +98,15 @@ func TestShareOfOneAddress(t *testing.T) {
 // TestShareWhileOthersCome: an address over its share gives up its own idle connections, not those
 // of others.
 func TestShareWhileOthersCome(t *testing.T) {
-	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
-	defer s.rejecter.wg.Wait()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	others := visit(t, s, ln, "198.51.100.9", false) // idle for longest
+	e := newEntrance(t, ServerOptions{MaxConnections: 32})
+	s := e.s
+	others := e.visit("198.51.100.9", false) // idle for longest
 	for range 100 {
 		// Refused while a walk has to rest, which is long where the walk was interrupted.
-		eventually.True(t, func() bool { return visit(t, s, ln, "203.0.113.7", false) != nil })
+		eventually.True(t, func() bool { return e.visit("203.0.113.7", false) != nil })
 	}
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
-	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(
-		time.Now().Add(time.Minute)), "still open")
+	require.NoError(t, others.SetReadDeadline(time.Now().Add(time.Minute)), "still open")
 	m := s.handler.Load().o.Metrics
 	require.EqualValues(t, 85, testutil.ToFloat64(m.replacedConns.WithLabelValues("per_ip")))
 	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
@@ -103,13 +114,10 @@ func TestShareWhileOthersCome(t *testing.T) {
 
 // TestEachTakesOnePlace: at the limit each new connection takes the place of one that is idle.
 func TestEachTakesOnePlace(t *testing.T) {
-	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
-	defer s.rejecter.wg.Wait()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
+	e := newEntrance(t, ServerOptions{MaxConnections: 32})
+	s := e.s
 	for range 100 {
-		eventually.True(t, func() bool { return visit(t, s, ln, "127.0.0.1", false) != nil })
+		eventually.True(t, func() bool { return e.visit("127.0.0.1", false) != nil })
 	}
 	require.EqualValues(t, 32, s.open.Load())
 	require.EqualValues(t, 68, testutil.ToFloat64(s.handler.Load().o.Metrics.replacedConns.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/storetest"
 
@@ -32,8 +33,9 @@ func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (
 	certified.Close()
 	r := run(t, o, so)
 	r.server.sendWindow = window
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	ln := &listen.Socket{Listener: inner}
 	r.address = ln.Addr().String()
 	served := make(chan error, 1)
 	go func() {

@@ -72,6 +72,7 @@ func (st *stream) serve(r *http.Request) (err error) {
 		return st.respond()
 	}
 	defer st.h.streams.Add(-1)
+	st.conn.outer.counted.requests.Add(1)
 	st.h.s.handler.Load().Serve(&st.fast)
 	return st.respond()
 }

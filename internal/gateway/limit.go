@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/process/panics"
 )
 
@@ -89,7 +89,7 @@ const (
 )
 
 // reject sends the response of the limit and closes c. A client that expects TLS gets none.
-func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
+func (r *rejecter) reject(c *eventloop.Conn, why *limit, expectsTLS bool) {
 	if expectsTLS {
 		_ = c.Close()
 		return
@@ -99,6 +99,7 @@ func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 		_ = c.Close()
 		return
 	}
+	c.Leave()
 	r.wg.Go(func() {
 		defer panics.Contain("rejecting a connection")
 		defer r.busy.Add(-1)
@@ -107,7 +108,7 @@ func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 		if _, err := c.Write(why.response); err != nil {
 			return
 		}
-		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		if c.CloseWrite() == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10)) // until the client has read the response and closes
 		}
 	})

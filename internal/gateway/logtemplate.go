@@ -141,9 +141,9 @@ func (v *lineValues) appendOfConnection(b []byte, id logtemplate.ID) ([]byte, bo
 	case logtemplate.Scheme:
 		return append(b, v.entry.request.scheme()...), true
 	case logtemplate.Connection:
-		return strconv.AppendUint(b, ctx.ConnID(), 10), true
+		return appendNumber(b, ctx.Conn(), func(c *conn) uint64 { return c.number })
 	case logtemplate.ConnectionRequests:
-		return strconv.AppendUint(b, ctx.ConnRequestNum(), 10), true
+		return appendNumber(b, ctx.Conn(), func(c *conn) uint64 { return c.requests.Load() })
 	case logtemplate.SSLProtocol, logtemplate.SSLCipher, logtemplate.SSLServerName:
 		state, ok := tlsStateOf(ctx.Conn())
 		switch {
@@ -292,4 +292,13 @@ func tlsStateOf(conn net.Conn) (tls.ConnectionState, bool) {
 		conn = wrapper.NetConn()
 	}
 	return tls.ConnectionState{}, false
+}
+
+// appendNumber appends a number of the connection; false for one without a Server.
+func appendNumber(b []byte, conn net.Conn, of func(*conn) uint64) ([]byte, bool) {
+	c := connOf(conn)
+	if c == nil {
+		return b, false
+	}
+	return strconv.AppendUint(b, of(c), 10), true
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/proxyproto"
@@ -18,10 +17,7 @@ const noProxyHeader = "proxy_header"
 // proxyHeader is the header of the PROXY protocol that a connection of a trusted proxy begins with.
 // The first Read reads it, below TLS, within the time for the first request. A connection that
 // waits for it counts for MaxConnections and is evicted like any idle one; it blocks no other.
-//
-// It is also the socket of the connection for the guard, which reads that without the connection.
 type proxyHeader struct {
-	syscall.RawConn
 	c      *conn
 	once   sync.Once
 	err    error // set by once
@@ -50,9 +46,7 @@ func (c *conn) setPeer(peer netip.Addr) {
 	if p.Method != clientaddr.ByProxyProtocol {
 		return
 	}
-	if raw, err := c.Conn.SyscallConn(); err == nil { // it never fails
-		c.proxy = &proxyHeader{RawConn: raw, c: c}
-	}
+	c.proxy = &proxyHeader{c: c}
 }
 
 // Read implements net.Conn. The header comes before TLS.
@@ -65,12 +59,20 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// SyscallConn returns the socket, whose Read begins behind the header.
-func (c *conn) SyscallConn() (syscall.RawConn, error) {
+// Readable implements guard.Socket.
+func (c *conn) Readable() bool { return c.socket.Readable() }
+
+// AwaitInput implements guard.Socket.
+func (c *conn) AwaitInput() error { return c.socket.AwaitInput() }
+
+// ReadNow implements guard.Socket. It waits for the rest of a header that has begun.
+func (c *conn) ReadNow(p []byte) (int, error) {
 	if c.proxy != nil {
-		return c.proxy, nil
+		if err := c.proxy.await(); err != nil {
+			return 0, err
+		}
 	}
-	return c.Conn.SyscallConn()
+	return c.socket.ReadNow(p)
 }
 
 // RemoteAddr returns the address of the client: that of the header, or of the socket.
@@ -81,14 +83,6 @@ func (c *conn) RemoteAddr() net.Addr {
 		}
 	}
 	return c.Conn.RemoteAddr()
-}
-
-// Read implements syscall.RawConn.
-func (h *proxyHeader) Read(f func(fd uintptr) bool) error {
-	if err := h.await(); err != nil {
-		return err
-	}
-	return h.RawConn.Read(f)
 }
 
 // await reads the header, once.

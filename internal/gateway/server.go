@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/disconnect"
+	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/process/logfile"
@@ -47,24 +48,25 @@ type ListenerOptions struct {
 // productName is the value of the header Server.
 const productName = "fastdfs-gateway"
 
-// idleWorker is the idle time after which a goroutine of fasthttp ends.
-const idleWorker = 2 * time.Second
-
 // sendWindow is the interval over which MinSendRate is measured.
 const sendWindow = 30 * time.Second
 
 // Server accepts connections and passes their requests to the current Handler.
 type Server struct {
-	o        ServerOptions
-	log      *slog.Logger
-	limited  *slog.Logger // for lines that clients can cause
-	handler  atomic.Pointer[Handler]
-	fast     *fasthttp.Server
-	http2    *http2Server
-	guard    *guard.Guard
-	open     atomic.Int64 // connections that count for the limit: len(all.conns)
-	sockets  atomic.Int64 // the same, until their sockets are closed
-	rejecter *rejecter
+	o         ServerOptions
+	log       *slog.Logger
+	limited   *slog.Logger // for lines that clients can cause
+	debug     *log.Logger  // for messages of fasthttp
+	handler   atomic.Pointer[Handler]
+	loops     *eventloop.Group
+	exchanges sync.Pool        // of *exchange, for plain connections, which wait in loops for requests
+	fast      *fasthttp.Server // of TLS connections, which have a goroutine each
+	http2     *http2Server
+	guard     *guard.Guard
+	open      atomic.Int64  // connections that count for the limit: len(all.conns)
+	accepted  atomic.Uint64 // connections ever
+	sockets   atomic.Int64  // the same, until their sockets are closed
+	rejecter  *rejecter
 
 	waits       *waits
 	disconnects *disconnect.Watcher
@@ -91,19 +93,20 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		MaxIdle: s.maxIdle, OnReject: s.rejected})
+	s.loops = eventloop.New(s.serveConn)
+	s.exchanges.New = newExchange
+	s.debug = debugLog(s.o.Log, "fasthttp: ")
 	s.fast = &fasthttp.Server{
 		Name:                         productName,
 		Handler:                      s.serve,
 		ErrorHandler:                 s.parseError,
 		ReadBufferSize:               guard.ReadBufferSize,
-		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
-		Concurrency:                  2*o.MaxConnections + 1024, // evicted connections may not have ended yet
+		ReduceMemoryUsage:            true,                        // an idle connection holds no buffers
+		Concurrency:                  2*s.o.MaxConnections + 1024, // evicted connections may not have ended yet
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
-		MaxIdleWorkerDuration:        idleWorker,
-		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
-		Logger:                       debugLog(o.Log, "fasthttp: "),
+		Logger:                       s.debug,
 		MaxRequestBodySize:           1, // the guard lets no body through
 	}
 	s.http2 = newHTTP2Server(s)
@@ -122,6 +125,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 			ctx.SetConnectionClose()
 		}
 	}()
+	if c := connOf(ctx.Conn()); c != nil {
+		c.requests.Add(1)
+	}
 	s.handler.Load().Serve(ctx)
 	if s.draining.Load() {
 		ctx.SetConnectionClose()
@@ -134,13 +140,24 @@ func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
 // Handler returns the handler in use.
 func (s *Server) Handler() *Handler { return s.handler.Load() }
 
-// Serve accepts connections from ln until Shutdown, and then returns nil. Several calls with
-// different listeners may run at once.
+// Serve accepts connections from ln until it is closed, or until Shutdown, which closes it, and
+// then returns nil. Several calls with different listeners may run at once.
 func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
-	if err := s.fast.Serve(&listener{Listener: ln, s: s, o: o}); err != nil && !errors.Is(err, net.ErrClosed) {
+	accepting, err := s.loops.Listen(ln, s.log, func(c *eventloop.Conn) { s.accept(c, &o) })
+	switch {
+	case errors.Is(err, net.ErrClosed): // Shutdown was first
+	case err != nil:
 		return fmt.Errorf("cannot serve on %s: %w", ln.Addr(), err)
+	default:
+		if closing, ok := ln.(interface{ OnClose(func()) }); ok {
+			closing.OnClose(accepting.Close)
+		}
+		<-accepting.Done()
+	}
+	if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("cannot close %s: %w", ln.Addr(), err)
 	}
 	return nil
 }
@@ -150,14 +167,13 @@ func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 // process. Shutdown is called once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
+	s.draining.Store(true)
+	s.loops.CloseListeners()
 	ended := make(chan struct{})
 	var closer sync.WaitGroup
 	closer.Go(func() { s.closeIdle(ended) })
 	closer.Go(func() { s.http2.shutdown(ctx) })
-	err := s.fast.ShutdownWithContext(ctx)
-	if err == nil {
-		err = s.allClosed(ctx, time.Millisecond)
-	}
+	err := s.allClosed(ctx, time.Millisecond)
 	close(ended)
 	closer.Wait()
 	s.rejecter.wg.Wait()
@@ -165,7 +181,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}
-	return nil
+	return s.loops.Close()
 }
 
 // Drain ends every connection after its next response, or after IdleTimeout, and returns when none
@@ -248,93 +264,55 @@ func debugLog(to *slog.Logger, prefix string) *log.Logger {
 	return l
 }
 
-// listener accepts connections for fasthttp: counted, limited, guarded.
-type listener struct {
-	net.Listener
-	s *Server
-	o ListenerOptions
-}
-
-// Close implements net.Listener. A second Close is no error.
-func (l *listener) Close() error {
-	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
-// Accept returns the next connection within the limits. Only a closed listener is an error: a lack
-// of descriptors, or a client that has disconnected, must not end the server.
-func (l *listener) Accept() (net.Conn, error) {
-	for pause := acceptPause; ; {
-		inner, err := l.Listener.Accept()
-		switch {
-		case err == nil:
-			pause = acceptPause
-			select {
-			case <-l.s.stopping: // Serve began after Shutdown
-				_ = inner.Close()
-				return nil, net.ErrClosed
-			default:
-			}
-			if c := l.s.admit(inner, &l.o); c != nil {
-				return c, nil
-			}
-		case errors.Is(err, net.ErrClosed):
-			return nil, err
-		default:
-			l.s.log.Warn("cannot accept connections", "address", l.Addr().String(), "err", err, "next_try",
-				pause.String())
-			select {
-			case <-l.s.stopping:
-			case <-time.After(pause):
-			}
-			pause = min(2*pause, maxAcceptPause)
-		}
+// accept begins to serve a new connection.
+func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
+	own := s.admit(c, ipOf(c.RemoteAddr()), o)
+	switch {
+	case own == nil:
+	case own.tls == nil:
+		s.serveConn(c)
+	default:
+		c.Leave()
+		go func() { _ = s.fast.ServeConn(own.tls) }() // its errors are those of the connection
 	}
 }
 
-const (
-	acceptPause    = 5 * time.Millisecond
-	maxAcceptPause = time.Second
-)
-
-// admit wraps a new connection, or rejects it and returns nil.
-func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
-	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.sendWindow})
+// admit wraps a new connection of a peer, or rejects it and returns nil.
+func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, o *ListenerOptions) *conn {
+	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.sendWindow})
 	if err != nil {
 		s.log.Error("cannot serve connection", "err", err)
-		_ = inner.Close()
+		_ = socket.Close()
 		return nil
 	}
-	counted := &conn{Conn: out, s: s}
-	counted.setPeer(ipOf(inner.RemoteAddr()))
-	admitted := net.Conn(nil)
+	c := &conn{Conn: out, socket: socket, s: s, number: s.accepted.Add(1)}
+	socket.Owner = c
+	c.setPeer(peer)
 	if o.TLS != nil {
-		inner := tls.Server(counted, o.TLS)
-		counted.guarded = s.guard.Wrap(inner)
-		admitted = &tlsConn{counted.guarded, inner, counted}
+		inner := tls.Server(c, o.TLS)
+		c.guarded = s.guard.Wrap(inner)
+		c.tls = &tlsConn{c.guarded, inner, c}
 	} else {
-		counted.guarded = s.guard.Wrap(counted)
-		admitted = counted.guarded
+		c.guarded = s.guard.Wrap(c)
+		c.guarded.Park()
 	}
 	s.sockets.Add(1)
-	replaced, reason := s.addConn(counted)
+	replaced, reason := s.addConn(c)
 	if reason != nil {
 		s.sockets.Add(-1)
 		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
 			s.limited.Warn(
 				"an address has too many connections; name a proxy or load balancer in trusted_proxies",
-				"address", counted.block.String())
+				"address", c.block.String())
 		}
-		s.rejecter.reject(inner, reason, o.TLS != nil)
+		s.rejecter.reject(socket, reason, o.TLS != nil)
 		return nil
 	}
 	if replaced != nil {
 		_ = replaced.Close() // an error means that the client has closed it
 	}
-	return admitted
+	return c
 }
 
 // addConn counts a connection, or returns the limit that it exceeds. replaced is the evicted
@@ -396,12 +374,16 @@ func (s *Server) removeLocked(c *conn) {
 // conn is a counted connection. Close ends the counting.
 type conn struct {
 	*sendfile.Conn
-	s       *Server
-	block   netip.Addr   // blockOf its client's address; invalid for a unix socket and a trusted proxy
-	proxy   *proxyHeader // in front of the first request; nil = there is none
-	guarded *guard.Conn  // the wrapper of all
-	http2   atomic.Bool  // net/http reads it
-	closed  atomic.Bool
+	s        *Server
+	block    netip.Addr // blockOf its client's address; invalid for a unix socket and a trusted proxy
+	socket   *eventloop.Conn
+	proxy    *proxyHeader // in front of the first request; nil = there is none
+	guarded  *guard.Conn
+	tls      *tlsConn // the wrapper of all; nil = a plain connection
+	number   uint64   // of the connections of the Server
+	requests atomic.Uint64
+	http2    atomic.Bool // net/http reads it
+	closed   atomic.Bool
 }
 
 // NetConn returns the wrapped connection, for sendfile.Of.

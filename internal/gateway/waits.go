@@ -57,6 +57,7 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 	if c == nil { // a connection without a Server
 		return func() {}, nil
 	}
+	c.socket.Detach()
 	if !c.s.waits.add(source) {
 		return nil, origin.ErrTooManyWaiting
 	}

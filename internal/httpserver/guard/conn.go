@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/internal/process/sys"
 )
 
 // Conn is a net.Conn whose Read returns canonical request heads, with the guarantees of the package
@@ -22,6 +21,8 @@ type Conn struct {
 
 	g      *Guard
 	raw    syscall.RawConn // nil if the wrapped connection gives no access to its socket
+	socket Socket          // nil if the wrapped connection is no Socket
+	park   bool            // set by Park
 	closed atomic.Bool
 	idle   atomic.Int64 // start of the wait for a request, in ns of the guard's clock; or busy, or claimed
 
@@ -41,11 +42,24 @@ type Conn struct {
 	used     bool      // a request was passed on or rejected
 	done     bool      // no further request is read
 	unread   bool      // bytes were left unread on purpose
-
-	readSocket func(fd uintptr) bool // readFD, stored to save an allocation
-	n          int                   // result of readFD
-	errno      error                 // result of readFD
+	parked   bool      // Read has returned since there is no request, see Park
 }
+
+// Socket is a connection that can be read without waiting, as an eventloop.Conn.
+type Socket interface {
+	Readable() bool                // ReadNow may return anything but EAGAIN
+	ReadNow(p []byte) (int, error) // the error is EAGAIN if there is nothing to read
+	AwaitInput() error             // waits until Readable
+}
+
+// Park makes Read return io.EOF where it would wait for the first byte of a request; Parked reports
+// true then. The next Read continues. It is called before the first Read, on a Conn that wraps a
+// Socket.
+func (c *Conn) Park() { c.park = true }
+
+// Parked reports whether the last Read has returned because there is no request. The reader alone
+// may call it.
+func (c *Conn) Parked() bool { return c.parked }
 
 var _ net.Conn = (*Conn)(nil)
 
@@ -136,13 +150,17 @@ func (c *Conn) release() {
 
 // next reads the next request and makes its head pending; false if there is none.
 func (c *Conn) next() bool {
+	c.idling, c.timing, c.parked = c.parked, false, false
 	if c.done || c.closed.Load() {
 		c.done = true
 		return false
 	}
-	c.idling, c.timing = false, false
 	c.head = head{}
 	err := c.readHead()
+	if err == errNoRequest {
+		c.parked = true
+		return false
+	}
 	if err == nil {
 		err = c.takeHead()
 	}
@@ -319,38 +337,35 @@ func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 	return c.Conn.SetReadDeadline(want)
 }
 
-// readSome reads at least one byte to in.b[w:], and takes a buffer if there is none. With a socket
+// errNoRequest is the error of a read that would wait for the first byte of a request.
+var errNoRequest = errors.New("no request has begun")
+
+// readSome reads at least one byte to in.b[w:], and takes a buffer if there is none. From a Socket
 // it takes the buffer only when there are bytes to read.
 func (c *Conn) readSome() (int, error) {
-	if c.raw == nil {
+	for {
+		if c.socket != nil && !c.socket.Readable() {
+			if c.park && c.r == c.w && c.head.end == 0 && c.head.blanks == 0 {
+				return 0, errNoRequest
+			}
+			if c.w == 0 {
+				c.g.put(&c.in)
+			}
+			if err := c.socket.AwaitInput(); err != nil {
+				return 0, err
+			}
+		}
 		if c.in == nil {
 			c.in = c.g.take(&c.g.small)
 		}
-		return c.Conn.Read(c.in.b[c.w:])
+		if c.socket == nil {
+			return c.Conn.Read(c.in.b[c.w:])
+		}
+		n, err := c.socket.ReadNow(c.in.b[c.w:])
+		if err != syscall.EAGAIN {
+			return n, err
+		}
 	}
-	c.n, c.errno = 0, nil
-	if err := c.raw.Read(c.readSocket); err != nil {
-		return 0, err
-	}
-	if c.n == 0 && c.errno == nil {
-		return 0, io.EOF
-	}
-	return c.n, c.errno
-}
-
-// readFD is the callback of RawConn.Read; false means: call again when there are bytes to read.
-func (c *Conn) readFD(fd uintptr) bool {
-	if c.in == nil {
-		c.in = c.g.take(&c.g.small)
-	}
-	c.n, c.errno = sys.ReadNoWait(fd, c.in.b[c.w:])
-	if c.errno != syscall.EAGAIN {
-		return true
-	}
-	if c.w == 0 {
-		c.g.put(&c.in)
-	}
-	return false
 }
 
 // readFailed returns an *Error if part of a request has arrived, and err otherwise.

@@ -56,5 +56,5 @@
 // # Memory
 //
 // Buffers come from a pool, and a connection holds one only while it has bytes of a request. An
-// idle connection on a plain socket holds none.
+// idle connection on a Socket holds none. With Conn.Park its reader does not wait either.
 package guard

@@ -69,16 +69,14 @@ func New(opts Options) *Guard {
 	return g
 }
 
-// Wrap returns a guarded connection. A conn with SyscallConn, such as *net.TCPConn, is read through
-// its socket, so that waiting needs no buffer. A conn whose Read method must be called must not
-// have SyscallConn.
+// Wrap returns a guarded connection. A Socket is read without waiting, so that waiting needs no
+// buffer.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
 	c := &Conn{Conn: conn, g: g}
 	c.markIdle(time.Now())
+	c.socket, _ = conn.(Socket)
 	if socket, ok := conn.(syscall.Conn); ok {
-		if raw, err := socket.SyscallConn(); err == nil {
-			c.raw, c.readSocket = raw, c.readFD
-		}
+		c.raw, _ = socket.SyscallConn() // nil on failure
 	}
 	return c
 }

@@ -3,11 +3,14 @@ package guard
 import (
 	"bufio"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/httpserver/eventloop"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -60,29 +63,36 @@ func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer 
 			ctx.SetStatusCode(599)
 		},
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s.addr = ln.Addr().String()
 	var conns sync.WaitGroup
-	accepting := make(chan struct{})
-	go func() {
-		defer close(accepting)
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() { _ = server.ServeConn(s.guard.Wrap(conn)) })
-		}
-	}()
-	t.Cleanup(func() {
-		require.NoError(t, ln.Close())
-		<-accepting
+	s.addr = serveSockets(t, func(conn net.Conn) {
+		conns.Go(func() { _ = server.ServeConn(s.guard.Wrap(conn)) })
+	}, func() {
 		conns.Wait()
 		require.Empty(t, s.errors, "the server found a fault that the guard let through")
 		require.Zero(t, s.guard.Buffers(), "buffers were not given back")
 	})
 	return s
+}
+
+// serveSockets passes connections, which are Sockets, to accept until the test ends, and waits for
+// their end by done.
+func serveSockets(t *testing.T, accept func(net.Conn), done func()) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	loops := eventloop.New(nil)
+	_, err = loops.Listen(ln, slog.Default(), func(c *eventloop.Conn) {
+		c.Leave()
+		accept(c)
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		loops.CloseListeners()
+		require.NoError(t, ln.Close())
+		done()
+		require.NoError(t, loops.Close())
+	})
+	return ln.Addr().String()
 }
 
 // answer tells the client what the server saw.

@@ -90,7 +90,7 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 		return nil, fmt.Errorf("cannot get the socket of %s: %w", inner.RemoteAddr(), err)
 	}
 	c := &Conn{Conn: inner, raw: raw, pace: pace}
-	_, c.tcp = inner.(*net.TCPConn)
+	_, c.tcp = inner.RemoteAddr().(*net.TCPAddr)
 	c.writeStep, c.fileStep, c.roomStep = c.tryWrite, c.trySendfile, c.tryRoom
 	return c, nil
 }
@@ -119,6 +119,13 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // SyscallConn returns the raw socket, for callers that wait for it to become readable.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// detach tells an eventloop.Conn that the calling goroutine takes long.
+func (c *Conn) detach() {
+	if loop, ok := c.Conn.(interface{ Detach() }); ok {
+		loop.Detach()
+	}
+}
 
 // CloseWrite ends the sending direction; the client sees the end of the stream.
 func (c *Conn) CloseWrite() error {
@@ -218,7 +225,7 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 // minutes.
 func (c *Conn) abandon() {
 	c.abandoned.Store(true)
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+	if tcp, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		_ = tcp.SetLinger(0) // fails only on a closed connection
 	}
 }
@@ -276,6 +283,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 			c.written += int64(n)
 			if c.burst += int64(n); c.burst >= turn {
 				c.burst = 0
+				c.detach()
 				runtime.Gosched()
 			}
 			continue

@@ -67,7 +67,7 @@ func TestFleetCapacity(t *testing.T) {
 			changed, files,
 			float64(changed)/float64(files), 1/float64(expected), downloads, len(held))
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
-		// A fifth of the files if no gateway asked the former owner; a few if that is slow to reply.
+		// A fifth of the files if no gateway asked the former owner; a few if that is slow.
 		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held)), what)
 		owners = now
 	}
