@@ -273,7 +273,10 @@ func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
 		s.serveConn(c)
 	default:
 		c.Leave()
-		go func() { _ = s.fast.ServeConn(own.tls) }() // its errors are those of the connection
+		go func() {
+			defer panics.Contain("serving a connection")
+			_ = s.fast.ServeConn(own.tls) // its errors are those of the connection
+		}()
 	}
 }
 
