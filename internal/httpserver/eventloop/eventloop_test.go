@@ -23,17 +23,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is a group with a listener on loopback. It ends with the test.
 type server struct {
-	t     *testing.T
-	g     *Group
-	ln    net.Listener
-	open  sync.Map // of *Conn
-	conns atomic.Int64
+	t        *testing.T
+	g        *Group
+	ln       net.Listener
+	open     sync.Map // of *Conn
+	conns    atomic.Int64
+	log      *slog.Logger
+	accepted func() // nil = nothing
 }
 
 // start serves connections with serve, from their first byte on.
 func start(t *testing.T, serve func(*Conn)) *server {
 	t.Helper()
-	s := &server{t: t, g: New(serve)}
+	s := &server{t: t, g: New(serve), log: slog.Default()}
 	s.listen(serve)
 	return s
 }
@@ -41,7 +43,7 @@ func start(t *testing.T, serve func(*Conn)) *server {
 // startUnwatched starts a server whose leaders are not replaced unless they say that they wait.
 func startUnwatched(t *testing.T, serve func(*Conn)) *server {
 	t.Helper()
-	s := &server{t: t, g: New(serve)}
+	s := &server{t: t, g: New(serve), log: slog.Default()}
 	s.g.watch.every = time.Hour
 	s.listen(serve)
 	return s
@@ -53,9 +55,12 @@ func (s *server) listen(serve func(*Conn)) {
 	var err error
 	s.ln, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	_, err = s.g.Listen(s.ln, slog.Default(), func(c *Conn) {
+	_, err = s.g.Listen(s.ln, s.log, func(c *Conn) {
 		s.conns.Add(1)
 		s.open.Store(c, nil)
+		if s.accepted != nil {
+			s.accepted()
+		}
 		if !c.Park() {
 			serve(c)
 		}
@@ -395,22 +400,68 @@ func TestListenerOfAnotherProcess(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestLackOfDescriptors: accepting goes on after a pause.
+// TestLackOfDescriptors: accepting goes on after pauses, which grow.
 func TestLackOfDescriptors(t *testing.T) {
-	s := start(t, echo)
-	exchange(t, s.dial(), "x")
-	var limit unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	c := s.dial() // before the limit
-	low := limit
-	low.Cur = 3
+	s := &server{t: t, g: New(echo)}
+	var warnings lines
+	s.log = slog.New(slog.NewTextHandler(&warnings, nil))
+	s.listen(echo)
+	before := s.dial()
+	exchange(t, before, "x")
+	client, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	limit := limitDescriptors(t, 3)
+	address := s.ln.Addr().(*net.TCPAddr)
+	require.NoError(t, unix.Connect(client, &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte{127, 0, 0, 1}}))
+	eventually.True(t, func() bool { return warnings.n.Load() >= 2 })
+	exchange(t, before, "y")
+	time.Sleep(20 * time.Millisecond) // time for many more
+	limit.restore()
+	file := os.NewFile(uintptr(client), "client")
+	defer file.Close()
+	_, err = file.WriteString("z")
+	require.NoError(t, err)
+	got := make([]byte, 1)
+	_, err = file.Read(got)
+	require.NoError(t, err)
+	require.Equal(t, "z", string(got))
+	require.Less(t, warnings.n.Load(), int64(20))
+}
+
+// lines counts the lines of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.n.Add(1)
+	return len(p), nil
+}
+
+// descriptorLimit is the limit on open files before limitDescriptors.
+type descriptorLimit struct{ unix.Rlimit }
+
+func limitDescriptors(t *testing.T, n uint64) *descriptorLimit {
+	t.Helper()
+	var limit descriptorLimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit.Rlimit))
+	t.Cleanup(limit.restore)
+	low := limit.Rlimit
+	low.Cur = n
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		_ = unix.Close(fd)
+	return &limit
+}
+
+func (l *descriptorLimit) restore() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &l.Rlimit) }
+
+// TestPanicOfAccept: it closes the new connection, and others are accepted.
+func TestPanicOfAccept(t *testing.T) {
+	s := &server{t: t, g: New(echo), log: slog.Default()}
+	s.accepted = func() {
+		if s.conns.Load() == 1 {
+			panic("test")
+		}
 	}
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
-	require.ErrorIs(t, err, unix.EMFILE)
-	exchange(t, c, "y")
-	exchange(t, s.dial(), "z")
+	s.listen(echo)
+	_, err := s.dial().Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	exchange(t, s.dial(), "x")
 }
