@@ -64,6 +64,7 @@ type Fleet struct {
 
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
+	seenLater  bool        // an exchange since may have happened without a response; guarded as lastSeen is
 	former     formerName  // to be removed; zero = none; guarded as lastSeen is
 	twin       twin        // guarded as lastSeen is
 

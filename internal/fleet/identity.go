@@ -139,11 +139,16 @@ func (f *Fleet) findAddress(ctx context.Context) error {
 	}
 	if was != "" && f.lastSeen != "" && f.former == (formerName{}) {
 		f.former = formerName{was, f.lastSeen}
+		if f.seenLater {
+			f.former.lastSeen = ""
+		}
 	}
 	return nil
 }
 
-// formerName is a name under which this gateway was registered before its address changed.
+// formerName is a name under which this gateway was registered before its address changed. Without
+// lastSeen it is removed whatever has happened to it since: a gateway that has taken it over is
+// registered again by its next exchange, a beat later.
 type formerName struct{ name, lastSeen string }
 
 // removeFormer takes the former name out of the list. It comes when all purges are applied that do
@@ -153,10 +158,11 @@ func (f *Fleet) removeFormer(ctx context.Context) {
 	if former.name == "" {
 		return
 	}
-	f.former = formerName{}
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
-	_ = f.remove(ctx, former.name, former.lastSeen) // else it is forgotten after a while
+	if err := f.remove(ctx, former.name, former.lastSeen); err == nil {
+		f.former = formerName{} // else the next exchange tries again
+	}
 }
 
 // moveTo gives this gateway another URL, and returns the one before.

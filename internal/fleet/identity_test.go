@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -142,6 +144,65 @@ func TestPurgeWhileTheAddressChanges(t *testing.T) {
 	require.NoError(t, f.sync(t.Context()))
 	require.ElementsMatch(t, []string{"https://127.0.0.1:8887", "https://127.0.0.2:8887"}, atPurge)
 	require.Equal(t, []string{"https://127.0.0.2:8887"}, names(t, f))
+}
+
+// TestFormerNameIsRemoved: also when responses of Redis are lost around the change of the address.
+func TestFormerNameIsRemoved(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	o.AutoListen = ":8887"
+	f, err := New(o)
+	require.NoError(t, err)
+	defer f.Close()
+	local := (&memory{}).local()
+	f.local.Store(&local)
+	require.NoError(t, f.sync(t.Context()))
+	lost := &lostResponses{}
+	f.rdb.AddHook(lost)
+
+	time.Sleep(5 * time.Millisecond) // another time in Redis
+	lost.left = 1
+	require.ErrorIs(t, f.sync(t.Context()), errLost)
+	f.address.address = netip.MustParseAddr("127.0.0.2")
+	require.NoError(t, f.sync(t.Context()))
+	require.Equal(t, []string{"https://127.0.0.2:8887"}, names(t, f), "the last exchange of the old name was lost")
+
+	f.address.address = netip.MustParseAddr("127.0.0.3")
+	lost.after, lost.left, lost.request = 1, 1, true
+	require.NoError(t, f.sync(t.Context()))
+	require.Zero(t, lost.left)
+	require.NoError(t, f.sync(t.Context()))
+	require.Equal(t, []string{"https://127.0.0.3:8887"}, names(t, f), "the removal was lost")
+}
+
+// lostResponses makes commands fail: after the first few, a number of them, whose responses are
+// lost, or already their requests.
+type lostResponses struct {
+	after, left int
+	request     bool
+}
+
+var errLost = errors.New("lost")
+
+func (l *lostResponses) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *lostResponses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l *lostResponses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if l.after--; l.after >= 0 || l.left == 0 {
+			return next(ctx, cmd)
+		}
+		l.left--
+		if !l.request {
+			if err := next(ctx, cmd); err != nil {
+				return err
+			}
+		}
+		cmd.SetErr(errLost)
+		return errLost
+	}
 }
 
 // names are those of the gateways that are registered.

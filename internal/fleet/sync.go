@@ -246,6 +246,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members", appliedEarlier} {
 		names = append(names, f.key(name))
 	}
+	f.seenLater = true
 	answer, err := syncScript.Run(ctx, f.rdb, names, self.name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
 		millis(f.purges.forget), f.key("purged"), self.record(), millis(f.purges.live),
 		f.members.Load().revision, maxMembers).Slice()
@@ -263,6 +264,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	before, _ := answer[5].(string)
 	f.lookForTwin(self.name, before)
 	f.lastSeen, _ = answer[4].(string)
+	f.seenLater = false
 	if records, changed := answer[3].([]any); changed && f.self.Load() == self {
 		f.setMembers(revision, f.membersOf(texts(records)))
 	}
