@@ -121,8 +121,8 @@ func (t *translator) fieldValue(f field) string {
 		t.done(f.d)
 		return "" // always sent
 	case name == "access-control-allow-methods":
-		t.done(f.d)
-		return "" // GET, HEAD and OPTIONS
+		t.note(f.d, "preflight requests (OPTIONS) are 204, and allow GET, HEAD and OPTIONS", "")
+		return ""
 	case name == "access-control-allow-origin" && f.value == "$http_origin":
 		t.note(f.d, "every origin is allowed by *; with credentials browsers want a list",
 			"set cors_origin to the list of origins")

@@ -103,7 +103,7 @@ func urlOf(cfg *config.Config, id fdfs.FileID) string {
 	}
 	host := "localhost"
 	for _, listen := range addresses {
-		if name, port, err := net.SplitHostPort(listen); err == nil {
+		if name, port, err := net.SplitHostPort(listen); err == nil && !strings.HasPrefix(listen, "unix:") {
 			if ip := net.ParseIP(name); name != "" && (ip == nil || !ip.IsUnspecified()) {
 				host = name
 			}
