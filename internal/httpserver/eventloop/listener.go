@@ -69,6 +69,9 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 	n := &Listener{g: g, accept: accept, addr: ln.Addr(), socket: socket, l: loops[0], log: log,
 		pause: acceptPause, done: make(chan struct{})}
 	n.take = n.takeOne
+	if err := n.setNoDelay(); err != nil {
+		return nil, err
+	}
 	n.l.mu.Lock()
 	var generation uint32
 	n.index, generation = n.l.table.add(entry{listener: n})
@@ -83,6 +86,18 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 		return nil, err
 	}
 	return n, nil
+}
+
+// setNoDelay sets TCP_NODELAY, which connections inherit (tcp(7)): a response is never held back
+// until the client has acknowledged a part of it. The net package does so for each connection.
+func (n *Listener) setNoDelay() (err error) {
+	if _, tcp := n.addr.(*net.TCPAddr); !tcp {
+		return nil
+	}
+	errSocket := n.socket.Control(func(fd uintptr) {
+		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	})
+	return errors.Join(errSocket, err)
 }
 
 // register begins or ends the events of the socket.

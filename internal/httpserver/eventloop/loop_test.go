@@ -162,3 +162,18 @@ func TestMovedDeadline(t *testing.T) {
 	c.timeOut(&c.read)
 	exchange(t, client, "y")
 }
+
+// TestNoDelay: a second small write does not wait for an acknowledgement of the first.
+func TestNoDelay(t *testing.T) {
+	got := make(chan *Conn, 1)
+	s := start(t, func(c *Conn) { got <- c })
+	_, err := io.WriteString(s.dial(), "x")
+	require.NoError(t, err)
+	c := <-got
+	defer c.Close()
+	require.NoError(t, c.Control(func(fd uintptr) error {
+		on, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY)
+		require.Equal(t, 1, on)
+		return err
+	}))
+}
