@@ -132,11 +132,13 @@ soak: build ## mixed traffic and disturbances for SOAK=1h, with samples in bin/s
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/soak -args -soak.for=$(SOAK) -soak.out=$(abspath $(SOAKOUT))
 
 # The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts
-# wrk behind a virtual network link. Other rounds go there too, and cases, which are only printed:
+# wrk behind a virtual network link, NGINX_MODULE=/path/to/nginx adds an nginx with the FastDFS
+# module. Other rounds go there too, and cases, which are only printed:
 # make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
 bench: build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
+	$(if $(NGINX_MODULE),bin/bench -gateway $(BIN) -module $(NGINX_MODULE) -out docs/benchmarks.md $(BENCH))
 
 # The working tree beside another revision, judged by benchstat:
 # make bench-compare REF=v1.0.0 COMPARE='-packages ./storage/local -cases mix'

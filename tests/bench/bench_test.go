@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ func TestDocument(t *testing.T) { require.NoError(t, checkDocument("../../docs/b
 // checkDocument finds the marks in the document that make bench writes.
 func checkDocument(path string) error {
 	document, err := os.ReadFile(path)
-	for _, section := range []string{"figures", "link", "crowds"} {
+	for _, section := range []string{"summary", "figures", "module", "link", "crowds"} {
 		_, bad := docs.ReplaceSection(document, "make bench", section, "")
 		err = errors.Join(err, bad)
 	}
@@ -76,13 +78,75 @@ func TestWrongResponsesAreNoFigures(t *testing.T) {
 	defer p.Stop()
 	c := &testCase{status: http.StatusOK}
 	c.same(o)
-	require.NoError(t, c.prepare(&c.gateway, p.Addr))
+	require.NoError(t, c.prepare(&c.gateway, p))
 	c.want.sum[0] ^= 1
-	require.ErrorContains(t, c.prepare(&c.gateway, p.Addr), "that are not the")
+	require.ErrorContains(t, c.prepare(&c.gateway, p), "that are not the")
 	c.status = http.StatusPartialContent
-	require.ErrorIs(t, c.prepare(&c.gateway, p.Addr), errWrong)
+	require.ErrorIs(t, c.prepare(&c.gateway, p), errWrong)
 	for _, bad := range []answers{{}, {requests: 5, others: 1}, {requests: 5, broken: 1}} {
 		require.ErrorIs(t, c.judge(&bad), errWrong)
 	}
 	require.NoError(t, c.judge(&answers{requests: 5}))
+}
+
+// TestModule: an nginx with the module is measured for files of its own store. A script stands in
+// for it, which checks the folder of its configuration and serves the files without the module.
+func TestModule(t *testing.T) {
+	needPrograms(t)
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	w, s := newTestWorld(t)
+	s.module = filepath.Join(t.TempDir(), "nginx")
+	require.NoError(t, os.WriteFile(s.module, []byte("#!/bin/sh\nset -e\n"+
+		"root=$(sed -n s/^store_path0=//p "+moduleFolder+"/mod_fastdfs.conf)\n"+
+		"grep -q secret_key "+moduleFolder+"/http.conf\n"+
+		"location='rewrite ^/group1/M00/(.*)$ /$1 break; root '$root'/data;'\n"+
+		"sed -i \"s#ngx_fastdfs_module;#$location#\" \"$4\"\n"+
+		"exec nginx \"$@\"\n"), 0o700))
+	s.time, s.pattern = time.Second, regexp.MustCompile("^4 KiB file$|cold")
+	sides, err := w.sides(s)
+	require.NoError(t, err)
+	cases, err := w.cases(s.pattern.MatchString, 1)
+	require.NoError(t, err)
+	r := w.measureEnough(t, &cases[0], sides, *s)
+	require.Positive(t, r.b[0].rate)
+	require.Contains(t, r.row(), "4 KiB file")
+}
+
+// TestH2load: the report of h2load, as Debian's prints it.
+func TestH2load(t *testing.T) {
+	report := "finished in 2.00s, 21000.00 req/s, 84.00MB/s\n" +
+		"requests: 42000 total, 42400 started, 42000 done, 41990 succeeded, 10 failed, 7 errored, 3 timeout\n" +
+		"status codes: 41980 2xx, 5 3xx, 4 4xx, 1 5xx\n" +
+		"traffic: 165.00MB (173015040) total, 1.00MB (1048576) headers (space savings 90.00%), " +
+		"164.00MB (171966464) data\n"
+	a, err := parseH2load([]byte(report))
+	require.NoError(t, err)
+	require.Equal(t, answers{requests: 41990, bytes: 171966464, time: 2 * time.Second, others: 5, broken: 10}, a)
+	_, err = parseH2load([]byte("could not connect\n"))
+	require.Error(t, err)
+}
+
+// TestSummary: one row for each of its cases, and where which side is ahead.
+func TestSummary(t *testing.T) {
+	row := func(name string, a, b time.Duration) *result {
+		return &result{c: &testCase{name: name}, a: samples{{cpu: a, rate: 1}}, b: samples{{cpu: b, rate: 1}}}
+	}
+	var results []*result
+	for i, name := range summaryRows {
+		results = append(results, row(name, time.Duration(8+i), 10))
+	}
+	text := summary([2]side{{name: "gateway"}, {name: "nginx"}}, append(results, row("other", 1, 2)))
+	require.Equal(t, 2+len(summaryRows), strings.Count(text, "\n|")+1)
+	require.Contains(t, text, "| 4 KiB file | **0.80** (0.80-0.80) | 1.00 (1.00-1.00) |")
+	require.Contains(t, text,
+		"The gateway takes less processor time in every pair of runs: 4 KiB file; 4 KiB trunk slot.")
+	require.Contains(t, text, "Neither is ahead in all pairs: 64 KiB file.")
+	require.NotContains(t, text, "| other")
+	w := &world{dir: t.TempDir(), store: newStore(t.TempDir())}
+	local := summaryRows[:9] // the last one needs storages
+	cases, err := w.cases(func(name string) bool { return slices.Contains(local, name) }, 0)
+	require.NoError(t, err)
+	require.Len(t, cases, len(local), "a row of the summary is no case")
 }

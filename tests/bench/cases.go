@@ -33,6 +33,7 @@ type world struct {
 	store   *store
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
+	keys    keyPair  // of TLS listeners
 	link    *link    // between the servers and wrk; nil = they are on one host
 }
 
@@ -43,6 +44,9 @@ func newWorld(dir string) (*world, error) {
 		return nil, err
 	}
 	var err error
+	if w.keys, err = newKeyPair(dir); err != nil {
+		return nil, err
+	}
 	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}})
 	return w, err
 }
@@ -87,6 +91,13 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"404 (Not Found)", w.notFound},
 		{"4 KiB file with token", w.withToken},
 		{"4 KiB file, a connection each", w.closing},
+		{"4 KiB file by TLS", w.secured(4*kib, false)},
+		{"64 KiB file by TLS", w.secured(64*kib, false)},
+		{"1 MiB file by TLS", w.secured(mib, false)},
+		{"4 KiB file by TLS, a connection each", w.handshakes},
+		{"4 KiB file by HTTP/2", w.secured(4*kib, true)},
+		{"64 KiB file by HTTP/2", w.secured(64*kib, true)},
+		{"1 MiB file by HTTP/2", w.secured(mib, true)},
 		{"Zipf mix of 10,000 files", w.mix},
 		{"64 KiB of another host, warm", w.proxied(64*kib, warm, "nginx: proxy_cache in front of a second nginx")},
 		{"4 KiB of another host, repeated", w.proxied(4*kib, relayed, noCache)},
@@ -182,6 +193,21 @@ func (w *world) closing(c *testCase) error {
 	c.same(o)
 	c.gateway.header = map[string]string{"Connection": "close"}
 	return err
+}
+
+// secured is a file by TLS, with http2 over few connections with many requests at a time.
+func (w *world) secured(size int, http2 bool) func(*testCase) error {
+	return func(c *testCase) error {
+		o, err := w.store.plain(size)
+		c.same(o)
+		c.flavour, c.gateway.http2 = secured, http2
+		return err
+	}
+}
+
+func (w *world) handshakes(c *testCase) error {
+	c.gateway.header = map[string]string{"Connection": "close"}
+	return w.secured(4*kib, false)(c)
 }
 
 func (w *world) mix(c *testCase) error {

@@ -5,6 +5,7 @@
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
 //	bench -link -cases '4 KiB'
+//	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
 //
 // Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or
 // across a virtual link. So requests per second are what the machine gives to both the server and
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/tests/docs"
@@ -29,6 +31,7 @@ import (
 type settings struct {
 	gateway     string
 	against     string
+	module      string
 	rounds      int
 	time        time.Duration
 	connections int
@@ -58,6 +61,8 @@ func parseFlags(args []string) (*settings, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&s.gateway, "gateway", "bin/gateway", "the built gateway")
 	f.StringVar(&s.against, "against", "", "another built gateway to measure it against; default: nginx")
+	f.StringVar(&s.module, "module", "",
+		"an nginx with the FastDFS module to measure it against, for files of its own store; needs root")
 	f.IntVar(&s.rounds, "rounds", 5, "runs of each side")
 	f.DurationVar(&s.time, "time", 3*time.Second, "of a run, in whole seconds")
 	f.IntVar(&s.connections, "connections", 64, "of wrk; 4 for 100 MiB")
@@ -123,9 +128,14 @@ func (w *world) sides(s *settings) ([2]side, error) {
 	gateway := side{name: "gateway", ask: ours, start: func(f flavour) (*process, error) {
 		return w.startGateway(s.gateway, f)
 	}}
-	if s.against == "" {
+	if s.against == "" && s.module == "" {
 		return [2]side{gateway, {name: "nginx", ask: func(c *testCase) ask { return c.nginx }, start: w.startNginx}},
 			nil
+	}
+	if s.module != "" {
+		return [2]side{gateway, {name: "module", ask: ours, start: func(f flavour) (*process, error) {
+			return w.startModule(s.module, f)
+		}}}, nil
 	}
 	path, err := filepath.Abs(s.against)
 	return [2]side{gateway, {name: "other", ask: ours, start: func(f flavour) (*process, error) {
@@ -147,6 +157,9 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 	if len(cases) > 0 {
 		fmt.Println(tableHead(sides))
 	}
+	if s.module != "" {
+		cases = slices.DeleteFunc(cases, func(c testCase) bool { return c.flavour.remote() })
+	}
 	for i := range cases {
 		r, err := w.measure(&cases[i], sides, s)
 		if err != nil {
@@ -156,7 +169,7 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 		results = append(results, r)
 	}
 	var rows []string
-	if s.pattern.MatchString("crowds") && !s.link {
+	if s.pattern.MatchString("crowds") && !s.link && s.module == "" {
 		fmt.Println()
 		if rows, err = w.connections(sides, s); err != nil {
 			return err
@@ -180,8 +193,14 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 	if s.out == "" || !s.all {
 		return nil
 	}
+	if s.module != "" {
+		return docs.WriteSection(s.out, "make bench", "module", machine(s)+"\n"+table(sides, results))
+	}
 	if s.link {
 		return docs.WriteSection(s.out, "make bench", "link", machine(s)+"\n"+table(sides, results))
+	}
+	if err := docs.WriteSection(s.out, "make bench", "summary", summary(sides, results)); err != nil {
+		return err
 	}
 	if err := docs.WriteSection(s.out, "make bench", "figures", machine(s)+"\n"+table(sides, results)); err != nil {
 		return err

@@ -19,6 +19,15 @@ const testTimeout = 30 * time.Second
 type process struct {
 	*lab.Process
 	admin string // of a gateway: its admin listener
+	tls   bool
+}
+
+// url is that of a path.
+func (p *process) url(path string) string {
+	if p.tls {
+		return "https://" + p.Addr + path
+	}
+	return "http://" + p.Addr + path
 }
 
 // usage is what a server takes, all of its processes together.

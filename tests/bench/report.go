@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,9 +38,11 @@ func (r *result) row() string {
 
 func (q ratio) spread() string { return fmt.Sprintf("%.2f-%.2f", q.least, q.most) }
 
-// short prints three digits, but no exponent.
+// short prints three digits, but no exponent, and nothing for a figure that is not known.
 func short(f float64) string {
 	switch {
+	case f == 0:
+		return "-"
 	case f >= 100:
 		return fmt.Sprintf("%.0f", f)
 	case f >= 10:
@@ -64,7 +68,7 @@ func table(sides [2]side, results []*result) string {
 		if q := r.ratioOf(rateOf); q.middle < 1 {
 			fmt.Fprintf(&behind, "- %s: %.2f of its requests per second (%s)\n", r.c.name, q.middle, q.spread())
 		}
-		if q := r.ratioOf(p999Of); q.middle > 1 {
+		if q := r.ratioOf(p999Of); q.middle > 1 && !math.IsInf(q.middle, 0) {
 			fmt.Fprintf(&behind, "- %s: %.2f of its p99.9 (%s)\n", r.c.name, q.middle, q.spread())
 		}
 		if r.c.note != "" {
@@ -79,6 +83,48 @@ func table(sides [2]side, results []*result) string {
 	}
 	return b.String() + "\nWhere " + sides[1].name + " is ahead (" + sides[0].name + " takes, or gives):\n\n" +
 		behind.String()
+}
+
+// summaryRows are the cases of the summary.
+var summaryRows = []string{"4 KiB file", "4 KiB trunk slot", "64 KiB file", "1 MiB file", "64 KiB range of 100 MiB",
+	"304 (Not Modified)", "404 (Not Found)", "4 KiB file, a connection each", "64 KiB file by TLS",
+	"64 KiB of another host, cold"}
+
+// summary has the ratios of ten cases, and a sentence for each side about where it is ahead.
+func summary(sides [2]side, results []*result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| served | processor time, %s / %s | requests per second |\n| --- | ---: | ---: |\n",
+		sides[0].name, sides[1].name)
+	var ahead, equal, behind []string
+	for _, r := range results {
+		if !slices.Contains(summaryRows, r.c.name) {
+			continue
+		}
+		cpu, rate := r.ratioOf(cpuOf), r.ratioOf(rateOf)
+		fmt.Fprintf(&b, "| %s | **%.2f** (%s) | %.2f (%s) |\n", r.c.name, cpu.middle, cpu.spread(), rate.middle,
+			rate.spread())
+		switch {
+		case cpu.most < 1:
+			ahead = append(ahead, r.c.name)
+		case cpu.least > 1:
+			behind = append(behind, r.c.name)
+		default:
+			equal = append(equal, r.c.name)
+		}
+	}
+	for _, group := range []struct {
+		text  string
+		cases []string
+	}{
+		{"The " + sides[0].name + " takes less processor time in every pair of runs", ahead},
+		{"It takes more in every pair", behind},
+		{"Neither is ahead in all pairs", equal},
+	} {
+		if len(group.cases) > 0 {
+			fmt.Fprintf(&b, "\n%s: %s.\n", group.text, strings.Join(group.cases, "; "))
+		}
+	}
+	return b.String()
 }
 
 // lines gives the results as those of Go benchmarks, one line a run, for benchstat.

@@ -20,6 +20,7 @@ type ask struct {
 	paths       []string // in turn; one alone is asked for again and again
 	header      map[string]string
 	connections int
+	http2       bool // by h2load, in place of wrk
 }
 
 // answers is what wrk saw.
@@ -80,8 +81,15 @@ func (a *ask) script(dir string) (string, error) {
 	return name, os.WriteFile(name, []byte(text.String()), 0o600)
 }
 
-// wrk asks a server for a while, beginning with the path of that number.
-func (w *world) wrk(a *ask, addr string, d time.Duration, first int) (answers, error) {
+// load asks a server for a while, beginning with the path of that number.
+func (w *world) load(a *ask, p *process, d time.Duration, first int) (answers, error) {
+	if a.http2 {
+		return w.h2load(a, p, d)
+	}
+	return w.wrk(a, p, d, first)
+}
+
+func (w *world) wrk(a *ask, p *process, d time.Duration, first int) (answers, error) {
 	script, err := a.script(w.dir)
 	if err != nil {
 		return answers{}, err
@@ -89,7 +97,7 @@ func (w *world) wrk(a *ask, addr string, d time.Duration, first int) (answers, e
 	seconds := max(1, int(d.Seconds()))
 	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout",
 		"60s", "-s", script,
-		"http://"+addr, "--", strconv.Itoa(first)).CombinedOutput()
+		p.url(""), "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fastdfs-gateway/tests/lab"
+)
+
+// nginxText has as arguments: its folder, user, listen, the server behind it, the location, and
+// further directives of the server. It is what a guide to fast static files with nginx says.
+const nginxText = `daemon off;
+%[2]s
+worker_processes auto;
+worker_rlimit_nofile 20000;
+error_log stderr crit;
+pid %[1]s/pid;
+events { worker_connections 16384; }
+http {
+	default_type application/octet-stream;
+	types { application/x-bin bin; }
+	sendfile on;
+	tcp_nopush on;
+	tcp_nodelay on;
+	access_log off;
+	log_not_found off;
+	keepalive_timeout 75s;
+	keepalive_requests 1000000000;
+	reset_timedout_connection on;
+	open_file_cache max=20000 inactive=60s;
+	open_file_cache_valid 10s;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:64m max_size=256m use_temp_path=off;
+	upstream origin { server %[4]s; keepalive 512; }
+	server {
+		listen %[3]s backlog=4096;
+		%[6]s
+		location / { %[5]s }
+	}
+}
+`
+
+const (
+	nginxFiles = "rewrite ^/group1/M00/(.*)$ /$1 break; root %s/data;"
+	nginxProxy = `proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";`
+	// With tcp_nopush an answer from nginx's cache waits 40 ms for its last packet.
+	nginxCache = "tcp_nopush off; proxy_cache files; proxy_cache_valid 10m; proxy_cache_lock on; " +
+		"proxy_cache_key $uri$is_args$args;"
+)
+
+// startNginx starts nginx on the same store, or in front of another nginx that serves it.
+func (w *world) startNginx(f flavour) (*process, error) {
+	dir, err := os.MkdirTemp(w.dir, "nginx-")
+	if err != nil {
+		return nil, err
+	}
+	location, origin := fmt.Sprintf(nginxFiles, w.store.root), "127.0.0.1:9"
+	if f.remote() {
+		if w.origin == nil {
+			if w.origin, err = w.startNginx(local); err != nil {
+				return nil, err
+			}
+		}
+		if location, origin = nginxProxy, w.origin.Addr; f != relayed {
+			location += nginxCache
+		}
+	}
+	addr, conf, err := w.nginxConf(dir, f, location, origin)
+	if err != nil {
+		return nil, err
+	}
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	if err != nil {
+		return nil, err
+	}
+	return &process{Process: p, tls: f == secured}, nil
+}
+
+// nginxConf writes the configuration of an nginx, and returns its address and its path.
+func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr, conf string, err error) {
+	user := ""
+	if os.Getuid() == 0 {
+		user = "user root;" // its workers write into folders of ours
+	}
+	addr, more := w.address(), ""
+	listen := addr
+	if f == secured {
+		listen += " ssl http2"
+		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s;", w.keys.cert, w.keys.key)
+	}
+	conf = filepath.Join(dir, "nginx.conf")
+	text := fmt.Appendf(nil, nginxText, dir, user, listen, origin, location, more)
+	return addr, conf, os.WriteFile(conf, text, 0o600)
+}
