@@ -224,10 +224,13 @@ func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
 	return nil, nil, false
 }
 
-// awaitEvents waits for events; false at the end of the loop. mu is held before and after.
+// awaitEvents waits for events; false at the end of the loop. mu is held before and after. First,
+// other goroutines of this processor have a turn: a leader that always finds events would keep it
+// until the runtime preempts it, after 10 ms.
 func (l *loop) awaitEvents() bool {
 	l.n, l.next, l.waiting = 0, 0, true
 	l.mu.Unlock()
+	runtime.Gosched()
 	err := l.raw.Read(l.poll)
 	l.mu.Lock()
 	l.waiting = false
