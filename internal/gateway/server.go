@@ -222,13 +222,13 @@ func (s *Server) closeIdle(ended chan struct{}) {
 			if c.http2.Load() { // closed behind its GOAWAY
 				continue
 			}
-			if since, ok := c.guarded.IdleSince(); ok && c.guarded.ClaimIdle(since) {
+			if since, ok := c.guarded.IdleSince(); ok && !c.hasInput() && c.guarded.ClaimIdle(since) {
 				idle = append(idle, c)
 			}
 		}
 		s.mu.Unlock()
 		for _, c := range idle {
-			_ = c.guarded.Close() // an error means that the client has closed it
+			_ = c.closeIdle() // an error means that the client has closed it
 		}
 		select {
 		case <-ended:
@@ -400,6 +400,14 @@ func (c *conn) Close() error {
 		defer c.s.sockets.Add(-1)
 	}
 	return c.Conn.Close()
+}
+
+// closeIdle closes a claimed connection without waiting for its client.
+func (c *conn) closeIdle() error {
+	if c.tls != nil {
+		return c.guarded.Close() // its reader waits
+	}
+	return c.Close()
 }
 
 // ipOf returns the address of the client of a connection, or the invalid address for a unix socket.

@@ -168,6 +168,11 @@ func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
 	if len(f.decided().servers) == 1 && !a.o.TryReplicas {
 		return to.Host, nil
 	}
+	done, err := r.Client.Wait(f.awaited(), func() {}) // locate waits for a second at most
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	err = f.ask(context.Background(), func(servers []client.Server) (err error) {
 		to, err = a.locate(f.request, servers)
 		return err

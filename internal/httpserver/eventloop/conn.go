@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/process/sys"
@@ -38,28 +37,15 @@ type Conn struct {
 	lead   *loop
 	number uint64
 
-	mu     sync.Mutex // guards the fields below
-	state  state
-	read   direction
-	write  direction
-	parked bool
-}
+	waiting atomic.Pointer[waiting] // nil = no goroutine has waited yet
 
-// direction is one half of a connection.
-type direction struct {
-	until   time.Duration // deadline by the clock of the group; noDeadline = none
-	expired bool
-	ready   bool          // a call may succeed
-	waits   bool          // a goroutine waits for ready, or for the deadline
-	wakeUp  chan struct{} // with room for one; nil = nothing has waited yet
-	timer   *time.Timer   // of the deadline; nil = nothing has waited yet
-}
-
-// state has the properties of the socket.
-type state struct {
-	added  bool // to the epoll instance
-	forOut bool // with EPOLLOUT
-	ending bool // the peer has closed its sending side, or the connection is broken
+	mu      sync.Mutex // guards the fields below
+	added   bool       // to the epoll instance
+	ending  bool       // the peer has closed its sending side, or the connection is broken
+	ready   bool       // a read may return anything but EAGAIN
+	parked  bool
+	expired bool          // the read deadline has passed
+	until   time.Duration // the read deadline by the clock of the group; noDeadline = none
 }
 
 const noDeadline = time.Duration(math.MaxInt64)
@@ -71,9 +57,7 @@ var _ net.Conn = (*Conn)(nil)
 
 // newConn makes the connection of a socket.
 func (g *Group) newConn(l *loop, fd int, local net.Addr, from *unix.RawSockaddrAny) *Conn {
-	c := &Conn{l: l, fd: fd, local: local}
-	c.read = direction{until: noDeadline, ready: true}
-	c.write = direction{until: noDeadline, ready: true}
+	c := &Conn{l: l, fd: fd, local: local, until: noDeadline, ready: true}
 	if a, ok := tcpAddr(from); ok {
 		c.isTCP, c.ip = true, a.Addr().As16()
 		c.remote = net.TCPAddr{IP: c.ip[:], Port: int(a.Port()), Zone: a.Addr().Zone()}
@@ -101,8 +85,14 @@ func (c *Conn) use() bool {
 }
 
 func (c *Conn) done() {
-	if c.users.Add(-1) == closing {
-		_ = unix.Close(c.fd) // nothing can be done about a failure
+	if c.users.Add(-1) != closing {
+		return
+	}
+	// Nothing can be done about a failure.
+	if w := c.waiting.Load(); w != nil {
+		_ = w.file.Close()
+	} else {
+		_ = unix.Close(c.fd)
 	}
 }
 
@@ -122,8 +112,9 @@ func (c *Conn) Close() error {
 	c.l.mu.Unlock()
 	c.mu.Lock()
 	c.parked = false
-	c.read.signal()
-	c.write.signal()
+	if w := c.waiting.Load(); w != nil {
+		_ = w.file.SetDeadline(time.Unix(1, 0)) // ends all waits; the file is open
+	}
 	c.mu.Unlock()
 	c.done()
 	return nil
@@ -141,16 +132,16 @@ func (c *Conn) Park() bool {
 	}
 	defer c.done()
 	c.mu.Lock()
-	if c.read.ready || c.read.expired || c.isClosed() {
+	if c.ready || c.expired || c.isClosed() {
 		c.mu.Unlock()
 		return false
 	}
-	add, until := !c.state.added, c.read.until
-	c.state.added, c.parked = true, true
+	add, until := !c.added, c.until
+	c.added, c.parked, c.lead = true, true, nil
 	c.mu.Unlock()
 	// From here on another goroutine may serve the connection.
 	if add {
-		if err := c.register(unix.EPOLL_CTL_ADD, false); err != nil {
+		if err := c.register(); err != nil {
 			return !c.unpark()
 		}
 	}
@@ -166,37 +157,25 @@ func (c *Conn) unpark() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.parked
-	c.parked, c.state.added, c.read.expired = false, false, c.read.expired || was
+	c.parked, c.added, c.expired = false, false, c.expired || was
 	return was
 }
 
-// register tells the epoll instance to report input, and with out also room for output.
-func (c *Conn) register(op int, out bool) error {
-	events := uint32(unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&math.MaxUint32)
-	if out {
-		events |= unix.EPOLLOUT
-	}
-	return c.l.control(op, c.fd, event(events, c.index, c.generation))
+// register tells the epoll instance to report input.
+func (c *Conn) register() error {
+	const events = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&math.MaxUint32
+	return c.l.control(unix.EPOLL_CTL_ADD, c.fd, event(events, c.index, c.generation))
 }
 
 // wake notes events, and reports whether the connection was parked and is to be served now.
 func (c *Conn) wake(events uint32) (serve bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	broken := events&(unix.EPOLLHUP|unix.EPOLLERR) != 0
-	if broken || events&unix.EPOLLRDHUP != 0 {
-		c.state.ending = true
+	if events&(unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 {
+		c.ending = true
 	}
-	if c.state.ending || events&unix.EPOLLIN != 0 {
-		c.read.ready = true
-		c.read.signal()
-		serve = c.parked
-		c.parked = false
-	}
-	if broken || events&unix.EPOLLOUT != 0 {
-		c.write.ready = true
-		c.write.signal()
-	}
+	c.ready = true
+	serve, c.parked = c.parked, false
 	return serve
 }
 
@@ -208,10 +187,10 @@ func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
 	switch {
 	case !c.parked:
 		return noDeadline, false
-	case c.read.until > now:
-		return c.read.until, false
+	case c.until > now:
+		return c.until, false
 	}
-	c.parked, c.read.expired = false, true
+	c.parked, c.expired = false, true
 	return noDeadline, true
 }
 
@@ -232,7 +211,7 @@ func (c *Conn) Leave() { c.lead = nil }
 func (c *Conn) Readable() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.read.ready || c.read.expired || c.isClosed()
+	return c.ready || c.expired || c.isClosed()
 }
 
 // ReadNow reads without waiting. The error is unix.EAGAIN if there is nothing to read.
@@ -242,8 +221,8 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	}
 	defer c.done()
 	c.mu.Lock()
-	expired, ready := c.read.expired, c.read.ready
-	c.read.ready = false
+	expired, ready := c.expired, c.ready
+	c.ready = false
 	c.mu.Unlock()
 	switch {
 	case expired:
@@ -256,8 +235,8 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	n, err = sys.ReadNoWait(uintptr(c.fd), p)
 	c.mu.Lock()
 	// A shorter read has taken all that was there, and further bytes are an event. The end is none.
-	if err != unix.EAGAIN && (n == len(p) || n == 0 || err != nil || c.state.ending) {
-		c.read.ready = true
+	if err != unix.EAGAIN && (n == len(p) || n == 0 || err != nil || c.ending) {
+		c.ready = true
 	}
 	c.mu.Unlock()
 	switch {
@@ -269,41 +248,6 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	return n, nil
-}
-
-// Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) {
-	for {
-		n, err := c.ReadNow(p)
-		if err != unix.EAGAIN {
-			return n, err
-		}
-		if err := c.AwaitInput(); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// AwaitInput waits until ReadNow may return anything but EAGAIN.
-func (c *Conn) AwaitInput() error { return c.await(&c.read) }
-
-// Write implements net.Conn.
-func (c *Conn) Write(p []byte) (n int, err error) {
-	err = c.whileWritable(func(fd uintptr) bool {
-		for n < len(p) {
-			sent, errno := sys.SendNoWait(fd, p[n:], nil, unix.MSG_NOSIGNAL)
-			if errno == unix.EAGAIN {
-				return false
-			}
-			if errno != nil {
-				err = os.NewSyscallError("send", errno)
-				return true
-			}
-			n += sent
-		}
-		return true
-	})
-	return n, err
 }
 
 // CloseWrite ends the sending direction; the peer sees the end of the stream.
@@ -361,20 +305,3 @@ func (c *Conn) RemoteAddr() net.Addr {
 	}
 	return &net.UnixAddr{Net: "unix"}
 }
-
-// SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
-	if err := c.SetReadDeadline(t); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(t)
-}
-
-// SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.read, t) }
-
-// SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.write, t) }
-
-// SyscallConn returns the socket. Its Read and Write wait as those of the connection do.
-func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }

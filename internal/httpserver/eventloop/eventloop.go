@@ -182,11 +182,11 @@ func (l *loop) serve(c *Conn, number uint64) {
 	l.g.serve(c)
 }
 
-// handOver starts another leader if the one of this number still leads.
+// handOver starts another leader if the one of this number still leads, and does not wait.
 func (l *loop) handOver(number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leader == number {
+	if l.leader == number && !l.waiting {
 		l.replaceLeader()
 	}
 }

@@ -265,6 +265,8 @@ func TestWriteDeadline(t *testing.T) {
 		_ = c.Close()
 	})
 	c := s.dial()
+	_, err := io.WriteString(c, "x")
+	require.NoError(t, err)
 	require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
 	require.NoError(t, c.Close())
 }

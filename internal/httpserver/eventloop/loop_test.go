@@ -126,8 +126,11 @@ func TestServedByOne(t *testing.T) {
 			return
 		}
 		_, _ = c.Write(p[1:2]) // the client sees a failure
-		if !c.Park() {
-			_ = c.Close()
+		for !c.Park() {
+			if _, err := c.ReadNow(p); err != unix.EAGAIN {
+				_ = c.Close()
+				return
+			}
 		}
 	})
 	c := s.dial()
@@ -139,28 +142,6 @@ func TestServedByOne(t *testing.T) {
 		exchange(t, c, "b")
 	}
 	require.EqualValues(t, 1, most.Load())
-}
-
-// TestMovedDeadline: a timer that fires when its deadline has just been moved ends no wait.
-func TestMovedDeadline(t *testing.T) {
-	waits := make(chan *Conn, 1)
-	s := start(t, func(c *Conn) {
-		p := make([]byte, 1)
-		_, _ = c.Read(p)
-		_ = c.SetReadDeadline(time.Now().Add(time.Hour))
-		waits <- c
-		_, err := c.Read(p)
-		if err == nil {
-			_, _ = c.Write(p) // the client sees a failure
-		}
-		_ = c.Close()
-	})
-	client := s.dial()
-	_, err := io.WriteString(client, "x")
-	require.NoError(t, err)
-	c := <-waits
-	c.timeOut(&c.read)
-	exchange(t, client, "y")
 }
 
 // TestNoDelay: a second small write does not wait for an acknowledgement of the first.
@@ -176,4 +157,72 @@ func TestNoDelay(t *testing.T) {
 		require.Equal(t, 1, on)
 		return err
 	}))
+}
+
+// TestForeignDetach: a goroutine that uses a parked connection, as one that closes it with a
+// linger, does not end the lead of the goroutine that waits for its loop.
+func TestForeignDetach(t *testing.T) {
+	conns := make(chan *Conn, 1)
+	s := startUnwatched(t, func(c *Conn) {
+		p := make([]byte, 10)
+		if n, err := c.ReadNow(p); err == nil {
+			_, _ = c.Write(p[:n]) // the client sees a failure
+		}
+		if c.Park() {
+			select {
+			case conns <- c:
+			default:
+			}
+			return
+		}
+		echo(c)
+	})
+	for range 4 { // both loops
+		exchange(t, s.dial(), "x")
+	}
+	c := <-conns
+	l := c.l
+	isWaiting := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.waiting
+	}
+	eventually.True(t, isWaiting)
+	l.mu.Lock()
+	leader := l.leader
+	l.mu.Unlock()
+	c.Detach()
+	l.handOver(leader)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Equal(t, leader, l.leader)
+}
+
+// TestExpiryWhileOneCloses: a connection at its deadline is served while another one, which was
+// parked with it, takes long to close.
+func TestExpiryWhileOneCloses(t *testing.T) {
+	served, release := make(chan struct{}, 4), make(chan struct{})
+	s := start(t, func(c *Conn) {
+		switch _, err := c.ReadNow(make([]byte, 10)); {
+		case err == unix.EAGAIN && c.Park():
+			return
+		case err == nil:
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if c.Park() {
+				return
+			}
+		default:
+			served <- struct{}{}
+			<-release
+		}
+		_ = c.Close()
+	})
+	for range 4 {
+		_, err := io.WriteString(s.dial(), "x")
+		require.NoError(t, err)
+	}
+	for range 4 {
+		<-served
+	}
+	close(release)
 }

@@ -62,12 +62,12 @@ func (s *sweeper) sweep() {
 	s.next.Store(math.MaxInt64) // a connection that is parked from here on expects a sweep again
 	began := s.l.g.now()
 	expired, earliest := s.look(began)
-	for _, c := range expired {
-		s.l.serve(c, 0)
-	}
 	now := s.l.g.now()
 	if earliest != noDeadline {
 		s.expect(max(earliest, now+max(minSweepPause, sweepRest*(now-began))))
+	}
+	for _, c := range expired { // closing may wait for the client
+		s.l.g.running.Go(func() { s.l.serve(c, 0) })
 	}
 }
 

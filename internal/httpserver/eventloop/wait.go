@@ -1,163 +1,224 @@
 package eventloop
 
 import (
+	"io"
 	"net"
 	"os"
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/process/sys"
+
 	"golang.org/x/sys/unix"
 )
 
-// signal wakes the goroutine that waits. Conn.mu is held.
-func (d *direction) signal() {
-	if d.waits {
-		select {
-		case d.wakeUp <- struct{}{}:
-		default:
+// waiting is the socket of a connection whose goroutine has to wait, for input in the middle of a
+// request or for room for output: the runtime polls it like any socket of the net package, beside
+// the loop.
+type waiting struct {
+	file    *os.File // closes the descriptor
+	raw     syscall.RawConn
+	in, out half
+
+	// Of Read: its step, its buffer, and the result.
+	readOnce func(fd uintptr) bool
+	p        []byte
+	n        int
+	err      error
+}
+
+// half is one direction of a waiting socket, which one goroutine uses at a time.
+type half struct {
+	f    func(fd uintptr) bool // true = done
+	step func(fd uintptr) bool // calls f, and Detach before a wait; stored to save an allocation
+}
+
+// init prepares step.
+func (h *half) init(c *Conn) {
+	h.step = func(fd uintptr) bool {
+		if h.f(fd) {
+			return true
 		}
+		c.Detach()
+		return false
 	}
 }
 
-// setDeadline sets the deadline of a direction. The zero time is none.
-func (c *Conn) setDeadline(d *direction, t time.Time) error {
-	until := noDeadline
-	if !t.IsZero() {
-		until = c.l.g.now() + time.Until(t)
-	}
+// wait returns the socket for waits.
+func (c *Conn) wait() (*waiting, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed() {
+	w := c.waiting.Load()
+	if w == nil {
+		w = &waiting{file: os.NewFile(uintptr(c.fd), "socket")}
+		var err error
+		if w.raw, err = w.file.SyscallConn(); err != nil {
+			return nil, err // only for a nil file
+		}
+		w.readOnce = w.read
+		w.in.init(c)
+		w.out.init(c)
+		c.waiting.Store(w) // from here on, done closes the file
+		if c.until != noDeadline {
+			if err := w.file.SetReadDeadline(time.Now().Add(c.until - c.l.g.now())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if c.isClosed() { // Close may have looked for w too early
+		return nil, net.ErrClosed
+	}
+	return w, nil
+}
+
+// Read implements net.Conn.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	if n, err = c.ReadNow(p); err != unix.EAGAIN {
+		return n, err
+	}
+	if !c.use() {
+		return 0, net.ErrClosed
+	}
+	defer c.done()
+	w, err := c.wait()
+	if err != nil {
+		return 0, err
+	}
+	w.p, w.in.f = p, w.readOnce
+	err = c.ended(w.raw.Read(w.in.step))
+	n, failed := w.n, w.err
+	w.p, w.n, w.err = nil, 0, nil
+	switch {
+	case err != nil:
+		return 0, err
+	case failed != nil:
+		return 0, os.NewSyscallError("read", failed)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// read is a step of Read.
+func (w *waiting) read(fd uintptr) bool {
+	w.n, w.err = sys.ReadNoWait(fd, w.p)
+	return w.err != unix.EAGAIN
+}
+
+// ended returns the error of a wait.
+func (c *Conn) ended(err error) error {
+	if err != nil && c.isClosed() {
 		return net.ErrClosed
 	}
-	d.until, d.expired = until, until <= c.l.g.now()
-	if d.waits {
-		c.setTimer(d)
+	return err
+}
+
+// AwaitInput waits until ReadNow may return anything but EAGAIN.
+func (c *Conn) AwaitInput() error {
+	err := c.repeat(false, func(fd uintptr) bool {
+		_, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return err != unix.EAGAIN
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ready = true
+	return err
+}
+
+// Write implements net.Conn.
+func (c *Conn) Write(p []byte) (n int, err error) {
+	var failed error
+	err = c.repeat(true, func(fd uintptr) bool {
+		for n < len(p) && failed == nil {
+			var sent int
+			sent, failed = sys.SendNoWait(fd, p[n:], nil, unix.MSG_NOSIGNAL)
+			if failed == unix.EAGAIN {
+				failed = nil
+				return false
+			}
+			n += max(sent, 0)
+		}
+		return true
+	})
+	if err == nil && failed != nil {
+		err = os.NewSyscallError("send", failed)
+	}
+	return n, err
+}
+
+// repeat calls f, and again whenever there is input, or with out room for output, until it returns
+// true.
+func (c *Conn) repeat(out bool, f func(fd uintptr) bool) error {
+	if !c.use() {
+		return net.ErrClosed
+	}
+	defer c.done()
+	if c.waiting.Load() == nil && f(uintptr(c.fd)) {
+		return nil
+	}
+	w, err := c.wait()
+	if err != nil {
+		return err
+	}
+	if out {
+		w.out.f = f
+		return c.ended(w.raw.Write(w.out.step))
+	}
+	w.in.f = f
+	return c.ended(w.raw.Read(w.in.step))
+}
+
+// SetDeadline implements net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	if !c.use() {
+		return net.ErrClosed
+	}
+	defer c.done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.l.g.now()
+	c.until = noDeadline
+	if !t.IsZero() {
+		c.until = now + time.Until(t)
+	}
+	c.expired = c.until <= now
+	if w := c.waiting.Load(); w != nil && !c.isClosed() {
+		return w.file.SetReadDeadline(t)
 	}
 	return nil
 }
 
-// setTimer sets the timer of a wait. Conn.mu is held.
-func (c *Conn) setTimer(d *direction) {
-	switch left := d.until - c.l.g.now(); {
-	case d.until == noDeadline:
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	case d.timer == nil:
-		d.timer = time.AfterFunc(left, func() { c.timeOut(d) })
-	default:
-		d.timer.Reset(left)
+// SetWriteDeadline implements net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	if !c.use() {
+		return net.ErrClosed
 	}
-}
-
-// timeOut ends a wait if its deadline has passed: it may have been moved.
-func (c *Conn) timeOut(d *direction) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if d.until <= c.l.g.now() {
-		d.expired = true
-		d.signal()
+	defer c.done()
+	if t.IsZero() && c.waiting.Load() == nil {
+		return nil
 	}
-}
-
-// await waits until a direction is ready. The errors are net.ErrClosed and os.ErrDeadlineExceeded.
-func (c *Conn) await(d *direction) error {
-	c.Detach()
-	if err := c.watch(d == &c.write); err != nil {
+	w, err := c.wait()
+	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		switch {
-		case c.isClosed():
-			return net.ErrClosed
-		case d.expired:
-			return os.ErrDeadlineExceeded
-		case d.ready:
-			return nil
-		}
-		c.waitLocked(d)
-	}
-}
-
-// waitLocked waits for a signal. Conn.mu is held before and after.
-func (c *Conn) waitLocked(d *direction) {
-	if d.wakeUp == nil {
-		d.wakeUp = make(chan struct{}, 1)
-	}
-	d.waits = true
-	if d.until != noDeadline {
-		c.setTimer(d)
-	}
-	c.mu.Unlock()
-	<-d.wakeUp
-	c.mu.Lock()
-	d.waits = false
-	if d.timer != nil {
-		d.timer.Stop()
-	}
-	select {
-	case <-d.wakeUp: // a second signal before this one was seen
-	default:
-	}
-}
-
-// watch registers the socket for events, with out also for room for output.
-func (c *Conn) watch(out bool) error {
-	if !c.use() {
+	if c.isClosed() { // the deadline ends all waits
 		return net.ErrClosed
 	}
-	defer c.done()
-	c.mu.Lock()
-	op := 0
-	switch {
-	case !c.state.added:
-		op = unix.EPOLL_CTL_ADD
-	case out && !c.state.forOut:
-		op = unix.EPOLL_CTL_MOD // reports at once what is ready
-	}
-	c.state.added, c.state.forOut = true, c.state.forOut || out
-	both := c.state.forOut
-	c.mu.Unlock()
-	if op == 0 {
-		return nil
-	}
-	return c.register(op, both)
+	return w.file.SetWriteDeadline(t)
 }
 
-// whileWritable calls f, and again as soon as the socket has room for output, until it returns
-// true.
-func (c *Conn) whileWritable(f func(fd uintptr) bool) error {
-	return c.repeat(&c.write, f)
-}
-
-// repeat calls f, and again whenever a direction is ready, until it returns true.
-func (c *Conn) repeat(d *direction, f func(fd uintptr) bool) error {
-	if !c.use() {
-		return net.ErrClosed
-	}
-	defer c.done()
-	for {
-		c.mu.Lock()
-		expired := d.expired
-		d.ready = false // an event after this makes it true again, also during f
-		c.mu.Unlock()
-		if expired {
-			return os.ErrDeadlineExceeded
-		}
-		if f(uintptr(c.fd)) {
-			c.mu.Lock()
-			d.ready = true // there may be more
-			c.mu.Unlock()
-			return nil
-		}
-		if err := c.await(d); err != nil {
-			return err
-		}
-	}
-}
+// SyscallConn returns the socket. Its Read and Write wait as those of the connection do.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }
 
 // rawConn is the socket of a Conn as a syscall.RawConn.
 type rawConn Conn
@@ -173,10 +234,7 @@ func (r *rawConn) Control(f func(fd uintptr)) error {
 }
 
 // Read implements syscall.RawConn.
-func (r *rawConn) Read(f func(fd uintptr) bool) error {
-	c := (*Conn)(r)
-	return c.repeat(&c.read, f)
-}
+func (r *rawConn) Read(f func(fd uintptr) bool) error { return (*Conn)(r).repeat(false, f) }
 
 // Write implements syscall.RawConn.
-func (r *rawConn) Write(f func(fd uintptr) bool) error { return (*Conn)(r).whileWritable(f) }
+func (r *rawConn) Write(f func(fd uintptr) bool) error { return (*Conn)(r).repeat(true, f) }

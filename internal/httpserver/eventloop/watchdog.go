@@ -54,10 +54,13 @@ func (w *watchdog) run() {
 		}
 		tick.Stop()
 		w.resting.Store(true)
-		select {
-		case <-w.wakeUp:
-		case <-w.end:
-			return
+		// A leader may have begun to work just before.
+		if !w.look() || !w.resting.CompareAndSwap(true, false) {
+			select {
+			case <-w.wakeUp:
+			case <-w.end:
+				return
+			}
 		}
 		idle = 0
 		tick.Reset(w.every)

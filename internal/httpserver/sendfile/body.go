@@ -126,6 +126,9 @@ func (b *Body) next() (head bool, err error) {
 		case in == p.Length:
 			continue
 		case b.chunk.Length == 0:
+			if b.pos > int64(len(p.Head)) { // the first chunk is there, others may have to be waited for
+				b.detach()
+			}
 			if b.chunk, err = b.File.At(p.Offset+in, p.Length-in); err != nil {
 				err = fmt.Errorf("%w: %w", ErrSource, err)
 			}
@@ -133,6 +136,13 @@ func (b *Body) next() (head bool, err error) {
 		return false, err
 	}
 	return false, io.EOF
+}
+
+// detach tells the connection that the calling goroutine may take long.
+func (b *Body) detach() {
+	if b.Conn != nil {
+		b.Conn.detach()
+	}
 }
 
 // passed advances by n bytes of the chunk.
@@ -241,6 +251,7 @@ func (b *Body) copyOut() (err error) {
 		held.Add(-1)
 		pool.Put(buf)
 	}()
+	b.detach()
 	n, err := b.chunk.Load((*buf)[:min(int64(size), b.allowed)])
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)

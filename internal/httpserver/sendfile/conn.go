@@ -310,6 +310,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
+			c.detach()
 			return sys.Retry(func() (int, error) { return unix.Sendfile(int(fd), c.file, &c.offset, length) })
 		}
 		seen.note(c.file, c.offset)
