@@ -141,9 +141,13 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, 2+len(summaryRows), strings.Count(text, "\n|")+1)
 	require.Contains(t, text, "| 4 KiB file | **0.80** (0.80-0.80) | 1.00 (1.00-1.00) |")
 	require.Contains(t, text,
-		"The gateway takes less processor time in every pair of runs: 4 KiB file; 4 KiB trunk slot.")
+		"The gateway takes less processor time in every pair of runs: 4 KiB file; 4 KiB trunk slot.\n")
+	require.Equal(t, "- a b\n  "+strings.Repeat("c", 99), wrapped("- a b "+strings.Repeat("c", 99)))
 	require.Contains(t, text, "Neither is ahead in all pairs: 64 KiB file.")
 	require.NotContains(t, text, "| other")
+	for line := range strings.Lines(text) {
+		require.True(t, strings.HasPrefix(line, "|") || len(line) <= textWidth+1, line)
+	}
 	w := &world{dir: t.TempDir(), store: newStore(t.TempDir())}
 	local := summaryRows[:9] // the last one needs storages
 	cases, err := w.cases(func(name string) bool { return slices.Contains(local, name) }, 0)

@@ -72,7 +72,7 @@ func table(sides [2]side, results []*result) string {
 			fmt.Fprintf(&behind, "- %s: %.2f of its p99.9 (%s)\n", r.c.name, q.middle, q.spread())
 		}
 		if r.c.note != "" {
-			fmt.Fprintf(&notes, "- %s: %s.\n", r.c.name, r.c.note)
+			notes.WriteString(wrapped("- "+r.c.name+": "+r.c.note+".") + "\n")
 		}
 	}
 	if notes.Len() > 0 {
@@ -121,8 +121,35 @@ func summary(sides [2]side, results []*result) string {
 		{"Neither is ahead in all pairs", equal},
 	} {
 		if len(group.cases) > 0 {
-			fmt.Fprintf(&b, "\n%s: %s.\n", group.text, strings.Join(group.cases, "; "))
+			b.WriteString("\n" + wrapped(group.text+": "+strings.Join(group.cases, "; ")+".") + "\n")
 		}
+	}
+	return b.String()
+}
+
+// textWidth is that of lines in documents.
+const textWidth = 100
+
+// wrapped breaks a paragraph, or an item of a list, into lines.
+func wrapped(text string) string {
+	indent := ""
+	if strings.HasPrefix(text, "- ") {
+		indent = "  "
+	}
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case column+1+len(word) > textWidth:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
 	}
 	return b.String()
 }
