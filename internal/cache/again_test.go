@@ -62,7 +62,7 @@ type slowRelease struct {
 }
 
 // AcquireLease implements Fleet.
-func (f slowRelease) AcquireLease(context.Context, string) (context.Context, func(), error) {
+func (f slowRelease) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
 	return context.Background(), func() { <-f.held }, nil
 }
 

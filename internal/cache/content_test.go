@@ -142,7 +142,7 @@ type slowStore struct {
 }
 
 // AcquireLease implements Fleet.
-func (f slowStore) AcquireLease(_ context.Context, key string) (context.Context, func(), error) {
+func (f slowStore) AcquireLease(_ context.Context, key string, _ bool) (context.Context, func(), error) {
 	if strings.HasSuffix(key, "#0") {
 		return slowLease{background, f.held}, func() {}, nil
 	}

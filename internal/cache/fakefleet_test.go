@@ -25,12 +25,14 @@ type fleet struct {
 	behind    map[string]Match // purges that a gateway applies before it answers the next request of a peer
 	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
+	firstLed  map[string]bool // gateways that have taken a lease as the first in rank
 	opens     int64
 }
 
 func newFleet() *fleet {
 	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{},
-		cut: map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
+		firstLed: map[string]bool{},
+		cut:      map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
 }
 
 func (f *fleet) do(work func()) {
@@ -79,10 +81,13 @@ func (m *member) Rank(_ string, n int) (ranked []string) {
 	return ranked
 }
 
-func (m *member) AcquireLease(_ context.Context, key string) (context.Context, func(), error) {
+func (m *member) AcquireLease(_ context.Context, key string, first bool) (context.Context, func(), error) {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	m.f.leadCalls++
+	if first {
+		m.f.firstLed[m.name] = true
+	}
 	if err := m.enter(); err != nil {
 		return nil, nil, err
 	}

@@ -89,9 +89,11 @@ type Fleet interface {
 	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
 	// than io.EOF; the caller closes it.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
-	// AcquireLease takes the lease of a key without waiting. The error is *Held if another gateway
-	// has it. The lease is renewed until release; the context lease ends if it is lost.
-	AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error)
+	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
+	// another gateway has it. The lease is renewed until release; the context lease ends if it is
+	// lost. The first gateway in rank does not wait long for the fleet either: others ask it before
+	// they fetch. A lease that it is given later is held until ctx ends.
+	AcquireLease(ctx context.Context, key string, first bool) (lease context.Context, release func(), err error)
 }
 
 // Standalone is the Fleet of a gateway without others.
@@ -108,6 +110,6 @@ func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadClose
 }
 
 // AcquireLease implements Fleet.
-func (Standalone) AcquireLease(context.Context, string) (context.Context, func(), error) {
+func (Standalone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
 	return context.Background(), func() {}, nil
 }

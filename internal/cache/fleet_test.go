@@ -192,6 +192,12 @@ func TestOwnerAway(t *testing.T) {
 		}
 		_, _, known := list[1].Meta(o.file)
 		require.True(t, known, "it was asked")
+		require.Empty(t, f.firstLed)
+		f.cut["a"] = false
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		o = newOrigin(testFile(2), 1000)
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		require.Equal(t, map[string]bool{"a": true}, f.firstLed)
 	})
 	bubble(t, "without leases", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2<<20)
@@ -249,6 +255,31 @@ func TestDifferentRanks(t *testing.T) {
 			require.LessOrEqual(t, o.stats.Load(), int64(1))
 		})
 	}
+}
+
+// TestHolderAskedAgain: a gateway that could not reach the holder of the lease reads from it when
+// the lease was released, also if the holder is no owner of the entry.
+func TestHolderAskedAgain(t *testing.T) {
+	bubble(t, "holder", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second, second
+		f := newFleet()
+		f.cut["a"], f.cut["owner"] = true, true
+		ranks := map[string][]string{"a": {""}, "b": {"owner", ""}}
+		list := map[string]*Cache{}
+		for name, names := range ranks {
+			list[name] = newCache(t, Options{Fleet: &otherRank{&member{f: f, name: name}, names},
+				Source: func(string, string) (Source, error) { return o, nil }})
+			f.caches[name] = list[name]
+		}
+		leader := make(chan result, 1)
+		go func() { leader <- get(context.Background(), list["a"], o) }()
+		synctest.Wait()
+		time.AfterFunc(second, func() { f.do(func() { f.cut["a"] = false }) })
+		requireWhole(t, o, get(context.Background(), list["b"], o))
+		requireWhole(t, o, <-leader)
+		require.EqualValues(t, 1, o.fetches.Load())
+	})
 }
 
 // TestNoPeers: gateways that cannot reach each other fill one after the other.
@@ -411,7 +442,7 @@ func TestWait(t *testing.T) {
 		other := &member{f: f, name: "gone"}
 		f.dead["gone"] = false
 		f.cut["gone"] = true
-		_, release, err := other.AcquireLease(context.Background(), tier.KeyAt(o.file, 0).String())
+		_, release, err := other.AcquireLease(context.Background(), tier.KeyAt(o.file, 0).String(), true)
 		require.NoError(t, err)
 		r := get(context.Background(), c, o)
 		requireWhole(t, o, r)
@@ -423,7 +454,7 @@ func TestWait(t *testing.T) {
 		f := newFleet()
 		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
 		f.cut["gone"] = true
-		_, release, err := (&member{f: f, name: "gone"}).AcquireLease(context.Background(), o.file)
+		_, release, err := (&member{f: f, name: "gone"}).AcquireLease(context.Background(), o.file, true)
 		require.NoError(t, err)
 		began := time.Now()
 		_, err = c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
@@ -463,9 +494,9 @@ type slowLead struct {
 	meanwhile func(key string)
 }
 
-func (s *slowLead) AcquireLease(ctx context.Context, key string) (context.Context, func(), error) {
+func (s *slowLead) AcquireLease(ctx context.Context, key string, first bool) (context.Context, func(), error) {
 	s.meanwhile(key)
-	return s.member.AcquireLease(ctx, key)
+	return s.member.AcquireLease(ctx, key, first)
 }
 
 // TestLookAgain: what has come while the lease was being taken is not fetched.

@@ -85,15 +85,15 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if c.isStored(f) {
 		return nil
 	}
-	owners, next, keep := c.rank(f)
-	if err := c.loadFromPeers(f, owners, keep); !errors.Is(err, ErrNotHere) {
+	place := c.rank(f)
+	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, ErrNotHere) {
 		return err
 	}
-	lease, release, err := c.acquire(f, waitBudget > 0)
+	lease, release, err := c.acquire(f, place.first, waitBudget > 0)
 	var held *Held
 	switch {
 	case errors.As(err, &held):
-		return c.awaitHolder(f, held, keep, waitBudget)
+		return c.awaitHolder(f, held, place.keep, waitBudget)
 	case err != nil:
 		return err
 	}
@@ -103,7 +103,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	}
 	f.setRole(leader)
 	defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
-	if err := c.fetch(f, next, lease); err != nil {
+	if err := c.fetch(f, place.next, lease); err != nil {
 		return err
 	}
 	// onDisk outside of the first Copies too: none of these gave it, so perhaps none keeps it.
@@ -112,8 +112,8 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 
 // acquire takes the lease of the entry. The error is *Held if another gateway has it and the fill
 // may wait. Without an answer of the fleet, a slot of the source replaces the lease.
-func (c *Cache) acquire(f *fill, mayWait bool) (lease context.Context, release func(), err error) {
-	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey())
+func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, release func(), err error) {
+	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey(), first)
 	var held *Held
 	switch {
 	case err == nil, errors.As(err, &held) && mayWait:
@@ -155,27 +155,35 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
 
-// rank returns the owners of the entry that this gateway asks, which are before it in rank, the
-// next one after it, which may have been the owner, and whether this gateway keeps the entry on
-// disk.
-func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
+// place is the place of this gateway among those that are ranked for an entry.
+type place struct {
+	first  bool     // this gateway is the first one
+	owners []string // the owners before it, which it asks
+	next   string   // the gateway after it, which may have been the owner
+	keep   bool     // this gateway keeps the entry on disk
+}
+
+// rank returns the place of this gateway for the entry.
+func (c *Cache) rank(f *fill) (p place) {
 	copies := int(c.copies.Load())
 	ranked := c.o.Fleet.Rank(RankKey(f.key), max(copies, maxOwners)+1)
 	self := slices.Index(ranked, "")
-	keep = copies == 0 || len(ranked) == 0 || self >= 0 && self < copies
+	p.first = self == 0
+	p.keep = copies == 0 || len(ranked) == 0 || self >= 0 && self < copies
 	if c.wasCorrupted(f.key.File) { // other gateways may still have the wrong content
-		return nil, "", keep
+		return p
 	}
 	if self >= 0 && self+1 < len(ranked) && f.key.Index != MetaOnly {
-		next = ranked[self+1]
+		p.next = ranked[self+1]
 	}
 	if f.forPeer { // a request of a peer is never passed on, so requests cannot go in a circle
-		return nil, next, keep
+		return p
 	}
 	if self < 0 {
 		self = len(ranked)
 	}
-	return ranked[:min(self, maxOwners)], next, keep
+	p.owners = ranked[:min(self, maxOwners)]
+	return p
 }
 
 // isStored reports whether the tiers have the entry. Then the fill ends.
@@ -218,17 +226,24 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 }
 
 // awaitHolder reads from the gateway that has the lease. If that is not possible it waits until the
-// lease is free.
+// lease is free, and asks once more: that gateway may have stored the entry meanwhile.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
 	f.setRole(waiter)
+	var holder []string
 	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
-		if err := c.loadFromPeers(f, []string{held.Holder}, keep); !errors.Is(err, ErrNotHere) {
-			return err
-		}
+		holder = []string{held.Holder}
+	}
+	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, ErrNotHere) {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, waitBudget)
 	defer cancel()
-	_ = held.Wait(ctx) // the next AcquireLease has the outcome
+	if err := held.Wait(ctx); err != nil {
+		return errAgain // the next AcquireLease has the outcome
+	}
+	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, ErrNotHere) {
+		return err
+	}
 	return errAgain
 }
 

@@ -8,7 +8,7 @@
 //	f.Start(fleet.Local{Purge: drop}) // from now on this gateway is a member, and purges of others arrive
 //
 //	peers := f.Rank(key, 3)                // the owner first; "" is this gateway
-//	lease, release, err := f.AcquireLease(ctx, key) // one in the fleet; *cache.Held names the one that has it
+//	lease, release, err := f.AcquireLease(ctx, key, true) // one in the fleet; *cache.Held names the one that has it
 //	defer release()
 //
 // New connects to nothing: a gateway starts, and serves, while Redis is down.

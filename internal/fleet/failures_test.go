@@ -127,7 +127,7 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
-	_, release, err := f.AcquireLease(ctx, testFile)
+	_, release, err := f.AcquireLease(ctx, testFile, true)
 	errs = append(errs, err)
 	if err == nil {
 		release()
@@ -165,7 +165,7 @@ func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	cancel()
 	for range 10 {
 		require.ErrorIs(t, f.wait(ctx, LockInfo{Key: "key"}), context.Canceled)
-		_, _, err := f.AcquireLease(ctx, "key")
+		_, _, err := f.AcquireLease(ctx, "key", true)
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.True(t, f.Stats().Up)

@@ -49,6 +49,7 @@ type Fleet struct {
 	purges    purgeLimits
 
 	leadTimeout time.Duration // for taking a lease
+	late        lateLeases
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -93,6 +94,7 @@ func New(o Options) (*Fleet, error) {
 		o: o, log: log, warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
+		late:    lateLeases{byKey: map[string]*lateLease{}},
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}

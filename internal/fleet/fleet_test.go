@@ -31,7 +31,7 @@ func TestOneLeaseInTheFleet(t *testing.T) {
 		leases := make(chan func(), 40)
 		for i := range 40 {
 			wg.Go(func() {
-				_, release, err := fleets[i%len(fleets)].AcquireLease(t.Context(), "key")
+				_, release, err := fleets[i%len(fleets)].AcquireLease(t.Context(), "key", true)
 				if err == nil {
 					leads.Add(1)
 					leases <- release
@@ -150,7 +150,7 @@ func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {
 	for n := 0; ; n++ {
 		file = fmt.Sprintf("group1/M00/0A/FF/%d", n)
 		began := time.Now()
-		lease, release, err := f.AcquireLease(t.Context(), file)
+		lease, release, err := f.AcquireLease(t.Context(), file, true)
 		if err == nil {
 			return file, leaseOf{lease, release}
 		}

@@ -29,7 +29,7 @@ func TestAutoListen(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	unhurried(f)
-	_, _, err = f.AcquireLease(t.Context(), "key")
+	_, _, err = f.AcquireLease(t.Context(), "key", true)
 	require.ErrorIs(t, err, cache.ErrFleetDown, "its address is not known yet")
 	require.Equal(t, unknownName, f.Name())
 	start(t, f, (&memory{}).local())

@@ -11,42 +11,52 @@ import (
 	"fastdfs-gateway/internal/cache"
 )
 
-// defaultLeadTimeout bounds the wait for a lease. A request waits for it before its first byte, and
-// the owner of an entry fetches it once without a lease too.
+// defaultLeadTimeout bounds the wait of the first gateway in rank for a lease: a client waits for
+// it before its first byte. Then the fill goes on without the lease, which is held when it comes
+// (latelease.go).
 const defaultLeadTimeout = 100 * time.Millisecond
 
+// errLateLease is the error for a lease that has not come within leadTimeout.
+var errLateLease = errors.New("redis has not replied in time")
+
 // AcquireLease implements cache.Fleet.
-func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error) {
+func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
+	lease context.Context, release func(), err error) {
 	self := f.self.Load()
+	if ctx.Err() != nil {
+		return nil, nil, fmt.Errorf("cannot take a lease: %w", context.Cause(ctx))
+	}
 	if self.pending(&f.o) {
 		f.wake()
 		return nil, nil, fmt.Errorf("cannot take a lease: %w: the address of this gateway is not known yet",
 			cache.ErrFleetDown)
 	}
+	r := f.late.take(key)
+	if r == nil {
+		r = f.requestLease(ctx, key, self)
+	}
 	limited, cancel := ctx, func() {}
-	if self.advertise != "" { // without peers, the lease alone keeps others from fetching
-		limited, cancel = context.WithTimeout(ctx, f.leadTimeout)
+	if first && self.advertise != "" { // without peers, the lease alone keeps others from fetching
+		limited, cancel = context.WithTimeoutCause(ctx, f.leadTimeout, errLateLease)
 	}
 	defer cancel()
-	var lock *cachelock.Lock
-	err = f.ask(limited, "take a lease", func(limited context.Context) (err error) {
-		// A lease from before a restart of this gateway is taken over: nothing would release it.
-		// After HandOver a lease of another process with this name is that of the new process.
-		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load(), Holder: self.holder}
-		lock, err = f.locks.Acquire(limited, key, o)
-		return err
-	})
+	select {
+	case <-r.done:
+		err = r.err
+	case <-limited.Done():
+		f.late.keep(ctx, key, r)
+		err = fmt.Errorf("cannot take a lease: %w", context.Cause(limited))
+	}
 	var held *cachelock.HeldError
 	switch {
 	case err == nil:
-		f.stats.change(func(n *Stats) { n.Acquired++ })
-		return lock.Context(), f.hold(key, lock), nil
+		return r.lock.Context(), r.end, nil
 	case errors.As(err, &held):
 		name, ours := self.records.parse(held.Holder)
 		if self.advertise == "" || ours && held.TTL > 0 {
 			f.stats.change(func(n *Stats) { n.Held++ })
 			return nil, nil, &cache.Held{Holder: f.peerOf(name), Wait: func(ctx context.Context) error {
-				return f.wait(ctx, LockInfo{Key: key, Holder: cmp.Or(name, held.Holder), TTL: held.TTL})
+				return f.awaitRelease(ctx, name, LockInfo{Key: key, Holder: cmp.Or(name, held.Holder), TTL: held.TTL})
 			}}
 		}
 		// No gateway of the fleet has taken it, or it does not expire: it is not waited for.
@@ -62,8 +72,21 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Con
 	return nil, nil, err
 }
 
-// hold lists a lease until it ends.
+// takeLease asks Redis for a lease.
+func (f *Fleet) takeLease(ctx context.Context, key string, self *identity) (lock *cachelock.Lock, err error) {
+	err = f.ask(ctx, "take a lease", func(limited context.Context) (err error) {
+		// A lease from before a restart of this gateway is taken over: nothing would release it.
+		// After HandOver a lease of another process with this name is that of the new process.
+		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load(), Holder: self.holder}
+		lock, err = f.locks.Acquire(limited, key, o)
+		return err
+	})
+	return lock, err
+}
+
+// hold counts a lease that was acquired, and lists it until it ends.
 func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
+	f.stats.change(func(n *Stats) { n.Acquired++ })
 	end := f.stats.list(LockInfo{Key: key, Holder: f.Name(), Since: time.Now(), TTL: f.o.LockTTL, Fence: lock.Fence()})
 	held := lock.Context()
 	context.AfterFunc(held, func() {
@@ -76,6 +99,17 @@ func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
 		f.release(lock)
 		end() // here: a reader of the list sees that the lease has ended
 	}
+}
+
+// awaitRelease waits until a lease is released or has expired. A gateway that has released one is
+// alive: it is asked again at once, also if requests to it have failed.
+func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error {
+	began := time.Now()
+	err := f.wait(ctx, l)
+	if err == nil && time.Since(began) < l.TTL { // it has not expired
+		f.backoff.Succeed(peer)
+	}
+	return err
 }
 
 // wait waits until a lease is released or has expired. It ends when the breaker opens as well. A

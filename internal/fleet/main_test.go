@@ -123,7 +123,7 @@ type leaseOf struct {
 // lead takes a lease that must be free.
 func lead(t testing.TB, f *Fleet, key string) leaseOf {
 	t.Helper()
-	lease, release, err := f.AcquireLease(t.Context(), key)
+	lease, release, err := f.AcquireLease(t.Context(), key, true)
 	require.NoError(t, err)
 	return leaseOf{lease, release}
 }
@@ -131,7 +131,7 @@ func lead(t testing.TB, f *Fleet, key string) leaseOf {
 // leadRefused is the error of AcquireLease for a lease that another gateway has.
 func leadRefused(t testing.TB, f *Fleet, key string) error {
 	t.Helper()
-	_, _, err := f.AcquireLease(t.Context(), key)
+	_, _, err := f.AcquireLease(t.Context(), key, true)
 	require.Error(t, err)
 	return err
 }

@@ -93,11 +93,10 @@ func peerTLS(secret string) (*tls.Config, error) {
 	}, nil
 }
 
-// http2Config has the limits of both ends. A peer that says nothing is sent an HTTP/2 ping, and a
-// gateway that died or froze is given up after a quarter of the TTL of its leases, so that the next
-// one has time to take over when they expire.
+// http2Config has the limits of both ends. A peer that says nothing is sent an HTTP/2 ping, and is
+// given up after silence.
 func http2Config(lockTTL time.Duration) *http.HTTP2Config {
-	ping := max(time.Second, lockTTL/4) / 2
+	ping := silence(lockTTL) / 2
 	return &http.HTTP2Config{
 		SendPingTimeout: ping, PingTimeout: ping, WriteByteTimeout: 2 * ping,
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,

@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	peerDial    = time.Second            // for a connection to a peer, and again for its TLS handshake
 	copyTimeout = 100 * time.Millisecond // until a peer begins to give a copy: the source can be asked as well
 	maxPeers    = 1024                   // in back-off at a time
 )
@@ -27,12 +26,17 @@ const (
 // a copy is in back-off for copies alone.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
+// silence returns how long a gateway may say nothing before it is given up: a quarter of the TTL of
+// its leases, so that the next one has time to take over when they expire, and not less than a
+// gateway needs on a busy host. It bounds connecting, the TLS handshake, and a request.
+func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
+
 // newTransport makes connections to other gateways. It follows no redirect.
 func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: peerDial}).DialContext,
+		DialContext:            (&net.Dialer{Timeout: silence(lockTTL)}).DialContext,
 		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    peerDial,
+		TLSHandshakeTimeout:    silence(lockTTL),
 		Protocols:              onlyHTTP2(),
 		HTTP2:                  http2Config(lockTTL),
 		MaxResponseHeaderBytes: 16 << 10,

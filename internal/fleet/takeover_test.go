@@ -39,7 +39,7 @@ func TestLeaseFromBeforeARestart(t *testing.T) {
 
 	var lease leaseOf
 	eventually.True(t, func() bool { // b, which is notified, may look whether it is free at that moment
-		ctx, release, err := a.AcquireLease(t.Context(), "key")
+		ctx, release, err := a.AcquireLease(t.Context(), "key", true)
 		lease = leaseOf{ctx, release}
 		return err == nil
 	}, "a leads")

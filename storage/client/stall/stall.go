@@ -44,6 +44,13 @@ var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineE
 // usualGaps is the limit of a Read in usual gaps.
 const usualGaps = 4
 
+// A timer that fires more than late after its time tells that this process did not run: bytes may
+// have come meanwhile, and Read gets grace to return them.
+const (
+	late  = 100 * time.Millisecond
+	grace = 100 * time.Millisecond
+)
+
 // Options are the functions of the current source.
 type Options[S any] struct {
 	Floor  time.Duration             // shortest limit; default Floor
@@ -69,6 +76,7 @@ type Watch[S any] struct {
 	o     Options[S]
 	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
+	due   time.Time     // when the timer fires
 
 	waited  time.Duration // in Reads of the present window
 	bytes   int64         // that came in it
@@ -107,7 +115,9 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	}
 	w.decided.Store(false)
 	began := time.Now()
-	if limit := max(w.o.Floor, usualGaps*w.gap); w.timer == nil {
+	limit := max(w.o.Floor, usualGaps*w.gap)
+	w.due = began.Add(limit)
+	if w.timer == nil {
 		w.timer = time.AfterFunc(limit, w.search)
 	} else {
 		w.timer.Reset(limit)
@@ -159,6 +169,13 @@ func (w *Watch[S]) search() {
 	var next Found[S]
 	defer func() { w.found <- next }()
 	defer panics.Contain("replacing a source")
+	if time.Since(w.due) > late {
+		select {
+		case <-time.After(grace):
+		case <-ctx.Done():
+			return
+		}
+	}
 	if source, err := w.o.Find(ctx); err == nil {
 		if w.decided.CompareAndSwap(false, true) {
 			next = Found[S]{source, true}

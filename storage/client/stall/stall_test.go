@@ -212,3 +212,36 @@ func TestSlow(t *testing.T) {
 		})
 	}
 }
+
+// TestLateTimer: a timer that fires late, since the process did not run, gives the current source
+// time to return what has come. Only then another one is searched.
+func TestLateTimer(t *testing.T) {
+	for name, c := range map[string]struct {
+		by     time.Duration // that the timer fires late
+		readIn time.Duration // until the Read has its bytes
+		search bool
+	}{
+		"in time":               {search: true},
+		"late, bytes are there": {by: time.Second},
+		"late, no byte comes":   {by: time.Second, readIn: time.Second, search: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				searched := false
+				w := New(t.Context(), Options[int]{
+					Find: func(context.Context) (int, error) { searched = true; return 7, nil },
+					Stop: func() {}, Drop: func(int) {},
+				})
+				w.due = time.Now().Add(-c.by)
+				go w.search()
+				end := <-w.begun
+				if c.by > 0 {
+					time.Sleep(c.readIn)
+					end()
+				}
+				require.Equal(t, c.search, (<-w.found).OK)
+				require.Equal(t, c.search, searched)
+			})
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/process/panics"
+)
+
+// leaseRequest is a request to Redis for a lease, in a goroutine of its own.
+type leaseRequest struct {
+	done chan struct{} // closed when the fields below are set
+	lock *cachelock.Lock
+	end  func() // releases the lease; nil without one
+	err  error
+}
+
+// requestLease sends a request for a lease. It ends with ctx, and within Options.Timeout.
+func (f *Fleet) requestLease(ctx context.Context, key string, self *identity) *leaseRequest {
+	r := &leaseRequest{done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		defer panics.ToError(&r.err, "taking a lease")
+		r.lock, r.err = f.takeLease(ctx, key, self)
+		if r.err == nil {
+			r.end = f.hold(key, r.lock)
+		}
+	}()
+	return r
+}
+
+// isDone reports whether Redis has replied, or failed.
+func (r *leaseRequest) isDone() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// isUseless reports whether no lease will come of the request.
+func (r *leaseRequest) isUseless() bool {
+	return r.isDone() && (r.err != nil || r.lock.Context().Err() != nil)
+}
+
+// lateLeases are the requests for leases that fills did not wait for to the end. A fill goes on
+// without the lease then; when that comes, it is held until the fill ends, or until its next
+// attempt takes it: a gateway that cannot reach this one finds it held, and does not fetch the
+// entry a second time.
+type lateLeases struct {
+	mu    sync.Mutex // guards byKey
+	byKey map[string]*lateLease
+}
+
+// lateLease is a request of which a fill has not waited for the end.
+type lateLease struct {
+	*leaseRequest
+	taken bool // by the next attempt, which releases the lease; guarded by lateLeases.mu
+}
+
+// keep holds the lease of a request until ctx ends, unless take returns it before.
+func (l *lateLeases) keep(ctx context.Context, key string, r *leaseRequest) {
+	late := &lateLease{leaseRequest: r}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.byKey[key] = late // another one is of a fill that a purge has replaced
+	context.AfterFunc(ctx, func() {
+		if l.drop(key, late) {
+			late.giveUp()
+		}
+	})
+}
+
+// drop forgets a request; false if take has returned it.
+func (l *lateLeases) drop(key string, late *lateLease) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byKey[key] == late {
+		delete(l.byKey, key)
+	}
+	return !late.taken
+}
+
+// take returns the request for the lease of a key that is kept; nil if there is none, or no lease
+// will come of it.
+func (l *lateLeases) take(key string) *leaseRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := l.byKey[key]
+	if late == nil || late.isUseless() {
+		return nil
+	}
+	delete(l.byKey, key)
+	late.taken = true
+	return late.leaseRequest
+}
+
+// giveUp releases the lease when it has come.
+func (l *lateLease) giveUp() {
+	defer panics.Contain("releasing a lease")
+	<-l.done
+	if l.end != nil {
+		l.end()
+	}
+}
