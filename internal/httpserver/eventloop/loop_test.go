@@ -144,6 +144,31 @@ func TestServedByOne(t *testing.T) {
 	require.EqualValues(t, 1, most.Load())
 }
 
+// TestInputBeforePark: a connection with bytes that were not read is not parked: their event is
+// over.
+func TestInputBeforePark(t *testing.T) {
+	parked := make(chan bool, 1)
+	s := start(t, func(c *Conn) {
+		p := make([]byte, 10)
+		n, err := c.ReadNow(p)
+		if err == unix.EAGAIN && c.Park() { // at first: from now on there are events
+			return
+		}
+		c.Detach()
+		_, _ = c.Write(p[:n]) // the client sends more
+		for !c.Readable() {
+			time.Sleep(time.Millisecond)
+		}
+		parked <- c.Park()
+		_ = c.Close()
+	})
+	c := s.dial()
+	exchange(t, c, "a")
+	_, err := io.WriteString(c, "b")
+	require.NoError(t, err)
+	require.False(t, <-parked)
+}
+
 // TestNoDelay: a second small write does not wait for an acknowledgement of the first.
 func TestNoDelay(t *testing.T) {
 	got := make(chan *Conn, 1)
