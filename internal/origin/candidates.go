@@ -113,7 +113,8 @@ func (a *Resolver) isOwn(id fdfs.FileID) bool {
 // to another storage of the group: until it is past its sync window it may be on its way here.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
 	return errors.Is(localErr, fdfs.ErrNoFile) &&
-		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) && a.o.Store.Deleted(id)
+		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) &&
+		a.o.Store.Deleted(id, localErr, now)
 }
 
 // replicas are the other storages of the group that may be asked.

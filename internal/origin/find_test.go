@@ -15,8 +15,8 @@ import (
 // lostStore is a Store that has lost its files.
 type lostStore struct{}
 
-func (lostStore) Path(fdfs.FileID) (string, error) { return "", nil }
-func (lostStore) Deleted(fdfs.FileID) bool         { return false }
+func (lostStore) Path(fdfs.FileID) (string, error)           { return "", nil }
+func (lostStore) Deleted(fdfs.FileID, error, time.Time) bool { return false }
 
 // TestOnePath: requests, prefetches and explanations decide alike. The cache keeps nothing of a
 // young file of this host, and metadata of a file of another one once a request has asked.

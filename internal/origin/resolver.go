@@ -61,7 +61,8 @@ type Store interface {
 	// Path returns the path of the file; local.ErrNoGroup if its group has no store path here.
 	Path(id fdfs.FileID) (string, error)
 	// Deleted reports whether a file that is not there was deleted, and not lost with a disk.
-	Deleted(id fdfs.FileID) bool
+	// openErr says why it is not there, by an attempt to open it after since.
+	Deleted(id fdfs.FileID, openErr error, since time.Time) bool
 }
 
 // Purges tell when the cache may be used: always, except where this gateway was away and has to

@@ -17,9 +17,10 @@ var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recove
 
 // Deleted reports whether a file that Open did not find was deleted: its folder exists, so the disk
 // is mounted; FastDFS is not restoring the files of a lost disk; and there is no file of this name,
-// or the trunk slot is free or another file's. The state of the folder may be a second old, that of
-// the file is not: a 404 costs one system call for it.
-func (l *Store) Deleted(id fdfs.FileID) bool {
+// or the trunk slot is free or another file's. openErr is the error of Open, which was called after
+// since. The state of the folder may be a second old. That of the file is not, so it is looked for
+// again, unless Open has found no file of its name when the folder was known to be sound.
+func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	p, err := l.find(id)
 	if err != nil {
 		return false
@@ -30,8 +31,12 @@ func (l *Store) Deleted(id fdfs.FileID) bool {
 	}
 	defer dir.release()
 	name := id.DiskName()
-	if !dir.isSound(path.Dir(name)) {
+	sound, at := dir.isSound(path.Dir(name))
+	switch {
+	case !sound:
 		return false
+	case openErr == ErrMissing && at.Before(since):
+		return true
 	}
 	there, err := dir.exists(name)
 	if err != nil || !there || id.Kind != fdfs.KindTrunk {
@@ -72,26 +77,32 @@ const (
 	soundMask = 1<<soundBits - 1
 )
 
-// isSound reports whether a folder beneath d exists while FastDFS restores no files.
-func (d *dataDir) isSound(folder string) bool {
+// isSound reports whether a folder beneath d exists while FastDFS restores no files, and the time
+// at which that was found.
+func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
 	hash := maphash.String(d.seed, folder)
 	place := &d.sound[hash%uint64(len(d.sound))]
-	tag, now := hash>>soundBits<<soundBits, uint64(time.Since(d.opened).Milliseconds())+1
+	tag, now := hash>>soundBits<<soundBits, d.soundTime()
 	v := place.Load()
 	if at := v & soundMask; v-at == tag && at != 0 && now-at < uint64(soundFor.Milliseconds()) {
-		return true
+		return true, d.opened.Add(time.Duration(at) * time.Millisecond) // at most a millisecond later
 	}
 	for _, mark := range recoveryMarks {
 		if _, err := d.stat(mark); err != unix.ENOENT {
-			return false
+			return false, at
 		}
 	}
 	if _, err := d.stat(folder); err != nil {
-		return false
+		return false, at
 	}
-	place.Store(tag | now)
-	return true
+	place.Store(tag | d.soundTime())
+	return true, time.Now()
 }
 
+// soundTime is the time in soundFolders.
+func (d *dataDir) soundTime() uint64 { return uint64(time.Since(d.opened).Milliseconds()) + 1 }
+
 // Deleted calls Store.Deleted.
-func (c *FileCache) Deleted(id fdfs.FileID) bool { return c.local.Deleted(id) }
+func (c *FileCache) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
+	return c.local.Deleted(id, openErr, since)
+}

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/storetest"
 
@@ -23,30 +25,31 @@ func TestDeleted(t *testing.T) {
 	normal, packed, cut := s.Normal("jpg", body), s.Trunk("jpg", body), s.Normal("jpg", body)
 	appender, elsewhere := s.Appender("log", body), s.In(storetest.Group, 1, "jpg", body)
 	for _, o := range []storetest.Object{normal, packed, cut, appender, elsewhere} {
-		require.False(t, l.Deleted(o.ID), "it is there")
+		require.False(t, l.Deleted(o.ID, nil, time.Time{}), "it is there")
 	}
 	require.NoError(t, os.Truncate(cut.Path, 1))
-	require.False(t, l.Deleted(cut.ID), "it is damaged: a replica has it")
+	require.False(t, l.Deleted(cut.ID, nil, time.Time{}), "it is damaged: a replica has it")
 	for _, o := range []storetest.Object{normal, appender, elsewhere} {
 		require.NoError(t, os.Remove(o.Path))
-		require.True(t, l.Deleted(o.ID))
+		require.True(t, l.Deleted(o.ID, nil, time.Time{}))
 	}
 	s.Free(packed)
-	require.True(t, l.Deleted(packed.ID))
+	require.True(t, l.Deleted(packed.ID, nil, time.Time{}))
 	require.NoError(t, os.Remove(packed.Path))
-	require.True(t, l.Deleted(packed.ID))
+	require.True(t, l.Deleted(packed.ID, nil, time.Time{}))
 
 	data := filepath.Join(s.Root(storetest.Group, 0), "data")
 	mark := filepath.Join(data, ".recovery.mark")
 	require.NoError(t, os.WriteFile(mark, nil, 0o600))
-	eventually.True(t, func() bool { return !l.Deleted(normal.ID) }, "a lost disk is being brought back")
+	eventually.True(t, func() bool { return !l.Deleted(normal.ID, nil, time.Time{}) },
+		"a lost disk is being brought back")
 	require.NoError(t, os.Remove(mark))
-	require.True(t, l.Deleted(normal.ID), "only a sound folder is remembered")
+	require.True(t, l.Deleted(normal.ID, nil, time.Time{}), "only a sound folder is remembered")
 	require.NoError(t, os.RemoveAll(filepath.Join(data, "00", "0A")))
-	eventually.True(t, func() bool { return !l.Deleted(normal.ID) }, "the disk is another one")
+	eventually.True(t, func() bool { return !l.Deleted(normal.ID, nil, time.Time{}) }, "the disk is another one")
 	require.NoError(t, os.RemoveAll(data))
 	require.ErrorIs(t, l.Ready(), ErrUnavailable)
-	require.False(t, l.Deleted(normal.ID))
+	require.False(t, l.Deleted(normal.ID, nil, time.Time{}))
 }
 
 // The folders of a lost disk are not deleted files: what is remembered of one folder does not hold
@@ -59,17 +62,54 @@ func TestDeletedRemembersFolders(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
 	file := s.Normal("jpg", []byte("hello"))
 	require.NoError(t, os.Remove(file.Path))
-	require.True(t, l.Deleted(file.ID))
+	require.True(t, l.Deleted(file.ID, nil, time.Time{}))
 	for hi := range 4 {
 		for lo := range 256 {
 			id := file.ID
 			id.Logic = fmt.Sprintf("M00/%02X/%02X/%s", 16+hi, lo, filepath.Base(file.ID.Logic))
-			require.False(t, l.Deleted(id), id.Logic)
+			require.False(t, l.Deleted(id, nil, time.Time{}), id.Logic)
 		}
 	}
 	data := filepath.Join(s.Root(storetest.Group, 0), "data")
 	require.NoError(t, os.Rename(data, data+".old"))
 	require.NoError(t, os.Mkdir(data, 0o755))
 	require.NoError(t, l.Ready())
-	require.False(t, l.Deleted(file.ID), "another disk is mounted")
+	require.False(t, l.Deleted(file.ID, nil, time.Time{}), "another disk is mounted")
+}
+
+// TestDeletedTrustsOpen: what Open has found in a folder that was known to be sound is not looked
+// for again; anything else is.
+func TestDeletedTrustsOpen(t *testing.T) {
+	s := storetest.New(t)
+	group := GroupPaths{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0)}}
+	l, err := Open(Options{Groups: []GroupPaths{group}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	file := s.Normal("jpg", []byte("hello"))
+	moved := file.Path + ".moved"
+	require.NoError(t, os.Rename(file.Path, moved))
+	openErr := func() error {
+		_, err := l.Open(file.ID)
+		return err
+	}
+	require.ErrorIs(t, openErr(), fdfs.ErrNoFile)
+	require.Equal(t, ErrMissing, openErr())
+	begin := time.Now()
+	require.True(t, l.Deleted(file.ID, ErrMissing, begin))
+	eventually.True(t, func() bool { // from here on the folder is known to be sound
+		return l.Deleted(file.ID, ErrMissing, time.Now().Add(-time.Millisecond/2))
+	}, "it is gone")
+	require.NoError(t, os.Rename(moved, file.Path))
+	eventually.True(t, func() bool { return l.Deleted(file.ID, ErrMissing, time.Now()) }, "it is not looked for")
+	require.False(t, l.Deleted(file.ID, ErrMissing, begin), "Open was called before that was known")
+	require.False(t, l.Deleted(file.ID, errSize, time.Now()))
+	require.False(t, l.Deleted(file.ID, fdfs.ErrNoFile, time.Now()))
+
+	link := s.Normal("jpg", []byte("link"))
+	require.NoError(t, os.Remove(link.Path))
+	require.NoError(t, os.Symlink(file.Path, link.Path))
+	require.NoError(t, os.Remove(file.Path))
+	_, err = l.Open(link.ID)
+	require.ErrorIs(t, err, fdfs.ErrNoFile)
+	require.NotEqual(t, ErrMissing, err, "the link is there")
 }

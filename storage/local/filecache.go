@@ -202,7 +202,7 @@ func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 		return nil, err
 	}
 	if path.missing(id) {
-		return nil, fdfs.ErrNoFile
+		return nil, ErrMissing
 	}
 	key := fileKey{id.Group, id.Logic}
 	f, ours, lead := s.join(key)

@@ -18,6 +18,9 @@ const maxHops = 4
 
 // Reasons for fdfs.ErrNoFile, made once: a missing file allocates no error.
 var (
+	// ErrMissing is the fdfs.ErrNoFile of a file of whose name there is none.
+	ErrMissing = fmt.Errorf("%w", fdfs.ErrNoFile)
+
 	errSlot       = fmt.Errorf("%w: its trunk slot is free or another file's", fdfs.ErrNoFile)
 	errSize       = fmt.Errorf("%w: the file on disk has another size than the id says", fdfs.ErrNoFile)
 	errNotRegular = fmt.Errorf("%w: what is there is no regular file", fdfs.ErrNoFile)
@@ -53,7 +56,10 @@ func (l *Store) open(id fdfs.FileID) (*File, error) {
 			return nil, err
 		}
 		file, target, err := l.openOne(path, at)
-		if err != nil {
+		switch {
+		case err == ErrMissing && hop > 0: // the link is there
+			return nil, fdfs.ErrNoFile
+		case err != nil:
 			return nil, err
 		}
 		if file != nil {
@@ -107,6 +113,8 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 	case err == unix.ELOOP:
 		target, err := l.symlink(dir, id, name)
 		return nil, target, err
+	case err == unix.ENOENT:
+		return nil, fdfs.FileID{}, ErrMissing
 	case isMissing(err):
 		return nil, fdfs.FileID{}, fdfs.ErrNoFile
 	case err != nil:

@@ -151,6 +151,9 @@ func requireContent(t testing.TB, l *Store, id fdfs.FileID, want string) *File {
 func requireMissing(t testing.TB, l *Store, id fdfs.FileID, why error) {
 	f, err := l.Open(id)
 	require.ErrorIs(t, err, fdfs.ErrNoFile, id)
+	if err == ErrMissing { // the usual reason
+		err = fdfs.ErrNoFile
+	}
 	require.Equal(t, why, err, id)
 	require.Nil(t, f)
 }

@@ -40,7 +40,7 @@ func TestSystemCalls(t *testing.T) {
 		status           int
 		most             float64
 	}{
-		{"404", gone.URL(), "", 404, 4},
+		{"404", gone.URL(), "", 404, 3},
 		{"304", small.URL(), "If-Modified-Since: " + http.TimeFormat, 304, 2},
 		{"small file", small.URL(), "", 200, 2},
 		{"small slot", slot.URL(), "", 200, 2},
