@@ -22,7 +22,7 @@ func TestDocument(t *testing.T) { require.NoError(t, checkDocument("../../docs/b
 // checkDocument finds the marks in the document that make bench writes.
 func checkDocument(path string) error {
 	document, err := os.ReadFile(path)
-	for _, section := range []string{"summary", "figures", "module", "link", "crowds"} {
+	for _, section := range []string{"summary", "figures", "module", "link", "crowds", "tails", "growth"} {
 		_, bad := docs.ReplaceSection(document, "make bench", section, "")
 		err = errors.Join(err, bad)
 	}

@@ -5,6 +5,8 @@
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
 //	bench -link -cases '4 KiB'
+//	bench -tails -out docs/benchmarks.md
+//	bench -growth -rounds 3 -out docs/benchmarks.md
 //	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
 //
 // Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or
@@ -42,6 +44,8 @@ type settings struct {
 	format      string
 	dir         string
 	link        bool
+	tails       bool
+	growth      bool
 }
 
 func main() {
@@ -73,6 +77,10 @@ func parseFlags(args []string) (*settings, error) {
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
 	f.BoolVar(&s.link, "link", false,
 		"wrk is behind a virtual network link; needs root and iproute2, leaves out the crowds")
+	f.BoolVar(&s.tails, "tails", false,
+		"latency at a fixed rate, in open loop, in place of everything else")
+	f.BoolVar(&s.growth, "growth", false,
+		"figures of quantities that are doubled four times, in place of everything else; -out gets plots beside it")
 	cases := f.String("cases", "", "regular expression: only cases whose name matches; one of them is \"crowds\"")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -118,6 +126,12 @@ func run(s *settings) (err error) {
 	sides, err := w.sides(s)
 	if err != nil {
 		return err
+	}
+	switch {
+	case s.tails:
+		return w.writeTails(sides, s)
+	case s.growth:
+		return w.writeGrowth(sides, s)
 	}
 	return w.measureAll(sides, s)
 }

@@ -73,28 +73,12 @@ func rssOf(s sample) float64  { return float64(s.rss) }
 
 // measure runs a case: both sides start, are checked and warmed, and are measured in turn.
 func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err error) {
-	r = &result{c: c}
-	var servers [2]*process
-	var asks [2]ask
-	for i := range sides {
-		if servers[i], err = sides[i].start(c.flavour); err != nil {
-			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
-		}
-		defer servers[i].Stop()
-		asks[i] = sides[i].ask(c)
-		if asks[i].connections == 0 {
-			asks[i].connections = s.connections
-		}
-		if err := c.prepare(&asks[i], servers[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
-		}
-		if c.flavour == cold {
-			continue // nothing is to be warm
-		}
-		if _, err := w.load(&asks[i], servers[i], time.Second, 0); err != nil {
-			return nil, err
-		}
+	servers, asks, stop, err := w.begin(c, sides[:], s)
+	defer stop()
+	if err != nil {
+		return nil, err
 	}
+	r = &result{c: c}
 	for round := range s.rounds {
 		for i, list := range []*samples{&r.a, &r.b} {
 			one, err := w.sample(c, &asks[i], servers[i], s.time, (round*len(asks[i].paths)/s.rounds)+1)
@@ -105,6 +89,38 @@ func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err
 		}
 	}
 	return r, nil
+}
+
+// begin starts the sides, checks and warms them. The caller calls stop, also after an error.
+func (w *world) begin(c *testCase, sides []side, s *settings) (servers []*process, asks []ask, stop func(),
+	err error) {
+	stop = func() {
+		for _, p := range servers {
+			p.Stop()
+		}
+	}
+	for _, side := range sides {
+		p, err := side.start(c.flavour)
+		if err != nil {
+			return servers, asks, stop, fmt.Errorf("%s: %w", side.name, err)
+		}
+		a := side.ask(c)
+		if a.connections == 0 {
+			a.connections = s.connections
+		}
+		servers = append(servers, p)
+		if err := c.prepare(&a, p); err != nil {
+			return servers, asks, stop, fmt.Errorf("%s: %w", side.name, err)
+		}
+		asks = append(asks, a)
+		if c.flavour == cold {
+			continue // nothing is to be warm
+		}
+		if _, err := w.load(&a, p, time.Second, 0); err != nil {
+			return servers, asks, stop, err
+		}
+	}
+	return servers, asks, stop, nil
 }
 
 // errWrong means that a server did not answer as it has to.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"time"
 
 	"fastdfs-gateway/internal/demo/storewriter"
@@ -61,10 +63,14 @@ func (s *store) packed(content []byte) (object, error) {
 	return objectOf(id, content), err
 }
 
-// missing is a file that is not there.
+// missing is a file that was deleted. Its folder is there: FastDFS makes all of them at first.
 func (s *store) missing() (object, error) {
 	id, err := fdfs.Encode(s.w.Fields(fdfs.KindNormal, "bin", []byte("missing")))
-	return objectOf(id, nil), err
+	if err != nil {
+		return object{}, err
+	}
+	folder := filepath.Join(s.root, "data", filepath.Dir(id.DiskName()))
+	return objectOf(id, nil), os.MkdirAll(folder, 0o755)
 }
 
 func objectOf(id fdfs.FileID, content []byte) object {
