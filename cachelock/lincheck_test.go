@@ -30,7 +30,7 @@ func TestLinearizable(t *testing.T) {
 		first, last = uint64(one), uint64(one)
 	}
 	var taken, commits, lost atomic.Int64
-	each(first, last, func(seed uint64) bool {
+	play := func(seed uint64) bool {
 		r := newRun(t, seed)
 		if wrongs := r.do(); len(wrongs) > 0 {
 			t.Errorf("seed %d: %s\n%v", seed, strings.Join(wrongs, "\n"), r.history)
@@ -44,14 +44,20 @@ func TestLinearizable(t *testing.T) {
 			}
 		}
 		return true
-	})
-	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last-first+1,
-		taken.Load(), lost.Load(), commits.Load())
-	if first == last {
-		return // One says little by itself.
 	}
-	require.Positive(t, lost.Load(), "nothing has gone wrong for anybody: this has shown little")
-	require.Greater(t, taken.Load(), int64(last-first)/4, "hardly anybody got the lock: this has shown little")
+	n := last - first + 1
+	enough := func() bool { return lost.Load() > 0 && taken.Load() > int64(n)/4 }
+	for round := 1; ; round++ {
+		each(first, last, play)
+		if enough() || n == 1 || t.Failed() || round == 5 {
+			break
+		}
+		first, last = last+1, last+n // a busy machine has lost most locks before they were held
+	}
+	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last, taken.Load(),
+		lost.Load(), commits.Load())
+	// One says little by itself.
+	require.True(t, enough() || n == 1 || t.Failed(), "hardly anybody got or lost the lock: this has shown little")
 }
 
 // A holder that asks for less time has only that, from the moment when the server may have heard of

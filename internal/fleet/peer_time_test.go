@@ -150,6 +150,7 @@ func TestPeerThatFreezes(t *testing.T) {
 				}
 				require.Error(t, err)
 				require.LessOrEqual(t, time.Since(<-frozen), p.o.LockTTL/4)
+				require.False(t, p.backoff.Allow(otherGateway), "it is not asked again at once")
 			})
 		})
 	}

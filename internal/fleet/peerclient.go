@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -105,7 +106,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: answer.Body, left: left, fleet: f}, nil
+	return m, &peerBody{ReadCloser: answer.Body, left: left, fleet: f, peer: key}, nil
 }
 
 // isCut tells whether a connection ended while a request on it was waiting for its response.
@@ -174,7 +175,11 @@ type peerBody struct {
 	io.ReadCloser
 	left  int64  // bytes that are missing
 	fleet *Fleet // nil: it has been counted
+	peer  string // in the back-off
 }
+
+// isLost reports whether a peer has left a ping without reply. net/http exports no error for that.
+func isLost(err error) bool { return strings.Contains(err.Error(), "http2: client connection lost") }
 
 // Read implements io.Reader.
 func (b *peerBody) Read(p []byte) (int, error) {
@@ -184,6 +189,9 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	case b.left == 0:
 		b.count("ok")
 	case err != nil:
+		if b.fleet != nil && isLost(err) { // the next attempt would wait for silence again
+			b.fleet.backoff.Fail(b.peer)
+		}
 		b.count("broken")
 		err = fmt.Errorf("cannot read on from a peer, %d bytes are missing: %w", b.left, err)
 	}
