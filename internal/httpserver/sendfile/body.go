@@ -72,6 +72,10 @@ func (b *Body) Length() int64 {
 	return n
 }
 
+// corkedPieces is the number of pieces from which on a body is corked: without it, each of them
+// would end with a packet of its own.
+const corkedPieces = 3
+
 // SupportsBodyWriteTo tells fasthttp to call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
@@ -94,6 +98,15 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	}()
 	b.w = w
 	b.f, _ = w.(flusher)
+	if len(b.Pieces) >= corkedPieces && b.isDirect() && b.Conn.tcp && b.Limit.Rate <= 0 {
+		b.Conn.cork(true)
+		defer func() {
+			if err == nil {
+				err = b.f.Flush() // the end of the last piece
+			}
+			b.Conn.cork(false)
+		}()
+	}
 	for {
 		head, err := b.next()
 		switch {

@@ -156,6 +156,16 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// cork makes the kernel send full packets only (TCP_CORK, tcp(7)), until it is taken off again.
+// Failures have no effect on the bytes.
+func (c *Conn) cork(on bool) {
+	value := 0
+	if on {
+		value = 1
+	}
+	_ = c.raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, value) })
+}
+
 // SendFile sends length bytes of the open file fd from offset by sendfile(2). It ignores the offset
 // of the descriptor, so one descriptor can serve many connections. It returns the number of bytes
 // sent, with an error if that is less than length (ErrSource and io.ErrUnexpectedEOF for a shorter
@@ -281,7 +291,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		if n > 0 {
 			c.left -= int64(n)
 			c.written += int64(n)
-			if c.burst += int64(n); c.burst >= turn {
+			if c.burst += int64(n); c.burst >= turn && c.left > 0 {
 				c.burst = 0
 				c.detach()
 				runtime.Gosched()

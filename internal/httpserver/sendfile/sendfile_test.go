@@ -269,6 +269,37 @@ func TestHeadAndFileInOnePacket(t *testing.T) {
 	}
 }
 
+// TestPiecesShareAPacket: many small pieces do not end with a packet each, and the last one is not
+// held back.
+func TestPiecesShareAPacket(t *testing.T) {
+	src, _ := newSource(t, 1000)
+	var pieces []Piece
+	for range 16 {
+		pieces = append(pieces, Piece{Head: []byte("\r\n--part\r\n"), Length: 1000})
+	}
+	pieces = append(pieces, Piece{Head: []byte("\r\n--part--\r\n")})
+	for plays, late := 0, true; late && plays < 100; plays++ {
+		server, client := pair(t, "tcp")
+		conn := paced(t, server, Pace{})
+		body := &Body{Conn: conn, Direct: true, File: src, Pieces: pieces}
+		began := time.Now()
+		w := bufio.NewWriter(conn)
+		_, err := body.WriteTo(w)
+		require.NoError(t, errors.Join(err, w.Flush()))
+		late = time.Since(began) > 100*time.Millisecond
+		_, err = io.CopyN(io.Discard, client, body.Length())
+		require.NoError(t, err)
+		require.NoError(t, conn.raw.Control(func(fd uintptr) {
+			corked, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK)
+			require.NoError(t, err)
+			require.Zero(t, corked)
+		}))
+		if packets := dataPackets(t, server); !late {
+			require.LessOrEqual(t, packets, uint32(3)) // the kernel joins a limited number of pages
+		}
+	}
+}
+
 // dataPackets is how many packets with data were sent.
 func dataPackets(t *testing.T, c net.Conn) (n uint32) {
 	t.Helper()
