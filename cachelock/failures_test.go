@@ -240,8 +240,12 @@ func TestRenewalOutlivesRestart(t *testing.T) {
 	c := cachelock.New(cachelock.PatientClient(t, server), cachelock.Options{})
 	defer c.Close()
 	for scene := 1; ; scene++ {
-		lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Renew: true})
-		require.NoError(t, err)
+		var lock *cachelock.Lock
+		eventually.True(t, func() bool { // the pool of connections learns later that redis is back
+			var err error
+			lock, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Renew: true})
+			return err == nil
+		}, "redis serves")
 		require.NoError(t, server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
 		require.NoError(t, lock.Extend(t.Context(), renewed))
 		server.Kill()
@@ -255,7 +259,7 @@ func TestRenewalOutlivesRestart(t *testing.T) {
 			require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost) // what is left of it in redis
 			continue
 		}
-		_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{})
+		_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{})
 		require.ErrorIs(t, err, cachelock.ErrHeld)
 		require.NoError(t, lock.Release(t.Context()))
 		return
