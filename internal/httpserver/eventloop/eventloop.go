@@ -125,6 +125,7 @@ type loop struct {
 	raw     syscall.RawConn
 	poll    func(fd uintptr) bool // takeEvents, stored to save an allocation
 	sweeper sweeper
+	yielded time.Duration // when the leader let other goroutines run; it alone uses it
 
 	mu      sync.Mutex // guards the fields below; the leader alone uses events without it, while it waits
 	leader  uint64     // number of the leader
@@ -224,13 +225,19 @@ func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
 	return nil, nil, false
 }
 
-// awaitEvents waits for events; false at the end of the loop. mu is held before and after. First,
-// other goroutines of this processor have a turn: a leader that always finds events would keep it
-// until the runtime preempts it, after 10 ms.
+// yieldAfter is how long a leader that always finds events keeps other goroutines of its processor
+// waiting. The runtime would preempt it after 10 ms. A turn for the others costs a wake-up of an
+// idle processor, too much for each batch of events.
+const yieldAfter = 500 * time.Microsecond
+
+// awaitEvents waits for events; false at the end of the loop. mu is held before and after.
 func (l *loop) awaitEvents() bool {
 	l.n, l.next, l.waiting = 0, 0, true
 	l.mu.Unlock()
-	runtime.Gosched()
+	if now := l.g.now(); now-l.yielded >= yieldAfter {
+		l.yielded = now
+		runtime.Gosched()
+	}
 	err := l.raw.Read(l.poll)
 	l.mu.Lock()
 	l.waiting = false
