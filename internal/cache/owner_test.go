@@ -215,3 +215,28 @@ func TestNoWaitInACircle(t *testing.T) {
 		}
 	})
 }
+
+// TestHolderAskedAgain: a gateway that could not reach the holder of the lease reads from it when
+// the lease was released, also if the holder is no owner of the entry.
+func TestHolderAskedAgain(t *testing.T) {
+	bubble(t, "holder", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second, second
+		f := newFleet()
+		f.cut["a"], f.cut["owner"] = true, true
+		ranks := map[string][]string{"a": {""}, "b": {"owner", ""}}
+		list := map[string]*Cache{}
+		for name, names := range ranks {
+			list[name] = newCache(t, Options{Fleet: &otherRank{&member{f: f, name: name}, names},
+				Source: func(string, string) (Source, error) { return o, nil }})
+			f.caches[name] = list[name]
+		}
+		leader := make(chan result, 1)
+		go func() { leader <- get(context.Background(), list["a"], o) }()
+		synctest.Wait()
+		time.AfterFunc(second, func() { f.do(func() { f.cut["a"] = false }) })
+		requireWhole(t, o, get(context.Background(), list["b"], o))
+		requireWhole(t, o, <-leader)
+		require.EqualValues(t, 1, o.fetches.Load())
+	})
+}

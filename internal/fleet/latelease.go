@@ -30,19 +30,14 @@ func (f *Fleet) requestLease(ctx context.Context, key string, self *identity) *l
 	return r
 }
 
-// isDone reports whether Redis has replied, or failed.
-func (r *leaseRequest) isDone() bool {
+// isUseless reports whether no lease will come of the request.
+func (r *leaseRequest) isUseless() bool {
 	select {
 	case <-r.done:
-		return true
+		return r.err != nil || r.lock.Context().Err() != nil
 	default:
 		return false
 	}
-}
-
-// isUseless reports whether no lease will come of the request.
-func (r *leaseRequest) isUseless() bool {
-	return r.isDone() && (r.err != nil || r.lock.Context().Err() != nil)
 }
 
 // lateLeases are the requests for leases that fills did not wait for to the end. A fill goes on

@@ -14,13 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file is deleted when its store path is sound and has it no more; else it may be lost.
-func TestDeleted(t *testing.T) {
-	s := storetest.New(t)
-	paths := []string{s.Root(storetest.Group, 0), s.Root(storetest.Group, 1)}
+// openPaths opens the store paths of one group.
+func openPaths(t *testing.T, paths ...string) *Store {
+	t.Helper()
 	l, err := Open(Options{Groups: []GroupPaths{{Name: storetest.Group, StorePaths: paths}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+// A file is deleted when its store path is sound and has it no more; else it may be lost.
+func TestDeleted(t *testing.T) {
+	s := storetest.New(t)
+	l := openPaths(t, s.Root(storetest.Group, 0), s.Root(storetest.Group, 1))
 	body := []byte("hello")
 	normal, packed, cut := s.Normal("jpg", body), s.Trunk("jpg", body), s.Normal("jpg", body)
 	appender, elsewhere := s.Appender("log", body), s.In(storetest.Group, 1, "jpg", body)
@@ -56,10 +62,7 @@ func TestDeleted(t *testing.T) {
 // for others, nor for another disk.
 func TestDeletedRemembersFolders(t *testing.T) {
 	s := storetest.New(t)
-	group := GroupPaths{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0)}}
-	l, err := Open(Options{Groups: []GroupPaths{group}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	l := openPaths(t, s.Root(storetest.Group, 0))
 	file := s.Normal("jpg", []byte("hello"))
 	require.NoError(t, os.Remove(file.Path))
 	require.True(t, l.Deleted(file.ID, nil, time.Time{}))
@@ -81,10 +84,7 @@ func TestDeletedRemembersFolders(t *testing.T) {
 // for again; anything else is.
 func TestDeletedTrustsOpen(t *testing.T) {
 	s := storetest.New(t)
-	group := GroupPaths{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0)}}
-	l, err := Open(Options{Groups: []GroupPaths{group}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	l := openPaths(t, s.Root(storetest.Group, 0))
 	file := s.Normal("jpg", []byte("hello"))
 	moved := file.Path + ".moved"
 	require.NoError(t, os.Rename(file.Path, moved))
@@ -109,7 +109,7 @@ func TestDeletedTrustsOpen(t *testing.T) {
 	require.NoError(t, os.Remove(link.Path))
 	require.NoError(t, os.Symlink(file.Path, link.Path))
 	require.NoError(t, os.Remove(file.Path))
-	_, err = l.Open(link.ID)
+	_, err := l.Open(link.ID)
 	require.ErrorIs(t, err, fdfs.ErrNoFile)
 	require.NotEqual(t, ErrMissing, err, "the link is there")
 }

@@ -69,15 +69,22 @@ func (w *world) measureEnough(t *testing.T, c *testCase, sides [2]side, s settin
 	}
 }
 
-func TestWrongResponsesAreNoFigures(t *testing.T) {
+// smallFile is the case of a small file, with a gateway that serves it.
+func smallFile(t *testing.T) (*testCase, *process) {
+	t.Helper()
 	w, s := newTestWorld(t)
 	o, err := w.store.plain(4 * kib)
 	require.NoError(t, err)
 	p, err := w.startGateway(s.gateway, local)
 	require.NoError(t, err)
-	defer p.Stop()
+	t.Cleanup(p.Stop)
 	c := &testCase{status: http.StatusOK}
 	c.same(o)
+	return c, p
+}
+
+func TestWrongResponsesAreNoFigures(t *testing.T) {
+	c, p := smallFile(t)
 	require.NoError(t, c.prepare(&c.gateway, p))
 	c.want.sum[0] ^= 1
 	require.ErrorContains(t, c.prepare(&c.gateway, p), "that are not the")

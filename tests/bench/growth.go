@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"fastdfs-gateway/tests/docs"
 )
 
 // doublings is how often a quantity is doubled.
@@ -28,7 +26,7 @@ type growth struct {
 func (w *world) growths() []growth {
 	most := affordable(10_000)
 	return []growth{
-		{"Idle connections", "connections", "memory beside that of none, MB", most >> doublings, w.idleMemory},
+		{"Idle connections", "connections", "additional memory, MB", most >> doublings, w.idleMemory},
 		{"Active connections", "connections", "processor time for a 4 KiB file, us", 125, w.activeCost},
 		{"Different files", "files of 4 KiB, in turn", "processor time for each, us", 625, w.filesCost},
 		{"Ranges of a request", "ranges of 4 KiB", "processor time, us", 1, w.rangesCost},
@@ -160,17 +158,17 @@ func (w *world) growthTables(sides [2]side, s *settings, plots string) (string, 
 func (w *world) writeGrowth(sides [2]side, s *settings) error {
 	fmt.Print(machine(s), "\n")
 	plots := w.dir
-	if s.out != "" && s.all {
+	if s.writes() {
 		plots = filepath.Join(filepath.Dir(s.out), "growth")
 	}
 	if err := os.MkdirAll(plots, 0o755); err != nil {
 		return err
 	}
 	text, err := w.growthTables(sides, s, plots)
-	if err != nil || s.out == "" || !s.all {
+	if err != nil {
 		return err
 	}
-	return docs.WriteSection(s.out, "make bench", "growth", machine(s)+"\n"+text)
+	return s.writeSection("growth", machine(s)+"\n"+text)
 }
 
 // table has a row for each side.

@@ -89,14 +89,7 @@ func attr(e xml.StartElement, name string) string {
 
 // TestAttack: requests come at a rate, and another status is no figure.
 func TestAttack(t *testing.T) {
-	w, s := newTestWorld(t)
-	o, err := w.store.plain(4 * kib)
-	require.NoError(t, err)
-	p, err := w.startGateway(s.gateway, local)
-	require.NoError(t, err)
-	defer p.Stop()
-	c := &testCase{status: http.StatusOK}
-	c.same(o)
+	c, p := smallFile(t)
 	got, err := c.attack(&c.gateway, p, vegeta.Rate{Freq: 50, Per: time.Second}, time.Second)
 	require.NoError(t, err)
 	require.Positive(t, got.rate)

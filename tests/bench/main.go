@@ -204,20 +204,28 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 			}
 		}
 	}
-	if s.out == "" || !s.all {
-		return nil
-	}
 	if s.module != "" {
-		return docs.WriteSection(s.out, "make bench", "module", machine(s)+"\n"+table(sides, results))
+		return s.writeSection("module", machine(s)+"\n"+table(sides, results))
 	}
 	if s.link {
-		return docs.WriteSection(s.out, "make bench", "link", machine(s)+"\n"+table(sides, results))
+		return s.writeSection("link", machine(s)+"\n"+table(sides, results))
 	}
-	if err := docs.WriteSection(s.out, "make bench", "summary", summary(sides, results)); err != nil {
+	if err := s.writeSection("summary", summary(sides, results)); err != nil {
 		return err
 	}
-	if err := docs.WriteSection(s.out, "make bench", "figures", machine(s)+"\n"+table(sides, results)); err != nil {
+	if err := s.writeSection("figures", machine(s)+"\n"+table(sides, results)); err != nil {
 		return err
 	}
-	return docs.WriteSection(s.out, "make bench", "crowds", crowdTable(sides, rows))
+	return s.writeSection("crowds", crowdTable(sides, rows))
+}
+
+// writes reports whether there is a document to write, and nothing was left out.
+func (s *settings) writes() bool { return s.out != "" && s.all }
+
+// writeSection writes a section of the document where one is wanted.
+func (s *settings) writeSection(name, text string) error {
+	if !s.writes() {
+		return nil
+	}
+	return docs.WriteSection(s.out, "make bench", name, text)
 }

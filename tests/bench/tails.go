@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/tests/docs"
-
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
@@ -52,10 +50,10 @@ func (w *world) tailTable(sides [2]side, s *settings) (string, error) {
 func (w *world) writeTails(sides [2]side, s *settings) error {
 	fmt.Print(machine(s), "\n")
 	table, err := w.tailTable(sides, s)
-	if err != nil || s.out == "" || !s.all {
+	if err != nil {
 		return err
 	}
-	return docs.WriteSection(s.out, "make bench", "tails", machine(s)+"\n"+table)
+	return s.writeSection("tails", machine(s)+"\n"+table)
 }
 
 // tail gives the row of a case.

@@ -239,9 +239,15 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 		c.ready = true
 	}
 	c.mu.Unlock()
-	switch {
-	case err == unix.EAGAIN:
+	if err == unix.EAGAIN {
 		return 0, err
+	}
+	return readResult(n, err)
+}
+
+// readResult returns the result of read(2) as io.Reader has it.
+func readResult(n int, err error) (int, error) {
+	switch {
 	case err != nil:
 		return 0, os.NewSyscallError("read", err)
 	case n == 0:

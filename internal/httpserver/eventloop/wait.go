@@ -1,7 +1,6 @@
 package eventloop
 
 import (
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -88,15 +87,10 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	err = c.ended(w.raw.Read(w.in.step))
 	n, failed := w.n, w.err
 	w.p, w.n, w.err = nil, 0, nil
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case failed != nil:
-		return 0, os.NewSyscallError("read", failed)
-	case n == 0:
-		return 0, io.EOF
 	}
-	return n, nil
+	return readResult(n, failed)
 }
 
 // read is a step of Read.
