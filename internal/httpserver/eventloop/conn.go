@@ -33,9 +33,9 @@ type Conn struct {
 	users atomic.Int64 // calls that use fd, and closing
 
 	// The goroutine that serves the connection is the leader of this number of a loop; nil = it
-	// leads none. Only that goroutine uses them.
-	lead   *loop
-	number uint64
+	// leads none. Another goroutine that waits meanwhile, as the writer of a reader, may take them.
+	lead   atomic.Pointer[loop]
+	number atomic.Uint64
 
 	waiting atomic.Pointer[waiting] // nil = no goroutine has waited yet
 
@@ -96,6 +96,12 @@ func (c *Conn) done() {
 	}
 }
 
+// ledBy notes the leader that serves the connection from now on.
+func (c *Conn) ledBy(l *loop, number uint64) {
+	c.number.Store(number)
+	c.lead.Store(l)
+}
+
 // Close closes the socket and ends the waits of other goroutines. A second Close does nothing.
 func (c *Conn) Close() error {
 	for {
@@ -137,7 +143,8 @@ func (c *Conn) Park() bool {
 		return false
 	}
 	add, until := !c.added, c.until
-	c.added, c.parked, c.lead = true, true, nil
+	c.added, c.parked = true, true
+	c.lead.Store(nil)
 	c.mu.Unlock()
 	// From here on another goroutine may serve the connection.
 	if add {
@@ -197,15 +204,14 @@ func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
 // Detach makes the calling goroutine, which serves the connection, an ordinary one: another
 // goroutine leads its loop. It is called before anything that may wait for long.
 func (c *Conn) Detach() {
-	if l := c.lead; l != nil {
-		c.lead = nil
-		l.handOver(c.number)
+	if l := c.lead.Swap(nil); l != nil {
+		l.handOver(c.number.Load()) // which does nothing for a number of the past
 	}
 }
 
 // Leave is called by a goroutine that passes the connection to another one before it returns to its
 // loop.
-func (c *Conn) Leave() { c.lead = nil }
+func (c *Conn) Leave() { c.lead.Store(nil) }
 
 // Readable reports whether ReadNow may return anything but EAGAIN.
 func (c *Conn) Readable() bool {

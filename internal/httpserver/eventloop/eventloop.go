@@ -173,7 +173,7 @@ func (l *loop) lead(number uint64) {
 
 // serve calls the owner of a connection. A panic there is a bug, and closes the connection.
 func (l *loop) serve(c *Conn, number uint64) {
-	c.lead, c.number = l, number
+	c.ledBy(l, number)
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Report(p, "serving a connection")

@@ -153,7 +153,7 @@ func (n *Listener) acceptSome(lead *loop, number uint64) {
 
 // pass calls accept. A panic there is a bug, and closes the connection.
 func (n *Listener) pass(c *Conn, lead *loop, number uint64) {
-	c.lead, c.number = lead, number
+	c.ledBy(lead, number)
 	c.ready = c.l == lead // else its own loop serves it, as soon as it is parked
 	defer func() {
 		if p := recover(); p != nil {

@@ -73,7 +73,7 @@ func TestDeadlinesOfMany(t *testing.T) {
 // TestStaleLeader: a goroutine that leads no longer does not end the lead of another one.
 func TestStaleLeader(t *testing.T) {
 	s := startUnwatched(t, func(c *Conn) {
-		l, number := c.lead, c.number
+		l, number := c.lead.Load(), c.number.Load()
 		for range 2 {
 			c.Detach()
 			l.handOver(number)
