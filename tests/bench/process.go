@@ -13,7 +13,7 @@ import (
 )
 
 // testTimeout is how long a program may take to start or to stop.
-const testTimeout = 30 * time.Second
+const testTimeout = 2 * time.Minute
 
 // process is a running server with its worker processes.
 type process struct {
