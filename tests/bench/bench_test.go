@@ -90,10 +90,10 @@ func TestWrongResponsesAreNoFigures(t *testing.T) {
 	require.ErrorContains(t, c.prepare(&c.gateway, p), "that are not the")
 	c.status = http.StatusPartialContent
 	require.ErrorIs(t, c.prepare(&c.gateway, p), errWrong)
-	for _, bad := range []answers{{}, {requests: 5, others: 1}, {requests: 5, broken: 1}} {
+	for _, bad := range []responses{{}, {requests: 5, others: 1}, {requests: 5, broken: 1}} {
 		require.ErrorIs(t, c.judge(&bad), errWrong)
 	}
-	require.NoError(t, c.judge(&answers{requests: 5}))
+	require.NoError(t, c.judge(&responses{requests: 5}))
 }
 
 // TestModule: an nginx with the module is measured for files of its own store. A script stands in
@@ -130,7 +130,7 @@ func TestH2load(t *testing.T) {
 		"164.00MB (171966464) data\n"
 	a, err := parseH2load([]byte(report))
 	require.NoError(t, err)
-	require.Equal(t, answers{requests: 41990, bytes: 171966464, time: 2 * time.Second, others: 5, broken: 10}, a)
+	require.Equal(t, responses{requests: 41990, bytes: 171966464, time: 2 * time.Second, others: 5, broken: 10}, a)
 	_, err = parseH2load([]byte("could not connect\n"))
 	require.Error(t, err)
 }

@@ -20,10 +20,10 @@ type testCase struct {
 	gateway ask
 	nginx   ask    // where nginx is asked for something else
 	note    string // how the sides differ
-	status  int    // of the answers; default 200
+	status  int    // of the responses; default 200
 	want    object // what a first request is to bring
 	byBytes int64  // requests are counted by the bytes that came: one has so many
-	tagged  bool   // ask with the entity-tag and date of a first answer
+	tagged  bool   // ask with the entity-tag and date of a first response
 }
 
 // world is what all cases share: the files, the storages of other hosts, and the folder for

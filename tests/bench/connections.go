@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// crowd is a number of clients that do not do what clients usually do.
-type crowd struct {
+// clientGroup is a number of clients that behave in an unusual manner.
+type clientGroup struct {
 	name    string
 	wanted  string // of the gateway
 	clients int
 	header  string // a further line of each request's head
 	rate    int    // bytes per second that a client takes; 0 = it takes nothing
-	idle    bool   // a client takes the whole answer, and stays without asking again
+	idle    bool   // a client reads the whole response, and stays without another request
 }
 
-// effect is what a crowd does to a server.
+// effect is the cost of a group of clients for a server.
 type effect struct {
 	before, during usage
 	taken          int64 // bytes that the clients have got
@@ -32,8 +32,8 @@ type effect struct {
 func (e *effect) rss() int64   { return e.during.rss - e.before.rss }
 func (e *effect) threads() int { return e.during.threads - e.before.threads }
 
-// crowds are those of the table, with what they ask for.
-func (w *world) crowds() ([]crowd, []testCase, error) {
+// clientGroups returns the groups of the table and the files that they ask for.
+func (w *world) clientGroups() ([]clientGroup, []testCase, error) {
 	small, err := w.store.plain(4 * kib)
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +51,7 @@ func (w *world) crowds() ([]crowd, []testCase, error) {
 		return nil, nil, err
 	}
 	idle := affordable(10_000)
-	list := []crowd{
+	list := []clientGroup{
 		{name: fmt.Sprintf("%d idle connections after a 4 KiB file", idle), wanted: "below 10 KB each", clients: idle,
 			idle: true},
 		{name: "2,000 clients that take 10 KB/s of 100 MiB each", wanted: "no threads, no buffers", clients: 2000,
@@ -69,9 +69,9 @@ func (w *world) crowds() ([]crowd, []testCase, error) {
 	return list, asked, nil
 }
 
-// connections measures what crowds do to both sides.
+// connections measures the effect of each group of clients on both sides.
 func (w *world) connections(sides [2]side, s *settings) ([]string, error) {
-	list, asked, err := w.crowds()
+	list, asked, err := w.clientGroups()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (w *world) connections(sides [2]side, s *settings) ([]string, error) {
 	for i := range list {
 		row := "| " + list[i].name + " | " + list[i].wanted
 		for _, side := range sides {
-			e, err := measureCrowd(&list[i], side, &asked[i], s.crowdTime)
+			e, err := measureClients(&list[i], side, &asked[i], s.groupTime)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", list[i].name, side.name, err)
 			}
@@ -92,21 +92,21 @@ func (w *world) connections(sides [2]side, s *settings) ([]string, error) {
 	return rows, nil
 }
 
-func measureCrowd(c *crowd, side side, asked *testCase, d time.Duration) (effect, error) {
-	p, err := side.start(crowded)
+func measureClients(g *clientGroup, side side, asked *testCase, d time.Duration) (effect, error) {
+	p, err := side.start(manyClients)
 	if err != nil {
 		return effect{}, err
 	}
 	defer p.Stop()
 	a := side.ask(asked)
-	return c.gather(p, a.paths[0], asked.want.size, d)
+	return g.gather(p, a.paths[0], asked.want.size, d)
 }
 
-// gather sends the crowd for a while. The server has answered once before, so that what it needs
-// for the first request is not counted.
-func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e effect, err error) {
-	once := crowd{clients: 1, idle: true, header: "Range: bytes=0-0\r\n"}
-	if c.idle {
+// gather sends the clients for a while. The server has served one request before, so that what it
+// needs for the first request is not counted.
+func (g *clientGroup) gather(p *process, path string, size int64, d time.Duration) (e effect, err error) {
+	once := clientGroup{clients: 1, idle: true, header: "Range: bytes=0-0\r\n"}
+	if g.idle {
 		once.header = ""
 	}
 	first, err := once.enter(p.Addr, path)
@@ -118,12 +118,12 @@ func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e 
 	if e.before, err = p.usage(); err != nil {
 		return e, err
 	}
-	conns, err := c.enter(p.Addr, path)
+	conns, err := g.enter(p.Addr, path)
 	defer func() { closeAll(conns) }()
 	if err != nil {
 		return e, err
 	}
-	if e.taken, err = c.take(conns, d); err != nil {
+	if e.taken, err = g.take(conns, d); err != nil {
 		return e, err
 	}
 	e.during, err = p.usage()
@@ -131,10 +131,10 @@ func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e 
 }
 
 // enter makes the connections and their requests.
-func (c *crowd) enter(addr, path string) (conns []net.Conn, err error) {
-	request := "GET " + path + " HTTP/1.1\r\nHost: bench\r\n" + c.header + "\r\n"
+func (g *clientGroup) enter(addr, path string) (conns []net.Conn, err error) {
+	request := "GET " + path + " HTTP/1.1\r\nHost: bench\r\n" + g.header + "\r\n"
 	dialer := net.Dialer{Timeout: testTimeout, Control: smallBuffer}
-	for range c.clients {
+	for range g.clients {
 		conn, err := dialer.Dial("tcp", addr)
 		if err != nil {
 			return conns, err
@@ -143,8 +143,8 @@ func (c *crowd) enter(addr, path string) (conns []net.Conn, err error) {
 		if _, err := io.WriteString(conn, request); err != nil {
 			return conns, err
 		}
-		if c.idle {
-			if err := readAnswer(conn); err != nil {
+		if g.idle {
+			if err := readResponse(conn); err != nil {
 				return conns, err
 			}
 		}
@@ -162,7 +162,7 @@ func smallBuffer(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(err, set)
 }
 
-func readAnswer(conn net.Conn) error {
+func readResponse(conn net.Conn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
@@ -178,16 +178,16 @@ func readAnswer(conn net.Conn) error {
 	return err
 }
 
-// take reads from all connections at the crowd's rate, or waits.
-func (c *crowd) take(conns []net.Conn, d time.Duration) (total int64, err error) {
-	if c.rate == 0 {
+// take reads from all connections at the rate of the clients, or waits.
+func (g *clientGroup) take(conns []net.Conn, d time.Duration) (total int64, err error) {
+	if g.rate == 0 {
 		time.Sleep(d)
 		return 0, nil
 	}
 	var wg sync.WaitGroup
 	taken, errs := make([]int64, len(conns)), make([]error, len(conns))
 	for i, conn := range conns {
-		wg.Go(func() { taken[i], errs[i] = c.sip(conn, d) })
+		wg.Go(func() { taken[i], errs[i] = g.sip(conn, d) })
 	}
 	wg.Wait()
 	for _, n := range taken {
@@ -198,9 +198,9 @@ func (c *crowd) take(conns []net.Conn, d time.Duration) (total int64, err error)
 
 // sip reads so slowly that it comes to the rate. A connection that ends is an error: the file is
 // larger than that.
-func (c *crowd) sip(conn net.Conn, d time.Duration) (total int64, err error) {
+func (g *clientGroup) sip(conn net.Conn, d time.Duration) (total int64, err error) {
 	const steps = 2 // in a second
-	buf := make([]byte, c.rate/steps)
+	buf := make([]byte, g.rate/steps)
 	end := time.Now().Add(d)
 	if err := conn.SetReadDeadline(end.Add(testTimeout)); err != nil {
 		return 0, err
@@ -216,7 +216,7 @@ func (c *crowd) sip(conn net.Conn, d time.Duration) (total int64, err error) {
 	return total, nil
 }
 
-// affordable is the most connections of one crowd: a server needs descriptors for them and for
+// affordable is the most connections of one group: a server needs descriptors for them and for
 // files, within its limit on open files.
 func affordable(wanted int) int {
 	var limit syscall.Rlimit
@@ -232,9 +232,9 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// crowdTable is the table of crowds.
-func crowdTable(sides [2]side, rows []string) string {
+// clientTable is the table of the groups of clients.
+func clientTable(sides [2]side, rows []string) string {
 	return fmt.Sprintf(
-		"| crowd | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n",
+		"| clients | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n",
 		sides[0].name, sides[1].name, strings.Join(rows, "\n"))
 }

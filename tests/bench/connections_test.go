@@ -10,15 +10,15 @@ import (
 // The bounds are a few times what was measured: they are to find a buffer or a thread for each
 // client, not a bad day.
 
-// gatherAt sends a crowd to a gateway.
-func gatherAt(t *testing.T, w *world, s *settings, c crowd, o object, d time.Duration) effect {
+// gatherAt sends a group of clients to a gateway.
+func gatherAt(t *testing.T, w *world, s *settings, g clientGroup, o object, d time.Duration) effect {
 	t.Helper()
-	p, err := w.startGateway(s.gateway, crowded)
+	p, err := w.startGateway(s.gateway, manyClients)
 	require.NoError(t, err)
 	defer p.Stop()
-	e, err := c.gather(p, o.path, o.size, d)
+	e, err := g.gather(p, o.path, o.size, d)
 	require.NoError(t, err)
-	t.Logf("%d clients: %+d bytes, %+d threads, %d bytes taken", c.clients, e.rss(), e.threads(), e.taken)
+	t.Logf("%d clients: %+d bytes, %+d threads, %d bytes taken", g.clients, e.rss(), e.threads(), e.taken)
 	return e
 }
 
@@ -27,7 +27,7 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	o, err := w.store.plain(4 * kib)
 	require.NoError(t, err)
 	clients := affordable(2000)
-	e := gatherAt(t, w, s, crowd{clients: clients, idle: true}, o, 0)
+	e := gatherAt(t, w, s, clientGroup{clients: clients, idle: true}, o, 0)
 	require.Less(t, e.rss(), int64(clients*20*kib), "about 7 KiB each; a read buffer alone is 16")
 	require.Less(t, e.threads(), 20)
 }
@@ -37,7 +37,7 @@ func TestSlowReadersCostNoThreads(t *testing.T) {
 	o, err := w.store.plain(100 * mib)
 	require.NoError(t, err)
 	const clients = 300
-	e := gatherAt(t, w, s, crowd{clients: clients, rate: 10_000}, o, 3*time.Second)
+	e := gatherAt(t, w, s, clientGroup{clients: clients, rate: 10_000}, o, 3*time.Second)
 	require.Less(t, e.rss(), int64(clients*64*kib))
 	require.Less(t, e.threads(), 20)
 	require.Positive(t, e.taken)
@@ -48,10 +48,10 @@ func TestClientsThatStopReading(t *testing.T) {
 	w, s := newTestWorld(t)
 	slot, err := w.store.packed(w.store.content(900_000))
 	require.NoError(t, err)
-	e := gatherAt(t, w, s, crowd{clients: 100}, slot, time.Second)
+	e := gatherAt(t, w, s, clientGroup{clients: 100}, slot, time.Second)
 	require.Less(t, e.rss(), int64(10*mib), "100 clients and 90 MB that they do not take")
 	huge, err := w.store.plain(100 * mib)
 	require.NoError(t, err)
-	e = gatherAt(t, w, s, crowd{clients: 1, header: "Range: bytes=0-,0-,0-,0-,0-\r\n"}, huge, time.Second)
+	e = gatherAt(t, w, s, clientGroup{clients: 1, header: "Range: bytes=0-,0-,0-,0-,0-\r\n"}, huge, time.Second)
 	require.Less(t, e.rss(), int64(4*mib), "five times 100 MiB asked for")
 }

@@ -40,7 +40,7 @@ func (w *world) idleMemory(n int, _ *settings) (func(side) (float64, error), err
 	c.same(o)
 	c.nginx = c.gateway
 	return func(side side) (float64, error) {
-		e, err := measureCrowd(&crowd{clients: n, idle: true}, side, &c, time.Second)
+		e, err := measureClients(&clientGroup{clients: n, idle: true}, side, &c, time.Second)
 		return float64(e.rss()) / 1e6, err
 	}, err
 }

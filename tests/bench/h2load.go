@@ -24,20 +24,20 @@ var (
 )
 
 // h2load asks a server by HTTP/2 for one path.
-func (w *world) h2load(a *ask, p *process, d time.Duration) (answers, error) {
+func (w *world) h2load(a *ask, p *process, d time.Duration) (responses, error) {
 	if _, err := lab.LookUp("h2load"); err != nil {
-		return answers{}, fmt.Errorf("%w; on Debian: apt-get install nghttp2-client", err)
+		return responses{}, fmt.Errorf("%w; on Debian: apt-get install nghttp2-client", err)
 	}
 	out, err := w.command("h2load", "-t1", "-c"+strconv.Itoa(http2Connections), "-m"+strconv.Itoa(http2Streams), "-w20",
 		"-W24", "-D"+strconv.Itoa(max(1, int(d.Seconds()))), p.url(a.paths[0])).CombinedOutput()
 	if err != nil {
-		return answers{}, fmt.Errorf("h2load failed: %w\n%s", err, out)
+		return responses{}, fmt.Errorf("h2load failed: %w\n%s", err, out)
 	}
 	return parseH2load(out)
 }
 
 // parseH2load reads the report of h2load, which has no percentiles.
-func parseH2load(out []byte) (a answers, err error) {
+func parseH2load(out []byte) (r responses, err error) {
 	number := func(line *regexp.Regexp, i int) (n int64) {
 		if m := line.FindSubmatch(out); m == nil {
 			err = fmt.Errorf("h2load has printed no line like %s:\n%s", line, out)
@@ -46,13 +46,13 @@ func parseH2load(out []byte) (a answers, err error) {
 		}
 		return n
 	}
-	a.requests, a.bytes = number(requestsLine, 1), number(trafficLine, 1)
-	a.broken = number(requestsLine, 2) + number(requestsLine, 3)
-	a.others = number(statusLine, 1) + number(statusLine, 2)
+	r.requests, r.bytes = number(requestsLine, 1), number(trafficLine, 1)
+	r.broken = number(requestsLine, 2) + number(requestsLine, 3)
+	r.others = number(statusLine, 1) + number(statusLine, 2)
 	if m := finishedLine.FindSubmatch(out); m != nil {
-		a.time, err = time.ParseDuration(string(m[1]) + string(m[2]))
+		r.time, err = time.ParseDuration(string(m[1]) + string(m[2]))
 	} else {
 		err = fmt.Errorf("h2load has not said how long it took:\n%s", out)
 	}
-	return a, err
+	return r, err
 }

@@ -37,7 +37,7 @@ type settings struct {
 	rounds      int
 	time        time.Duration
 	connections int
-	crowdTime   time.Duration
+	groupTime   time.Duration
 	pattern     *regexp.Regexp
 	all         bool // nothing is left out
 	out         string
@@ -70,13 +70,13 @@ func parseFlags(args []string) (*settings, error) {
 	f.IntVar(&s.rounds, "rounds", 5, "runs of each side")
 	f.DurationVar(&s.time, "time", 3*time.Second, "of a run, in whole seconds")
 	f.IntVar(&s.connections, "connections", 64, "of wrk; 4 for 100 MiB")
-	f.DurationVar(&s.crowdTime, "crowd-time", 20*time.Second, "how long crowds of odd clients stay")
+	f.DurationVar(&s.groupTime, "crowd-time", 20*time.Second, "how long groups of odd clients stay")
 	f.StringVar(&s.out, "out", "", "document whose sections are written; only when no case is left out")
 	f.StringVar(&s.format, "format", "",
 		"write the figures of the sides for benchstat, to this name with .new and .old behind it")
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
 	f.BoolVar(&s.link, "link", false,
-		"wrk is behind a virtual network link; needs root and iproute2, leaves out the crowds")
+		"wrk is behind a virtual network link; needs root and iproute2, leaves out the groups of clients")
 	f.BoolVar(&s.tails, "tails", false,
 		"latency at a fixed rate, in open loop, in place of everything else")
 	f.BoolVar(&s.growth, "growth", false,
@@ -216,7 +216,7 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 	if err := s.writeSection("figures", machine(s)+"\n"+table(sides, results)); err != nil {
 		return err
 	}
-	return s.writeSection("crowds", crowdTable(sides, rows))
+	return s.writeSection("crowds", clientTable(sides, rows))
 }
 
 // writes reports whether there is a document to write, and nothing was left out.

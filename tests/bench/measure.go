@@ -123,11 +123,11 @@ func (w *world) begin(c *testCase, sides []side, s *settings) (servers []*proces
 	return servers, asks, stop, nil
 }
 
-// errWrong means that a server did not answer as it has to.
-var errWrong = errors.New("wrong answers")
+// errWrong means that a server did not respond as it has to.
+var errWrong = errors.New("wrong responses")
 
-// prepare asks once without wrk and looks closely at the answer. Where the case wants it, the
-// entity-tag and date of the answer become those of all requests, as a browser would ask.
+// prepare asks once without wrk and looks closely at the response. Where the case wants it, the
+// entity-tag and date of the response become those of all requests, as a browser would ask.
 func (c *testCase) prepare(a *ask, p *process) error {
 	header := maps.Clone(a.header)
 	if header == nil {
@@ -202,14 +202,14 @@ func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first i
 }
 
 // judge looks at what wrk saw.
-func (c *testCase) judge(a *answers) error {
-	wanted := int64(0) // answers with 400 or higher
+func (c *testCase) judge(r *responses) error {
+	wanted := int64(0) // responses with 400 or higher
 	if c.status >= http.StatusBadRequest {
-		wanted = a.requests
+		wanted = r.requests
 	}
-	if a.requests == 0 || a.others != wanted || a.broken > 0 {
-		return fmt.Errorf("%w: of %d requests %d have a status of 400 and higher, and %d broke", errWrong, a.requests,
-			a.others, a.broken)
+	if r.requests == 0 || r.others != wanted || r.broken > 0 {
+		return fmt.Errorf("%w: of %d requests %d have a status of 400 and higher, and %d broke", errWrong, r.requests,
+			r.others, r.broken)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ http {
 const (
 	nginxFiles = "rewrite ^/group1/M00/(.*)$ /$1 break; root %s/data;"
 	nginxProxy = `proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";`
-	// With tcp_nopush an answer from nginx's cache waits 40 ms for its last packet.
+	// With tcp_nopush a response from nginx's cache waits 40 ms for its last packet.
 	nginxCache = "tcp_nopush off; proxy_cache files; proxy_cache_valid 10m; proxy_cache_lock on; " +
 		"proxy_cache_key $uri$is_args$args;"
 )

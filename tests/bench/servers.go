@@ -13,13 +13,13 @@ import (
 type flavour int
 
 const (
-	local   flavour = iota // files of its own store
-	tokens                 // the same, and each request needs a token
-	warm                   // files of other hosts, kept in memory
-	relayed                // the same, but nginx has no cache
-	cold                   // files of other hosts that are too many to be kept
-	crowded                // files of its own store, and more connections than files kept open
-	secured                // files of its own store, by TLS
+	local       flavour = iota // files of its own store
+	tokens                     // the same, and each request needs a token
+	warm                       // files of other hosts, kept in memory
+	relayed                    // the same, but nginx has no cache
+	cold                       // files of other hosts that are too many to be kept
+	manyClients                // files of its own store, and more connections than files kept open
+	secured                    // files of its own store, by TLS
 )
 
 // remote tells whether the files are those of other hosts.
@@ -74,7 +74,7 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	switch f {
 	case cold:
 		memory = "1MB"
-	case crowded:
+	case manyClients:
 		files = 100
 	}
 	listen := addr

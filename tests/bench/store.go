@@ -77,7 +77,7 @@ func objectOf(id fdfs.FileID, content []byte) object {
 	return object{path: "/" + id.String(), name: id.Logic, size: int64(len(content)), sum: sha256.Sum256(content)}
 }
 
-// check reads an answer's body and compares it.
+// check reads the body of a response and compares it.
 func (o *object) check(body io.Reader) error {
 	h := sha256.New()
 	n, err := io.Copy(h, body)

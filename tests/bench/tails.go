@@ -19,8 +19,8 @@ var tailCases = []string{"4 KiB file", "64 KiB file", "1 MiB file", "64 KiB rang
 const saturating = 64
 
 // tailTable measures latency in open loop: requests come at a quarter of the rate that the client
-// reaches with the second side, whether or not earlier ones have been answered. wrk, which waits
-// for each answer, asks a slow server less often. At half of that rate the client itself took a
+// reaches with the second side, whether or not earlier ones have a response. wrk, which waits
+// for each response, asks a slow server less often. At half of that rate the client itself took a
 // processor, and its own delays were the figures.
 func (w *world) tailTable(sides [2]side, s *settings) (string, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // of the client
@@ -88,7 +88,7 @@ func (w *world) tail(c *testCase, sides [2]side, s *settings) (string, error) {
 		r.ratioOf(cpuOf).middle), nil
 }
 
-// attack asks a server at a rate; at the zero rate as fast as it answers.
+// attack asks a server at a rate; at the zero rate as fast as it responds.
 func (c *testCase) attack(a *ask, p *process, rate vegeta.Rate, d time.Duration) (sample, error) {
 	target := vegeta.Target{Method: http.MethodGet, URL: p.url(a.paths[0]), Header: http.Header{}}
 	for name, value := range a.header {

@@ -23,13 +23,13 @@ type ask struct {
 	http2       bool // by h2load, in place of wrk
 }
 
-// answers is what wrk saw.
-type answers struct {
+// responses is what wrk saw.
+type responses struct {
 	requests int64
 	bytes    int64
 	time     time.Duration
-	others   int64 // answers with status 400 and higher
-	broken   int64 // connections that broke, and answers that did not come in time
+	others   int64 // responses with status 400 and higher
+	broken   int64 // connections that broke, and responses that did not come in time
 	p50      time.Duration
 	p99      time.Duration
 	p999     time.Duration
@@ -82,50 +82,50 @@ func (a *ask) script(dir string) (string, error) {
 }
 
 // load asks a server for a while, beginning with the path of that number.
-func (w *world) load(a *ask, p *process, d time.Duration, first int) (answers, error) {
+func (w *world) load(a *ask, p *process, d time.Duration, first int) (responses, error) {
 	if a.http2 {
 		return w.h2load(a, p, d)
 	}
 	return w.wrk(a, p, d, first)
 }
 
-func (w *world) wrk(a *ask, p *process, d time.Duration, first int) (answers, error) {
+func (w *world) wrk(a *ask, p *process, d time.Duration, first int) (responses, error) {
 	script, err := a.script(w.dir)
 	if err != nil {
-		return answers{}, err
+		return responses{}, err
 	}
 	seconds := max(1, int(d.Seconds()))
 	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout",
 		"60s", "-s", script,
 		p.url(""), "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
-		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
+		return responses{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
 	}
 	if err != nil {
-		return answers{}, fmt.Errorf("wrk failed: %w\n%s", err, out)
+		return responses{}, fmt.Errorf("wrk failed: %w\n%s", err, out)
 	}
 	return parseFigures(out)
 }
 
 // parseFigures reads the line of doneScript.
-func parseFigures(out []byte) (answers, error) {
+func parseFigures(out []byte) (responses, error) {
 	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
 	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "figures ") })
 	if i < 0 {
-		return answers{}, fmt.Errorf("wrk has printed no figures:\n%s", out)
+		return responses{}, fmt.Errorf("wrk has printed no figures:\n%s", out)
 	}
 	fields := strings.Fields(lines[i])[1:]
 	var n [8]int64
 	if len(fields) != len(n) {
-		return answers{}, fmt.Errorf("wrk has printed %d figures, want %d: %s", len(fields), len(n), lines[i])
+		return responses{}, fmt.Errorf("wrk has printed %d figures, want %d: %s", len(fields), len(n), lines[i])
 	}
 	for j, field := range fields {
 		var err error
 		if n[j], err = strconv.ParseInt(field, 10, 64); err != nil {
-			return answers{}, fmt.Errorf("wrk has printed %q where a number was wanted", field)
+			return responses{}, fmt.Errorf("wrk has printed %q where a number was wanted", field)
 		}
 	}
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return answers{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]),
+	return responses{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]),
 		p99: us(n[6]), p999: us(n[7])}, nil
 }

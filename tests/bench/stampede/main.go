@@ -90,7 +90,7 @@ func run(s *settings) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Printf(
-		"%d clients at once, file of %s, storage answers after %v and takes %v, %s; median of %d; %d CPUs, %s, %s\n\n",
+		"%d clients at once, file of %s, storage replies after %v and takes %v, %s; median of %d; %d CPUs, %s, %s\n\n",
 		s.clients, bytesText(s.size), s.delay, s.spread, s.scenario, s.rounds, runtime.NumCPU(), runtime.GOARCH,
 		time.Now().Format(time.DateOnly))
 	fmt.Println(tableHead)

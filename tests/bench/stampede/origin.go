@@ -50,7 +50,7 @@ func (o *origin) resetCounts() {
 	o.bytes.Store(0)
 }
 
-// ServeHTTP answers with the file, or says that it has not changed.
+// ServeHTTP sends the file, or says that it has not changed.
 func (o *origin) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "max-age="+strconv.Itoa(o.maxAge))
