@@ -36,13 +36,13 @@ func newContents(files []file) *contents {
 	return c
 }
 
-// largest is the longest answer to one request that there can be: a whole file, or ranges of one
-// with their part heads.
+// largest is the size of the longest possible response: a whole file, or ranges of one with their
+// part heads.
 const largest = 8 << 20
 
-// check reads answers until the stream ends and returns what is wrong with them. f is the file that
-// was asked for, nil where a mutated request may have named any. Only the first answer is f's:
-// garbage behind it may be a request. A body that was cut is no wrong one: the end of the
+// check reads responses until the stream ends and returns what is wrong with them. f is the file
+// that was asked for, nil where a mutated request may have named any. Only the first response is
+// f's: garbage behind it may be a request. A body that was cut is no wrong one: the end of the
 // connection tells.
 func (c *contents) check(stream []byte, method string, f *file) error {
 	if bytes.Contains(stream, []byte(canary)) {
@@ -55,7 +55,7 @@ func (c *contents) check(stream []byte, method string, f *file) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("what was sent is no answer: %w: %.300q", err, stream)
+			return fmt.Errorf("the bytes sent are no response: %w: %.300q", err, stream)
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, largest))
 		if err != nil || resp.StatusCode == http.StatusContinue {
@@ -133,7 +133,7 @@ func (c *contents) part(contentRange string, body []byte, f *file) error {
 	return fmt.Errorf("206 with %s and %d bytes that are not the file's", contentRange, len(body))
 }
 
-// methodOf is the method that answers to a request are read by.
+// methodOf is the method by which responses to a request are read.
 func methodOf(request string) string {
 	if strings.HasPrefix(request, "HEAD ") {
 		return http.MethodHead

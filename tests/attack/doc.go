@@ -7,6 +7,6 @@
 //
 // TestFraming sends the same bytes to the gateway and to Debian's nginx and haproxy, and compares
 // where each of them sees requests begin. TestMutations and TestRemoteMutations send mutated
-// requests and watch answers, memory, goroutines and descriptors. Every run prints its seed;
+// requests and watch responses, memory, goroutines and descriptors. Every run prints its seed;
 // -attack.seed repeats it.
 package attack

@@ -24,10 +24,10 @@ import (
 
 // seen is a request that a server saw on a connection, as its log tells.
 type seen struct {
-	marker  string // of its target, or of what stands in its request line; empty where there is none
-	line    string
-	status  int
-	refused bool // no request for this server, or not a whole one
+	marker   string // of its target, or of what stands in its request line; empty where there is none
+	line     string
+	status   int
+	rejected bool // no request for this server, or not a whole one
 }
 
 // beginsWith tells whether two servers mean the same place when they name a request. The gateway's
@@ -41,19 +41,19 @@ func (s seen) beginsWith(o seen) bool {
 // view is all that one server made of one case.
 type view struct {
 	requests []seen
-	stream   []byte // what it answered
+	stream   []byte // its responses
 }
 
-// accepted are the requests before the first refusal, behind which no server reads on.
+// accepted are the requests before the first rejection, behind which no server reads on.
 func (v *view) accepted() []seen {
-	if i := slices.IndexFunc(v.requests, func(s seen) bool { return s.refused }); i >= 0 {
+	if i := slices.IndexFunc(v.requests, func(s seen) bool { return s.rejected }); i >= 0 {
 		return v.requests[:i]
 	}
 	return v.requests
 }
 
-// stopped tells whether the server gave the connection up by itself: it refused a request, or said
-// that its answer is the last one. What comes behind is nothing's request then. One that did not
+// stopped tells whether the server gave the connection up by itself: it rejected a request, or said
+// that its response is the last one. What comes behind is nothing's request then. One that did not
 // has taken all that came behind for a body, or waits for more of it.
 func (v *view) stopped() bool {
 	if len(v.accepted()) < len(v.requests) {
@@ -70,9 +70,9 @@ func (v *view) stopped() bool {
 func (v *view) String() string {
 	var b strings.Builder
 	for _, s := range v.requests {
-		fmt.Fprintf(&b, "    %-7s %d refused=%-5v %q\n", s.marker, s.status, s.refused, s.line)
+		fmt.Fprintf(&b, "    %-7s %d rejected=%-5v %q\n", s.marker, s.status, s.rejected, s.line)
 	}
-	fmt.Fprintf(&b, "    stopped=%v, answered %d bytes\n", v.stopped(), len(v.stream))
+	fmt.Fprintf(&b, "    stopped=%v, %d bytes of responses\n", v.stopped(), len(v.stream))
 	return b.String()
 }
 
@@ -80,14 +80,14 @@ func (v *view) String() string {
 func parseGateway(line string) (string, seen, bool) {
 	var e struct {
 		Remote, Method, Target, Protocol string
-		Refused                          string `json:"refused_line"`
+		Rejected                         string `json:"refused_line"`
 		Status                           int
 	}
 	if json.Unmarshal([]byte(line), &e) != nil {
 		return "", seen{}, false
 	}
 	if e.Method == "" {
-		return e.Remote, seen{line: e.Refused, marker: markerIn(e.Refused), status: e.Status, refused: true}, true
+		return e.Remote, seen{line: e.Rejected, marker: markerIn(e.Rejected), status: e.Status, rejected: true}, true
 	}
 	return e.Remote, seen{line: e.Method + " " + e.Target + " " + e.Protocol, marker: markerIn(e.Target),
 		status: e.Status}, true
@@ -101,8 +101,8 @@ func parseNginx(line string) (string, seen, bool) {
 	if json.Unmarshal([]byte(line), &e) != nil {
 		return "", seen{}, false
 	}
-	refused := e.Upstream == "" && slices.Contains([]int{400, 408, 413, 414, 494, 499, 501, 505}, e.Status)
-	return e.Remote, seen{line: e.Line, marker: markerIn(e.Line), status: e.Status, refused: refused}, true
+	rejected := e.Upstream == "" && slices.Contains([]int{400, 408, 413, 414, 494, 499, 501, 505}, e.Status)
+	return e.Remote, seen{line: e.Line, marker: markerIn(e.Line), status: e.Status, rejected: rejected}, true
 }
 
 var haproxyForm = regexp.MustCompile(`^(?:<\d+>)?([0-9.]+)\|(-?\d+)\|(....)\|"?(.*?)"?$`)
@@ -119,8 +119,8 @@ func parseHAProxy(line string) (string, seen, bool) {
 		b, _ := hex.DecodeString(e[1:]) // the form has two digits
 		return string(b)
 	})
-	s := seen{line: text, marker: markerIn(text), refused: m[3][1] == 'R'}
-	_, _ = fmt.Sscan(m[2], &s.status) // -1 where there was no answer
+	s := seen{line: text, marker: markerIn(text), rejected: m[3][1] == 'R'}
+	_, _ = fmt.Sscan(m[2], &s.status) // -1 where there was no response
 	return m[1], s, true
 }
 
@@ -207,8 +207,8 @@ func send(addr string, from net.IP, b string) []byte {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	_, _ = io.WriteString(c, b)
-	answer, _ := io.ReadAll(c)
-	return answer
+	stream, _ := io.ReadAll(c)
+	return stream
 }
 
 // play sends cases to all servers and returns the views, by case and server, and what came out
@@ -266,7 +266,7 @@ func (a *arena) readLogs(cases []framingCase, views [][]view) (behind []map[stri
 }
 
 // difference names how another server's view of the same bytes differs from the gateway's in a way
-// that could be used; empty where it does not. A server that refuses a request or closes behind it
+// that could be used; empty where it does not. A server that rejects a request or closes behind it
 // has left nothing to be read in two ways.
 func difference(gateway, other *view) string {
 	g, o := gateway.accepted(), other.accepted()
@@ -284,9 +284,9 @@ func difference(gateway, other *view) string {
 	return ""
 }
 
-// misanswered names what is wrong with the order of contents in the answers: a response that
-// belongs to another request.
-func (a *arena) misanswered(v *view) string {
+// mismatch describes contents in another order than the requests: a response that belongs to
+// another request.
+func (a *arena) mismatch(v *view) string {
 	var want, got []string
 	for _, s := range v.requests {
 		if s.status != 200 || !strings.HasPrefix(s.line, "GET ") {
@@ -302,7 +302,7 @@ func (a *arena) misanswered(v *view) string {
 		got = append(got, string(m[1]))
 	}
 	if s := fmt.Sprint(want); s != fmt.Sprint(got) {
-		return fmt.Sprintf("the log tells of contents %v, the answers hold %v", want, got)
+		return fmt.Sprintf("the log tells of contents %v, the responses hold %v", want, got)
 	}
 	return ""
 }
@@ -336,7 +336,7 @@ func TestFraming(t *testing.T) {
 	t.Logf("%d cases: %v", number, kinds)
 	if *only < 0 {
 		require.NotZero(t, kinds["gateway takes the first request"])
-		require.NotZero(t, kinds["gateway refuses the first request"])
+		require.NotZero(t, kinds["gateway rejects the first request"])
 	}
 }
 
@@ -346,12 +346,12 @@ func count(views []view, proxies []*proxy, kinds map[string]int) {
 	if taken {
 		kinds["gateway takes the first request"]++
 	} else {
-		kinds["gateway refuses the first request"]++
+		kinds["gateway rejects the first request"]++
 	}
 	for p, proxy := range proxies {
 		switch other := len(views[p+1].accepted()) > 0; {
 		case taken && !other:
-			kinds["only "+proxy.name+" refuses the first request"]++
+			kinds["only "+proxy.name+" rejects the first request"]++
 		case !taken && other:
 			kinds["only "+proxy.name+" takes the first request"]++
 		}
@@ -388,7 +388,7 @@ func (a *arena) judge(c framingCase, views []view, behind []map[string]int) {
 // faults names what is wrong with the views of one case.
 func (a *arena) faults(c framingCase, views []view, behind []map[string]int) (faults []string) {
 	gateway := &views[0]
-	if f := a.misanswered(gateway); f != "" {
+	if f := a.mismatch(gateway); f != "" {
 		faults = append(faults, "gateway: "+f)
 	}
 	for p, proxy := range a.proxies {
@@ -396,7 +396,7 @@ func (a *arena) faults(c framingCase, views []view, behind []map[string]int) (fa
 		if d := difference(gateway, other); d != "" {
 			faults = append(faults, proxy.name+": "+d)
 		}
-		if f := a.misanswered(other); f != "" {
+		if f := a.mismatch(other); f != "" {
 			faults = append(faults, "through "+proxy.name+": "+f)
 		}
 		forwarded := map[string]int{}

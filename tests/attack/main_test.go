@@ -59,7 +59,7 @@ func start(t *testing.T, config string, lines ...string) *target {
 	conf := filepath.Join(dir, "mod_fastdfs.conf")
 	require.NoError(t, os.WriteFile(conf, []byte(config), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mime.types"), []byte(storetest.Types), 0o600))
-	p, err := lab.Start(lab.Address(port), filepath.Join(dir, "log"), lab.Answers("http://"+g.admin+"/healthz"),
+	p, err := lab.Start(lab.Address(port), filepath.Join(dir, "log"), lab.Responds("http://"+g.admin+"/healthz"),
 		binary, "serve", "-c", conf)
 	require.NoError(t, err)
 	g.Process = p

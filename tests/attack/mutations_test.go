@@ -111,7 +111,7 @@ func TestTLSMutations(t *testing.T) {
 }
 
 // TestRemoteMutations attacks a gateway without a store, its cache, and through both the storages,
-// whose answers break in many ways.
+// whose replies break in many ways.
 func TestRemoteMutations(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestRemoteMutations(t *testing.T) {
 	t.Cleanup(func() { disturbing.Wait() })
 	calm := sync.OnceFunc(func() { close(stop); disturbing.Wait() })
 	t.Cleanup(calm)
-	time.AfterFunc(lasts(6*time.Second)-time.Second, calm) // what is asked for after the attack is answered
+	time.AfterFunc(lasts(6*time.Second)-time.Second, calm) // requests after the attack are served
 	run(t, g, c, false, 400<<20, (*attack).request, (*attack).request, (*attack).bytes, (*attack).abort,
 		(*attack).pipeline, (*attack).onAdmin)
 }
@@ -238,7 +238,7 @@ func (a *attack) exchange(addr, b string) ([]byte, error) {
 	_, _ = io.WriteString(c, b) // it may have closed before the end
 	stream, err := io.ReadAll(io.LimitReader(c, 64<<20))
 	if e, ok := err.(net.Error); ok && e.Timeout() {
-		return stream, fmt.Errorf("the gateway neither answers nor closes: %.500q", b)
+		return stream, fmt.Errorf("the gateway neither responds nor closes: %.500q", b)
 	}
 	return stream, nil
 }
@@ -344,7 +344,7 @@ func (a *attack) slow() error {
 	return nil
 }
 
-// abort leaves in the middle of an answer, by a reset or without a word.
+// abort disconnects in the middle of a response, by a reset or by an ordinary close.
 func (a *attack) abort() error {
 	c, err := a.dial(a.g.Addr)
 	if err != nil {

@@ -62,7 +62,7 @@ type message struct {
 	number int
 	paths  []string
 	shape  []string
-	odd    int // how many more oddities it may have: with many of them everybody refuses it
+	odd    int // how many more oddities it may have: with many of them every server rejects it
 }
 
 // pick takes the first choice, the ordinary one, with the probability usual, and else any.

@@ -66,8 +66,8 @@ func (g *target) usage() (usage, error) {
 	return u, nil
 }
 
-// watch looks at the gateway until stop is closed, and returns the most that it held. Every look is
-// an error that the gateway does not answer.
+// watch looks at the gateway until stop is closed, and returns the most that it held. A look
+// without a response is an error.
 func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {

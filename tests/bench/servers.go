@@ -87,7 +87,7 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Answers("http://"+admin+"/readyz"), binary, "serve", "-c",
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Responds("http://"+admin+"/readyz"), binary, "serve", "-c",
 		conf)
 	if err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func (c *conn) send(command byte, a reply, fault Faults, set *rules) bool {
 		length = hugeLength
 	}
 	out := io.NewSectionReader(&packet{
-		header: appendHeader(nil, uint64(length), cmdAnswer, a.status),
+		header: appendHeader(nil, uint64(length), cmdReply, a.status),
 		reply:  a,
 	}, 0, headerLen+a.size)
 	end, reset := fault.stop(out.Size())
@@ -272,6 +272,6 @@ func garbage() []byte {
 	for i := range b {
 		b[i] = byte(random.Uint32())
 	}
-	b[8] = ^cmdAnswer
+	b[8] = ^cmdReply
 	return b
 }

@@ -73,9 +73,9 @@ func (n *Node) Kill() {
 }
 
 // Silence makes the node like a host that is switched off: there is no reply to an attempt to
-// connect, not even a refusal, so that only the client's own time limit ends it. Connections that
-// are open stall as under Partition, and as after Lose: bytes to them are not acknowledged. Revive
-// ends it, Kill too. A dead node can be made silent.
+// connect, not even "connection refused", so that only the client's own time limit ends it.
+// Connections that are open stall as under Partition, and as after Lose: bytes to them are not
+// acknowledged. Revive ends it, Kill too. A dead node can be made silent.
 func (n *Node) Silence() error {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -114,7 +114,7 @@ func (n *Node) lose() error {
 	return nil
 }
 
-// Revive makes a dead or silent node listen on its address again; another one is left alone.
+// Revive makes a dead or silent node listen on its address again, and does nothing to other nodes.
 func (n *Node) Revive() error {
 	n.life.Lock()
 	defer n.life.Unlock()

@@ -34,7 +34,7 @@ func (c *Cluster) trackerCommand(r Request) (reply, bool) {
 	return reply{}, false
 }
 
-// withoutBody refuses requests that have a body and should not.
+// withoutBody rejects requests that have a body and should not.
 func withoutBody(r Request, do func() reply) reply {
 	if len(r.Body) != 0 {
 		return reject(StatusInvalid)

@@ -42,7 +42,7 @@ const (
 	CmdFetchAll    byte = 105 // tracker
 	CmdActive      byte = 111 // both
 
-	cmdAnswer byte = 100
+	cmdReply byte = 100
 )
 
 // Statuses of replies, as errno of Linux has them.

@@ -78,7 +78,7 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 	if o.Netns != "" {
 		command = append([]string{"nsenter", "--net=" + o.Netns}, command...)
 	}
-	p, err := Start(o.address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), command[0],
+	p, err := Start(o.address(o.Port), filepath.Join(dir, "log"), Responds("http://"+admin+"/readyz"), command[0],
 		command[1:]...)
 	if err != nil {
 		return nil, err

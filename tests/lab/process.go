@@ -135,7 +135,7 @@ func (p *Process) Kill() {
 }
 
 // Pause stops the program without ending it, and returns when all of its threads stand still: its
-// connections stay and are not answered.
+// connections stay open, and it serves nothing.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
 	for deadline := time.Now().Add(testTimeout); !p.paused() && time.Now().Before(deadline); {
@@ -224,8 +224,8 @@ func Listens(addr string) func() error {
 	}
 }
 
-// Answers asks a URL for status 200.
-func Answers(url string) func() error {
+// Responds returns a check that a URL has status 200.
+func Responds(url string) func() error {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() error {
 		resp, err := client.Get(url)
@@ -234,7 +234,7 @@ func Answers(url string) func() error {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", url, resp.Status)
+			return fmt.Errorf("%s responds with %s", url, resp.Status)
 		}
 		return nil
 	}

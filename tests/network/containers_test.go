@@ -64,7 +64,7 @@ func TestOneConfigurationForAll(t *testing.T) {
 	for _, host := range hosts {
 		netns[host] = w.host(host)
 		g, err := lab.Start(at(host, filesPort), filepath.Join(dir, fmt.Sprint("log", host)),
-			lab.Answers("http://"+at(host, adminPort)+"/readyz"), "nsenter", "--net="+netns[host], binary, "serve",
+			lab.Responds("http://"+at(host, adminPort)+"/readyz"), "nsenter", "--net="+netns[host], binary, "serve",
 			"-c", conf)
 		require.NoError(t, err)
 		t.Cleanup(func() {
@@ -107,10 +107,10 @@ func TestOneConfigurationForAll(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte(strings.ToUpper(lab.Secret)+"\n"), 0o600))
 	before := client.HGetAll(t.Context(), "fdfs:{0}:members").Val()
 	for _, host := range hosts {
-		answer, err := http.Post("http://"+at(host, adminPort)+"/reload", "", nil)
+		resp, err := http.Post("http://"+at(host, adminPort)+"/reload", "", nil)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, answer.StatusCode)
-		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
 	}
 	eventually.True(t, func() bool {
 		now := client.HGetAll(t.Context(), "fdfs:{0}:members").Val()

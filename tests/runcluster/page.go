@@ -50,7 +50,7 @@ type pageNode struct {
 	Up                 bool
 }
 
-// ServeHTTP answers GET /, POST /kill and POST /start with the field addr. Pages of other origins
+// ServeHTTP serves GET /, POST /kill and POST /start with the field addr. Pages of other origins
 // may not use it.
 func (s *site) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.Host != s.addr {
@@ -73,7 +73,7 @@ func (s *site) show(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page) // a browser that left needs no answer
+	_, _ = w.Write(page) // a browser that left needs no response
 }
 
 func (s *site) page() ([]byte, error) {

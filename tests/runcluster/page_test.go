@@ -49,7 +49,7 @@ func TestPage(t *testing.T) {
 	require.Contains(t, page, `<video controls preload="none" src="http://h/a">`)
 	require.Contains(t, page, "&lt;b&gt;")
 
-	for _, refused := range []struct {
+	for _, rejected := range []struct {
 		path, addr, site, host string
 		code                   int
 	}{
@@ -57,8 +57,8 @@ func TestPage(t *testing.T) {
 		{"/kill", first.Addr(), "same-origin", "evil.example", 421}, {"/kill", "127.0.0.1:1", "same-origin", s.addr,
 			404},
 	} {
-		code, _ = do("POST", refused.path, refused.addr, refused.site, refused.host)
-		require.Equal(t, refused.code, code)
+		code, _ = do("POST", rejected.path, rejected.addr, rejected.site, rejected.host)
+		require.Equal(t, rejected.code, code)
 	}
 	code, _ = do("GET", "/kill?addr="+first.Addr(), "", "none", s.addr)
 	require.Equal(t, 405, code)

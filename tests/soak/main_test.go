@@ -1,5 +1,5 @@
 // Package soak runs built gateways for long under mixed traffic and disturbances, checks every
-// body, and fails when an answer is wrong, or memory, descriptors or goroutines grow.
+// body, and fails when a response is wrong, or memory, descriptors or goroutines grow.
 //
 //	make soak            # an hour
 //	make soak SOAK=20m

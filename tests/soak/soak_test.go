@@ -52,7 +52,7 @@ func (c *counts) String() string {
 // maxFailures is how many are printed.
 const maxFailures = 20
 
-// failures collects wrong answers.
+// failures collects wrong responses.
 type failures struct {
 	mu   sync.Mutex // guards what follows
 	n    int
@@ -117,7 +117,7 @@ func startStore(t *testing.T, w *world) *lab.Gateway {
 		"[gateway]", "listen = "+address, "admin_listen = "+admin, "[cache]", "memory_max = "+cacheMemory)
 	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "mime.types"), []byte(storetest.Types), 0o600))
-	ready := lab.Answers("http://" + admin + "/readyz")
+	ready := lab.Responds("http://" + admin + "/readyz")
 	p, err := lab.Start(address, filepath.Join(dir, "log"), ready, binary, "serve", "-c", conf)
 	require.NoError(t, err)
 	return &lab.Gateway{Process: p, Admin: admin}
@@ -145,7 +145,7 @@ func TestSoak(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.csv"), samples.csv(), 0o600))
 	t.Logf("%v: %v", *duration, &w.counts)
 	t.Logf("\n%s", samples.summary())
-	require.Zero(t, w.failures.n, "wrong answers:\n%s", strings.Join(w.failures.list, "\n"))
+	require.Zero(t, w.failures.n, "wrong responses:\n%s", strings.Join(w.failures.list, "\n"))
 	require.Positive(t, w.counts.requests.Load())
 	if *duration >= time.Minute { // below that, caches are still being filled
 		require.Empty(t, samples.growth())

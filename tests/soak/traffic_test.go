@@ -22,7 +22,7 @@ const (
 	remoteGroup  = "group9"
 	clients      = 6
 	pause        = 50 * time.Millisecond // of a client between two requests, on average
-	testTimeout  = time.Minute           // for one answer: longer is a failure
+	testTimeout  = time.Minute           // for one response: longer is a failure
 	disturbEvery = 4 * time.Second
 	away         = 2 * time.Second // a storage or Redis is away for so long
 	remoteFiles  = 160
@@ -113,7 +113,7 @@ func (w *world) traffic(ctx context.Context, f *files, seed uint64) {
 	}
 }
 
-// ask sends a request of a random kind and compares the answer.
+// ask sends a request of a random kind and compares the response.
 func (w *world) ask(client *http.Client, r *rand.Rand, g *node, f file) error {
 	req, err := http.NewRequest(http.MethodGet, "http://"+g.Addr+"/"+f.id.String(), nil)
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *world) exchange(f *files, n int) {
 	w.purge(w.gateways[1], url.Values{"id": {gone.String()}})
 }
 
-// purge is answered with 504 where a gateway that could not reach Redis has not applied it yet.
+// purge gets a 504 where a gateway that could not reach Redis has not applied it yet.
 func (w *world) purge(g *node, query url.Values) {
 	resp, err := http.Post("http://"+g.Admin+"/purge?"+query.Encode(), "", nil)
 	if err != nil {

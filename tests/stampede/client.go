@@ -20,11 +20,11 @@ type client struct {
 	first  int64 // byte of the range
 }
 
-// Errors of an answer.
+// Errors of a response.
 var (
-	errHead   = errors.New("answer has no head that can be read")
-	errLength = errors.New("answer does not say how long it is")
-	errClean  = errors.New("answer ends cleanly and is of another length than the file")
+	errHead   = errors.New("response has no head that can be read")
+	errLength = errors.New("response does not say how long it is")
+	errClean  = errors.New("response ends cleanly and is of another length than the file")
 	errBytes  = errors.New("wrong bytes")
 )
 
@@ -113,7 +113,7 @@ func (c *client) body(conn net.Conn, r *Result, length int64, rest []byte, began
 	return nil
 }
 
-// head is what a client needs of the head of an answer.
+// head is what a client needs of the head of a response.
 type head struct {
 	status int
 	length int64 // -1 = not told
