@@ -150,12 +150,12 @@ async function chinese(browser) {
   await close(page);
 }
 
-// strangers: a page of another origin cannot purge.
-async function strangers(browser) {
+// otherOrigin: a page of another origin cannot purge.
+async function otherOrigin(browser) {
   const page = await (await browser.newContext()).newPage();
   page.setDefaultTimeout(timeout);
   await page.goto(o.files + "/" + o.id.replace(/\w+$/, "txt"));
-  const answer = page.waitForResponse((r) => r.url() === o.admin + "/status/purge");
+  const response = page.waitForResponse((r) => r.url() === o.admin + "/status/purge");
   await page.evaluate(([action, id]) => {
     const form = document.createElement("form");
     Object.assign(form, { method: "post", action });
@@ -163,7 +163,7 @@ async function strangers(browser) {
     document.body.append(form);
     form.submit();
   }, [o.admin + "/status/purge", o.id]);
-  check((await answer).status() === 403, `a page of another origin got ${(await answer).status()}`);
+  check((await response).status() === 403, `a page of another origin got ${(await response).status()}`);
   await page.context().close();
 }
 
@@ -181,9 +181,9 @@ async function lost(browser) {
 
 // signsIn: the browser asks for the token, and keeps it for the script and the forms of the page.
 async function signsIn(browser) {
-  const stranger = await browser.newContext();
-  check((await stranger.request.get(o.admin + "/status")).status() === 401, "the page opens without the token");
-  await stranger.close();
+  const unknown = await browser.newContext();
+  check((await unknown.request.get(o.admin + "/status")).status() === 401, "the page opens without the token");
+  await unknown.close();
   const page = await open(browser, { httpCredentials: { username: "operator", password: o.token } });
   await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
   await page.fill("#purge", o.id);
@@ -200,7 +200,7 @@ async function signsIn(browser) {
     "--disable-sync"] });
   try {
     for (const [name, step] of Object.entries(o.token ? { signsIn } : { updates, forms: (b) => forms(b, {}),
-      withoutScripts, readableEverywhere, chinese, strangers, lost })) {
+      withoutScripts, readableEverywhere, chinese, otherOrigin, lost })) {
       const start = Date.now();
       try {
         await step(browser);

@@ -56,11 +56,11 @@ func (w *world) coldBehindFrozenServer() {
 	if w.report.failed("freeze", server.signal(syscall.SIGSTOP)) {
 		return
 	}
-	a := get(w.byHTTP.url + "/" + f.id)
+	r := get(w.byHTTP.url + "/" + f.id)
 	w.report.failed("freeze", server.signal(syscall.SIGCONT))
-	wrong := f.whole(a)
-	w.report.check("freeze", wrong == "" && a.took <= gapLimit, "cold file behind a frozen web server: all took %v %s",
-		a.took.Round(time.Millisecond), wrong)
+	wrong := f.whole(r)
+	w.report.check("freeze", wrong == "" && r.took <= gapLimit, "cold file behind a frozen web server: all took %v %s",
+		r.took.Round(time.Millisecond), wrong)
 }
 
 // disturb downloads a file through a gateway at the edge, and does something to the storage host
@@ -69,9 +69,9 @@ func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*n
 	if w.report.failed("freeze", w.purge(edge, "all=1")) {
 		return
 	}
-	done := make(chan answer, 1)
+	done := make(chan response, 1)
 	begin := time.Now()
-	go func() { done <- get(edge.url + "/" + f.id) }() // ends with the answer, which is awaited below
+	go func() { done <- get(edge.url + "/" + f.id) }() // ends with the response, which is awaited below
 	time.Sleep(300 * time.Millisecond)
 	s1, s2 := w.storages[0], w.storages[1]
 	victim := s1
@@ -79,19 +79,19 @@ func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*n
 		victim = s2
 	}
 	select {
-	case a := <-done:
-		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", a.took,
+	case r := <-done:
+		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", r.took,
 			victim.host.name)
 		return
 	default:
 	}
 	struck := time.Since(begin).Round(time.Millisecond)
 	w.report.failed("freeze", strike(victim))
-	a := <-done
+	r := <-done
 	w.report.failed("freeze", heal(victim))
-	wrong := f.whole(a)
-	w.report.check("freeze", wrong == "" && a.gap <= gapLimit, "%s %s after %v: longest gap %v, all took %v %s",
-		victim.host.name, what, struck, a.gap.Round(time.Millisecond), a.took.Round(time.Millisecond), wrong)
+	wrong := f.whole(r)
+	w.report.check("freeze", wrong == "" && r.gap <= gapLimit, "%s %s after %v: longest gap %v, all took %v %s",
+		victim.host.name, what, struck, r.gap.Round(time.Millisecond), r.took.Round(time.Millisecond), wrong)
 	w.report.failed("freeze", w.settle())
 }
 
@@ -117,12 +117,12 @@ func (w *world) redirectPart() {
 	if w.report.failed("redirect", err) || w.report.failed("redirect", w.network.cut(s1.host)) {
 		return
 	}
-	a := do(stay, http.MethodGet, url)
-	place := a.header.Get("Location")
+	r := do(stay, http.MethodGet, url)
+	place := r.header.Get("Location")
 	want := "//" + join(s2.host.addr, gatewayPort) + "/"
-	w.report.check("redirect", a.err == nil && strings.Contains(place, want) && a.took <= redirectLimit,
-		"source is dead: status %d after %v to %q, want the replica %s %v", a.status, a.took.Round(time.Millisecond),
-		place, want, a.err)
+	w.report.check("redirect", r.err == nil && strings.Contains(place, want) && r.took <= redirectLimit,
+		"source is dead: status %d after %v to %q, want the replica %s %v", r.status, r.took.Round(time.Millisecond),
+		place, want, r.err)
 	w.report.failed("redirect", w.network.mend(s1.host))
 	w.report.failed("redirect", w.settle())
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// answer is a response that was read to its end, or as far as it came.
-type answer struct {
+// response is a response that was read to its end, or as far as it came.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
@@ -34,12 +34,12 @@ func newClient(redirect func(*http.Request, []*http.Request) error) *http.Client
 }
 
 // do asks for url. headers are "Name: value".
-func do(c *http.Client, method, url string, headers ...string) answer {
+func do(c *http.Client, method, url string, headers ...string) response {
 	start := time.Now()
-	a := answer{}
+	r := response{}
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
-		return answer{err: err}
+		return response{err: err}
 	}
 	for _, h := range headers {
 		name, value, _ := bytes.Cut([]byte(h), []byte(": "))
@@ -47,43 +47,43 @@ func do(c *http.Client, method, url string, headers ...string) answer {
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return answer{err: err, took: time.Since(start)}
+		return response{err: err, took: time.Since(start)}
 	}
 	defer resp.Body.Close()
-	a.status, a.header = resp.StatusCode, resp.Header
+	r.status, r.header = resp.StatusCode, resp.Header
 	last := time.Now()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := resp.Body.Read(buf)
-		a.body = append(a.body, buf[:n]...)
-		a.gap = max(a.gap, time.Since(last))
+		r.body = append(r.body, buf[:n]...)
+		r.gap = max(r.gap, time.Since(last))
 		last = time.Now()
 		if err == io.EOF {
 			break
 		}
-		if a.err = err; err != nil {
+		if r.err = err; err != nil {
 			break
 		}
 	}
-	a.took = time.Since(start)
-	return a
+	r.took = time.Since(start)
+	return r
 }
 
-func get(url string, headers ...string) answer { return do(follow, http.MethodGet, url, headers...) }
+func get(url string, headers ...string) response { return do(follow, http.MethodGet, url, headers...) }
 
-// whole says what is wrong with an answer to a GET of a file, or nothing.
-func (f *file) whole(a answer) string {
+// whole says what is wrong with a response to a GET of a file, or nothing.
+func (f *file) whole(r response) string {
 	switch {
-	case a.err != nil:
-		return fmt.Sprintf("status %d, then %v after %d bytes", a.status, a.err, len(a.body))
-	case f.gone && a.status == http.StatusNotFound:
+	case r.err != nil:
+		return fmt.Sprintf("status %d, then %v after %d bytes", r.status, r.err, len(r.body))
+	case f.gone && r.status == http.StatusNotFound:
 		return ""
 	case f.gone:
-		return fmt.Sprintf("status %d for a file that is gone", a.status)
-	case a.status != http.StatusOK:
-		return fmt.Sprintf("status %d", a.status)
-	case !bytes.Equal(a.body, f.want):
-		return fmt.Sprintf("WRONG BYTES: %d, of which %d are right, want %d", len(a.body), prefix(a.body, f.want),
+		return fmt.Sprintf("status %d for a file that is gone", r.status)
+	case r.status != http.StatusOK:
+		return fmt.Sprintf("status %d", r.status)
+	case !bytes.Equal(r.body, f.want):
+		return fmt.Sprintf("WRONG BYTES: %d, of which %d are right, want %d", len(r.body), prefix(r.body, f.want),
 			len(f.want))
 	}
 	return ""
@@ -98,32 +98,32 @@ func prefix(a, b []byte) int {
 	return n
 }
 
-// head says what is wrong with an answer to HEAD.
-func (f *file) head(a answer) string {
+// head says what is wrong with a response to HEAD.
+func (f *file) head(r response) string {
 	switch {
-	case a.err != nil:
-		return a.err.Error()
-	case f.gone && a.status == http.StatusNotFound:
+	case r.err != nil:
+		return r.err.Error()
+	case f.gone && r.status == http.StatusNotFound:
 		return ""
-	case a.status != http.StatusOK:
-		return fmt.Sprintf("HEAD: status %d", a.status)
-	case a.header.Get("Content-Length") != strconv.Itoa(len(f.want)):
-		return fmt.Sprintf("HEAD: Content-Length %s, want %d", a.header.Get("Content-Length"), len(f.want))
+	case r.status != http.StatusOK:
+		return fmt.Sprintf("HEAD: status %d", r.status)
+	case r.header.Get("Content-Length") != strconv.Itoa(len(f.want)):
+		return fmt.Sprintf("HEAD: Content-Length %s, want %d", r.header.Get("Content-Length"), len(f.want))
 	}
 	return ""
 }
 
-// part says what is wrong with an answer to a GET of the bytes from first to last.
-func (f *file) part(a answer, first, last int) string {
+// part says what is wrong with a response to a GET of the bytes from first to last.
+func (f *file) part(r response, first, last int) string {
 	switch {
-	case a.err != nil:
-		return a.err.Error()
-	case f.gone && a.status == http.StatusNotFound:
+	case r.err != nil:
+		return r.err.Error()
+	case f.gone && r.status == http.StatusNotFound:
 		return ""
-	case a.status != http.StatusPartialContent:
-		return fmt.Sprintf("Range: status %d", a.status)
-	case !bytes.Equal(a.body, f.want[first:last+1]):
-		return fmt.Sprintf("Range %d-%d: WRONG BYTES: %d, want %d", first, last, len(a.body), last+1-first)
+	case r.status != http.StatusPartialContent:
+		return fmt.Sprintf("Range: status %d", r.status)
+	case !bytes.Equal(r.body, f.want[first:last+1]):
+		return fmt.Sprintf("Range %d-%d: WRONG BYTES: %d, want %d", first, last, len(r.body), last+1-first)
 	}
 	return ""
 }

@@ -33,7 +33,8 @@ func (w *world) content(size int) []byte {
 }
 
 // tool runs a client tool in the bridge's namespace. There may be none of this name: then, and when
-// it fails, which is said once, the caller speaks the protocol. What it prints last is the answer.
+// it fails, which is said once, the caller speaks the protocol. The result is the last line of its
+// output.
 func (w *world) tool(name string, args ...string) (string, bool) {
 	program := filepath.Join(w.s.bin, name)
 	if !exists(program) {

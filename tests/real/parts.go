@@ -50,10 +50,10 @@ func (w *world) typesPart() {
 		}
 		var wrong []string
 		for _, server := range []string{w.gatewayAt(f.from), w.edge.url} {
-			a := get(server + "/" + f.id)
-			media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
-			if a.status != http.StatusOK || !containsText(want, media) {
-				wrong = append(wrong, fmt.Sprintf("%s: status %d, %q", server, a.status, media))
+			r := get(server + "/" + f.id)
+			media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
+			if r.status != http.StatusOK || !containsText(want, media) {
+				wrong = append(wrong, fmt.Sprintf("%s: status %d, %q", server, r.status, media))
 			}
 		}
 		w.report.check("types", len(wrong) == 0, ".%s is %s %v", ext, want[0], wrong)
@@ -84,8 +84,8 @@ func (w *world) crcPart() {
 
 // metric reads one series of a gateway at the edge; -1 when it is not there.
 func (w *world) metric(s *server, series string) float64 {
-	a := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
-	for line := range strings.Lines(string(a.body)) {
+	r := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
+	for line := range strings.Lines(string(r.body)) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
 			if err == nil {
@@ -117,7 +117,8 @@ func (w *world) deletePart() {
 }
 
 // deleteUnreplicated deletes files at their source while the storages of the group do not
-// replicate: the replica keeps them, and the gateway beside the source answers 404 all the same.
+// replicate: the replica keeps them, and the gateway beside the source responds with 404 all
+// the same.
 func (w *world) deleteUnreplicated() {
 	s1 := w.storages[0]
 	f, err := w.upload("normal, replication closed", s1, 0, "bin", w.content(w.unpacked()))
@@ -203,20 +204,20 @@ func (w *world) deleteHot(f *file) {
 // goneLimit is when nothing waits any longer.
 const goneLimit = 8 * time.Second
 
-// untilGone asks until the answer is 404, and gives the time since deleted. Until then the bytes
+// untilGone asks until the response is 404, and gives the time since deleted. Until then the bytes
 // must be right.
 func (f *file) untilGone(server string, deleted time.Time) (took time.Duration, wrong string) {
 	for {
-		a := get(server + "/" + f.id)
+		r := get(server + "/" + f.id)
 		took = time.Since(deleted).Round(time.Millisecond)
 		switch {
-		case a.status == http.StatusNotFound:
+		case r.status == http.StatusNotFound:
 			return took, wrong
 		case took > goneLimit:
 			return took, "and it is still there"
 		}
-		cut := a.err != nil && bytes.HasPrefix(f.want, a.body) // it was deleted meanwhile
-		if text := f.whole(a); text != "" && !cut {
+		cut := r.err != nil && bytes.HasPrefix(f.want, r.body) // it was deleted meanwhile
+		if text := f.whole(r); text != "" && !cut {
 			wrong = text
 		}
 		time.Sleep(poll)
@@ -261,7 +262,7 @@ func (w *world) mutablePart() {
 	})
 }
 
-// changeHot changes a file that the edge has in its cache. Each answer must be all of the old
+// changeHot changes a file that the edge has in its cache. Each response must be all of the old
 // version or all of the new one.
 func (w *world) changeHot(f *file, what string, change func() ([]byte, error)) {
 	name := "mutable"
@@ -282,17 +283,17 @@ func (w *world) changeHot(f *file, what string, change func() ([]byte, error)) {
 	f.want = want
 	changed := time.Now()
 	for {
-		a := get(url)
+		r := get(url)
 		took := time.Since(changed).Round(time.Millisecond)
-		isNew := f.whole(a) == ""
-		isOld := a.err == nil && a.status == http.StatusOK && bytes.Equal(a.body, old)
-		between := a.status == http.StatusNotFound && what == "replaced" // it was deleted for a moment
+		isNew := f.whole(r) == ""
+		isOld := r.err == nil && r.status == http.StatusOK && bytes.Equal(r.body, old)
+		between := r.status == http.StatusNotFound && what == "replaced" // it was deleted for a moment
 		switch {
 		case isNew || took > goneLimit:
 			w.report.check(name, isNew && took <= mutableLimit, "%s %s: new at the edge after %v", f.kind, what, took)
 			return
-		case !isOld && !between && a.err == nil: // a version that changes while it is sent is cut
-			w.report.check(name, false, "%s %s: neither the old version nor the new: %s", f.kind, what, f.whole(a))
+		case !isOld && !between && r.err == nil: // a version that changes while it is sent is cut
+			w.report.check(name, false, "%s %s: neither the old version nor the new: %s", f.kind, what, f.whole(r))
 			return
 		}
 		time.Sleep(poll)

@@ -13,7 +13,7 @@ import (
 const (
 	soakFiles    = 60
 	soakWorkers  = 64
-	soakSlowest  = 5 * time.Second  // that an answer may take
+	soakSlowest  = 5 * time.Second  // that a response may take
 	strikeEvery  = 20 * time.Second // a storage is killed; every third time it is frozen
 	strikeBreak  = 5 * time.Second
 	purgeEvery   = time.Second
@@ -109,12 +109,12 @@ func (w *world) ask(s *soak, files []*file) {
 	}
 }
 
-func (s *soak) note(f *file, server string, a answer) {
+func (s *soak) note(f *file, server string, r response) {
 	s.asked.Add(1)
-	wrong := f.whole(a)
+	wrong := f.whole(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.times = append(s.times, a.took)
+	s.times = append(s.times, r.took)
 	if wrong == "" {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// target is a way to a file. It says what is wrong with the answers, or nothing.
+// target is a way to a file. It says what is wrong with the responses, or nothing.
 type target struct {
 	name string
 	try  func(f *file) string
@@ -21,7 +21,7 @@ func (w *world) targets() []target {
 	list := []target{
 		{"source", func(f *file) string { return requests(f, w.gatewayAt(f.from)) }},
 		{"replica", func(f *file) string { return requests(f, w.gatewayAt(w.replicaOf(f))) }},
-		{"other group", func(f *file) string { return requests(f, w.gatewayAt(w.strangerTo(f))) }},
+		{"other group", func(f *file) string { return requests(f, w.gatewayAt(w.otherGroupOf(f))) }},
 		{"edge, cold and hot", func(f *file) string { return w.coldAndHot(f, w.edge) }},
 		{"edge by HTTP", func(f *file) string { return w.coldAndHot(f, w.byHTTP) }},
 		{"edge without a cache", func(f *file) string { return requests(f, w.uncached.url) }},
@@ -49,8 +49,8 @@ func (w *world) replicaOf(f *file) *node {
 	return f.from
 }
 
-// strangerTo is a storage of another group.
-func (w *world) strangerTo(f *file) *node {
+// otherGroupOf is a storage of another group than the file's.
+func (w *world) otherGroupOf(f *file) *node {
 	for _, n := range w.storages {
 		if n.group != f.from.group {
 			return n
@@ -110,33 +110,33 @@ func (w *world) purge(s *server, what string) error {
 	default:
 		panic("BUG: only caches of the edge are purged")
 	}
-	a := do(stay, http.MethodPost, "http://"+join(host, port+adminAbove)+"/purge?"+what)
-	if a.err == nil && a.status != http.StatusOK {
-		return fmt.Errorf("purge: status %d: %s", a.status, a.body)
+	r := do(stay, http.MethodPost, "http://"+join(host, port+adminAbove)+"/purge?"+what)
+	if r.err == nil && r.status != http.StatusOK {
+		return fmt.Errorf("purge: status %d: %s", r.status, r.body)
 	}
-	return a.err
+	return r.err
 }
 
 // redirects tries the gateway on s3 that sends clients to the source: a file of its own group it
 // serves itself.
 func (w *world) redirects(f *file) string {
 	url := w.redirecting.url + "/" + f.id
-	if a := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group &&
-		!(f.gone && a.status == http.StatusNotFound) {
-		if a.err != nil || a.status != http.StatusFound {
-			return fmt.Sprintf("status %d, want a redirect (%v)", a.status, a.err)
+	if r := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group &&
+		!(f.gone && r.status == http.StatusNotFound) {
+		if r.err != nil || r.status != http.StatusFound {
+			return fmt.Sprintf("status %d, want a redirect (%v)", r.status, r.err)
 		}
-		if place := a.header.Get("Location"); !strings.Contains(place, "redirect=1") {
+		if place := r.header.Get("Location"); !strings.Contains(place, "redirect=1") {
 			return fmt.Sprintf("redirected to %q", place)
 		}
 	}
 	return requests(f, w.redirecting.url)
 }
 
-// asModule compares answers of the module's nginx with those of the gateway on the same host:
+// asModule compares responses of the module's nginx with those of the gateway on the same host:
 // source, replica, other group.
 func (w *world) asModule(f *file) string {
-	for _, n := range []*node{f.from, w.replicaOf(f), w.strangerTo(f)} {
+	for _, n := range []*node{f.from, w.replicaOf(f), w.otherGroupOf(f)} {
 		module := "http://" + join(n.host.addr, nginxPort) + "/" + f.id
 		ours := w.gatewayAt(n) + "/" + f.id
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
@@ -149,8 +149,8 @@ func (w *world) asModule(f *file) string {
 	return ""
 }
 
-// difference says how two answers differ: the module's, then ours.
-func difference(f *file, module, ours answer) string {
+// difference says how two responses differ: the module's, then ours.
+func difference(f *file, module, ours response) string {
 	switch {
 	case module.err != nil || ours.err != nil:
 		return fmt.Sprintf("module %v, gateway %v", module.err, ours.err)
@@ -215,9 +215,9 @@ func (w *world) tablePart() {
 func (w *world) metadataIsPrivate(files []*file) {
 	for _, f := range files {
 		if f.kind == "with metadata" {
-			a := get(w.gatewayAt(f.from) + "/" + f.id + "-m")
-			w.report.check("metadata", a.err == nil && a.status >= 400 && a.status < 500,
-				"asked for by its name: status %d %v", a.status, a.err)
+			r := get(w.gatewayAt(f.from) + "/" + f.id + "-m")
+			w.report.check("metadata", r.err == nil && r.status >= 400 && r.status < 500,
+				"asked for by its name: status %d %v", r.status, r.err)
 		}
 	}
 }

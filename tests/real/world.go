@@ -302,7 +302,8 @@ func (w *world) startServers() error {
 		return err
 	}
 	if w.s.nginx == "" {
-		w.report.skip("module", "no nginx was given (FASTDFS_MODULE_NGINX): answers are not compared with the module's")
+		w.report.skip("module",
+			"no nginx was given (FASTDFS_MODULE_NGINX): responses are not compared with the module's")
 		return nil
 	}
 	if err := w.startNginx(); err != nil {
@@ -346,9 +347,9 @@ func (s *server) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// await waits until a URL is answered, with whatever status below 500.
+// await waits until a URL has a response with a status below 500.
 func (s *server) await(url string) error {
-	return await(startLimit, s.name+" does not answer (see "+s.log+")", func() error {
+	return await(startLimit, s.name+" does not respond (see "+s.log+")", func() error {
 		resp, err := http.Get(url)
 		if err != nil {
 			return err
