@@ -208,7 +208,7 @@ func RandomContent(size int) []byte {
 	return content
 }
 
-// Slow makes the storages answer after delay, and take spread for size bytes.
+// Slow makes the storages reply after delay, and take spread for size bytes.
 func (f *Fleet) Slow(delay, spread time.Duration, size int) {
 	rate := 0
 	if spread > 0 {
@@ -295,8 +295,8 @@ func RequireWhole(t *testing.T, r stampede.Report) {
 	require.Equal(t, len(r), r.Count(stampede.Whole), r.String())
 }
 
-// RequireHonest holds the answers to what every client is promised: the exact content, or an error
-// that it can see.
+// RequireHonest requires of each response what every client is promised: the exact content, or an
+// error that it can see.
 func RequireHonest(t *testing.T, r stampede.Report) {
 	t.Helper()
 	require.Zero(t, r.Count(stampede.Wrong), r.String())

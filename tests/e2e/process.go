@@ -294,14 +294,14 @@ func (p *Process) Sends(url string) bool {
 		return false
 	}
 	defer c.Close()
-	// this and the others fail when the gateway has closed it, and then there is no answer
+	// this and the others fail when the gateway has closed it, and then there is no response
 	_ = c.SetDeadline(time.Now().Add(Timeout))
 	_, _ = io.WriteString(c, Request(http.MethodGet, url, "Connection: close"))
 	got, _ := io.ReadAll(c)
 	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))
 }
 
-// Raw sends bytes and reads all answers until the gateway closes.
+// Raw sends bytes and reads all responses until the gateway closes.
 func (p *Process) Raw(request string) string {
 	p.T.Helper()
 	c := p.Dial()
@@ -334,7 +334,7 @@ func (p *Process) AdminPost(path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// Prompt is more than an answer takes that waits for no timeout, on a slow machine too.
+// Prompt is more than the time of a response that waits for no timeout, on a slow machine too.
 const Prompt = 30 * time.Second
 
 // Long tells whether the tests may take minutes.

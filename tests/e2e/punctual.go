@@ -46,8 +46,8 @@ func watchTime() func() bool {
 	}
 }
 
-// Sharing waits until all gateways have their Redis: one that has waited for it in vain leaves it
-// alone for a while.
+// Sharing waits until all gateways have their Redis: one that has waited for it in vain runs
+// standalone for a while.
 func (f *Fleet) Sharing() {
 	f.T.Helper()
 	if f.Redis != nil {

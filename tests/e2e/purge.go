@@ -54,11 +54,11 @@ func (f *Fleet) RequirePurged(purge func(id string) error) {
 	}))
 }
 
-// ReachedAll is nil where the answer to a purge is that three gateways have applied it: one that
+// ReachedAll is nil where the response to a purge is that three gateways have applied it: one that
 // waits in vain for Redis does not reach them.
 func ReachedAll(well bool, text string) error {
 	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
-		return fmt.Errorf("the answer to a purge is %q", text)
+		return fmt.Errorf("the response to a purge is %q", text)
 	}
 	return nil
 }

@@ -61,28 +61,28 @@ func TestCachePurgeWithOneAway(t *testing.T) {
 	require.NoError(t, f.Punctually(func() error { return purgeWithout(f, f.Gateways[1]) }))
 }
 
-// purgeWithout plays that. Its error says that the answer to the purge is another one.
+// purgeWithout plays that. Its error says that the response to the purge is another one.
 func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
 	c := f.PutChanging()
 	f.Warm(c.ID, c.Content)
 	f.Change(c)
 	away.Pause()
 	status, text := f.Gateways[0].AdminPost("/purge?id="+c.ID.String(), "")
-	var answer struct {
+	var response struct {
 		Gateways int
 		Missing  []string
 	}
-	err := json.Unmarshal([]byte(text), &answer)
-	if err != nil || status != 504 || answer.Gateways != 2 || !slices.Equal(answer.Missing, []string{away.Name()}) {
+	err := json.Unmarshal([]byte(text), &response)
+	if err != nil || status != 504 || response.Gateways != 2 || !slices.Equal(response.Missing, []string{away.Name()}) {
 		away.Resume()
-		return fmt.Errorf("the answer to a purge has status %d: %q", status, text)
+		return fmt.Errorf("the response to a purge has status %d: %q", status, text)
 	}
 	resumed := make(chan struct{})
 	time.AfterFunc(300*time.Millisecond, func() {
 		defer close(resumed)
 		away.Resume()
 	})
-	// These are the first ones that it answers: their connections wait for it.
+	// These are the first requests that it serves: their connections wait for it.
 	e2e.RequireWhole(f.T, stampede.Run(stampede.Options{Clients: 20, URLs: e2e.URLs([]*e2e.Member{away}, c.ID),
 		Want: c.Content}))
 	<-resumed
@@ -131,17 +131,17 @@ func TestCachePrefetchTellsAsItGoes(t *testing.T) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
 	first, _ := f.Put(1000)
 	list, lines := io.Pipe()
-	answered := make(chan *http.Response, 1)
+	responses := make(chan *http.Response, 1)
 	go func() {
 		resp, err := http.Post("http://"+f.Gateways[0].AdminAddr+"/prefetch", "text/plain", list)
 		if err != nil {
 			t.Error(err)
 		}
-		answered <- resp
+		responses <- resp
 	}()
 	_, err := io.WriteString(lines, first.String()+"\n")
 	require.NoError(t, err)
-	resp := <-answered // while the list goes on
+	resp := <-responses // while the list goes on
 	require.NotNil(t, resp)
 	defer resp.Body.Close()
 	text := make([]byte, len(first.String())+len(" fetched 1000\n"))

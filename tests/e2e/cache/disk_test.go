@@ -110,9 +110,9 @@ func TestCacheBudgets(t *testing.T) {
 	f.Fault()
 }
 
-// damage changes a byte in the middle of a file on its disk, and takes the file out of the page
+// corrupt changes a byte in the middle of a file on its disk, and takes the file out of the page
 // cache.
-func damage(t *testing.T, path string) {
+func corrupt(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestCacheCorruptedWhileUsed(t *testing.T) {
 	f.ForgetCounts()
 	time.Sleep(1100 * time.Millisecond) // the kernel is asked once a second what it has evicted
 	for _, path := range m.SegmentFiles(t) {
-		damage(t, path)
+		corrupt(t, path)
 	}
 	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.NotZero(t, f.Cluster.Downloads(id).Downloads, "it came from a storage")

@@ -35,9 +35,9 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// requireRefused starts a gateway, which has to end by itself and say why, and `check`, which has
+// requireRejected starts a gateway, which has to end by itself and say why, and `check`, which has
 // to say it too.
-func requireRefused(t *testing.T, conf, why string) {
+func requireRejected(t *testing.T, conf, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), e2e.Prompt)
 	defer cancel()
@@ -56,7 +56,7 @@ func requireRefused(t *testing.T, conf, why string) {
 }
 
 // TestWrongDiskPath: a disk_path that names a store, a folder of something else, or a way out of
-// the cache by a link, is refused, and nothing is removed or added.
+// the cache by a link, is rejected, and nothing is removed or added.
 func TestWrongDiskPath(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -83,7 +83,7 @@ func TestWrongDiskPath(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			store, git := contents(t, s.Dir), contents(t, filepath.Dir(objects))
 			conf := e2e.WriteConfig(t, s.Config(e2e.WithListen([]string{"[cache]", "disk_path = " + c.path})...))
-			requireRefused(t, conf, c.why)
+			requireRejected(t, conf, c.why)
 			require.Equal(t, store, contents(t, s.Dir))
 			require.Equal(t, git, contents(t, filepath.Dir(objects)))
 		})
@@ -92,7 +92,7 @@ func TestWrongDiskPath(t *testing.T) {
 	t.Run("store of another group", func(t *testing.T) {
 		before := contents(t, s.Dir)
 		c := e2e.NewCluster(t, fdfstest.Options{})
-		requireRefused(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, "[cache]", "disk_path = "+filepath.Join(root, "data"))),
+		requireRejected(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, "[cache]", "disk_path = "+filepath.Join(root, "data"))),
 			"neither empty nor a cache of a gateway")
 		require.Equal(t, before, contents(t, s.Dir))
 	})

@@ -56,8 +56,8 @@ func TestMutableStorageDead(t *testing.T) {
 }
 
 // TestVersionsAreNotMixed: an appender changes between the question for its version and the
-// download of its second segment. The answer, which began with the old one, is cut; the next one is
-// the new one.
+// download of its second segment. The response, which began with the old one, is cut; the next one
+// is the new one.
 func TestVersionsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, NoRedis: true})
@@ -82,7 +82,7 @@ func TestVersionsAreNotMixed(t *testing.T) {
 	eventually.True(t, func() bool { return storage.Counts().Requests[fdfstest.CmdDownload] > downloads })
 	changed := e2e.RandomContent(len(content) + 1) // other bytes, and longer
 	require.NoError(t, f.Cluster.Change(id, changed, time.Now()))
-	require.Error(t, <-done, "the answer began with the old version")
+	require.Error(t, <-done, "the response began with the old version")
 	f.Fault()
 	require.Equal(t, changed, m.Get(e2e.Path(id)).Body)
 }

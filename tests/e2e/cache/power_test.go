@@ -63,7 +63,7 @@ type powerFailure struct {
 	files  []*cutFile
 	random *rand.Rand
 
-	answers, hits, damaged, purges int
+	responses, hits, corrupted, purges int
 }
 
 // purgedFiles is how many of the files are purged; the others stay on the disk.
@@ -131,8 +131,8 @@ func (f *powerFailure) play(cuts int) {
 	}
 	close(stop)
 	clients.Wait()
-	f.T.Logf("%d failures of the power, %d purges before them, %d answers compared, %d of them with bytes from the "+
-		"disk, %d damaged segments found", cuts, f.purges, f.answers+int(asked.Load()), f.hits, f.damaged)
+	f.T.Logf("%d failures of the power, %d purges before them, %d responses compared, %d of them with bytes from the "+
+		"disk, %d corrupted segments found", cuts, f.purges, f.responses+int(asked.Load()), f.hits, f.corrupted)
 	require.Positive(f.T, f.hits, "nothing was on the disk: the test says nothing")
 }
 
@@ -155,7 +155,7 @@ func (f *powerFailure) ask(random *rand.Rand, stop chan struct{}, asked *atomic.
 	}
 }
 
-// given tells which contents there were, and the first that an answer to a new request may have.
+// given tells which contents there were, and the first that a response to a new request may have.
 func (x *cutFile) given() (from int, sums [][32]byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -183,7 +183,7 @@ func (f *powerFailure) change(x *cutFile) {
 	f.purges++
 }
 
-// revive starts a gateway on what a disk has after the failure, and compares what it answers.
+// revive starts a gateway on what a disk has after the failure, and compares its responses.
 func (f *powerFailure) revive(dir string) {
 	f.T.Helper()
 	m := f.start(dir)
@@ -193,11 +193,11 @@ func (f *powerFailure) revive(dir string) {
 			require.Equal(f.T, 200, a.StatusCode)
 			require.True(f.T, bytes.Equal(x.now, a.Body), "wrong or purged bytes of %s, from: %s", x.id,
 				a.Header.Get("X-Cache"))
-			f.answers++
+			f.responses++
 		}
 	}
 	f.hits += int(m.Metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
-	f.damaged += int(m.Metric("fdfs_gateway_cache_disk_damaged_total"))
+	f.corrupted += int(m.Metric("fdfs_gateway_cache_disk_damaged_total"))
 	m.Stop() // it leaves the fleet, so that no purge waits for it
 	f.Gateways = f.Gateways[:1]
 }

@@ -99,11 +99,11 @@ func TestCacheStaleIfError(t *testing.T) {
 			for _, s := range f.Cluster.Storages() {
 				s.Kill()
 			}
-			answer := f.Gateways[0].Get(e2e.Path(id))
-			require.Equal(t, status, answer.StatusCode)
+			resp := f.Gateways[0].Get(e2e.Path(id))
+			require.Equal(t, status, resp.StatusCode)
 			if status == 200 {
-				require.Equal(t, "STALE", answer.Header.Get("X-Cache"))
-				require.Equal(t, content, answer.Body)
+				require.Equal(t, "STALE", resp.Header.Get("X-Cache"))
+				require.Equal(t, content, resp.Body)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func saysWhere(f *e2e.Fleet, size int, owner *e2e.Member) error {
 		said = append(said, got.Header.Get("X-Cache"))
 		f.Settled()
 	}
-	eventually.True(f.T, func() bool { return all() == asked }, "an answer is counted when it is out")
+	eventually.True(f.T, func() bool { return all() == asked }, "a response is counted when it is out")
 	if !slices.Equal(said, want) {
 		return fmt.Errorf("X-Cache was %q, want %q", said, want)
 	}
@@ -223,7 +223,7 @@ func TestCacheSaysWhereAlone(t *testing.T) {
 }
 
 // TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of
-// this host: it is never answered out of the cache.
+// this host: it is never served from the cache.
 func TestCacheMarked(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})

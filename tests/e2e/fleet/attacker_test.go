@@ -175,7 +175,7 @@ var attacks = []attack{
 		p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(time.Now().UnixMicro()), Member: huge})
 		a.join(ctx, p, "huge", huge)
 		for i := range 2000 {
-			a.join(ctx, p, fmt.Sprint("crowd ", i), a.forged())
+			a.join(ctx, p, fmt.Sprint("many ", i), a.forged())
 		}
 	}},
 }
@@ -220,10 +220,10 @@ func (x *attack) run(t *testing.T) error {
 	stopped := time.Now()
 	recovers(f)
 	require.Zero(t, a.connections.Load(), "no gateway connects to the attacker")
-	t.Logf("slowest answer %v, recovered after %v", slowest.Round(time.Millisecond),
+	t.Logf("slowest response %v, recovered after %v", slowest.Round(time.Millisecond),
 		time.Since(stopped).Round(time.Millisecond))
 	if slowest > leaseTTL+2*time.Second { // a lease that may be one of the fleet is waited for
-		return fmt.Errorf("an answer took %v", slowest)
+		return fmt.Errorf("a response took %v", slowest)
 	}
 	return nil
 }
@@ -234,7 +234,7 @@ func (a *attacker) writes(x *attack) (stop func()) {
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		for ctx.Err() == nil {
-			_, _ = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // wrong types are refused
+			_, _ = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // Redis rejects wrong types
 				x.write(ctx, a, p)
 				return nil
 			})

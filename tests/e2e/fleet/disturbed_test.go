@@ -18,7 +18,7 @@ import (
 type warmState struct {
 	name    string
 	prepare func(f *e2e.Fleet, id fdfs.FileID) // what has become of it
-	broken  *int                               // bytes after which an answer about it breaks off, in the middle
+	broken  *int                               // bytes after which a reply about it breaks off, in the middle
 	mayMiss bool                               // clients may learn that it is not there
 	settled func(f *e2e.Fleet, id fdfs.FileID) // what is so when the failure is over, sooner or later
 }
@@ -54,7 +54,7 @@ func eachStorage(f *e2e.Fleet, do func(*fdfstest.Storage)) {
 // middle.
 func breaksOff(s *warmState) *failure {
 	return &failure{
-		name: "answers break off",
+		name: "replies break off",
 		begin: func(f *e2e.Fleet) {
 			f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, BreakAt: s.broken})
 		},
@@ -83,7 +83,7 @@ func isGone(f *e2e.Fleet, id fdfs.FileID) {
 	for _, m := range living(f) {
 		eventually.True(f.T, func() bool {
 			r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id)})
-			return r.Status(404) == 1 // an answer may be cut when the content goes
+			return r.Status(404) == 1 // a response may be cut when the content goes
 		}, "it is known to be gone")
 	}
 }
@@ -135,7 +135,7 @@ func disturbedCases() (list []disturbedCase) {
 
 // TestCacheDisturbed: whatever fails, or nothing, while an expired file is refreshed, whether its
 // storages live or not, every client of a gateway that lives gets it at once; and one that was
-// deleted is served or refused, and known to be gone in the end. No gateway downloads it.
+// deleted is served or rejected, and known to be gone in the end. No gateway downloads it.
 func TestCacheDisturbed(t *testing.T) {
 	t.Parallel()
 	atOnce := 8
@@ -206,7 +206,7 @@ func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (st
 }
 
 // mostQuestions is how many there may be in some time: two for as long as one takes, as an entry
-// whose last answer took long is asked about again early; or one by each gateway, which cannot
+// whose last reply took long is asked about again early; or one by each gateway, which cannot
 // agree while there is no Redis.
 func (c disturbedCase) mostQuestions(took time.Duration) int {
 	return max(2, c.gateways) * (1 + int(took/questionTime))

@@ -68,11 +68,11 @@ func failover(t *testing.T, redis string, kill func()) {
 	}
 	close(stop)
 	reading.Wait()
-	answers := 0
+	responses := 0
 	for _, r := range reports {
 		e2e.RequireWhole(t, r)
-		answers += len(r)
+		responses += len(r)
 	}
-	t.Logf("%d whole answers; %d of %d purges have reached all", answers, reached, purges)
+	t.Logf("%d whole responses; %d of %d purges have reached all", responses, reached, purges)
 	recovers(f)
 }

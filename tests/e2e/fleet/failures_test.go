@@ -48,7 +48,7 @@ var failures = []failure{
 			f.Gateways[0].PeerRelay.Restore()
 		},
 		after: 3 * time.Second},
-	{name: "leader not answering the others", begin: func(f *e2e.Fleet) {
+	{name: "leader not responding to the others", begin: func(f *e2e.Fleet) {
 		f.Gateways[0].PeerRelay.Hang()
 	}, end: func(f *e2e.Fleet) { f.Gateways[0].PeerRelay.Restore() },
 		after: 3 * leaseTTL},
@@ -187,8 +187,8 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
 }
 
-// TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered
-// nowhere.
+// TestCachePeersAreChecked: segments are served to gateways of the fleet on the peer listener, and
+// to other clients on no listener.
 func TestCachePeersAreChecked(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
@@ -200,10 +200,10 @@ func TestCachePeersAreChecked(t *testing.T) {
 	require.Equal(t, 400, g.Get("/_peer"+segment).StatusCode)
 
 	address := lab.Address(g.Options.Peers)
-	answer, err := http.Get("http://" + address + segment)
+	resp, err := http.Get("http://" + address + segment)
 	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
-	require.Equal(t, 400, answer.StatusCode, "net/http tells clients without TLS so")
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 400, resp.StatusCode, "net/http tells clients without TLS so")
 	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	_, err = client.Get("https://" + address + segment)
@@ -216,7 +216,7 @@ func TestCachePeersAreChecked(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "there is no listener without advertise")
 }
 
-// TestCachePeersWithAnotherSecret: each gateway goes on alone, and both say why.
+// TestCachePeersWithAnotherSecret: each gateway runs standalone, and both say why.
 func TestCachePeersWithAnotherSecret(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})

@@ -78,8 +78,8 @@ var linkFaults = []linkFault{
 	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
-	// A ping over a link that has not answered within an eighth of linkTTL, 625 ms, ends it: a busy
-	// machine needs its part of that.
+	// A ping without a reply within an eighth of linkTTL, 625 ms, ends its link: a busy machine
+	// needs its part of that.
 	late(200*time.Millisecond, 200*time.Millisecond),
 	late(10*time.Millisecond, 200*time.Millisecond),
 }
@@ -241,24 +241,24 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 	status, text := f.Gateways[by].AdminPost("/purge?id="+file.ID.String(), "")
 	took := time.Since(began)
 	t.Logf("the purge took %v: %d %s", took.Round(time.Millisecond), status, text)
-	var answer struct {
+	var response struct {
 		Gateways int
 		Missing  []string
 	}
-	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
-	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[answer.Missing == nil], status,
-		text)
+	require.NoError(t, json.Unmarshal([]byte(text), &response), text)
+	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[response.Missing == nil],
+		status, text)
 	switch {
 	case took > 6*time.Second:
 		return fmt.Errorf("the purge took %v", took)
-	case answer.Missing == nil && answer.Gateways != len(f.Gateways):
+	case response.Missing == nil && response.Gateways != len(f.Gateways):
 		return e2e.ReachedAll(true, text)
 	}
 	for _, m := range f.Gateways {
 		get := func(content []byte) stampede.Report {
 			return stampede.Run(stampede.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content})
 		}
-		if slices.Contains(answer.Missing, m.Name()) || slices.Contains(answer.Missing, allOthers) {
+		if slices.Contains(response.Missing, m.Name()) || slices.Contains(response.Missing, allOthers) {
 			eventually.True(t, func() bool { // it may apply the purge between two clients
 				r, of := get(old), get(file.Content)
 				return r.Count(stampede.Whole) == len(r) || of.Count(stampede.Whole) == len(of)
@@ -270,6 +270,6 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 	return nil
 }
 
-// allOthers is missing in the answer to a purge where Redis cannot be reached. Then the gateway
+// allOthers is missing in the response to a purge where Redis cannot be reached. Then the gateway
 // that has purged gets the file from its owner, which has not.
 const allOthers = "all others: redis cannot be reached"

@@ -110,7 +110,7 @@ func backAs(f *e2e.Fleet, owner *e2e.Member) {
 }
 
 // TestFleetPurgeWhileOneFails: each purge that returns well was applied by every gateway that
-// answers, while one of the fleet is killed and started again and again.
+// responds, while one of the fleet is killed and started again and again.
 func TestFleetPurgeWhileOneFails(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Disk: true})
@@ -133,17 +133,17 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 	for i := range purges {
 		c := f.PutChanging()
 		read(f, steady, c.ID, c.Content)
-		if answer := tryRead(f, f.Gateways[2], c.ID); answer != nil {
-			require.Equal(t, c.Content, answer)
+		if got := tryRead(f, f.Gateways[2], c.ID); got != nil {
+			require.Equal(t, c.Content, got)
 		}
 		f.Change(c)
 		status, text := f.Gateways[i%2].AdminPost("/purge?id="+c.ID.String(), "")
-		var answer struct{ Missing []string }
-		require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
-		for _, name := range answer.Missing {
+		var response struct{ Missing []string }
+		require.NoError(t, json.Unmarshal([]byte(text), &response), text)
+		for _, name := range response.Missing {
 			require.Equal(t, f.Gateways[2].Name(), name, "those that live have applied it")
 		}
-		require.Equal(t, status == http.StatusOK, len(answer.Missing) == 0, text)
+		require.Equal(t, status == http.StatusOK, len(response.Missing) == 0, text)
 		if status == http.StatusOK {
 			reached++
 		}

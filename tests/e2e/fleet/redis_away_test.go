@@ -46,7 +46,7 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 	}
 }
 
-// storageTime is how long the storage takes to begin an answer.
+// storageTime is how long the storage takes to begin a reply.
 const storageTime = 300 * time.Millisecond
 
 // stampedeWithoutRedis sends many clients for a cold file. Its error says that it has cost too

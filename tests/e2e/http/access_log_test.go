@@ -90,9 +90,9 @@ func TestLogTemplatesBesideNginx(t *testing.T) {
 			require.NoError(t, err)
 			_, err = io.WriteString(c, request)
 			require.NoError(t, err)
-			answer, err := io.ReadAll(c)
+			response, err := io.ReadAll(c)
 			require.NoError(t, err)
-			require.Regexp(t, `^HTTP/1.1 20[06] `, string(answer[:min(len(answer), 40)]))
+			require.Regexp(t, `^HTTP/1.1 20[06] `, string(response[:min(len(response), 40)]))
 			require.NoError(t, c.Close())
 		}
 	}
@@ -124,7 +124,7 @@ func TestLogTemplate(t *testing.T) {
 	p.Get(jpg.URL())
 	p.Get(other.URL())
 	p.Get(s.Missing("jpg", storetest.Created).URL())
-	answer := p.Raw(e2e.Request("GET", txt.URL()+"?token="+token, "Referer: http://r/?token="+token,
+	response := p.Raw(e2e.Request("GET", txt.URL()+"?token="+token, "Referer: http://r/?token="+token,
 		"X-Gate-Pass: "+token, "Connection: close"))
 	p.Raw("GET /\x01 HTTP/1.1\r\n\r\n")
 	lines := e2e.ReadLines(t, path, 2)
@@ -136,6 +136,6 @@ func TestLogTemplate(t *testing.T) {
 	require.Regexp(t, `^\[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] `+
 		`\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d\] \d{10,}\.\d{3} `+
 		fmt.Sprintf(`\d+\.\d{3} %d %s \d+ %d [0-9a-f]{32} \$ "GET %s\?token=\*{3} HTTP/1\.1" token=\*{3} \*{3} \*{3} `,
-			p.Cmd.Process.Pid, port, len(answer), txt.URL())+`http://r/\?token=\*{3} `+host+` 200$`, lines[0])
+			p.Cmd.Process.Pid, port, len(response), txt.URL())+`http://r/\?token=\*{3} `+host+` 200$`, lines[0])
 	require.Regexp(t, `^\[.*\$ "GET /\\x01 HTTP/1.1" - - - - .* 400$`, lines[1])
 }

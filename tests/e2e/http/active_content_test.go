@@ -79,9 +79,9 @@ func TestTokensAreMasked(t *testing.T) {
 				"access_log_format = " + tt.format}, tt.keys...)...)
 			p.Get(f.URL()+"?token="+token+"&ts=1&filename=x", "Referer: http://page.test/?a=b&token="+token)
 			p.Get(f.URL() + "?%74oken=" + token)
-			// no Host: refused before it is a request
+			// no Host: rejected before it is a request
 			p.Raw("GET " + f.URL() + "?ts=1&token=" + token + " HTTP/1.1\r\n\r\n")
-			require.NoError(t, os.Truncate(f.Path, 50)) // and an answer that has to be logged
+			require.NoError(t, os.Truncate(f.Path, 50)) // and a response that has to be logged
 			p.Get(f.URL() + "?token=" + token)
 			require.NoError(t, os.WriteFile(f.Path, f.Content, 0o600))
 			lines := strings.Join(e2e.ReadLines(t, path, 4), "\n")

@@ -34,9 +34,9 @@ func TestConnectionLimits(t *testing.T) {
 			p := e2e.Serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s")
 			_, first := p.Download(f)
 			p.Download(f)
-			refused := p.Raw(e2e.Request(http.MethodGet, f.URL()))
-			require.True(t, strings.HasPrefix(refused, tt.status), "%.100q", refused)
-			require.Contains(t, refused, "\r\nRetry-After: ")
+			rejected := p.Raw(e2e.Request(http.MethodGet, f.URL()))
+			require.True(t, strings.HasPrefix(rejected, tt.status), "%.100q", rejected)
+			require.Contains(t, rejected, "\r\nRetry-After: ")
 			eventually.True(t, func() bool {
 				return p.Metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1
 			})
@@ -47,8 +47,9 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others are
-// answered at once, in the place of idle connections, and a download that began before is not cut.
+// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others get
+// a response at once, in the place of idle connections, and a download that began before is not
+// cut.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -108,7 +109,7 @@ func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, sm
 }
 
 // TestNoResponseIsCutForRoom: many more clients than connections, each with a request after the
-// other on one connection. A connection may end between two answers, never within one, and each
+// other on one connection. A connection may end between two responses, never within one, and each
 // client gets on.
 func TestNoResponseIsCutForRoom(t *testing.T) {
 	t.Parallel()
@@ -139,9 +140,9 @@ func TestNoResponseIsCutForRoom(t *testing.T) {
 	require.Positive(t, p.Metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
 }
 
-// keepAsking sends up to n requests on one connection and counts the answers. A connection that
-// ends before the first byte of an answer, or says that there is no room, is no error.
-func keepAsking(address string, f storetest.Object, n int) (answers int, err error) {
+// keepAsking sends up to n requests on one connection and counts the responses. A connection
+// that ends before the first byte of a response, or says that there is no room, is no error.
+func keepAsking(address string, f storetest.Object, n int) (responses int, err error) {
 	c, err := net.DialTimeout("tcp", address, e2e.Timeout)
 	if err != nil {
 		return 0, err
@@ -149,26 +150,26 @@ func keepAsking(address string, f storetest.Object, n int) (answers int, err err
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(e2e.Timeout)) // the reads fail then
 	in := bufio.NewReader(c)
-	for ; answers < n; answers++ {
+	for ; responses < n; responses++ {
 		if _, err := io.WriteString(c, e2e.Request(http.MethodGet, f.URL())); err != nil {
-			return answers, nil
+			return responses, nil
 		}
 		if _, err := in.Peek(1); err != nil {
-			return answers, nil
+			return responses, nil
 		}
 		resp, err := http.ReadResponse(in, nil)
 		if err != nil {
-			return answers, fmt.Errorf("cut in the head of an answer: %w", err)
+			return responses, fmt.Errorf("cut in the head of a response: %w", err)
 		}
 		body, err := io.ReadAll(resp.Body)
 		switch {
 		case err != nil:
-			return answers, fmt.Errorf("cut after %d bytes of an answer: %w", len(body), err)
+			return responses, fmt.Errorf("cut after %d bytes of a response: %w", len(body), err)
 		case resp.StatusCode == http.StatusServiceUnavailable:
-			return answers, nil
+			return responses, nil
 		case !bytes.Equal(body, f.Content):
-			return answers, fmt.Errorf("wrong answer %s of %d bytes", resp.Status, len(body))
+			return responses, fmt.Errorf("wrong response %s of %d bytes", resp.Status, len(body))
 		}
 	}
-	return answers, nil
+	return responses, nil
 }

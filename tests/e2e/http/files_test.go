@@ -159,14 +159,14 @@ func TestNothingOutsideTheStore(t *testing.T) {
 		a := p.Raw("GET " + target + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n")
 		require.NotContains(t, a, "canary: this lies", target)
 		require.NotContains(t, a, "metadata\r", target)
-		require.NotContains(t, a, s.Dir, "no internals in answers to %q", target)
+		require.NotContains(t, a, s.Dir, "no internals in responses to %q", target)
 		if !strings.HasPrefix(a, "HTTP/1.1 4") && !strings.HasSuffix(a, string(good.Content)) {
-			t.Fatalf("%q was answered %.200q", target, a)
+			t.Fatalf("the response to %q is %.200q", target, a)
 		}
 	}
 }
 
-// TestSendfile: every answer with bytes of a file over plain TCP leaves by sendfile(2).
+// TestSendfile: every response with bytes of a file over plain TCP leaves by sendfile(2).
 func TestSendfile(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -21,14 +21,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// difference is a request that the module answers otherwise, and the gateway's answer to it.
+// difference is a request to which the module responds otherwise, and the gateway's response.
 type difference struct {
 	name    string
 	method  string // GET when empty
 	url     string
 	send    []string // "Name: value"
 	status  int
-	headers []string // "Name: value" of the answer; "Name" alone = it is not there
+	headers []string // "Name: value" of the response; "Name" alone = it is not there
 	body    []byte   // nil = not looked at
 }
 
@@ -83,13 +83,14 @@ func requirePlainReason(t testing.TB, a e2e.Response) {
 	require.Regexp(t, `\A[ -~]{1,100}\n\z`, string(a.Body))
 }
 
-// talk sends requests one after the other on one connection and reads the answer to each. An answer
-// with bytes behind its end spoils the next one; behind the last one the connection must be closed.
+// talk sends requests one after the other on one connection and reads the response to each. A
+// response with bytes behind its end spoils the next one; behind the last one the connection must
+// be closed.
 func talk(p *e2e.Process, requests ...string) []e2e.Response {
 	p.T.Helper()
 	c := p.Dial()
 	in := bufio.NewReader(c)
-	answers := make([]e2e.Response, 0, len(requests))
+	responses := make([]e2e.Response, 0, len(requests))
 	for _, r := range requests {
 		_, err := io.WriteString(c, r)
 		require.NoError(p.T, err)
@@ -98,12 +99,12 @@ func talk(p *e2e.Process, requests ...string) []e2e.Response {
 		require.NoError(p.T, err, "to %q", r)
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(p.T, err, "to %q", r)
-		answers = append(answers, e2e.Response{Response: resp, Body: body})
+		responses = append(responses, e2e.Response{Response: resp, Body: body})
 	}
 	rest, err := io.ReadAll(in)
 	require.NoError(p.T, err)
-	require.Empty(p.T, string(rest), "behind the last answer")
-	return answers
+	require.Empty(p.T, string(rest), "behind the last response")
+	return responses
 }
 
 func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
@@ -238,7 +239,7 @@ func TestDifferencesFraming(t *testing.T) {
 	})
 }
 
-// TestDifferencesConnectionStaysUsable shows that an answer without the file leaves nothing behind
+// TestDifferencesConnectionStaysUsable shows that a response without the file leaves nothing behind
 // it on the connection.
 func TestDifferencesConnectionStaysUsable(t *testing.T) {
 	t.Parallel()

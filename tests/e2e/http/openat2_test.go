@@ -31,7 +31,7 @@ func init() {
 	}
 }
 
-// execWithout replaces this process by a command in which a system call is answered with an errno,
+// execWithout replaces this process by a command in which a system call fails with an errno,
 // as container runtimes do by seccomp(2) with calls that they do not know.
 func execWithout(call uint32, errno unix.Errno, command []string) error {
 	runtime.LockOSThread() // the filter is this thread's
@@ -52,7 +52,7 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 	return syscall.Exec(command[0], command, os.Environ())
 }
 
-// TestWithoutOpenat2: where a sandbox forbids openat2(2), whatever its answer, every file is served
+// TestWithoutOpenat2: where a sandbox forbids openat2(2), with whatever errno, every file is served
 // all the same, nothing else is, and the log says so once.
 func TestWithoutOpenat2(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestWithoutOpenat2(t *testing.T) {
 			served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)),
 				s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)),
 				s.TrunkLink(file), linked(s, file)}
-			refused := []storetest.Object{s.Missing("jpg", storetest.Created),
+			rejected := []storetest.Object{s.Missing("jpg", storetest.Created),
 				s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
 			swapped := filepath.Join(s.Root(storetest.Group, 0), "data", "00", "0B")
 			require.NoError(t, os.Symlink(filepath.Dir(file.Path), swapped), "a folder is a link")
@@ -77,7 +77,7 @@ func TestWithoutOpenat2(t *testing.T) {
 					require.Equal(t, 200, a.StatusCode, "%s: %s", o.URL(), a.Body)
 					require.Equal(t, o.Content, a.Body)
 				}
-				for _, o := range refused {
+				for _, o := range rejected {
 					require.Equal(t, 404, p.Get(o.URL()).StatusCode, o.URL())
 				}
 				require.Equal(t, 404, p.Get(strings.Replace(file.URL(), "/00/0A/", "/00/0B/", 1)).StatusCode)

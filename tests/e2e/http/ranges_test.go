@@ -49,7 +49,7 @@ func TestDifferencesRanges(t *testing.T) {
 	})
 }
 
-// TestDifferencesRangesIgnored has Range fields that the module refuses or misreads; they say
+// TestDifferencesRangesIgnored has Range fields that the module rejects or misreads; they say
 // nothing, and the file is sent.
 func TestDifferencesRangesIgnored(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestDifferencesMultipart(t *testing.T) {
 	}
 }
 
-// readParts checks each part of a multipart answer against the file and returns the ranges sent.
+// readParts checks each part of a multipart response against the file and returns the ranges sent.
 func readParts(t *testing.T, a e2e.Response, file storetest.Object) (boundary string, ranges []string) {
 	t.Helper()
 	typ, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))

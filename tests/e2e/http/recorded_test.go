@@ -23,16 +23,16 @@ type verdict struct {
 }
 
 // TestRecordedResponses asks the gateway everything that a real FastDFS with the nginx module was
-// asked, where the recordings and the tool that judges the answers lie beside the repository (or
+// asked, where the recordings and the tool that judges the responses lie beside the repository (or
 // GOLDEN_DIR and REPLAY_TOOLS name them).
 func TestRecordedResponses(t *testing.T) {
 	t.Parallel()
 	golden, tools := beside("GOLDEN_DIR", "golden"), beside("REPLAY_TOOLS", "tools")
 	if golden == "" || tools == "" {
-		t.Skip("SKIPPED: no recorded answers: GOLDEN_DIR and REPLAY_TOOLS are not set and ../shared is not there")
+		t.Skip("SKIPPED: no recorded responses: GOLDEN_DIR and REPLAY_TOOLS are not set and ../shared is not there")
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED: replaying recorded answers needs root for its network namespaces")
+		t.Skip("SKIPPED: replaying recorded responses needs root for its network namespaces")
 	}
 	replay, fake := buildTool(t, tools, "replay"), buildTool(t, tools, "fakefdfs")
 	for _, upstream := range []string{"http", "storage"} {
@@ -64,7 +64,7 @@ func runReplay(t *testing.T, replay string, args ...string) {
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit) && exit.ExitCode() == 1:
-			return // some answers are wrong: the caller lists them
+			return // some responses are wrong: the caller lists them
 		case err != nil && attempt < 4 && bytes.Contains(text, []byte("does not accept on")):
 			continue
 		}

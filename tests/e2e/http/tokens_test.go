@@ -66,25 +66,25 @@ func TestDifferencesTokenCheckFail(t *testing.T) {
 	s := storetest.New(t)
 	file, missing, now := s.Normal("jpg", s.Bytes(100)), s.Missing("jpg", storetest.Created), time.Now().Unix()
 	page := s.Bytes(777)
-	path := filepath.Join(t.TempDir(), "refused.jpg")
+	path := filepath.Join(t.TempDir(), "rejected.jpg")
 	require.NoError(t, os.WriteFile(path, page, 0o600))
 	p := e2e.Serve(t, s, e2e.TokenKeys("http.anti_steal.token_check_fail = "+path)...)
 	good, wrong := tokenAt(file, now), strings.Repeat("0", 32)
-	refused := func(name, url string, send ...string) difference {
+	rejected := func(name, url string, send ...string) difference {
 		return difference{name: name, url: url, send: send, status: 200, body: page,
 			headers: []string{"Cache-Control: no-store", "Last-Modified", "ETag", "Content-Range", "Accept-Ranges",
 				"Content-Type: image/jpeg"}}
 	}
 	differ(t, p, []difference{
-		refused("wrong token", file.URL()+"?token="+wrong+"&ts=0"),
-		refused("wrong token and a range", file.URL()+"?token="+wrong+"&ts=0", "Range: bytes=1-5"),
-		refused("no token", fmt.Sprint(file.URL(), "?ts=", now)),
-		refused("no ts", file.URL()+"?token="+good),
-		refused("neither", file.URL()),
-		refused("names in capitals", fmt.Sprint(file.URL(), "?Token=", good, "&TS=", now)),
-		refused("neither, and an equal date", file.URL(), "If-Modified-Since: "+httpDate(storetest.Created)),
-		refused("neither, and no such file", missing.URL()),
-		refused("letters behind ts", fmt.Sprint(file.URL(), "?token=", good, "&ts=", now, "abc")),
+		rejected("wrong token", file.URL()+"?token="+wrong+"&ts=0"),
+		rejected("wrong token and a range", file.URL()+"?token="+wrong+"&ts=0", "Range: bytes=1-5"),
+		rejected("no token", fmt.Sprint(file.URL(), "?ts=", now)),
+		rejected("no ts", file.URL()+"?token="+good),
+		rejected("neither", file.URL()),
+		rejected("names in capitals", fmt.Sprint(file.URL(), "?Token=", good, "&TS=", now)),
+		rejected("neither, and an equal date", file.URL(), "If-Modified-Since: "+httpDate(storetest.Created)),
+		rejected("neither, and no such file", missing.URL()),
+		rejected("letters behind ts", fmt.Sprint(file.URL(), "?token=", good, "&ts=", now, "abc")),
 		{name: "no file id, and a wrong token", url: "/group1/M00/00/0A/short.jpg?token=" + wrong + "&ts=0",
 			status: 400},
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDifferencesContentType: [types], mime.types and the built-in table, in this order, in whole
-// answers and in the parts of others.
+// responses and in the parts of others.
 func TestDifferencesContentType(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -46,7 +46,7 @@ func getUnix(t testing.TB, path, url string) (int, string) {
 }
 
 // TestSocketActivation: systemd-socket-activate opens the sockets and starts the gateway at the
-// first connection, which is answered. The sockets are systemd's: their files stay.
+// first connection, which is served. The sockets are systemd's: their files stay.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	activate, err := exec.LookPath("systemd-socket-activate")
@@ -103,7 +103,7 @@ func startWith(t *testing.T, conf string, env []string, names []string, files ..
 	return e2e.StartCommand(t, conf, cmd)
 }
 
-// TestActivatedSocket: a TLS listener whose socket the process was given answers also what
+// TestActivatedSocket: a TLS listener whose socket the process was given also serves clients that
 // connected before the start, and a socket that no key names ends the start.
 func TestActivatedSocket(t *testing.T) {
 	t.Parallel()
@@ -128,9 +128,9 @@ func TestActivatedSocket(t *testing.T) {
 	require.NoError(t, secure.SetDeadline(time.Now().Add(e2e.Timeout)))
 	_, err = io.WriteString(secure, e2e.Request(http.MethodGet, f.URL(), "Connection: close"))
 	require.NoError(t, err)
-	answer, err := io.ReadAll(secure)
+	response, err := io.ReadAll(secure)
 	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(answer), string(f.Content)))
+	require.True(t, strings.HasSuffix(string(response), string(f.Content)))
 
 	stray := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web.socket exec "$0" -c "$1"`,
 		e2e.Binary,

@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		{"too few store paths", "store_path1 = ", "store_path7 = ", `:\d+: (error|warning): .*store_path`},
 		{"several groups without their names in URLs", "url_have_group_name = true", "url_have_group_name = false",
 			`:\d+: error: .*url_have_group_name`},
-		{"page for refused tokens that is missing", "http.anti_steal.check_token = false",
+		{"page for rejected tokens that is missing", "http.anti_steal.check_token = false",
 			"http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = long-enough-secret\n" +
 				"http.anti_steal.token_check_fail = nowhere.html",
 			`:\d+: error: .*nowhere\.html`},
@@ -207,7 +207,7 @@ func TestDemo(t *testing.T) {
 			}
 			if strings.Contains(url, guarded) {
 				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"),
-					"the page for refused tokens: %s", url)
+					"the page for rejected tokens: %s", url)
 			}
 		}
 		require.Contains(t, index, "<video controls")

@@ -36,7 +36,7 @@ var jumps = []time.Duration{time.Hour, -time.Hour, 10 * 365 * day, -day, 0}
 const day = 24 * time.Hour
 
 // TestClockJumps: the wall clock of a gateway jumps while it works, and while it does not run. No
-// answer is wrong or fails because of that, and what was kept expires when it would have.
+// response is wrong or fails because of that, and what was kept expires when it would have.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	built, err := lab.BuildWithClock(t.TempDir())
@@ -64,7 +64,7 @@ func serveAt(t *testing.T, built string, s *storetest.Store, lines ...string) (*
 	return e2e.StartCommand(t, conf, cmd), clock
 }
 
-// dateOf reads a date of an answer.
+// dateOf reads a date of a response.
 func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
 	t.Helper()
 	at, err := http.ParseTime(a.Header.Get(field))
@@ -72,8 +72,8 @@ func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
 	return at
 }
 
-// jumpsAtStore: Date follows the clock; conditions, ranges and files that change are answered as
-// before, and no client notices. The log goes on, also over a rotation.
+// jumpsAtStore: Date follows the clock; conditions, ranges and files that change get the same
+// responses as before, and no client notices. The log goes on, also over a rotation.
 func jumpsAtStore(t *testing.T, built string) {
 	s, log := storetest.New(t), filepath.Join(t.TempDir(), "access.log")
 	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
@@ -103,7 +103,7 @@ func jumpsAtStore(t *testing.T, built string) {
 		rotated := fmt.Sprint(log, n)
 		require.NoError(t, os.Rename(log, rotated))
 		require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
-		eventually.True(t, func() bool { // lines are written after their answers
+		eventually.True(t, func() bool { // lines are written after their responses
 			text, err := os.ReadFile(log)
 			return err == nil && strings.Contains(string(text), clock.Now().Format(`{"time":"2006-01-`))
 		}, "no new log at %v", offset)
@@ -252,7 +252,7 @@ func jumpsAtPurges(t *testing.T, built string) {
 				})
 				status, text := m.AdminPost("/purge?id="+c.ID.String(), "")
 				if text = strings.Join(strings.Fields(text), ""); status != 200 || text != `{"gateways":2}` {
-					return fmt.Errorf("the answer to a purge is %d %q after a jump to %v", status, text, offset)
+					return fmt.Errorf("the response to a purge is %d %q after a jump to %v", status, text, offset)
 				}
 				if r := f.Stampede(4, c.ID, c.Content); r.Count(stampede.Whole) != len(r) {
 					return fmt.Errorf("after a jump to %v: %v", offset, r)
@@ -268,7 +268,7 @@ func jumpsAtPurges(t *testing.T, built string) {
 }
 
 // jumpsAtDisk: a gateway that starts with another clock uses what is on its disk. One whose disk
-// has failed leaves it alone for as long as without the jump.
+// has failed disables its disk tier for as long as without the jump.
 func jumpsAtDisk(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
 	m := f.Gateways[0]
@@ -291,7 +291,8 @@ func jumpsAtDisk(t *testing.T, built string) {
 		other, otherContent := f.Put(5000)
 		f.Warm(other, otherContent)
 		eventually.True(t, func() bool { return m.Metric("fdfs_gateway_cache_disk_skipped_total") >= skipped })
-		require.EqualValues(t, 1, m.Metric("fdfs_gateway_cache_disk_failures_total"), "it is left alone for a minute")
+		require.EqualValues(t, 1, m.Metric("fdfs_gateway_cache_disk_failures_total"),
+			"the disk tier is disabled for a minute")
 	}
 	fetch(1)
 	m.Options.Clock.Set(time.Hour)

@@ -123,7 +123,7 @@ func TestCompareOnTerminal(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	p := e2e.Serve(t, s)
-	// A server that never answers the second path.
+	// A server that never responds to the second path.
 	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hangs" {
 			<-r.Context().Done()

@@ -117,13 +117,13 @@ func TestDoctor(t *testing.T) {
 		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	})
 	t.Run("another secret", func(t *testing.T) {
-		strangers := edited(t, conf, lab.Secret, "another secret of the same length")
-		for _, p := range examine(t, 1, strangers, "peer") {
+		otherSecret := edited(t, conf, lab.Secret, "another secret of the same length")
+		for _, p := range examine(t, 1, otherSecret, "peer") {
 			require.Equal(t, "fail", p.status)
 			require.Contains(t, p.text, "secret")
 		}
 	})
-	t.Run("peer that does not answer", func(t *testing.T) {
+	t.Run("peer that does not respond", func(t *testing.T) {
 		other.Pause()
 		defer other.Resume()
 		require.Equal(t, other.Name(), only(t, examine(t, 1, conf, "peer"), "fail").subject)

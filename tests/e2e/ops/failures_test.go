@@ -27,8 +27,8 @@ import (
 // The tests of this file make things go wrong around the gateway: descriptors, disks, pipes,
 // certificates, configurations.
 
-// TestFewDescriptors: more clients than the limit on open files allows. The gateway refuses what is
-// too much and lives.
+// TestFewDescriptors: more clients than the limit on open files allows. The gateway rejects the
+// excess and keeps running.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -51,7 +51,7 @@ func TestFewDescriptors(t *testing.T) {
 }
 
 // TestIdleAdminConnections: connections to the admin listener take no descriptors from the clients
-// of files, and operators are answered beside them.
+// of files, and operators are served beside them.
 func TestIdleAdminConnections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -217,8 +217,8 @@ func TestReaderOfTheLogLeaves(t *testing.T) {
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
-// TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and
-// the access log tell.
+// TestFileBreaksWhileItIsSent: the client gets a visibly short response, and the log, the metrics
+// and the access log tell.
 func TestFileBreaksWhileItIsSent(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -269,8 +269,8 @@ func TestStopWithSilentConnections(t *testing.T) {
 	require.Less(t, time.Since(began), e2e.Prompt)
 }
 
-// TestLateBytesDoNotCutAResponse: the last answer of a connection is still on its way when the
-// client sends something unexpected. A reset would take the rest of the answer away (RFC
+// TestLateBytesDoNotCutAResponse: the last response of a connection is still on its way when the
+// client sends something unexpected. A reset would take the rest of the response away (RFC
 // 9112 section 9.6).
 func TestLateBytesDoNotCutAResponse(t *testing.T) {
 	t.Parallel()

@@ -116,8 +116,8 @@ func TestAlerts(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestPrometheusQueries: a real Prometheus reads a gateway's metrics and answers every query of the
-// dashboard, and evaluates every rule.
+// TestPrometheusQueries: a real Prometheus reads a gateway's metrics and evaluates every query of
+// the dashboard and every rule.
 func TestPrometheusQueries(t *testing.T) {
 	t.Parallel()
 	p := e2e.Serve(t, storetest.New(t))

@@ -93,7 +93,7 @@ func TestSecondSignal(t *testing.T) {
 	require.NotContains(t, p.Log(), "msg=stopped")
 }
 
-// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its
+// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is rejected with its
 // reasons and the old one stays.
 func TestReload(t *testing.T) {
 	t.Parallel()
@@ -231,15 +231,15 @@ func TestTimeouts(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(100))
 	const idle = 3 * time.Second // enough for a client that stands still between its connection and its request
 	p := e2e.Serve(t, s, "[gateway]", "read_timeout = "+idle.String(), "idle_timeout = "+idle.String())
-	answer := p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
-	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 408 "), answer)
+	response := p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
+	require.True(t, strings.HasPrefix(response, "HTTP/1.1 408 "), response)
 	c := p.Dial()
 	began := time.Now()
 	_, err := io.WriteString(c, "HEAD "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
 	all, err := io.ReadAll(c)
 	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the answer: %q", all)
+	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the response: %q", all)
 	require.Greater(t, time.Since(began), idle*3/4, "a deadline that is nearly the same is not set anew")
 	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 })
 }
@@ -255,7 +255,7 @@ func TestAccessLog(t *testing.T) {
 	p.Get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
 	p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
 	p.Raw("GET nonsense\r\n\r\n")
-	// each is written behind its answer, so the next request may be faster
+	// each is written behind its response, so the next request may be faster
 	lines := strings.Join(e2e.ReadLines(t, path, 3), "\n")
 	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+
 		` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)

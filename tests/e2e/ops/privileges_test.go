@@ -55,8 +55,8 @@ func rights(p *e2e.Process) map[string]any {
 	return status.Process
 }
 
-// refused reloads and returns why the configuration was refused.
-func refused(p *e2e.Process, config string) string {
+// rejected reloads and returns why the configuration was rejected.
+func rejected(p *e2e.Process, config string) string {
 	p.T.Helper()
 	require.NoError(p.T, os.WriteFile(p.Conf, []byte(config), 0o600))
 	code, text := p.AdminPost("/reload", "")
@@ -102,7 +102,8 @@ func TestRightsGivenUp(t *testing.T) {
 }
 
 // TestLandlock: a running gateway opens nothing outside of what its configuration named when it
-// started; a reload that needs more is refused with that reason, and what it named goes on working.
+// started; a reload that needs more is rejected with that reason, and what it named goes on
+// working.
 func TestLandlock(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -133,11 +134,11 @@ func TestLandlock(t *testing.T) {
 				reload(elsewhere)
 				return
 			}
-			require.Contains(t, refused(p, lines(log, off, "#include "+include)), "permission denied")
-			require.Contains(t, refused(p, lines(log, off, "#include "+include)), "Landlock")
-			require.Contains(t, refused(p, lines(filepath.Join(outside, "access.log"), off)),
+			require.Contains(t, rejected(p, lines(log, off, "#include "+include)), "permission denied")
+			require.Contains(t, rejected(p, lines(log, off, "#include "+include)), "Landlock")
+			require.Contains(t, rejected(p, lines(filepath.Join(outside, "access.log"), off)),
 				"outside of the Landlock rules: "+outside)
-			require.Contains(t, refused(p, elsewhere), "needs a restart: outside of the Landlock rules: "+outside+
+			require.Contains(t, rejected(p, elsewhere), "needs a restart: outside of the Landlock rules: "+outside+
 				"/data")
 			require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 
@@ -177,7 +178,7 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	require.Contains(t, page, "Landlock has no rule for a store path that was not there at the start: "+root)
 	text, err := os.ReadFile(p.Conf)
 	require.NoError(t, err)
-	require.Contains(t, refused(p, string(text)+"\n[gateway]\naccess_log = "+outside+"/log\n"),
+	require.Contains(t, rejected(p, string(text)+"\n[gateway]\naccess_log = "+outside+"/log\n"),
 		"outside of the Landlock rules")
 	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
 	requireReload(p, 200) // an unchanged configuration
@@ -201,15 +202,15 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	second := u.current()
 	require.NoError(t, os.Rename(root, root+"-away"))
 	require.NoError(t, os.Mkdir(root, 0o755))
-	code, answer := p.AdminGet("/readyz")
+	code, body := p.AdminGet("/readyz")
 	if u.current() == second && code != 200 { // else the process has been replaced
-		require.Contains(t, answer, "store path 1 of group group1 was put in place after the start")
+		require.Contains(t, body, "store path 1 of group group1 was put in place after the start")
 	}
 	eventually.True(t, ready(second))
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
-// TestLandlockOfAStockConfiguration: a stock http.conf names a page for refused tokens in a folder
+// TestLandlockOfAStockConfiguration: a stock http.conf names a page for rejected tokens in a folder
 // that this host does not have, and checks no tokens. A reload, and one after an upgrade, apply it.
 func TestLandlockOfAStockConfiguration(t *testing.T) {
 	t.Parallel()
@@ -242,9 +243,9 @@ func TestCheckNamesRejectedReload(t *testing.T) {
 		return checked + examined
 	}
 	require.NotContains(t, output(p.Conf), would)
-	refused := lines("access_log = " + outside + "/log")
-	require.NotContains(t, output(e2e.WriteConfig(t, refused)), would, "another configuration")
-	require.NoError(t, os.WriteFile(p.Conf, []byte(refused), 0o600))
+	rejected := lines("access_log = " + outside + "/log")
+	require.NotContains(t, output(e2e.WriteConfig(t, rejected)), would, "another configuration")
+	require.NoError(t, os.WriteFile(p.Conf, []byte(rejected), 0o600))
 	require.Regexp(t, would+`refuse a reload: .*outside of the Landlock rules: `+outside, output(p.Conf))
 	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("idle_timeout = 33s")), 0o600))
 	require.Contains(t, output(p.Conf), would+"not apply these keys by a reload: idle_timeout")
@@ -322,7 +323,7 @@ func TestReloadOfAnotherUser(t *testing.T) {
 
 // TestReloadOfMountedSecrets: secrets that are replaced as the kubelet does, by another folder
 // behind a link, take effect by a reload, of a user without rights and within Landlock; the old
-// ones end. A bad one refuses the reload, and the good ones stay.
+// ones end. A reload with a bad one is rejected, and the good ones stay.
 func TestReloadOfMountedSecrets(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -429,7 +430,7 @@ func TestUser(t *testing.T) {
 
 	// The configuration was root's alone: a reload says so, and works as soon as it can be read.
 	require.Contains(t, p.LogText(), "a reload will be refused")
-	require.Contains(t, refused(p, config("x_cache = true")), "runs as user nobody")
+	require.Contains(t, rejected(p, config("x_cache = true")), "runs as user nobody")
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.Conf)), 0o755))
 	require.NoError(t, os.Chmod(p.Conf, 0o644))
 	require.NoError(t, os.Chmod(filepath.Join(filepath.Dir(p.Conf), "mime.types"), 0o644))

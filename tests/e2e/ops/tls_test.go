@@ -84,7 +84,7 @@ func tlsAddress(p *e2e.Process) (address string) {
 }
 
 // hello connects by TLS, asks for a file, and returns the state of the connection. Tickets have
-// come with the answer.
+// come with the response.
 func hello(t *testing.T, address, url string, config *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	config.InsecureSkipVerify = true // the test looks at the certificate
@@ -196,12 +196,12 @@ func TestTLSRedirect(t *testing.T) {
 		{"GET /x HTTP/1.1", 400, ""},
 		{"GET /\x01 HTTP/1.1\r\nHost: a.example", 400, ""},
 	} {
-		answer := p.Raw(c.request + "\r\nConnection: close\r\n\r\n")
-		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(answer)),
+		text := p.Raw(c.request + "\r\nConnection: close\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)),
 			&http.Request{Method: strings.Fields(c.request)[0]})
-		require.NoError(t, err, answer)
+		require.NoError(t, err, text)
 		require.NoError(t, resp.Body.Close())
-		require.Equal(t, c.status, resp.StatusCode, "%s\n%s", c.request, answer)
+		require.Equal(t, c.status, resp.StatusCode, "%s\n%s", c.request, text)
 		want := ""
 		if host, target, ok := strings.Cut(c.want, " "); ok {
 			want = "https://" + host + ":" + port + target

@@ -147,8 +147,7 @@ func TestUpgradeForgets(t *testing.T) {
 	}
 }
 
-// TestUpgradeLetsCommandsEnd: a command that runs is answered to its end by the process that it has
-// reached.
+// TestUpgradeLetsCommandsEnd: the process that a command has reached serves it to its end.
 func TestUpgradeLetsCommandsEnd(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Storages: 1})

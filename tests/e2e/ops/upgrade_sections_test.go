@@ -33,9 +33,9 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	text, err := os.ReadFile(file)
 	require.NoError(m.T, err)
 	require.NoError(m.T, os.WriteFile(file, []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600))
-	status, answer := m.AdminPost("/reload", "")
-	require.Equal(m.T, http.StatusOK, status, answer)
-	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", answer)
+	status, response := m.AdminPost("/reload", "")
+	require.Equal(m.T, http.StatusOK, status, response)
+	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", response)
 	(&upgraded{m.T, m.PID(), m.Log}).upgrade()
 	eventually.True(m.T, func() bool { // the old process may close its connection instead of a response
 		resp, err := http.Post("http://"+m.AdminAddr+"/reload", "text/plain", nil)
@@ -49,7 +49,7 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 }
 
 // readers read files through all gateways until the returned function is called, which requires
-// that each answer was right.
+// that each response was right.
 func readers(f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
 	f.T.Helper()
 	var ids []fdfs.FileID
@@ -58,7 +58,7 @@ func readers(f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
 	}
 	stop := make(chan struct{})
 	var reading sync.WaitGroup
-	var answers, failed atomic.Int64
+	var responses, failed atomic.Int64
 	var first atomic.Pointer[error]
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: e2e.Timeout}
 	read := func(url string, content []byte) error {
@@ -86,7 +86,7 @@ func readers(f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
 				}
-				answers.Add(1)
+				responses.Add(1)
 			}
 		})
 	}
@@ -100,10 +100,10 @@ func readers(f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
 		f.T.Helper()
 		stopped()
 		if err := first.Load(); err != nil {
-			f.T.Errorf("%d of %d requests have failed; the first: %v", failed.Load(), answers.Load(), *err)
+			f.T.Errorf("%d of %d requests have failed; the first: %v", failed.Load(), responses.Load(), *err)
 		}
-		require.Positive(f.T, answers.Load())
-		f.T.Logf("%d answers, all right", answers.Load())
+		require.Positive(f.T, responses.Load())
+		f.T.Logf("%d responses, all right", responses.Load())
 	}
 }
 
@@ -130,8 +130,8 @@ func together(f *e2e.Fleet) {
 			f.Warm(id, content)
 			return f.Cluster.Downloads(id).Downloads == 1
 		})
-		status, answer := m.AdminPost("/purge?id="+id.String(), "")
-		require.Equal(f.T, http.StatusOK, status, answer)
+		status, response := m.AdminPost("/purge?id="+id.String(), "")
+		require.Equal(f.T, http.StatusOK, status, response)
 		f.Warm(id, content)
 		require.Greater(f.T, f.Cluster.Downloads(id).Downloads, 1)
 	}

@@ -79,14 +79,14 @@ func (u *upgraded) logged(n int, text string) {
 
 // asker asks for a file again and again, and counts.
 type asker struct {
-	address string
-	request string
-	want    []byte
-	stop    chan struct{}
-	done    sync.WaitGroup
-	answers atomic.Int64
-	failed  atomic.Int64
-	first   atomic.Pointer[error]
+	address   string
+	request   string
+	want      []byte
+	stop      chan struct{}
+	done      sync.WaitGroup
+	responses atomic.Int64
+	failed    atomic.Int64
+	first     atomic.Pointer[error]
 }
 
 // askAlways starts n clients. Each reuses its connection until the gateway says that it closes it;
@@ -134,7 +134,7 @@ func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, 
 	keep := false
 	defer func() {
 		if !keep {
-			_ = c.Close() // the answer was read to its end, or that has failed
+			_ = c.Close() // the response was read to its end, or that has failed
 		}
 	}()
 	if err := c.SetDeadline(time.Now().Add(e2e.Timeout)); err != nil {
@@ -154,7 +154,7 @@ func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, 
 	case resp.StatusCode != http.StatusOK || !bytes.Equal(body, a.want):
 		return nil, nil, fmt.Errorf("status %s, %d bytes", resp.Status, len(body))
 	}
-	a.answers.Add(1)
+	a.responses.Add(1)
 	if keep = !resp.Close; keep {
 		return c, r, nil
 	}
@@ -167,9 +167,9 @@ func (a *asker) end(t *testing.T) {
 	close(a.stop)
 	a.done.Wait()
 	if err := a.first.Load(); err != nil {
-		t.Errorf("%d requests have failed, %d not; the first: %v", a.failed.Load(), a.answers.Load(), *err)
+		t.Errorf("%d requests have failed, %d not; the first: %v", a.failed.Load(), a.responses.Load(), *err)
 	}
-	require.Positive(t, a.answers.Load())
+	require.Positive(t, a.responses.Load())
 }
 
 // TestUpgradeRejectsNoRequest: clients with and without keep-alive, and wrk, see no request fail
@@ -205,13 +205,13 @@ func TestUpgradeRejectsNoRequest(t *testing.T) {
 	}
 	kept.end(t)
 	closed.end(t)
-	t.Logf("%d answers with keep-alive, %d without, none failed", kept.answers.Load(), closed.answers.Load())
+	t.Logf("%d responses with keep-alive, %d without, none failed", kept.responses.Load(), closed.responses.Load())
 	u.logged(times, "msg=stopped")
 	require.Len(t, u.pids(), times+1)
 }
 
 // TestUpgradeLetsDownloadsEnd: downloads that began before upgrades go on in their processes to the
-// last byte; idle connections are answered once more, and told to close. Unix sockets go on.
+// last byte; idle connections get one more response, which tells them to close. Unix sockets go on.
 func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -462,9 +462,9 @@ func TestUpgradeAppliesKeys(t *testing.T) {
 	changed += "\n[lock]\nttl = 7s\n"
 	require.NoError(t, os.WriteFile(p.Conf, []byte(changed), 0o600))
 	for n := range 2 {
-		status, answer := p.AdminPost("/reload", "")
+		status, text := p.AdminPost("/reload", "")
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: idle_timeout, [lock]\n", answer)
+		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: idle_timeout, [lock]\n", text)
 		if n == 1 {
 			u.upgrade()
 		}
@@ -473,5 +473,5 @@ func TestUpgradeAppliesKeys(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}
-	eventually.True(t, func() bool { _, answer := p.AdminPost("/reload", ""); return answer == "reloaded\n" })
+	eventually.True(t, func() bool { _, text := p.AdminPost("/reload", ""); return text == "reloaded\n" })
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silence listens on each address at the same port, 0 for any that is free, and never answers: the
+// silence listens on each address at the same port, 0 for any that is free, and never replies: the
 // kernel accepts, up to its backlog.
 func silence(t *testing.T, port int, hosts ...string) int {
 	t.Helper()
@@ -145,7 +145,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 	require.Equal(t, "HTTP/1.1 503", string(head), "there are as many addresses as may be asked at a time")
 }
 
-// TestAttackSilentSource: one source accepts and never answers, and thousands of clients ask for
+// TestAttackSilentSource: one source accepts and never replies, and thousands of clients ask for
 // files of it and leave. What they have taken is given back at once, and others are served
 // meanwhile.
 func TestAttackSilentSource(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCorruptedReplica: one of two storages has other bytes of a file. The damaged one is healthy,
-// and the good one is suspect, so the damaged one comes first in each order, also when the file is
-// read again. No client gets a whole damaged body, and after the first request all get the right
-// one.
+// TestCorruptedReplica: one of two storages has other bytes of a file. The corrupted one is
+// healthy, and the good one is suspect, so the corrupted one comes first in each order, also when
+// the file is read again. No client gets a whole corrupted body, and after the first request all
+// get the right one.
 func TestCorruptedReplica(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -39,7 +39,7 @@ func TestCorruptedReplica(t *testing.T) {
 			wrong := bytes.Clone(content)
 			wrong[test.size/2] ^= 1
 			c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})
-			id, lines, suspect := damagedReplica(t, c, content, wrong, test.web)
+			id, lines, suspect := corruptedReplica(t, c, content, wrong, test.web)
 			p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(lines, test.lines...)...)))
 			suspect(p)
 			for i := range 4 {
@@ -56,10 +56,10 @@ func TestCorruptedReplica(t *testing.T) {
 	}
 }
 
-// damagedReplica puts a file on the two storages of group1, of which the first, its source, has
+// corruptedReplica puts a file on the two storages of group1, of which the first, its source, has
 // wrong bytes. lines are of the configuration; suspect lets the second one fail once, by another
 // file.
-func damagedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, web bool) (id fdfs.FileID,
+func corruptedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, web bool) (id fdfs.FileID,
 	lines []string, suspect func(p *e2e.Process)) {
 	t.Helper()
 	spec := fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "bin", Created: e2e.LongAgo}

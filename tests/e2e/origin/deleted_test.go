@@ -69,7 +69,7 @@ func TestYoungSlaveOfAFileOfThisHost(t *testing.T) {
 	require.Equal(t, "small", string(p.Get(e2e.Path(id)).Body))
 }
 
-// TestLostAtItsSource: what a source has not deleted, but lost or damaged, comes from a replica.
+// TestLostAtItsSource: what a source has not deleted, but lost or corrupted, comes from a replica.
 func TestLostAtItsSource(t *testing.T) {
 	t.Parallel()
 	c, s := e2e.NewCluster(t, fdfstest.Options{}), storetest.New(t)
@@ -117,7 +117,7 @@ func TestDeletedAtAReplica(t *testing.T) {
 	}
 }
 
-// TestMissingFileAsksEachStorageOnce: the answer "not found" to a download is that storage's answer
+// TestMissingFileAsksEachStorageOnce: the reply "not found" to a download is that storage's reply
 // to the question for the size too.
 func TestMissingFileAsksEachStorageOnce(t *testing.T) {
 	t.Parallel()

@@ -39,8 +39,8 @@ func TestDrippingStorage(t *testing.T) {
 	for range 5 {
 		id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: content, Ext: "mp4",
 			Created: e2e.LongAgo})
-		answer := p.Get(e2e.Path(id))
-		require.Equal(t, 200, answer.StatusCode)
-		require.True(t, bytes.Equal(content, answer.Body))
+		resp := p.Get(e2e.Path(id))
+		require.Equal(t, 200, resp.StatusCode)
+		require.True(t, bytes.Equal(content, resp.Body))
 	}
 }

@@ -86,7 +86,7 @@ func TestRandomFaults(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	var whole, short, refused atomic.Int64
+	var whole, short, rejected atomic.Int64
 	for i := range 8 {
 		clients.Go(func() {
 			for j := range downloads / 8 {
@@ -100,7 +100,7 @@ func TestRandomFaults(t *testing.T) {
 				_ = resp.Body.Close()
 				switch {
 				case resp.StatusCode >= 500:
-					refused.Add(1)
+					rejected.Add(1)
 				case resp.StatusCode != 200:
 					t.Errorf("%s: status %d", e2e.Path(id), resp.StatusCode)
 				case err != nil:
@@ -117,7 +117,7 @@ func TestRandomFaults(t *testing.T) {
 	clients.Wait()
 	stop.Store(true)
 	breaker.Wait()
-	t.Logf("%d whole, %d visibly short, %d refused", whole.Load(), short.Load(), refused.Load())
+	t.Logf("%d whole, %d visibly short, %d rejected", whole.Load(), short.Load(), rejected.Load())
 	require.Greater(t, whole.Load(), int64(downloads/4))
 	for i := range 2 {
 		c.Storage(i).SetFaults(fdfstest.Faults{})

@@ -72,7 +72,7 @@ func TestRedirectToADeadHost(t *testing.T) {
 					began := time.Now()
 					got, took := to(), time.Since(began)
 					t.Logf("%v", took)
-					// After 200 ms without an answer the source is named: both may be late.
+					// After 200 ms without a reply the source is named: both may be late.
 					require.True(t, got == host(1) || took >= 200*time.Millisecond, "%s after %v", got, took)
 					return got == host(1)
 				})

@@ -72,7 +72,7 @@ func TestEdge(t *testing.T) {
 			if name == "trunk" { // a slot is sent from verified bytes only, so all of it is fetched
 				fetched = len(content)
 			}
-			// A slow answer costs a second download, of the same range.
+			// A slow reply costs a second download, of the same range.
 			require.Positive(t, after.Downloads-before.Downloads)
 			require.LessOrEqual(t, after.Bytes-before.Bytes, int64(fetched*(after.Downloads-before.Downloads)))
 			require.GreaterOrEqual(t, after.Bytes-before.Bytes, int64(fetched))
@@ -294,8 +294,8 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	eventually.True(t, func() bool { return c.Storage(0).Counts().Open <= 1 })
 }
 
-// TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages
-// have.
+// TestBrokenDisk: a store path that cannot be read is no reason to reject requests for files that
+// the other storages have.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -323,7 +323,7 @@ func TestEdgeBesideAStorage(t *testing.T) {
 	require.Equal(t, "hello", string(p.Get(e2e.Path(id)).Body))
 }
 
-// TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is
+// TestTrackersDownAreNoLicence: while no tracker has replied, an address in the host's networks is
 // no source.
 func TestTrackersDownAreNoLicence(t *testing.T) {
 	t.Parallel()

@@ -86,8 +86,8 @@ func TestUpstreamPortByTLS(t *testing.T) {
 	require.Len(t, asked(), 3*len([]string{http.MethodHead, http.MethodGet}))
 }
 
-// webServer answers every request with the content. asked returns the targets of the requests since
-// the last call.
+// webServer responds to every request with the content. asked returns the targets of the requests
+// since the last call.
 func webServer(t *testing.T, ip string, content []byte) (port string, asked func() []string) {
 	ln, err := net.Listen("tcp", ip+":0")
 	require.NoError(t, err)
