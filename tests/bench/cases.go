@@ -33,7 +33,8 @@ type world struct {
 	store   *store
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
-	keys    keyPair  // of TLS listeners
+	p256    keyPair  // of TLS listeners
+	rsa     keyPair  // of those of the flavour securedRSA
 	link    *link    // between the servers and wrk; nil = they are on one host
 }
 
@@ -44,7 +45,7 @@ func newWorld(dir string) (*world, error) {
 		return nil, err
 	}
 	var err error
-	if w.keys, err = newKeyPair(dir); err != nil {
+	if w.p256, w.rsa, err = newKeyPairs(dir); err != nil {
 		return nil, err
 	}
 	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}})
@@ -94,7 +95,8 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"4 KiB file by TLS", w.secured(4*kib, false)},
 		{"64 KiB file by TLS", w.secured(64*kib, false)},
 		{"1 MiB file by TLS", w.secured(mib, false)},
-		{"4 KiB file by TLS, a connection each", w.handshakes},
+		{"4 KiB file by TLS, a connection each", w.handshakes(secured)},
+		{"4 KiB file by TLS (RSA), a connection each", w.handshakes(securedRSA)},
 		{"4 KiB file by HTTP/2", w.secured(4*kib, true)},
 		{"64 KiB file by HTTP/2", w.secured(64*kib, true)},
 		{"1 MiB file by HTTP/2", w.secured(mib, true)},
@@ -205,9 +207,13 @@ func (w *world) secured(size int, http2 bool) func(*testCase) error {
 	}
 }
 
-func (w *world) handshakes(c *testCase) error {
-	c.gateway.header = map[string]string{"Connection": "close"}
-	return w.secured(4*kib, false)(c)
+// handshakes is a small file by TLS, with a new connection for each request.
+func (w *world) handshakes(f flavour) func(*testCase) error {
+	return func(c *testCase) error {
+		err := w.closing(c)
+		c.flavour = f
+		return err
+	}
 }
 
 func (w *world) mix(c *testCase) error {
@@ -264,15 +270,24 @@ func (w *world) fetched(count int) func(*testCase) error {
 // remote puts files with the same content into the storages, and one into the store.
 func (w *world) remote(count, size int) ([]object, object, error) {
 	content := w.store.content(size)
+	objects, err := w.remoteOf(content, count)
+	if err != nil {
+		return nil, object{}, err
+	}
+	plain, err := w.store.plainOf(content)
+	return objects, plain, err
+}
+
+// remoteOf puts files with this content into the storages.
+func (w *world) remoteOf(content []byte, count int) ([]object, error) {
 	objects := make([]object, count)
 	for i := range objects {
 		id, err := w.cluster.Put(fdfstest.FileSpec{Group: group, Content: content, Ext: "bin", Kind: fdfs.KindNormal,
 			Created: created.Add(time.Duration(i) * time.Second)})
 		if err != nil {
-			return nil, object{}, err
+			return nil, err
 		}
 		objects[i] = objectOf(id, content)
 	}
-	plain, err := w.store.plainOf(content)
-	return objects, plain, err
+	return objects, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ type growth struct {
 	quantity string
 	figure   string // with its unit
 	first    int    // of the quantity
+	doubled  int    // how often; default doublings
+	alone    bool   // of the gateway only
 	// measure prepares a quantity, and returns what measures a side.
 	measure func(n int, s *settings) (func(side side) (float64, error), error)
 }
@@ -25,12 +28,16 @@ type growth struct {
 // growths are the figures of the document.
 func (w *world) growths() []growth {
 	most := affordable(10_000)
-	return []growth{
-		{"Idle connections", "connections", "additional memory, MB", most >> doublings, w.idleMemory},
-		{"Active connections", "connections", "processor time for a 4 KiB file, us", 125, w.activeCost},
-		{"Different files", "files of 4 KiB, in turn", "processor time for each, us", 625, w.filesCost},
-		{"Ranges of a request", "ranges of 4 KiB", "processor time, us", 1, w.rangesCost},
-	}
+	return append([]growth{
+		{name: "Idle connections", quantity: "connections", figure: "additional memory, MB", first: most >> doublings,
+			measure: w.idleMemory},
+		{name: "Active connections", quantity: "connections", figure: "processor time for a 4 KiB file, us", first: 125,
+			measure: w.activeCost},
+		{name: "Different files", quantity: "files of 4 KiB, in turn", figure: "processor time for each, us",
+			first: 625, measure: w.filesCost},
+		{name: "Ranges of a request", quantity: "ranges of 4 KiB", figure: "processor time, us", first: 1,
+			measure: w.rangesCost},
+	}, w.cacheGrowths()...)
 }
 
 // idleMemory measures the memory of connections that wait for their next request.
@@ -102,20 +109,24 @@ func (w *world) cost(c *testCase, s *settings) func(side) (float64, error) {
 // grown is a growth as it was measured: the median of the rounds of each side.
 type grown struct {
 	growth
+	sides      []side
 	quantities []int
-	figures    [2][]float64
+	figures    [][]float64 // of each side
 }
 
 // measureGrowth measures a growth; the sides take turns.
-func measureGrowth(g growth, sides [2]side, s *settings) (*grown, error) {
-	r := &grown{growth: g}
-	for i := range doublings + 1 {
+func measureGrowth(g growth, sides []side, s *settings) (*grown, error) {
+	if g.alone {
+		sides = sides[:1]
+	}
+	r := &grown{growth: g, sides: sides, figures: make([][]float64, len(sides))}
+	for i := range cmp.Or(g.doubled, doublings) + 1 {
 		n := g.first << i
 		measure, err := g.measure(n, s)
 		if err != nil {
 			return nil, err
 		}
-		var lists [2][]float64
+		lists := make([][]float64, len(sides))
 		for range s.rounds {
 			for i, side := range sides {
 				f, err := measure(side)
@@ -134,7 +145,7 @@ func measureGrowth(g growth, sides [2]side, s *settings) (*grown, error) {
 }
 
 // growthTables measures all growths, writes their plots to a folder, and returns the section.
-func (w *world) growthTables(sides [2]side, s *settings, plots string) (string, error) {
+func (w *world) growthTables(sides []side, s *settings, plots string) (string, error) {
 	var b strings.Builder
 	for _, g := range w.growths() {
 		if !s.pattern.MatchString(g.name) {
@@ -144,12 +155,12 @@ func (w *world) growthTables(sides [2]side, s *settings, plots string) (string, 
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", g.name, err)
 		}
-		fmt.Println(r.table(sides))
+		fmt.Println(r.table())
 		name := strings.ReplaceAll(strings.ToLower(g.name), " ", "-") + ".svg"
-		if err := os.WriteFile(filepath.Join(plots, name), []byte(r.plot(sides)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(plots, name), []byte(r.plot()), 0o644); err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "### %s\n\n![%s](growth/%s)\n\n%s\n", g.name, g.figure, name, r.table(sides))
+		fmt.Fprintf(&b, "### %s\n\n![%s](growth/%s)\n\n%s\n", g.name, g.figure, name, r.table())
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
@@ -164,7 +175,7 @@ func (w *world) writeGrowth(sides [2]side, s *settings) error {
 	if err := os.MkdirAll(plots, 0o755); err != nil {
 		return err
 	}
-	text, err := w.growthTables(sides, s, plots)
+	text, err := w.growthTables(sides[:], s, plots)
 	if err != nil {
 		return err
 	}
@@ -172,14 +183,14 @@ func (w *world) writeGrowth(sides [2]side, s *settings) error {
 }
 
 // table has a row for each side.
-func (r *grown) table(sides [2]side) string {
+func (r *grown) table() string {
 	var b strings.Builder
 	b.WriteString("| " + r.figure)
 	for _, n := range r.quantities {
 		b.WriteString(" | " + strconv.Itoa(n))
 	}
 	b.WriteString(" |\n| ---" + strings.Repeat(" | ---:", len(r.quantities)) + " |\n")
-	for i, side := range sides {
+	for i, side := range r.sides {
 		b.WriteString("| " + side.name)
 		for _, f := range r.figures[i] {
 			b.WriteString(" | " + short(f))

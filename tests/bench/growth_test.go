@@ -31,29 +31,30 @@ func TestGrowth(t *testing.T) {
 				return float64(n * []int{1, 7, 2}[round/2]), nil
 			}, nil
 		}}
-	r, err := measureGrowth(g, twoSides, &settings{rounds: 3})
+	r, err := measureGrowth(g, twoSides[:], &settings{rounds: 3})
 	require.NoError(t, err)
 	require.Equal(t, []int{3, 6, 12, 24, 48}, r.quantities)
 	require.Equal(t, []float64{6, 12, 24, 48, 96}, r.figures[0])
 	require.Equal(t, []string{"gateway", "nginx", "gateway", "nginx", "gateway", "nginx"}, order[:6])
 	require.Equal(t, "| us | 3 | 6 | 12 | 24 | 48 |\n| --- | ---: | ---: | ---: | ---: | ---: |\n"+
 		"| gateway | 6.00 | 12.0 | 24.0 | 48.0 | 96.0 |\n| nginx | 1000 | 1000 | 1000 | 1000 | 1000 |\n",
-		r.table(twoSides))
+		r.table())
 
 	failed := errors.New("it did not start")
 	g.measure = func(int, *settings) (func(side) (float64, error), error) {
 		return func(side) (float64, error) { return 0, failed }, nil
 	}
-	_, err = measureGrowth(g, twoSides, &settings{rounds: 1})
+	_, err = measureGrowth(g, twoSides[:], &settings{rounds: 1})
 	require.ErrorIs(t, err, failed)
 }
 
 // TestPlot: a plot is XML with a point for each figure inside of the picture, also where all
 // figures are 0.
 func TestPlot(t *testing.T) {
-	for _, figures := range [][2][]float64{{{1, 2, 4, 8, 16}, {3, 3, 3, 3, 2.5}}, {{0, 0, 0, 0, -1}, {0, 0, 0, 0, 0}}} {
-		r := grown{growth: growth{quantity: "files"}, quantities: []int{1, 2, 4, 8, 16}, figures: figures}
-		text := r.plot(twoSides)
+	for _, figures := range [][][]float64{{{1, 2, 4, 8, 16}, {3, 3, 3, 3, 2.5}}, {{0, 0, 0, 0, -1}, {0, 0, 0, 0, 0}}} {
+		r := grown{growth: growth{quantity: "files"}, sides: twoSides[:], quantities: []int{1, 2, 4, 8, 16},
+			figures: figures}
+		text := r.plot()
 		lines := 0
 		for d := xml.NewDecoder(strings.NewReader(text)); ; {
 			token, err := d.Token()
@@ -112,4 +113,23 @@ func TestRangesCost(t *testing.T) {
 		_, err := cost(side)
 		require.NoError(t, err, side.name)
 	}
+}
+
+// TestCacheGrowths: the figures of the cache are positive, and those of more files are larger where
+// they are memory.
+func TestCacheGrowths(t *testing.T) {
+	w, s := newTestWorld(t)
+	var one side
+	measure := func(of func(int, *settings) (func(side) (float64, error), error), n int) float64 {
+		f, err := of(n, s)
+		require.NoError(t, err)
+		figure, err := f(one)
+		require.NoError(t, err)
+		require.Positive(t, figure)
+		return figure
+	}
+	require.Greater(t, measure(w.entryMemory, 4000), measure(w.entryMemory, 1000))
+	measure(w.evictionTime, 1000)
+	measure(w.restartTime, 20)
+	measure(w.fleetCost, 2)
 }

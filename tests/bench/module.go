@@ -80,5 +80,5 @@ func (w *world) startModule(nginx string, f flavour) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, tls: f == secured}, nil
+	return &process{Process: p, tls: w.keys(f) != nil}, nil
 }

@@ -75,7 +75,7 @@ func (w *world) startNginx(f flavour) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, tls: f == secured}, nil
+	return &process{Process: p, tls: w.keys(f) != nil}, nil
 }
 
 // nginxConf writes the configuration of an nginx, and returns its address and its path.
@@ -86,9 +86,9 @@ func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr,
 	}
 	addr, more := w.address(), ""
 	listen := addr
-	if f == secured {
+	if keys := w.keys(f); keys != nil {
 		listen += " ssl http2"
-		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s;", w.keys.cert, w.keys.key)
+		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s;", keys.cert, keys.key)
 	}
 	conf = filepath.Join(dir, "nginx.conf")
 	text := fmt.Appendf(nil, nginxText, dir, user, listen, origin, location, more)

@@ -18,10 +18,10 @@ const (
 // plotColours tell the sides apart.
 var plotColours = [2]string{"#1b6ca8", "#c8553d"}
 
-// plot draws the figures of both sides over the quantity. Both axes are linear, so a cost that
+// plot draws the figures of the sides over the quantity. Both axes are linear, so a cost that
 // grows linearly is a straight line.
-func (r *grown) plot(sides [2]side) string {
-	top := niceTop(max(slices.Max(r.figures[0]), slices.Max(r.figures[1])))
+func (r *grown) plot() string {
+	top := niceTop(slices.Max(slices.Concat(r.figures...)))
 	last := r.quantities[len(r.quantities)-1]
 	x := func(n int) float64 {
 		return plotLeft + float64(n)/float64(last)*(plotWidth-plotLeft-plotRight)
@@ -33,7 +33,7 @@ func (r *grown) plot(sides [2]side) string {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" `+
 		`font-family="sans-serif" font-size="11">`+"\n"+`<rect width="%[1]d" height="%[2]d" fill="#ffffff"/>`+"\n",
 		plotWidth, plotHeight)
-	for i, side := range sides {
+	for i, side := range r.sides {
 		fmt.Fprintf(&b, `<text x="%d" y="16" fill="%s">&#9644; %s</text>`+"\n", plotLeft+i*110, plotColours[i],
 			side.name)
 	}
@@ -49,7 +49,7 @@ func (r *grown) plot(sides [2]side) string {
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", plotWidth-plotRight, plotHeight-6,
 		r.quantity)
-	for i := range sides {
+	for i := range r.sides {
 		fmt.Fprintf(&b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, plotColours[i])
 		for j, n := range r.quantities {
 			fmt.Fprintf(&b, "%.1f,%.1f ", x(n), y(r.figures[i][j]))

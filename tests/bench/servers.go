@@ -19,11 +19,23 @@ const (
 	relayed                    // the same, but nginx has no cache
 	cold                       // files of other hosts that are too many to be kept
 	manyClients                // files of its own store, and more connections than files kept open
-	secured                    // files of its own store, by TLS
+	secured                    // files of its own store, by TLS with a key of P-256
+	securedRSA                 // the same, with an RSA key
 )
 
 // remote tells whether the files are those of other hosts.
 func (f flavour) remote() bool { return f == warm || f == relayed || f == cold }
+
+// keys are those of a TLS listener; nil = the listener has no TLS.
+func (w *world) keys(f flavour) *keyPair {
+	switch f {
+	case secured:
+		return &w.p256
+	case securedRSA:
+		return &w.rsa
+	}
+	return nil
+}
 
 // secret is the key of tokens.
 const secret = "a key for benchmarks only"
@@ -78,8 +90,8 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 		files = 100
 	}
 	listen := addr
-	if f == secured {
-		listen += "\ntls_cert = " + w.keys.cert + "\ntls_key = " + w.keys.key
+	if keys := w.keys(f); keys != nil {
+		listen += "\ntls_cert = " + keys.cert + "\ntls_key = " + keys.key
 	}
 	conf := filepath.Join(dir, "mod_fastdfs.conf")
 	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, listen, admin,
@@ -92,5 +104,5 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, admin: admin, tls: f == secured}, nil
+	return &process{Process: p, admin: admin, tls: w.keys(f) != nil}, nil
 }
