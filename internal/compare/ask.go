@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxHead     = 64 << 10 // bytes of the head of an answer
-	maxFailures = 5        // requests in a row without an answer: the server has gone away
+	maxHead     = 64 << 10 // bytes of the head of a response
+	maxFailures = 5        // requests in a row without a response: the server has gone away
 )
 
 // fieldNames are the header fields that are compared; the others are about the connection, the time
@@ -39,9 +39,9 @@ func (q question) header() string {
 	return q.name + ": " + q.value
 }
 
-// answer is what one server sent.
-type answer struct {
-	err    error // there is no answer
+// response is what one server sent.
+type response struct {
+	err    error // there is no response
 	status int
 	fields [len(fieldNames)]string
 	size   int64 // of the body, bytes
@@ -49,20 +49,20 @@ type answer struct {
 	cut    error // why the body ended early
 }
 
-func (a *answer) failed() bool { return a.err != nil }
+func (r *response) failed() bool { return r.err != nil }
 
-func (a *answer) statusText() string {
-	if a.failed() {
-		return "no answer: " + a.err.Error()
+func (r *response) statusText() string {
+	if r.failed() {
+		return "no response: " + r.err.Error()
 	}
-	return strconv.Itoa(a.status)
+	return strconv.Itoa(r.status)
 }
 
-func (a *answer) bodyText() string {
-	if a.cut != nil {
-		return fmt.Sprintf("%d bytes, then %v", a.size, a.cut)
+func (r *response) bodyText() string {
+	if r.cut != nil {
+		return fmt.Sprintf("%d bytes, then %v", r.size, r.cut)
 	}
-	return fmt.Sprintf("%d bytes, SHA-256 %x...", a.size, a.sum[:8])
+	return fmt.Sprintf("%d bytes, SHA-256 %x...", r.size, r.sum[:8])
 }
 
 // server is one of the two.
@@ -110,49 +110,49 @@ func (s *server) request(ctx context.Context, q question) *http.Request {
 	return req.WithContext(ctx)
 }
 
-// ask sends a question and reads the answer to its end. The error ends the comparison: ctx has
+// ask sends a question and reads the response to its end. The error ends the comparison: ctx has
 // ended, or the server has gone away.
-func (s *server) ask(ctx context.Context, q question) (answer, error) {
+func (s *server) ask(ctx context.Context, q question) (response, error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silent := time.AfterFunc(s.timeout, func() { cancel(fmt.Errorf("nothing was sent for %v", s.timeout)) })
 	defer silent.Stop()
 	resp, err := s.transport.RoundTrip(s.request(asking, q))
 	if err != nil {
-		return s.noAnswer(ctx, causeOf(asking, err))
+		return s.noResponse(ctx, causeOf(asking, err))
 	}
 	defer resp.Body.Close()
 	s.mu.Lock()
 	s.failures = 0
 	s.mu.Unlock()
-	a := answer{status: resp.StatusCode}
+	r := response{status: resp.StatusCode}
 	for i, name := range fieldNames {
-		a.fields[i] = strings.Join(resp.Header.Values(name), ", ")
+		r.fields[i] = strings.Join(resp.Header.Values(name), ", ")
 	}
 	sum := sha256.New()
-	a.size, err = io.Copy(sum, readerFunc(func(b []byte) (int, error) {
+	r.size, err = io.Copy(sum, readerFunc(func(b []byte) (int, error) {
 		silent.Reset(s.timeout)
 		return resp.Body.Read(b)
 	}))
-	sum.Sum(a.sum[:0])
+	sum.Sum(r.sum[:0])
 	if err != nil {
-		a.cut = causeOf(asking, err)
+		r.cut = causeOf(asking, err)
 	}
-	return a, ctx.Err()
+	return r, ctx.Err()
 }
 
-// noAnswer counts a request that has no answer.
-func (s *server) noAnswer(ctx context.Context, err error) (answer, error) {
+// noResponse counts a request that has no response.
+func (s *server) noResponse(ctx context.Context, err error) (response, error) {
 	if ctx.Err() != nil {
-		return answer{}, ctx.Err()
+		return response{}, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failures++; s.failures >= maxFailures {
-		return answer{}, fmt.Errorf("%s://%s does not answer, %d times in a row: %w", s.scheme, s.host, maxFailures,
+		return response{}, fmt.Errorf("%s://%s does not respond, %d times in a row: %w", s.scheme, s.host, maxFailures,
 			err)
 	}
-	return answer{err: err}, nil
+	return response{err: err}, nil
 }
 
 // causeOf is why ctx was cancelled, else err.

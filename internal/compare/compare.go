@@ -1,6 +1,6 @@
-// Package compare asks two servers for the same files and tells where their answers differ: the
+// Package compare asks two servers for the same files and reports where their responses differ: the
 // old one, nginx with the FastDFS module, and the new one, a gateway. It keeps no body: of each
-// answer it knows the head, the length, and a SHA-256 of the bytes.
+// response it knows the head, the length, and a SHA-256 of the bytes.
 //
 //	c, err := compare.New(compare.Options{Old: "http://nginx:8888", New: "http://gateway:8080"})
 //	err = c.Run(ctx, targets, func(r compare.Result) error { ... })
@@ -35,15 +35,15 @@ type Options struct {
 // Result is one target on both servers.
 type Result struct {
 	Target      string
-	Differences []Difference // none = the answers are equal
+	Differences []Difference // none = the responses are equal
 }
 
-// Difference is one part of two answers to the same request.
+// Difference is one part of two responses to the same request.
 type Difference struct {
 	Method string `json:"method"`
 	Header string `json:"header,omitempty"` // what was asked besides the target: "Range: bytes=5-9"
 	Field  string `json:"field"`            // status, body, or the name of a header field
-	Old    string `json:"old"`              // empty: the answer does not have it
+	Old    string `json:"old"`              // empty: the response does not have it
 	New    string `json:"new"`
 	Known  string `json:"known,omitempty"` // why docs/differences.md wants it so; empty: it does not
 }
@@ -73,8 +73,8 @@ func New(o Options) (*Comparer, error) {
 }
 
 // Run compares the targets until their channel is closed, and calls report with each, one at a time
-// and in any order. It ends early with the error of report, of ctx, or of a server that does not
-// answer any more.
+// and in any order. It ends early with the error of report, of ctx, or of a server that no longer
+// responds.
 func (c *Comparer) Run(ctx context.Context, targets <-chan string, report func(Result) error) error {
 	defer c.old.transport.CloseIdleConnections()
 	defer c.new.transport.CloseIdleConnections()
@@ -109,7 +109,7 @@ func (c *Comparer) Run(ctx context.Context, targets <-chan string, report func(R
 // compare asks for one target.
 func (c *Comparer) compare(ctx context.Context, target string) (Result, error) {
 	result := Result{Target: target}
-	both := func(method, name, value string) (old, new answer, err error) {
+	both := func(method, name, value string) (old, new response, err error) {
 		q := question{method: method, target: target, name: name, value: value}
 		if old, new, err = c.ask(ctx, q); err == nil {
 			result.Differences = append(result.Differences, differences(q, old, new)...)
@@ -137,7 +137,7 @@ func (c *Comparer) compare(ctx context.Context, target string) (Result, error) {
 }
 
 // ask sends a question to both servers at the same time.
-func (c *Comparer) ask(ctx context.Context, q question) (old, new answer, err error) {
+func (c *Comparer) ask(ctx context.Context, q question) (old, new response, err error) {
 	if err := c.limit.Wait(ctx); err != nil {
 		return old, new, err
 	}
@@ -153,9 +153,9 @@ func (c *Comparer) ask(ctx context.Context, q question) (old, new answer, err er
 	return old, new, group.Wait()
 }
 
-// differences lists the parts that differ. Answers of different statuses have nothing else in
+// differences lists the parts that differ. Responses of different statuses have nothing else in
 // common that is worth a line.
-func differences(q question, old, new answer) (all []Difference) {
+func differences(q question, old, new response) (all []Difference) {
 	add := func(field, before, after string) {
 		d := Difference{Method: q.method, Header: q.header(), Field: field, Old: before, New: after}
 		d.Known = known(d, old, new)
@@ -176,8 +176,9 @@ func differences(q question, old, new answer) (all []Difference) {
 	return all
 }
 
-// known tells why docs/differences.md wants a difference, where the two answers alone show it.
-func known(d Difference, old, new answer) string {
+// known returns the reason of docs/differences.md for a difference that the two responses alone
+// show.
+func known(d Difference, old, new response) string {
 	if old.failed() || new.failed() || old.cut != nil || new.cut != nil || old.status != new.status {
 		return ""
 	}

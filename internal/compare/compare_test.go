@@ -33,14 +33,14 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// content answers as a server of files does.
+// content responds as a server of files does.
 func content(name string, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, name, date, bytes.NewReader(body))
 	}
 }
 
-// fixed sends the same answer whatever is asked.
+// fixed sends the same response to each request.
 func fixed(status int, body string, fields ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, field := range fields {
@@ -53,13 +53,13 @@ func fixed(status int, body string, fields ...string) http.HandlerFunc {
 }
 
 // raw sends bytes and closes the connection.
-func raw(answer string) http.HandlerFunc {
+func raw(response string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			panic(err)
 		}
-		_, _ = io.WriteString(conn, answer) // the client sees what is missing
+		_, _ = io.WriteString(conn, response) // the client sees what is missing
 		_ = conn.Close()
 	}
 }
@@ -168,8 +168,8 @@ func TestDifferences(t *testing.T) {
 		{"both short", raw("HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nab"),
 			raw("HTTP/1.1 404 No\r\nContent-Length: 3\r\n\r\nab"),
 			[]string{"body 2 bytes, then unexpected EOF 2 bytes, then unexpected EOF"}},
-		{"no answer", jpg, raw(""), []string{"status 200 no answer: EOF"}},
-		{"no HTTP", jpg, raw("hello\r\n\r\n"), []string{"status 200 no answer: net/http: HTTP/1.x transport " +
+		{"no response", jpg, raw(""), []string{"status 200 no response: EOF"}},
+		{"no HTTP", jpg, raw("hello\r\n\r\n"), []string{"status 200 no response: net/http: HTTP/1.x transport " +
 			`connection broken: malformed HTTP response "hello"`}},
 		{"page of an error", fixed(404, "<html>", "Content-Type: text/html"),
 			fixed(404, "none", "Content-Type: text/plain"),
@@ -304,8 +304,8 @@ func bodyOf(all []Difference) string {
 	return ""
 }
 
-// TestServerGone: the comparison ends after a few requests without an answer, and says which server
-// it was.
+// TestServerGone: the comparison ends after a few requests without a response, and says which
+// server it was.
 func TestServerGone(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -316,7 +316,7 @@ func TestServerGone(t *testing.T) {
 		targets[i] = fmt.Sprint("/", i)
 	}
 	results, err := run(t, Options{Old: serve(t, fixed(200, "a")), New: gone}, targets...)
-	require.ErrorContains(t, err, gone+" does not answer, 5 times in a row: dial tcp")
+	require.ErrorContains(t, err, gone+" does not respond, 5 times in a row: dial tcp")
 	require.Less(t, len(results), 5)
 
 	// Failures that are not in a row are differences.
@@ -326,7 +326,7 @@ func TestServerGone(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n++; n%2 == 0 {
-			raw("no answer\r\n\r\n")(w, r)
+			raw("no response\r\n\r\n")(w, r)
 		}
 	}
 	c, err := New(Options{Old: serve(t, fixed(200, "")), New: serve(t, flaky)})
@@ -339,7 +339,7 @@ func TestServerGone(t *testing.T) {
 	c.new.transport.CloseIdleConnections()
 }
 
-// TestEnds: by the error of report, and by ctx while a server does not answer.
+// TestEnds: by the error of report, and by ctx while a server does not respond.
 func TestEnds(t *testing.T) {
 	address := serve(t, fixed(200, "a"))
 	c, err := New(Options{Old: address, New: address})

@@ -35,7 +35,7 @@ func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 			}
 			return nil
 		})
-		if _, refused := errors.AsType[redis.Error](err); refused {
+		if _, rejected := errors.AsType[redis.Error](err); rejected {
 			return nil // a key of another type: this says nothing about Redis
 		}
 		return err

@@ -23,8 +23,8 @@ const maxFailures = 3
 var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 
 // breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
-// failures in a row, or one reply that says that Redis cannot serve: one failing server answers
-// some requests well, a full one those that only read. Then nothing is asked, except by the
+// failures in a row, or one reply that says that Redis cannot serve: one failing server serves
+// some requests, a full one those that only read. Then nothing is asked, except by the
 // background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log    *slog.Logger
@@ -74,7 +74,7 @@ func (b *breaker) note(err error, look bool) {
 	case open && !look:
 	case err != nil:
 		b.failures++
-		if !open && (b.failures >= maxFailures || refused(err)) {
+		if !open && (b.failures >= maxFailures || rejected(err)) {
 			b.failures = 0
 			b.opened.Add(1)
 			b.open(cache.ErrFleetDown)
@@ -89,11 +89,11 @@ func (b *breaker) note(err error, look bool) {
 	}
 }
 
-// refused tells whether Redis has answered that it cannot: it is full, a replica, loading, or wants
-// another password.
-func refused(err error) bool {
-	var answer redis.Error
-	return errors.As(err, &answer) && !errors.Is(err, redis.Nil)
+// rejected reports whether Redis has replied that it cannot serve: it is full, a replica, loading,
+// or wants another password.
+func rejected(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && !errors.Is(err, redis.Nil)
 }
 
 // advices are remedies, by texts in the errors of Redis and its client.

@@ -13,7 +13,7 @@ import (
 )
 
 // TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway applies before
-// it answers out of its caches.
+// it serves from its caches.
 func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

@@ -56,7 +56,7 @@ func TestRedisFails(t *testing.T) {
 		"slow": {nil,
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(2 * time.Second) },
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(0); r.Drop() }},
-		"answers get lost": {nil,
+		"replies get lost": {nil,
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Mute() },
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Restore(); r.Drop() }},
 		"partition": {nil,
@@ -122,8 +122,8 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 	}
 }
 
-// tryAll calls every method and returns the first error; all must be of the kind that the cache
-// goes on alone with.
+// tryAll calls every method and returns the first error; all must be of the kind with which the
+// cache runs standalone.
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
@@ -237,7 +237,7 @@ func TestBreaker(t *testing.T) {
 		time.Second,
 		b.pause(),
 		0.25,
-		"an answer that it cannot serve is enough, and the pause begins anew",
+		"a reply that it cannot serve is enough, and the pause begins anew",
 	)
 	require.EqualValues(t, 2, b.opened.Load())
 }

@@ -42,8 +42,8 @@ type Fleet struct {
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
 	admission admission            // of connections to server
-	answers   *semaphore.Weighted  // one for each response to another gateway; StopPeers takes all
-	answered  atomic.Bool          // StopPeers has taken all
+	responses *semaphore.Weighted  // one for each response to another gateway; StopPeers takes all
+	drained   atomic.Bool          // StopPeers has taken all
 	warn      *logfile.Warner
 	stats     counters
 	purges    purgeLimits
@@ -95,7 +95,7 @@ func New(o Options) (*Fleet, error) {
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		late:    lateLeases{byKey: map[string]*lateLease{}},
-		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
+		backoff: backoff.NewSet[string](peerBackoff, maxPeers), responses: semaphore.NewWeighted(math.MaxInt64),
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 	f.life, f.end = context.WithCancel(context.Background())

@@ -55,30 +55,30 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
 	lease := lead(t, a, "key")
-	heldBy(t, leadRefused(t, b, "key"), "") // no member that b knows
+	heldBy(t, leaseRejected(t, b, "key"), "") // no member that b knows
 	know(a, b)
-	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
-	heldBy(t, leadRefused(t, a, "key"), "") // its own, of another fill
+	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leaseRejected(t, a, "key"), "") // its own, of another fill
 
-	o.Secret, o.Name = "", "stranger"
-	stranger, err := New(o) // has no way to ask anything
+	o.Secret, o.Name = "", "no peers"
+	noPeers, err := New(o) // has no way to ask anything
 	require.NoError(t, err)
-	defer stranger.Close()
-	heldBy(t, leadRefused(t, stranger, "key"), "")
+	defer noPeers.Close()
+	heldBy(t, leaseRejected(t, noPeers, "key"), "")
 
 	require.Len(t, a.Locks(), 1)
 	require.Equal(t, 1, a.Stats().LocksHeld)
 	lease.release()
 	require.Empty(t, a.Locks())
-	lease = lead(t, stranger, "key")
-	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
+	lease = lead(t, noPeers, "key")
+	require.ErrorIs(t, leaseRejected(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
 	lease.release()
 	client := redistest.Shared(t).Client()
 	forged := "00:" + a.self.Load().records.make(a.o.Advertise)
 	require.NoError(t, client.Set(t.Context(), a.key("lock:key"), forged, time.Minute).Err())
-	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
+	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
 	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())
-	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
+	require.ErrorIs(t, leaseRejected(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
 }
 
 // Another program has written a long value in the place of a lease: only its beginning is read.
@@ -102,7 +102,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	done := make(chan error)
 	for _, f := range others {
 		var held *cache.Held
-		require.ErrorAs(t, leadRefused(t, f, "key"), &held)
+		require.ErrorAs(t, leaseRejected(t, f, "key"), &held)
 		go func() { done <- held.Wait(t.Context()) }()
 	}
 	eventually.True(t, func() bool {
@@ -178,7 +178,7 @@ func TestLostLease(t *testing.T) {
 	relay.Restore()
 	old.release()
 	eventually.True(t, func() bool { return a.Stats().Lost == 1 }, "the loss is counted")
-	heldBy(t, leadRefused(t, a, testFile), "https://10.0.0.2:8887")
+	heldBy(t, leaseRejected(t, a, testFile), "https://10.0.0.2:8887")
 	noKeyWithoutExpiry(t, server.Client(), o)
 }
 
@@ -257,5 +257,5 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Start(Local{}), errStarted)
-	require.ErrorIs(t, leadRefused(t, f, "key"), cache.ErrFleetDown)
+	require.ErrorIs(t, leaseRejected(t, f, "key"), cache.ErrFleetDown)
 }

@@ -76,8 +76,8 @@ func (f *Fleet) currentTLS() *tls.Config {
 	return config
 }
 
-// SetSecret replaces the secret of the fleet. Gateways with another one are strangers from now on,
-// on connections that are open as well. It does nothing for a gateway without peers.
+// SetSecret replaces the secret of the fleet. From now on, gateways with another one are
+// not trusted, also on open connections. It does nothing for a gateway without peers.
 func (f *Fleet) SetSecret(secret string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

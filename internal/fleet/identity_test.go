@@ -274,8 +274,8 @@ func TestTwins(t *testing.T) {
 	require.Contains(t, log.String(), "has the name of this one")
 }
 
-// TestSetSecret: from a change of the secret on, gateways with the old one are strangers, on
-// connections that are open as well, and those with the new one are peers.
+// TestSetSecret: from a change of the secret on, gateways with the old one are not trusted,
+// also on open connections, and those with the new one are peers.
 func TestSetSecret(t *testing.T) {
 	const next = "the next secret of a test"
 	body := make([]byte, testVersion.Size)

@@ -30,8 +30,8 @@ func (f *Fleet) requestLease(ctx context.Context, key string, self *identity) *l
 	return r
 }
 
-// isUseless reports whether no lease will come of the request.
-func (r *leaseRequest) isUseless() bool {
+// hasFailed reports whether the request has ended without a lease, or its lease has ended.
+func (r *leaseRequest) hasFailed() bool {
 	select {
 	case <-r.done:
 		return r.err != nil || r.lock.Context().Err() != nil
@@ -84,7 +84,7 @@ func (l *lateLeases) take(key string) *leaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	late := l.byKey[key]
-	if late == nil || late.isUseless() {
+	if late == nil || late.hasFailed() {
 		return nil
 	}
 	delete(l.byKey, key)

@@ -48,7 +48,7 @@ func TestLateLease(t *testing.T) {
 	require.ErrorIs(t, err, errLateLease)
 	relay.Restore()
 	eventually.True(t, func() bool { return len(far.Locks()) == 1 }, "the lease has come")
-	heldBy(t, leadRefused(t, near, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leaseRejected(t, near, "key"), "https://10.0.0.1:8887")
 	require.EqualValues(t, 2, far.Stats().Acquired)
 
 	waited := make(chan error, 1)
@@ -81,7 +81,7 @@ func TestLateLeaseOfNextAttempt(t *testing.T) {
 			lease := lead(t, far, "key")
 			end() // of the earlier attempt: nothing is released
 			require.NoError(t, lease.Err())
-			heldBy(t, leadRefused(t, near, "key"), "https://10.0.0.1:8887")
+			heldBy(t, leaseRejected(t, near, "key"), "https://10.0.0.1:8887")
 			require.EqualValues(t, 2, far.Stats().Acquired, "one was asked for")
 			lease.release()
 			lead(t, near, "key").release()
@@ -89,9 +89,9 @@ func TestLateLeaseOfNextAttempt(t *testing.T) {
 	}
 }
 
-// TestLateRefusal: a late reply that another gateway has the lease is forgotten: the next attempt
+// TestLateRejection: a late reply that another gateway has the lease is forgotten: the next attempt
 // asks again.
-func TestLateRefusal(t *testing.T) {
+func TestLateRejection(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
 	lease := lead(t, near, "key")
@@ -149,7 +149,7 @@ func TestReleaseProvesLife(t *testing.T) {
 		lease := lead(t, a, "key")
 		b.backoff.Fail(a.Name())
 		var held *cache.Held
-		require.ErrorAs(t, leadRefused(t, b, "key"), &held)
+		require.ErrorAs(t, leaseRejected(t, b, "key"), &held)
 		waited := make(chan error, 1)
 		go func() { waited <- held.Wait(t.Context()) }()
 		end(lease)

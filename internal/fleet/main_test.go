@@ -128,8 +128,8 @@ func lead(t testing.TB, f *Fleet, key string) leaseOf {
 	return leaseOf{lease, release}
 }
 
-// leadRefused is the error of AcquireLease for a lease that another gateway has.
-func leadRefused(t testing.TB, f *Fleet, key string) error {
+// leaseRejected is the error of AcquireLease for a lease that another gateway has.
+func leaseRejected(t testing.TB, f *Fleet, key string) error {
 	t.Helper()
 	_, _, err := f.AcquireLease(t.Context(), key, true)
 	require.Error(t, err)

@@ -192,7 +192,7 @@ var outcomes = []struct {
 	{http.StatusMisdirectedRequest, errUnreachable, "unreachable"},
 	{http.StatusMisdirectedRequest, cache.ErrNotHere, "not_here"},
 	{http.StatusConflict, cache.ErrChanged, "changed"},
-	{http.StatusServiceUnavailable, errRefused, "refused"},
+	{http.StatusServiceUnavailable, errRejected, "refused"},
 }
 
 // outcomeOf is the status of an error, and its name for the counters.

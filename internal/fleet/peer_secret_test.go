@@ -25,13 +25,13 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// Who does not know the secret can neither ask nor answer; both sides say so once, and the asker
-// does not try again at once.
+// A gateway without the secret can neither send nor serve requests; both sides log it once, and the
+// sender does not try again at once.
 func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	here, there := &lines{}, &lines{}
 	o.Log = slog.New(slog.NewTextHandler(there, nil))
-	b := serveAs(t, o, refuses(errors.New("BUG: a client without the secret gets a response")))
+	b := serveAs(t, o, rejects(errors.New("BUG: a client without the secret gets a response")))
 	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
 	a := member(t, o, 1)
 	for range 3 {
@@ -44,7 +44,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
 	eventually.True(
 		t,
-		func() bool { return there.count("a connection to [peer] listen was refused") == 1 },
+		func() bool { return there.count("a connection to [peer] listen was rejected") == 1 },
 		"the other side says so",
 	)
 	require.Empty(t, b.Stats().PeerRequests)
@@ -57,7 +57,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 // certificate, or with one of their own.
 func TestClientsWithoutTheSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	b := serveAs(t, o, refuses(errors.New("BUG: a client without the secret gets a response")))
+	b := serveAs(t, o, rejects(errors.New("BUG: a client without the secret gets a response")))
 	address := strings.TrimPrefix(b.o.Advertise, "https://")
 	own, err := peerTLS("another secret")
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestClientsWithoutTheSecret(t *testing.T) {
 		"old TLS": old,
 	} {
 		conn, err := tls.Dial("tcp", address, config)
-		if err == nil { // in TLS 1.3 the client is refused when it has finished its part
+		if err == nil { // in TLS 1.3 the client is rejected when it has finished its part
 			_, _ = io.WriteString(conn, http2Preface)
 			_, err = io.ReadAll(conn)
 			_ = conn.Close()
@@ -82,8 +82,8 @@ func TestClientsWithoutTheSecret(t *testing.T) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, "GET /entry/f HTTP/1.1\r\nHost: a\r\n\r\n")
 	require.NoError(t, err)
-	answer, _ := io.ReadAll(conn)
-	require.NotContains(t, string(answer), "200")
+	response, _ := io.ReadAll(conn)
+	require.NotContains(t, string(response), "200")
 	require.Empty(t, b.Stats().PeerRequests)
 }
 
@@ -134,7 +134,7 @@ func idleFrom(t *testing.T, from, to string, n int) (conns []net.Conn) {
 // keep no peer out, also one of their address. The oldest of them are closed.
 func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	for name, strangers := range map[string]func(t *testing.T, to string) []net.Conn{
+	for name, open := range map[string]func(t *testing.T, to string) []net.Conn{
 		"one address": func(t *testing.T, to string) []net.Conn { return idleFrom(t, "127.0.0.1", to, 1100) },
 		"many addresses": func(t *testing.T, to string) (conns []net.Conn) {
 			for i := range 220 {
@@ -144,12 +144,12 @@ func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := serveAs(t, o, refuses(cache.ErrNotFound))
+			b := serveAs(t, o, rejects(cache.ErrNotFound))
 			address := strings.TrimPrefix(b.o.Advertise, "https://")
-			conns := strangers(t, address)
+			conns := open(t, address)
 			a := member(t, o, 1)
 			_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
-			require.ErrorIs(t, err, cache.ErrNotFound, "it is answered")
+			require.ErrorIs(t, err, cache.ErrNotFound, "it is served")
 			for _, conn := range conns[:len(conns)-maxHandshakes] {
 				_, err := conn.Read(make([]byte, 1))
 				require.Error(t, err, "it is closed")

@@ -72,8 +72,8 @@ func gives(v cache.Version, stream func(ctx context.Context, r cache.PeerRequest
 	}
 }
 
-// refuses serves an error to each request.
-func refuses(err error) PeerOpener {
+// rejects responds to each request with an error.
+func rejects(err error) PeerOpener {
 	return func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 		return cache.Meta{}, nil, err
 	}
@@ -110,7 +110,7 @@ func TestPeerGivesASegment(t *testing.T) {
 	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
 
-// TestPeerTellsAge: metadata is as old for the gateway that asks as for the one that answers.
+// TestPeerTellsAge: metadata is as old for the gateway that asks as for the one that responds.
 func TestPeerTellsAge(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	checked := time.Now().Add(-24 * time.Hour)
@@ -123,7 +123,7 @@ func TestPeerTellsAge(t *testing.T) {
 	require.WithinDuration(t, checked, m.Checked, testTimeout)
 }
 
-// Each answer without a body is the error that the cache of the other gateway has given.
+// Each response without a body is the error that the cache of the other gateway has given.
 func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	var given error
@@ -135,7 +135,7 @@ func TestPeerThatHasItNot(t *testing.T) {
 	)
 	a := member(t, o, 1)
 	for _, c := range []struct{ given, want error }{
-		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRefused},
+		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRejected},
 		{cache.ErrNotFound, cache.ErrNotFound},
 	} {
 		given = c.given
@@ -161,7 +161,7 @@ func TestPeerThatHasItNot(t *testing.T) {
 }
 
 // A peer that has not applied the purges that the asking gateway has applies them before it
-// answers, or does not answer.
+// responds, or does not respond.
 func TestPeerThatIsBehind(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -238,7 +238,7 @@ func TestPeerThatBreaks(t *testing.T) {
 	}
 }
 
-// A connection that ends while a request waits for its answer says nothing about the gateway: the
+// A connection that ends while a request waits for its response says nothing about the gateway: the
 // request is sent once more, over a new connection.
 func TestPeerWhoseConnectionEnds(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
@@ -285,7 +285,7 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-// testHead is what the head of an answer tells of testVersion.
+// testHead is the head of a response for testVersion.
 const testHead = `{"Version":{"Size":3145728,"ModTime":1767225600000000000,"CRC32":3735928559,` +
 	`"Immutable":true,"Linked":false},"Age":0,"TTL":0}`
 
@@ -294,7 +294,7 @@ func TestPeerWithAWrongHead(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a := member(t, o, 1)
 	size := testVersion.SegmentLength(0)
-	for name, answer := range map[string]http.HandlerFunc{
+	for name, respond := range map[string]http.HandlerFunc{
 		"no version": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", fmt.Sprint(size))
 		},
@@ -325,10 +325,10 @@ func TestPeerWithAWrongHead(t *testing.T) {
 		"a page of errors": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := serveHandler(t, o.Secret, answer)
+			url := serveHandler(t, o.Secret, respond)
 			_, _, err := a.Open(t.Context(), url, cache.PeerRequest{Key: testKey, Want: &testVersion})
 			require.Error(t, err)
-			require.True(t, errors.Is(err, errAnswer) || errors.Is(err, errRefused), "%v", err)
+			require.True(t, errors.Is(err, errResponse) || errors.Is(err, errRejected), "%v", err)
 		})
 	}
 }

@@ -104,7 +104,7 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 func TestPeerThatFreezes(t *testing.T) {
 	small := cache.Version{Size: 1 << 20}
 	for name, c := range map[string]struct {
-		head time.Duration // until the head of the answer
+		head time.Duration // until the head of the response
 		want int           // bytes that are read
 	}{
 		"in a body": {0, 1000}, "before the head": {time.Hour, 0},

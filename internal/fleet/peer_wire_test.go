@@ -71,7 +71,7 @@ func FuzzEntryRequest(f *testing.F) {
 	})
 }
 
-// FuzzHead: what an answer tells is in its bounds.
+// FuzzHead: the numbers of a response are in their bounds.
 func FuzzHead(f *testing.F) {
 	f.Add(testHead)
 	f.Add(`{"Version":{"Size":-1}}`)

@@ -17,7 +17,7 @@ const (
 )
 
 // admission bounds the connections to the listener for peers. Those whose TLS handshake has not
-// ended may be those of strangers: they take no place of a peer, and the oldest makes room for the
+// ended may be of other clients: they take no place of a peer, and the oldest makes room for the
 // next. One address makes room for itself.
 type admission struct {
 	mu         sync.Mutex  // guards the fields below

@@ -49,8 +49,8 @@ func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
 // Errors of reading from a peer, besides cache.ErrNotHere and cache.ErrChanged.
 var (
 	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
-	errRefused     = errors.New("peer refuses")
-	errAnswer      = errors.New("peer gives a wrong answer")
+	errRejected    = errors.New("peer rejects the request")
+	errResponse    = errors.New("peer sends an invalid response")
 	errSlow        = fmt.Errorf("it has not begun to give a copy after %s", copyTimeout)
 )
 
@@ -87,26 +87,26 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
 	defer f.backoff.Abandon(key) // where neither Fail nor Succeed is called
-	answer, err := f.transport.RoundTrip(r.make(ctx, to))
+	resp, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
-		answer, err = f.transport.RoundTrip(r.make(ctx, to))
+		resp, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
 		return m, nil, f.failed(ctx, peer, key, err)
 	}
-	if err := f.self.Load().verify(answer.TLS); err != nil { // the secret has changed since the connection was made
-		_ = answer.Body.Close() // it is not used
+	if err := f.self.Load().verify(resp.TLS); err != nil { // the secret has changed since the connection was made
+		_ = resp.Body.Close() // it is not used
 		f.transport.CloseIdleConnections()
 		return m, nil, f.failed(ctx, peer, key, err)
 	}
 	f.backoff.Succeed(key)
-	m, err = f.accept(peer, r, answer)
+	m, err = f.accept(peer, r, resp)
 	if err != nil || r.Key.Index == cache.MetaOnly {
-		_ = answer.Body.Close() // it is not used
+		_ = resp.Body.Close() // it is not used
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: answer.Body, left: left, fleet: f, peer: key}, nil
+	return m, &peerBody{ReadCloser: resp.Body, left: left, fleet: f, peer: key}, nil
 }
 
 // isCut tells whether a connection ended while a request on it was waiting for its response.
@@ -128,7 +128,7 @@ func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 			"advice",
 			"give all gateways the same secret in [peer], and the same version, and see that advertise leads to their "+
 				"[peer] listen")
-		return fmt.Errorf("%w: %w", errRefused, err)
+		return fmt.Errorf("%w: %w", errRejected, err)
 	}
 	f.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,
 		"advice", "see that it runs, and that advertise in its [peer] leads to its [peer] listen from this host")
@@ -136,31 +136,31 @@ func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 }
 
 // accept reads the head of a response.
-func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m cache.Meta, err error) {
-	now, err := time.Now(), errRefused
+func (f *Fleet) accept(peer string, r entryRequest, resp *http.Response) (m cache.Meta, err error) {
+	now, err := time.Now(), errRejected
 	for _, o := range outcomes {
-		if o.status == answer.StatusCode {
+		if o.status == resp.StatusCode {
 			err = o.err
 		}
 	}
-	if errors.Is(err, errRefused) {
-		f.warn.Warn(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
-		return m, fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
+	if errors.Is(err, errRejected) {
+		f.warn.Warn(peer, "a peer does not send an entry", "gateway", peer, "error", resp.Status)
+		return m, fmt.Errorf("%w with status %d", errRejected, resp.StatusCode)
 	}
 	if err != nil && !errors.Is(err, cache.ErrNotFound) {
 		return m, fmt.Errorf("the peer says: %w", err)
 	}
-	head, wrong := parseHead(answer.Header.Get(entryHeader))
+	head, wrong := parseHead(resp.Header.Get(entryHeader))
 	length := head.Version.SegmentLength(r.Key.Index) - r.Offset
 	switch {
 	case wrong != nil:
-		return m, fmt.Errorf("%w: %s: %w", errAnswer, entryHeader, wrong)
+		return m, fmt.Errorf("%w: %s: %w", errResponse, entryHeader, wrong)
 	case err != nil:
 		return cache.Meta{Gone: true, Checked: now, TTL: cmp.Or(max(0, head.TTL), -1)}, err
 	case r.Want != nil && head.Version != *r.Want:
 		return m, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
-	case r.Key.Index != cache.MetaOnly && answer.ContentLength != length:
-		return m, fmt.Errorf("%w: %d bytes of %q from byte %d on", errAnswer, answer.ContentLength, r.Key, r.Offset)
+	case r.Key.Index != cache.MetaOnly && resp.ContentLength != length:
+		return m, fmt.Errorf("%w: %d bytes of %q from byte %d on", errResponse, resp.ContentLength, r.Key, r.Offset)
 	case head.Age >= 0:
 		m.Checked = now.Add(-head.Age)
 	}

@@ -12,8 +12,8 @@ import (
 const MinSecret = 16
 
 // keyVersion is the way in which keys are made of the secret. Gateways of another version are
-// strangers, as those with another secret: during an upgrade of a fleet each part of it is a fleet,
-// and purges reach both. Version 1 did not stretch the secret.
+// not trusted, as those with another secret: during an upgrade of a fleet each part of it is a
+// fleet, and purges reach both. Version 1 did not stretch the secret.
 const keyVersion = "2"
 
 // The cost of the stretched secret (scrypt, RFC 7914): 32 MiB and some 80 ms, so that who sees a

@@ -53,27 +53,27 @@ func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	return errors.Join(fmt.Errorf("cannot serve peers on %s: %w", ln.Addr(), err), ln.Close())
 }
 
-// StopPeers refuses new requests of peers, waits until running responses have ended, or ctx has,
+// StopPeers rejects new requests of peers, waits until running responses have ended, or ctx has,
 // and closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2
 // connection for a second more.) Where they have ended, further calls do nothing.
 func (f *Fleet) StopPeers(ctx context.Context) error {
-	if f.answered.Load() {
+	if f.drained.Load() {
 		return nil
 	}
-	err := f.answers.Acquire(ctx, math.MaxInt64)
-	if f.answered.Store(err == nil); err != nil {
-		err = fmt.Errorf("answers to peers were cut: %w", context.Cause(ctx))
+	err := f.responses.Acquire(ctx, math.MaxInt64)
+	if f.drained.Store(err == nil); err != nil {
+		err = fmt.Errorf("responses to peers were aborted: %w", context.Cause(ctx))
 	}
 	return errors.Join(err, f.server.Close())
 }
 
 // peerLog takes the lines that net/http logs, most of them about failed TLS handshakes: those of
-// strangers, or of a gateway with another secret.
+// other clients, or of a gateway with another secret.
 type peerLog struct{ warn *logfile.Warner }
 
 // Write implements io.Writer.
 func (l peerLog) Write(line []byte) (int, error) {
-	l.warn.Warn("listener", "a connection to [peer] listen was refused, or has failed",
+	l.warn.Warn("listener", "a connection to [peer] listen was rejected, or has failed",
 		"error", strings.TrimSpace(string(line)),
 		"advice", "if it came from a gateway: give all gateways the same secret in [peer], and the same version")
 	return len(line), nil
@@ -81,18 +81,18 @@ func (l peerLog) Write(line []byte) (int, error) {
 
 // servePeer handles a request of another gateway.
 func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpener) {
-	if !f.answers.TryAcquire(1) { // this gateway stops
+	if !f.responses.TryAcquire(1) { // this gateway stops
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
-	defer f.answers.Release(1)
-	defer panics.Abort("answering a peer")
+	defer f.responses.Release(1)
+	defer panics.Abort("serving a peer")
 	if f.self.Load().verify(r.TLS) != nil { // the secret has changed since the connection was made
 		w.Header().Set("Connection", "close") // GOAWAY
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
-	status, err := f.answer(w, r, open)
+	status, err := f.respond(w, r, open)
 	f.stats.change(func(n *Stats) { n.PeerRequests[status]++ })
 	f.o.Log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.Header.Get(requestHeader), "status", status,
 		"error", err)
@@ -101,8 +101,9 @@ func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpene
 	}
 }
 
-// answer sends an entry, and a segment as it arrives. With status 200, an error is one of the body.
-func (f *Fleet) answer(w http.ResponseWriter, r *http.Request, open PeerOpener) (status int, err error) {
+// respond sends an entry, and a segment as it arrives. With status 200, an error is one of the
+// body.
+func (f *Fleet) respond(w http.ResponseWriter, r *http.Request, open PeerOpener) (status int, err error) {
 	request, err := parseEntryRequest(r)
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)

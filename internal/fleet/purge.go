@@ -66,7 +66,7 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 		defer f.release(lock)
 	case errors.As(err, &held) && held.TTL > 0 && held.TTL <= maxFolderLock:
 		return 0, nil, fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
-	case held != nil || refused(err):
+	case held != nil || rejected(err):
 		f.warn.Warn("folder", "a purge goes on without the folder lock: what is in redis is no lock, or one that does "+
 			"not expire within an hour", "path", path, "error", err)
 	default:
@@ -82,7 +82,7 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 		return 0, nil, err
 	}
 	if len(names) == 0 || parseFence(names[0]) < 0 {
-		return 0, nil, fmt.Errorf("%w: cannot understand the answer %q to a purge", cache.ErrFleetDown, names)
+		return 0, nil, fmt.Errorf("%w: cannot understand the reply %q to a purge", cache.ErrFleetDown, names)
 	}
 	return parseFence(names[0]), names[1:], nil
 }

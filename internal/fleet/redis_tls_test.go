@@ -93,7 +93,7 @@ func works(t *testing.T, first, second *Fleet) {
 	t.Helper()
 	know(first, second)
 	lease := lead(t, first, "key")
-	heldBy(t, leadRefused(t, second, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leaseRejected(t, second, "key"), "https://10.0.0.1:8887")
 	lease.release()
 	require.NoError(t, second.wait(t.Context(), LockInfo{Key: "key"}))
 	var caches [2]memory
@@ -111,7 +111,7 @@ func works(t *testing.T, first, second *Fleet) {
 // TestRedisRejects: what is wrong between the gateway and Redis is said once, with what to do about
 // it.
 func TestRedisRejects(t *testing.T) {
-	a, stranger := redistest.NewAuthority(t), redistest.NewAuthority(t)
+	a, other := redistest.NewAuthority(t), redistest.NewAuthority(t)
 	server := a.StartTLS()
 	server.Protect(redisUser, redisPassword, "", redisRights...)
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func TestRedisRejects(t *testing.T) {
 		change             func(o *Options)
 	}{
 		{"another authority", "signed by unknown authority", "set ca_file", func(o *Options) {
-			o.TLS = tlsOf(t, stranger, a)
+			o.TLS = tlsOf(t, other, a)
 		}},
 		{"name that is not in the certificate", "not valid for any names", "name redis-server", func(o *Options) {
 			o.Addresses[0] = "localhost" + o.Addresses[0][len("127.0.0.1"):]
@@ -127,8 +127,8 @@ func TestRedisRejects(t *testing.T) {
 		{"no client certificate", "certificate required", "set cert_file and key_file", func(o *Options) {
 			o.TLS = tlsOf(t, a, nil)
 		}},
-		{"client certificate of a stranger", "unknown certificate authority", "set cert_file and key_file",
-			func(o *Options) { o.TLS = tlsOf(t, a, stranger) }},
+		{"client certificate of another authority", "unknown certificate authority", "set cert_file and key_file",
+			func(o *Options) { o.TLS = tlsOf(t, a, other) }},
 		{"TLS to the plain port", "cannot read the log of purges", "check addresses and tls", func(o *Options) {
 			o.Addresses[0], o.Timeout = server.Addr(), time.Second
 		}},

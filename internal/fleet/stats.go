@@ -136,11 +136,11 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
 		keys := append([]string{f.key("gateways"), f.key("applied"), f.key(appliedEarlier)}, members...)
-		answer, err := gatewaysScript.Run(ctx, f.rdb, keys, maxMembers, maxName).StringSlice()
-		if len(answer)%4 != 0 {
-			return fmt.Errorf("cannot understand a list of %d", len(answer))
+		reply, err := gatewaysScript.Run(ctx, f.rdb, keys, maxMembers, maxName).StringSlice()
+		if len(reply)%4 != 0 {
+			return fmt.Errorf("cannot understand a list of %d", len(reply))
 		}
-		for g := range slices.Chunk(answer, 4) {
+		for g := range slices.Chunk(reply, 4) {
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
 			list = append(list, Gateway{

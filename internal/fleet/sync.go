@@ -247,28 +247,28 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 		names = append(names, f.key(name))
 	}
 	f.seenLater = true
-	answer, err := syncScript.Run(ctx, f.rdb, names, self.name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
+	reply, err := syncScript.Run(ctx, f.rdb, names, self.name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
 		millis(f.purges.forget), f.key("purged"), self.record(), millis(f.purges.live),
 		f.members.Load().revision, maxMembers).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
-	if len(answer) != 6 {
-		return nil, errors.New("cannot understand the answer about purges and members")
+	if len(reply) != 6 {
+		return nil, errors.New("cannot understand the reply about purges and members")
 	}
 	// Missed purges have lower fences when the clock of Redis was set back.
-	if answer[0] == int64(1) && f.applied.Swap(-1) >= 0 {
+	if reply[0] == int64(1) && f.applied.Swap(-1) >= 0 {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
-	revision, _ := answer[2].(string)
-	before, _ := answer[5].(string)
+	revision, _ := reply[2].(string)
+	before, _ := reply[5].(string)
 	f.lookForTwin(self.name, before)
-	f.lastSeen, _ = answer[4].(string)
+	f.lastSeen, _ = reply[4].(string)
 	f.seenLater = false
-	if records, changed := answer[3].([]any); changed && f.self.Load() == self {
+	if records, changed := reply[3].([]any); changed && f.self.Load() == self {
 		f.setMembers(revision, f.membersOf(texts(records)))
 	}
-	return texts(answer[1]), nil
+	return texts(reply[1]), nil
 }
 
 // texts gives the strings of a list.

@@ -32,7 +32,7 @@ func TestLeaseFromBeforeARestart(t *testing.T) {
 	know(a, b)
 	leaseFromBefore(t, a, "key")
 	var held *cache.Held
-	require.ErrorAs(t, leadRefused(t, b, "key"), &held)
+	require.ErrorAs(t, leaseRejected(t, b, "key"), &held)
 	waited := make(chan error, 1)
 	go func() { waited <- held.Wait(t.Context()) }()
 	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "b waits")
@@ -43,8 +43,8 @@ func TestLeaseFromBeforeARestart(t *testing.T) {
 		lease = leaseOf{ctx, release}
 		return err == nil
 	}, "a leads")
-	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
-	heldBy(t, leadRefused(t, a, "key"), "") // of this process, for another fill
+	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leaseRejected(t, a, "key"), "") // of this process, for another fill
 	lease.release()
 	require.NoError(t, <-waited)
 	require.NoError(t, lead(t, b, "key").Err())
@@ -67,6 +67,6 @@ func TestReplacedProcessTakesOverNoLease(t *testing.T) {
 	start(t, f, (&memory{}).local())
 	f.HandOver()
 	token := leaseFromBefore(t, f, "key") // the new process is one with another token as well
-	heldBy(t, leadRefused(t, f, "key"), "")
+	heldBy(t, leaseRejected(t, f, "key"), "")
 	require.Equal(t, token, redistest.Shared(t).Client().Get(t.Context(), f.key("lock:key")).Val())
 }

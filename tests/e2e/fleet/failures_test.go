@@ -209,7 +209,7 @@ func TestCachePeersAreChecked(t *testing.T) {
 	_, err = client.Get("https://" + address + segment)
 	require.Error(t, err, "without the key of the fleet")
 	require.Zero(t, g.Metric(`fdfs_gateway_peer_requests_total{code="200"}`))
-	require.Contains(t, g.Log(), "a connection to [peer] listen was refused")
+	require.Contains(t, g.Log(), "a connection to [peer] listen was rejected")
 
 	alone := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true}).Gateways[0]
 	_, err = net.Dial("tcp", lab.Address(alone.Options.Peers))

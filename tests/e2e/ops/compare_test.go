@@ -105,7 +105,7 @@ func TestCompareFails(t *testing.T) {
 		{"empty list", []string{address, address, list(t)}, 1, "the list has no path"},
 		{"no list", []string{address, address, list(t, "hello")}, 1, "the list has no path: line 1: neither a file id"},
 		{"server away", []string{address, "http://" + free, list(t, many...)}, 1,
-			"gateway: http://" + free + " does not answer, 5 times in a row: dial tcp"},
+			"gateway: http://" + free + " does not respond, 5 times in a row: dial tcp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, stdout, stderr := e2e.Run(t, append([]string{"compare"}, tt.args...)...)
