@@ -12,9 +12,9 @@
 //	list, err := c.Storages(ctx, "group1")       // a request to any of the trackers
 //
 // All trackers know the same. A request goes to a tracker that replied to the last one, and to the
-// next if that is down, slow or sends a malformed reply; trackers in back-off come last. A refusal
-// (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported) is a reply: other trackers would
-// refuse too. The error is ErrUnavailable if none has replied.
+// next if that is down, slow or sends a malformed reply; trackers in back-off come last. A
+// rejection (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported) is a reply: other trackers
+// would reject the request too. The error is ErrUnavailable if none has replied.
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
 // minutes. It starts while all trackers are down, and then keeps what it has loaded before.
@@ -54,7 +54,7 @@ type Options struct {
 }
 
 // ErrUnavailable means that no tracker has replied.
-var ErrUnavailable = errors.New("no tracker answered")
+var ErrUnavailable = errors.New("no tracker replied")
 
 const (
 	defaultTimeout  = 3 * time.Second

@@ -65,13 +65,13 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// What a tracker refuses is the reply: the other one is not asked, and neither counts as dead.
+// A rejection of a tracker is a reply: the other one is not asked, and neither counts as dead.
 func TestRejections(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	stranger := mustParse("group9/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+	unknown := mustParse("group9/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
 	for i := range 4 {
-		err := ask(t.Context(), c, stranger)
+		err := ask(t.Context(), c, unknown)
 		require.ErrorIs(t, err, fdfs.ErrNotFound)
 		require.NotErrorIs(t, err, ErrUnavailable)
 		asked := 0
@@ -82,7 +82,7 @@ func TestRejections(t *testing.T) {
 	}
 	_, err := c.Storages(t.Context(), "group9")
 	require.ErrorIs(t, err, fdfs.ErrNotFound)
-	require.Zero(t, log.count("does not answer"))
+	require.Zero(t, log.count("does not reply"))
 
 	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
 		cluster.Tracker(n).SetFaults(fdfstest.Faults{Status: 16, Times: 2})
@@ -92,7 +92,7 @@ func TestRejections(t *testing.T) {
 		}
 		cluster.Tracker(n).SetFaults()
 	}
-	require.Zero(t, log.count("does not answer"))
+	require.Zero(t, log.count("does not reply"))
 }
 
 func TestTurns(t *testing.T) {
@@ -107,7 +107,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A dead tracker costs at most one query something, is left alone from then on, and is used again
+// A dead tracker costs at most one query something, is in back-off from then on, and is used again
 // when it is back.
 func TestDeadTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
@@ -117,7 +117,7 @@ func TestDeadTracker(t *testing.T) {
 		err := ask(t.Context(), c, aFile)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1, log.count("does not answer"))
+	require.Equal(t, 1, log.count("does not reply"))
 	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
 	down, up := c.Health()[0], c.Health()[1]
 	require.Equal(t, cluster.Trackers()[:1], down.Addresses)
@@ -164,7 +164,7 @@ func TestHangingTracker(t *testing.T) {
 			}
 			require.True(t, slow >= 1 && slow <= 3,
 				"%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
-			require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" gave no answer within 2s"))
+			require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" did not reply within 2s"))
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestSlowTracker(t *testing.T) {
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Delay: 50 * time.Millisecond, Rate: 2000})
 	err := ask(t.Context(), c, aFile)
 	require.NoError(t, err)
-	require.Zero(t, log.count("does not answer"))
+	require.Zero(t, log.count("does not reply"))
 }
 
 func TestContext(t *testing.T) {
@@ -192,7 +192,7 @@ func TestContext(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 	err = ask(ctx, c, aFile)
 	require.ErrorIs(t, err, cause)
-	require.Zero(t, log.count("does not answer"), "it says nothing about the trackers")
+	require.Zero(t, log.count("does not reply"), "it says nothing about the trackers")
 }
 
 // The second address of a tracker is used when the first one is dead, and kept.
@@ -204,7 +204,7 @@ func TestTwoAddresses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []int{1, 0}, c.trackers[0].addresses())
-	require.Zero(t, log.count("does not answer"))
+	require.Zero(t, log.count("does not reply"))
 	require.Len(t, c.trackers, 1)
 }
 
@@ -266,7 +266,7 @@ func TestAllDown(t *testing.T) {
 		return c.fails > 5
 	})
 	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
-	require.Equal(t, 2, log.count("does not answer"))
+	require.Equal(t, 2, log.count("does not reply"))
 }
 
 func TestNoTrackers(t *testing.T) {

@@ -184,12 +184,12 @@ func TestEmptyLists(t *testing.T) {
 	require.True(t, c.Members().HasGroup("a"))
 	_, ok := c.Members().ByID(5)
 	require.True(t, ok)
-	require.Zero(t, log.count("does not answer"), "it does reply")
+	require.Zero(t, log.count("does not reply"), "it does reply")
 	require.Equal(t, 1, log.count("cannot load lists and settings"))
 }
 
-// A tracker that passes the active test and fails all else is left alone for longer and longer, and
-// does not fill the log.
+// A tracker that passes the active test and fails all else is in back-off for longer and longer,
+// and does not fill the log.
 func TestHalfDeadTracker(t *testing.T) {
 	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
 		if cmd == fdfs.CmdActiveTest {
@@ -200,7 +200,7 @@ func TestHalfDeadTracker(t *testing.T) {
 	began := time.Now()
 	_, log := newClient(t, Options{Trackers: each(tracker)})
 	time.Sleep(400 * time.Millisecond)
-	downs := log.count("does not answer")
+	downs := log.count("does not reply")
 	most := int(time.Since(began) / (20 * time.Millisecond)) // the longest backoff is 20 to 40 ms
 	require.Less(t, downs, most+8)
 	eventually.True(t, func() bool { return log.count("is back") > 0 })

@@ -39,7 +39,7 @@ func (c *Client) Storages(ctx context.Context, group string) ([]fdfs.StorageInfo
 	return storages, nil
 }
 
-// filled refuses an empty list.
+// filled rejects an empty list.
 func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
 	return func(reply []byte) ([]T, error) {
 		list, err := parse(reply)
@@ -157,11 +157,11 @@ func (c *Client) order() []*server {
 func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, *fdfs.Pool) error) (err error) {
 	for _, i := range s.addresses() {
 		start, pool := time.Now(), s.pools[i]
-		slow := fmt.Errorf("tracker %s gave no answer within %v", pool.Addr(), c.o.Timeout)
+		slow := fmt.Errorf("tracker %s did not reply within %v", pool.Addr(), c.o.Timeout)
 		bounded, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, slow)
 		err = call(bounded, pool)
 		cancel()
-		if _, refused := errors.AsType[fdfs.StatusError](err); err == nil || refused || errors.Is(err, errEmpty) {
+		if _, rejected := errors.AsType[fdfs.StatusError](err); err == nil || rejected || errors.Is(err, errEmpty) {
 			if s.replied(i, time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
 				c.LoadSoon()
@@ -173,7 +173,7 @@ func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, 
 		}
 	}
 	if s.failed(err, c.retry) {
-		c.o.Log.Warn("tracker does not answer; it is tried again from time to time", "tracker", s.name(), "error", err)
+		c.o.Log.Warn("tracker does not reply; it is tried again from time to time", "tracker", s.name(), "error", err)
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestAbandoned: what the last client leaves behind ends before the source has begun to answer, and
-// goes on after that; a client that stays is enough for it to go on.
+// TestAbandoned: what the last client leaves behind ends before the source has begun to respond,
+// and goes on after that; a client that stays is enough for it to go on.
 func TestAbandoned(t *testing.T) {
 	leaveAfter := func(after time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(background)
@@ -23,7 +23,7 @@ func TestAbandoned(t *testing.T) {
 	running := func(c *Cache) int64 { return c.n.fills.Load() }
 	for _, alone := range []bool{true, false} {
 		for name, hint := range map[string]int64{"content": 0, "version": NoHint} {
-			bubble(t, fmt.Sprintf("before the answer, %s, alone %v", name, alone), func(t *testing.T) {
+			bubble(t, fmt.Sprintf("before the response, %s, alone %v", name, alone), func(t *testing.T) {
 				o := newOrigin(testFile(1), 1000)
 				o.first = 10 * second
 				c := gateways(t, newFleet(), 1, Options{})[0]
@@ -69,16 +69,16 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-// late is a source whose answer to Stat was on its way when its context ended.
+// late is a source whose reply to Stat was on its way when its context ended.
 type late struct {
 	*origin
-	asked, answer chan struct{}
+	asked, reply chan struct{}
 }
 
 func (l late) Stat(context.Context) (Version, error) {
 	v, err := l.origin.Stat(background)
 	close(l.asked)
-	<-l.answer
+	<-l.reply
 	return v, err
 }
 
@@ -96,7 +96,7 @@ func TestPurgeAfterAbandoning(t *testing.T) {
 	_, err := c.Get(ctx, o.file, src, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, context.Canceled)
 	c.Purge(tier.MatchFile(o.file))
-	close(src.answer)
+	close(src.reply)
 	c.tasks.Wait()
 	_, _, known := c.Meta(o.file)
 	require.False(t, known)

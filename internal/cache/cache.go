@@ -12,7 +12,7 @@
 // again. Content is cut into segments of 4 MiB, see package tier; ranges fetch only the segments
 // that they touch. All requests of the process share one fill for the metadata of a file, and one
 // for each segment. load.go is the path of a fill: it asks the gateway that owns the entry, and
-// fetches from the Source if this gateway owns it or no owner answers.
+// fetches from the Source if this gateway owns it or no owner responds.
 //
 // A stream never ends early without an error. The package knows neither Redis nor HTTP.
 package cache
@@ -181,7 +181,7 @@ func New(o Options) (*Cache, error) {
 	}
 	if contentBudget(&o) >= SegmentSize {
 		if err := c.memory.UseSendfile(); err != nil {
-			o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
+			o.Logger.Warn("what the cache has in memory is copied for each response", "err", err)
 		}
 	}
 	var err error

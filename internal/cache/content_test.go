@@ -25,7 +25,7 @@ func TestBroken(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		o.whole = second
 		o.breakAt = func(fetch, served int64) bool { return fetch == 1 && served >= SegmentSize/2 }
-		for _, r := range crowd(gateways(t, newFleet(), 2, Options{}), o, 20) {
+		for _, r := range manyClients(gateways(t, newFleet(), 2, Options{}), o, 20) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 2, o.fetches.Load())
@@ -36,7 +36,7 @@ func TestBroken(t *testing.T) {
 		o.whole = second
 		o.breakAt = func(_, served int64) bool { return served >= 1000 }
 		list := gateways(t, newFleet(), 2, Options{})
-		for _, r := range crowd(list, o, 20) {
+		for _, r := range manyClients(list, o, 20) {
 			require.ErrorIs(t, r.err, errOrigin)
 			require.NotEmpty(t, r.body)
 			requireHonest(t, o, r)
@@ -48,7 +48,7 @@ func TestBroken(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		o.first, o.down = second, true
 		list := gateways(t, newFleet(), 2, Options{})
-		for _, r := range crowd(list, o, 20) {
+		for _, r := range manyClients(list, o, 20) {
 			require.ErrorIs(t, r.err, errOrigin)
 			require.Empty(t, r.body)
 		}

@@ -22,7 +22,7 @@ type fleet struct {
 	dead      map[string]bool
 	stopped   map[string]bool // they are silent
 	noPeers   bool
-	behind    map[string]Match // purges that a gateway applies before it answers the next request of a peer
+	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
 	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
 	firstLed  map[string]bool // gateways that have taken a lease as the first in rank
@@ -170,7 +170,7 @@ func (w *wire) Read(p []byte) (int, error) {
 		return 0, reached
 	}
 	if w.silent() {
-		return 0, errors.Join(sleep(w.ctx, pingTimeout), errors.New("no answer to a ping"))
+		return 0, errors.Join(sleep(w.ctx, pingTimeout), errors.New("no reply to a ping"))
 	}
 	return n, err
 }

@@ -24,7 +24,7 @@ var errOrigin = errors.New("the storage is broken")
 
 // origin is the storages. Its behaviour is set before use, or by way of its mutex.
 type origin struct {
-	first    time.Duration // before the first byte of an answer
+	first    time.Duration // before the first byte of a response
 	whole    time.Duration // for all bytes of a segment
 	file     string
 	negative time.Duration
@@ -178,7 +178,7 @@ func (o *origin) Fetch(ctx context.Context, want *Version, offset, length int64)
 		server: server}, nil
 }
 
-// body is an answer: bytes come in 64 pieces.
+// body is a response: bytes come in 64 pieces.
 type body struct {
 	o      *origin
 	ctx    context.Context
@@ -308,8 +308,8 @@ func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r
 	}
 }
 
-// crowd is many clients at once, spread over the gateways.
-func crowd(list []*Cache, o *origin, n int) []result {
+// manyClients sends n requests at once, spread over the gateways.
+func manyClients(list []*Cache, o *origin, n int) []result {
 	results := make([]result, n)
 	var wg sync.WaitGroup
 	for i := range n {

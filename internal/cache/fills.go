@@ -144,7 +144,7 @@ func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 }
 
 // removeReader ends the waiting of a request with ctx. A fill without readers is abandoned, unless
-// its source has begun to answer or the deadline of ctx has passed: the next request may need it.
+// its source has begun to respond or the deadline of ctx has passed: the next request may need it.
 // Fills without readers last for detachedTime at most, and streams detach maxDetached at most.
 func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()

@@ -32,7 +32,7 @@ func TestStampede(t *testing.T) {
 				o.first, o.whole = second/2, second
 				f := newFleet()
 				list := gateways(t, f, n, Options{})
-				for i, r := range crowd(list, o, 24) {
+				for i, r := range manyClients(list, o, 24) {
 					requireWhole(t, o, r)
 					if size > 0 {
 						require.LessOrEqual(t, r.first, o.first+o.whole/64+10*time.Millisecond,
@@ -75,7 +75,7 @@ func TestLinkInAFleet(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			o := newOrigin(testFile(1), 1<<20)
 			o.first, o.whole, o.v.CRC32 = second/2, second, crc(o)
-			for i, r := range crowd(gateways(t, newFleet(), 3, Options{}), o, 24) {
+			for i, r := range manyClients(gateways(t, newFleet(), 3, Options{}), o, 24) {
 				require.NoError(t, r.err, "client %d", i)
 				requireWhole(t, o, r)
 			}
@@ -93,7 +93,7 @@ func TestOneCall(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
 		o.first, o.whole = second/2, second
 		f := newFleet()
-		for _, r := range crowd(gateways(t, f, 1, Options{}), o, 200) {
+		for _, r := range manyClients(gateways(t, f, 1, Options{}), o, 200) {
 			requireWhole(t, o, r)
 		}
 		synctest.Wait()
@@ -177,7 +177,7 @@ func TestOwnerAway(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 4, Options{})
 		f.cut["a"] = true
-		for _, r := range crowd(list[1:], o, 30) {
+		for _, r := range manyClients(list[1:], o, 30) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 1, o.fetches.Load())
@@ -187,7 +187,7 @@ func TestOwnerAway(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 4, Options{})
 		f.cut["a"] = true
-		for _, r := range crowd(list[2:3], o, 10) {
+		for _, r := range manyClients(list[2:3], o, 10) {
 			requireWhole(t, o, r)
 		}
 		_, _, known := list[1].Meta(o.file)
@@ -205,7 +205,7 @@ func TestOwnerAway(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 3, Options{})
 		f.down = true
-		for _, r := range crowd(list, o, 150) {
+		for _, r := range manyClients(list, o, 150) {
 			requireWhole(t, o, r)
 			require.LessOrEqual(t, r.first, o.first+o.whole/64+200*time.Millisecond)
 		}
@@ -247,7 +247,7 @@ func TestDifferentRanks(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			for _, r := range crowd(list, o, 30) {
+			for _, r := range manyClients(list, o, 30) {
 				requireWhole(t, o, r)
 				require.Less(t, r.total, 10*second)
 			}
@@ -266,7 +266,7 @@ func TestNoPeers(t *testing.T) {
 		f.noPeers = true
 		list := gateways(t, f, 3, Options{})
 		f.cut["a"], f.cut["b"], f.cut["c"] = true, true, true
-		for _, r := range crowd(list, o, 30) {
+		for _, r := range manyClients(list, o, 30) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 3, o.fetches.Load())
@@ -289,7 +289,7 @@ func TestLeaderDies(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.AfterFunc(2*second, func() { f.kill("a"); close(killed) })
-		for _, r := range crowd(list[1:], o, 30) {
+		for _, r := range manyClients(list[1:], o, 30) {
 			requireWhole(t, o, r)
 			require.Less(t, r.total, 2*second+f.ttl+5*second)
 		}
@@ -310,7 +310,7 @@ func TestLeaderDies(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(2*second, func() { f.do(func() { f.stopped["a"] = true }) })
 		time.AfterFunc(2*second+f.ttl, func() { f.expire("a") })
-		for _, r := range crowd(list[1:], o, 10) {
+		for _, r := range manyClients(list[1:], o, 10) {
 			requireWhole(t, o, r)
 			require.Less(t, r.total, 2*second+f.ttl+pingTimeout+5*second)
 		}
@@ -347,7 +347,7 @@ func TestPartition(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
 		time.AfterFunc(2*second, func() { f.do(func() { f.cut["a"], f.cut["b"] = true, true }) })
-		for _, r := range crowd(list, o, 20) {
+		for _, r := range manyClients(list, o, 20) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 2, o.fetches.Load())
@@ -364,13 +364,13 @@ func TestFleetDown(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
 		f.down = true
-		for _, r := range crowd(list, o, 40) {
+		for _, r := range manyClients(list, o, 40) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 1, o.fetches.Load(), "the owner's")
 		f.do(func() { f.down = false })
 		other := newOrigin(testFile(2), 1<<20)
-		for _, r := range crowd(list, other, 40) {
+		for _, r := range manyClients(list, other, 40) {
 			requireWhole(t, other, r)
 		}
 		require.EqualValues(t, 1, other.fetches.Load(), "it comes back by itself")
@@ -381,7 +381,7 @@ func TestFleetDown(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
 		time.AfterFunc(2*second, func() { f.do(func() { f.down = true }) })
-		for _, r := range crowd(list, o, 20) {
+		for _, r := range manyClients(list, o, 20) {
 			requireWhole(t, o, r)
 		}
 		require.LessOrEqual(t, o.fetches.Load(), int64(6), "at most twice")

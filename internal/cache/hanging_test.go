@@ -44,7 +44,7 @@ func TestOriginHangs(t *testing.T) {
 		}
 		require.Greater(t, o.stats.Load(), before+2, "it is asked again all the time")
 		o.set(func() { o.down = false })
-		time.Sleep(30 * second)                             // what has been asked before is answered, well or not
+		time.Sleep(30 * second)                             // the requests of before end, well or not
 		_, err = c.Get(background, o.file, o, GetOptions{}) // asks again unless it was well
 		require.NoError(t, err)
 		time.Sleep(30 * second)

@@ -111,7 +111,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 }
 
 // acquire takes the lease of the entry. The error is *Held if another gateway has it and the fill
-// may wait. Without an answer of the fleet, a slot of the source replaces the lease.
+// may wait. Without a reply of the fleet, a slot of the source replaces the lease.
 func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, release func(), err error) {
 	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey(), first)
 	var held *Held

@@ -24,7 +24,7 @@ func (cutOff) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCl
 	return Version{}, nil, errOrigin
 }
 
-// TestOwnerCutOff: the owner of a file reaches no storage, and answers out of what has expired.
+// TestOwnerCutOff: the owner of a file reaches no storage, and serves what has expired.
 // Another gateway that reaches one serves what that has.
 func TestOwnerCutOff(t *testing.T) {
 	for _, name := range []string{"changed", "deleted", "the same", "no storage at all"} {
@@ -62,7 +62,7 @@ func TestOwnerCutOff(t *testing.T) {
 	}
 }
 
-// TestStaleCopy: what the former owner has kept is served while no storage answers, though it has
+// TestStaleCopy: what the former owner has kept is served while no storage replies, though it has
 // expired.
 func TestStaleCopy(t *testing.T) {
 	bubble(t, "storages down", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestRangeBehindVerifyFirst(t *testing.T) {
 	})
 }
 
-// openBodies is a Fleet that counts the answers of peers that are open.
+// openBodies is a Fleet that counts the open responses of peers.
 type openBodies struct {
 	Fleet
 	open *int
@@ -120,8 +120,8 @@ func (c closeFunc) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// TestNoBodyWhileMemoryIsFull: an answer of a peer is not kept open while there is no memory for
-// it: answers that are not read fill the connection, on which others would bring what ends the
+// TestNoBodyWhileMemoryIsFull: a response of a peer is not kept open while there is no memory for
+// it: responses that are not read fill the connection, on which others would bring what ends the
 // wait.
 func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {

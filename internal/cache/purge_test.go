@@ -14,7 +14,7 @@ import (
 )
 
 // TestPurgeReachesTheWaiterFirst: a purge has reached one gateway and not yet the one that leads
-// with what is older. That catches up before it answers the first one.
+// with what is older. That catches up before it serves the first one.
 func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 	bubble(t, "changed file", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)

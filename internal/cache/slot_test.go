@@ -115,7 +115,7 @@ func TestSlotInFleet(t *testing.T) {
 	bubble(t, "fleet", func(t *testing.T) {
 		o, options := newSlot(3*SegmentSize + 7)
 		list := gateways(t, newFleet(), 3, options)
-		for _, r := range crowd(list, o, 9) {
+		for _, r := range manyClients(list, o, 9) {
 			requireWhole(t, o, r)
 		}
 		synctest.Wait()

@@ -107,7 +107,7 @@ func TestDeleted(t *testing.T) {
 	})
 }
 
-// TestOneRefresher: of all gateways one asks again, and all know the answer.
+// TestOneRefresher: of all gateways one asks again, and all know the result.
 func TestOneRefresher(t *testing.T) {
 	bubble(t, "one refresher in the fleet", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -203,7 +203,7 @@ func TestMutable(t *testing.T) {
 		}
 		for range 5 {
 			time.Sleep(2 * second)
-			for _, r := range crowd(list, o, 30) {
+			for _, r := range manyClients(list, o, 30) {
 				requireWhole(t, o, r)
 			}
 		}
@@ -214,7 +214,7 @@ func TestMutable(t *testing.T) {
 			o.v.Size, o.v.ModTime = 1500, o.v.ModTime+1e9
 		})
 		time.Sleep(second)
-		for _, r := range crowd(list, o, 30) {
+		for _, r := range manyClients(list, o, 30) {
 			requireWhole(t, o, r)
 		}
 		require.Zero(t, list[0].Stats().StaleServed, "no request gets what has expired")
@@ -267,7 +267,7 @@ func TestMaxAge(t *testing.T) {
 		time.Sleep(2 * second)
 		e, err := c.Get(background, o.file, o, ask)
 		require.NoError(t, err)
-		require.Equal(t, Stale, e.State, "while no storage answers")
+		require.Equal(t, Stale, e.State, "while no storage replies")
 		o.set(func() { o.down, o.content = false, nil })
 		time.Sleep(2 * time.Minute)
 		_, err = c.Get(background, o.file, o, ask)

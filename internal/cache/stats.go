@@ -22,7 +22,7 @@ type Stats struct {
 	LargestCoalesced int64
 	DownloadsSaved   uint64
 
-	StaleServed uint64 // answers of Get from expired entries
+	StaleServed uint64 // results of Get from expired entries
 	MemoryHits  uint64 // segments of streams that were in memory
 	DiskHits    uint64 // on disk
 	Misses      uint64 // and those that were not here, or just on their way

@@ -334,7 +334,7 @@ func (s *Stream) load(chunk content.Chunk, p []byte) (int, error) {
 // errStreamClosed is the error of a Stream after Close.
 var errStreamClosed = errors.New("stream is closed")
 
-// Close ends the stream. A running fill continues if its source has begun to answer. Further calls
+// Close ends the stream. A running fill continues if its source has begun to respond. Further calls
 // do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()

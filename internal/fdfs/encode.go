@@ -103,7 +103,7 @@ func appendExtField(b []byte, ext string, pad uint32) []byte {
 
 // EncodeSlave makes the id of a slave file: the master's name without its extension, then prefix (1
 // to 16 characters, such as _150x150), then ext (up to 6 characters without the dot; may be empty).
-// It refuses two kinds of slaves whose ids look like other files: those of appenders, and those
+// It rejects two kinds of slaves whose ids look like other files: those of appenders, and those
 // whose names are as long as a normal one with only digits before the extension.
 func EncodeSlave(master FileID, prefix, ext string) (FileID, error) {
 	if prefix == "" || len(prefix) > maxSlavePrefix {

@@ -194,7 +194,8 @@ var ErrFileID = errors.New("bad file id")
 // It is an ErrFileID.
 var ErrMetadata error = &idError{"metadata is not served"}
 
-// idError is a reason why an id is refused. All are made once, so that a refusal allocates nothing.
+// idError is a reason why an id is rejected. All are made once, so that a rejection allocates
+// nothing.
 type idError struct{ reason string }
 
 func (e *idError) Error() string     { return "bad file id: " + e.reason }
@@ -217,8 +218,8 @@ var (
 // wrote it (path index 0). It allocates nothing.
 //
 // The 27th character of the name has two bits that belong to no field. FastDFS writes them as zero.
-// Other values are refused, so that equal fields have equal ids, since a trunk file is found by its
-// fields.
+// Other values are rejected, so that equal fields have equal ids, since a trunk file is found by
+// its fields.
 func Parse(id string) (FileID, error) {
 	group, logic, found := strings.Cut(id, "/")
 	if !found {

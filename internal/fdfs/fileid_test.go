@@ -99,19 +99,19 @@ func TestParseOldIDWithoutPathIndex(t *testing.T) {
 	require.Equal(t, id.Logic, id.TrueName())
 }
 
-// refusedID is an id that Parse refuses.
-type refusedID struct {
+// rejectedID is an id that Parse rejects.
+type rejectedID struct {
 	name, id string
 	want     error
 }
 
-func refusedIDs(t *testing.T) []refusedID {
+func rejectedIDs(t *testing.T) []rejectedID {
 	edit := func(old, new string) string {
 		s := strings.Replace(normalID, old, new, 1)
 		require.NotEqual(t, normalID, s)
 		return s
 	}
-	return []refusedID{
+	return []rejectedID{
 		{"empty", "", errNoGroup},
 		{"no slash", "group1", errNoGroup},
 		{"group left out", strings.TrimPrefix(normalID, "group1/"), errNoGroup},
@@ -160,7 +160,7 @@ func refusedIDs(t *testing.T) []refusedID {
 }
 
 func TestParseRejects(t *testing.T) {
-	for _, test := range refusedIDs(t) {
+	for _, test := range rejectedIDs(t) {
 		t.Run(test.name, func(t *testing.T) {
 			id, err := Parse(test.id)
 			require.Equal(t, test.want, err)

@@ -147,7 +147,7 @@ func TestGoldenSlaves(t *testing.T) {
 // Headers that the manifest records: those of the objects stored somewhere match their ids, those
 // where something was deleted do not.
 func TestGoldenSlots(t *testing.T) {
-	matched, refused := 0, 0
+	matched, rejected := 0, 0
 	for _, o := range goldenObjects(t) {
 		for node, h := range o.TrunkHeader {
 			id, err := Parse(o.FileID)
@@ -162,15 +162,15 @@ func TestGoldenSlots(t *testing.T) {
 			_, err = MatchSlot(id, hdr.AppendTo(nil))
 			if o.Kind == "deleted" || !contains(o.StoredOn, node) {
 				require.ErrorIs(t, err, ErrSlot, o.Name)
-				refused++
+				rejected++
 			} else {
 				require.NoError(t, err, o.Name)
 				matched++
 			}
 		}
 	}
-	if matched == 0 || refused == 0 {
-		t.Fatalf("golden data without trunk slots: %d match, %d do not", matched, refused)
+	if matched == 0 || rejected == 0 {
+		t.Fatalf("golden data without trunk slots: %d match, %d do not", matched, rejected)
 	}
 }
 

@@ -62,7 +62,7 @@ func ValidHost(s string) bool {
 	return true
 }
 
-// parseAddr parses the address of a server in a reply. It refuses zones, which are valid on one
+// parseAddr parses the address of a server in a reply. It rejects zones, which are valid on one
 // host only.
 func parseAddr(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)

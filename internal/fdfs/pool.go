@@ -70,8 +70,8 @@ var ErrFull = errors.New("all connections are in use")
 // ErrClosed means that the Pool is closed.
 var ErrClosed = errors.New("connection pool is closed")
 
-// maxRefusal bounds the body of a reply with a status that is read to keep the connection.
-const maxRefusal = 4096
+// maxErrorBody bounds the body of a reply with a status that is read to keep the connection.
+const maxErrorBody = 4096
 
 // NewPool returns a pool for the server at addr, host:port. It makes no connection yet.
 func NewPool(addr string, o PoolOptions) *Pool {
@@ -128,7 +128,7 @@ func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, l
 	}
 	reply := make([]byte, h.Length)
 	if _, err := io.ReadFull(c, reply); err != nil {
-		return nil, fmt.Errorf("cannot read the answer of %s: %w", p.addr, err)
+		return nil, fmt.Errorf("cannot read the reply of %s: %w", p.addr, err)
 	}
 	return reply, nil
 }
@@ -147,7 +147,7 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 			return c, h, nil
 		}
 		if err == nil {
-			if h.Length <= maxRefusal {
+			if h.Length <= maxErrorBody {
 				_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
 			}
 			c.Release()

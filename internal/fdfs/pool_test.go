@@ -118,8 +118,8 @@ func TestPoolWaitsForASlot(t *testing.T) {
 // A status is an error that leaves the connection usable, with a short body or none; with a long
 // one it is closed.
 func TestPoolStatus(t *testing.T) {
-	bodies := []string{"", "why it is not there", string(make([]byte, maxRefusal)), string(make([]byte, maxRefusal+1)),
-		""}
+	bodies := []string{"", "why it is not there", string(make([]byte, maxErrorBody)),
+		string(make([]byte, maxErrorBody+1)), ""}
 	f := newFake(t, func(f *fake, c net.Conn, _ int) {
 		for {
 			_, b, err := f.next(c)

@@ -43,7 +43,7 @@ func ParseStorageIDs(body []byte) (total, count int, lines string, err error) {
 //	<id> <group> <host>[:port] [options]
 //
 // See ParseHosts for two addresses and for IPv6. Options are ignored. An address with a zone is
-// refused, since it is valid on one host only.
+// rejected, since it is valid on one host only.
 func ParseStorageIDLine(line string) (StorageID, error) {
 	words := strings.Fields(line)
 	if len(words) < 3 {

@@ -54,13 +54,13 @@ var (
 )
 
 // ErrProtocol means that the reply violates the protocol. The connection cannot be used any more.
-var ErrProtocol = errors.New("not an answer of FastDFS")
+var ErrProtocol = errors.New("not a reply of FastDFS")
 
 // StatusError is a non-zero status of a reply, an errno of Linux.
 type StatusError byte
 
 // Error implements error.
-func (e StatusError) Error() string { return fmt.Sprintf("server answered status %d", byte(e)) }
+func (e StatusError) Error() string { return fmt.Sprintf("server replied with status %d", byte(e)) }
 
 // Is matches the errors above.
 func (e StatusError) Is(target error) bool {

@@ -90,7 +90,7 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	switch {
 	case len(c.servers) > 0:
 	case status != SourceSelf && a.o.Sources.awaitsLists():
-		c.err, c.why = ErrNoLists, "no server to ask: no tracker has answered yet"
+		c.err, c.why = ErrNoLists, "no server to ask: no tracker has replied yet"
 	default:
 		c.err, c.why = a.missing(id, localErr, now), "no server to ask; would be: "+c.why
 	}

@@ -145,7 +145,7 @@ func (a *Resolver) experience(server client.Server) string {
 	}
 	for _, h := range o.Health() {
 		if h.Server == server && h.Replies+h.Errors > 0 {
-			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)",
+			return fmt.Sprintf(" (%s until now: %d failures in a row, %d replies, %v to the first byte)",
 				h.State, h.Errors, h.Replies, h.Latency.Round(10*time.Microsecond))
 		}
 	}

@@ -76,8 +76,8 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 		}
 		return &timeoutConn{Conn: c, timeout: o.NetworkTimeout, lost: transport.CloseIdleConnections}, nil
 	}
-	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	w := &webServer{server: s, o: o, client: &http.Client{Transport: transport, CheckRedirect: refuse}}
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	w := &webServer{server: s, o: o, client: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
 	w.port.Store(int64(o.Port))
 	return w
 }

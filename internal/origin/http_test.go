@@ -31,7 +31,7 @@ type fakeWeb struct {
 	requests []*http.Request
 }
 
-func newFakeWeb(t *testing.T, ln net.Listener, answer func(w io.Writer, r *http.Request)) *fakeWeb {
+func newFakeWeb(t *testing.T, ln net.Listener, respond func(w io.Writer, r *http.Request)) *fakeWeb {
 	t.Helper()
 	addr := ln.Addr().(*net.TCPAddr)
 	s := &fakeWeb{server: client.Server{Host: addr.IP.String(), Port: 23000}, port: addr.Port}
@@ -52,7 +52,7 @@ func newFakeWeb(t *testing.T, ln net.Listener, answer func(w io.Writer, r *http.
 				s.mu.Lock()
 				s.requests = append(s.requests, r)
 				s.mu.Unlock()
-				answer(c, r)
+				respond(c, r)
 			})
 		}
 	})

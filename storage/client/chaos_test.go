@@ -81,8 +81,8 @@ func meddle(r *rig, n, size int, stop chan struct{}) {
 
 // chaos is what became of many downloads.
 type chaos struct {
-	whole, cut, refused int // as asked for; ended by an error after some bytes; ended by an error before
-	wrong, clean        int // faults of the Client: wrong bytes; a short body that ended well
+	whole, cut, rejected int // as asked for; ended by an error after some bytes; ended by an error before
+	wrong, clean         int // faults of the Client: wrong bytes; a short body that ended well
 }
 
 // 1,000 downloads while storages fail in all ways: no wrong byte, no clean end of a short body, and
@@ -96,7 +96,7 @@ func TestChaos(t *testing.T) {
 			require.Zero(t, got.wrong)
 			require.Zero(t, got.clean)
 			if meddled < 3 {
-				require.Zero(t, got.cut+got.refused)
+				require.Zero(t, got.cut+got.rejected)
 			}
 			stats := r.c.Stats()
 			require.NotZero(t, stats.Resumes)
@@ -154,7 +154,7 @@ func (c *chaos) count(got, part []byte, want int, err error) {
 	case err == nil:
 		c.whole++
 	case got == nil:
-		c.refused++
+		c.rejected++
 	default:
 		c.cut++
 	}

@@ -42,8 +42,8 @@ var (
 	// It wraps the error of each storage, and is context.DeadlineExceeded too if one did not reply
 	// in time.
 	ErrNoSource = errors.New("no storage could be asked")
-	// ErrWrong: a response contradicts the request: it has another length, size or version.
-	ErrWrong = errors.New("wrong answer")
+	// ErrWrong: a reply contradicts the request: it has another length, size or version.
+	ErrWrong = errors.New("wrong reply")
 )
 
 var (

@@ -14,7 +14,7 @@ const hedgeFloor = 5 * time.Millisecond
 // Causes of a cancelled request.
 var (
 	errHedgeWon = errors.New("another storage was faster")
-	errUnneeded = errors.New("the answer is not needed any more")
+	errUnneeded = errors.New("the reply is not needed any more")
 )
 
 // maxSaved bounds the hedged requests that a budget saves up.

@@ -54,7 +54,7 @@ func (r *rig) slow(by time.Duration) {
 	r.Storage(0).SetFaults(fdfstest.Faults{Delay: by, Times: 1})
 }
 
-// One reply in 31 is slow: most of these are cut short, for at most 5 % more requests.
+// One reply in 31 is slow: most of these are cancelled, for at most 5 % more requests.
 func TestHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(Options{}, unprobed)
@@ -88,7 +88,7 @@ func TestHedge(t *testing.T) {
 			}
 		}
 		stats := c.Stats()
-		t.Logf("%d calls, %d slow replies, %d of them cut short; requests %d, second ones %d, of which first %d",
+		t.Logf("%d calls, %d slow replies, %d of them cancelled; requests %d, second ones %d, of which first %d",
 			calls, calls/every, cut, stats.Requests, stats.Hedges, stats.HedgeWins)
 		require.GreaterOrEqual(t, cut, calls/every/2)
 		require.GreaterOrEqual(t, stats.HedgeWins, uint64(cut))

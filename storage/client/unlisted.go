@@ -37,7 +37,7 @@ func (s *unlistedServers) begin(server Server) error {
 	}
 	n := s.asked[server]
 	if s.total >= maxUnlistedRequests || n == 0 && len(s.asked) >= maxUnlisted {
-		return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first answer: %w",
+		return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first reply: %w",
 			server.Addr(),
 			s.total, len(s.asked), fdfs.ErrFull)
 	}

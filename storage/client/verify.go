@@ -182,7 +182,7 @@ func (j *judge) excludeOthers(right ...reading) {
 			sender := func(ok reading) bool { return slices.Contains(ok.from, server) }
 			if r.sum != right[0].sum && server != (Server{}) && !slices.ContainsFunc(right, sender) {
 				j.c.Exclude(j.id, server)
-				j.c.log.Warn("storage has damaged content of a file, and is not asked for it",
+				j.c.log.Warn("storage has corrupted content of a file, and is not asked for it",
 					"storage", server.Addr(), "file", j.id.String(), "crc32", fmt.Sprintf("%08x", r.sum))
 			}
 		}
@@ -204,7 +204,7 @@ func (j *judge) corrupted(cause error) error {
 	if cause != nil {
 		err = fmt.Errorf("%w: it cannot be compared with another storage: %w", err, cause)
 	}
-	j.c.log.Warn("content of a file is damaged", "file", j.id.String(), "error", err)
+	j.c.log.Warn("content of a file is corrupted", "file", j.id.String(), "error", err)
 	return err
 }
 

@@ -84,7 +84,7 @@ func TestCorruptedRange(t *testing.T) {
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
-// Damage that does not stay the same is noticed at one server alone too.
+// Corruption that changes from read to read is noticed at one server alone too.
 func TestCorruptedOnTheWay(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	r, id, corrupted := twins(t, body, flipped(body, 5))

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter of system calls answers for openat2 in its own way; an old kernel does not know its
+// A filter of system calls replies to openat2 in its own way; an old kernel does not know its
 // flags.
 func TestChooseOpener(t *testing.T) {
 	same := func(a, b opener) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }

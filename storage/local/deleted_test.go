@@ -34,7 +34,7 @@ func TestDeleted(t *testing.T) {
 		require.False(t, l.Deleted(o.ID, nil, time.Time{}), "it is there")
 	}
 	require.NoError(t, os.Truncate(cut.Path, 1))
-	require.False(t, l.Deleted(cut.ID, nil, time.Time{}), "it is damaged: a replica has it")
+	require.False(t, l.Deleted(cut.ID, nil, time.Time{}), "it is corrupted: a replica has it")
 	for _, o := range []storetest.Object{normal, appender, elsewhere} {
 		require.NoError(t, os.Remove(o.Path))
 		require.True(t, l.Deleted(o.ID, nil, time.Time{}))

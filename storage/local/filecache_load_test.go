@@ -62,8 +62,8 @@ func TestFileCacheMemory(t *testing.T) {
 	require.Zero(t, stats.Descriptors, "what is in memory holds no descriptor")
 }
 
-// Counted while the openings of a crowd are held up: there is one. A slot that is free is found out
-// by opening.
+// The openings for many clients are counted while they are held up: there is one. A free slot is
+// found by opening.
 func TestFileCacheManyOpens(t *testing.T) { synctest.Test(t, testFileCacheManyOpens) }
 
 func testFileCacheManyOpens(t *testing.T) {
@@ -78,9 +78,9 @@ func testFileCacheManyOpens(t *testing.T) {
 		<-gate
 		return open(dirfd, name, how)
 	}
-	const crowd = 50
+	const clients = 50
 	var wg sync.WaitGroup
-	for range crowd {
+	for range clients {
 		wg.Go(func() {
 			if f, err := c.Open(here); err != nil {
 				t.Error(err)

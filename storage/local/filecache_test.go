@@ -196,7 +196,7 @@ func TestFileCacheReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
 		c := newTestCache(t, s, noBodies)
-		slave, normal := s.slave("before"), s.normal("damaged")
+		slave, normal := s.slave("before"), s.normal("corrupt")
 		f, err := c.Open(slave)
 		require.NoError(t, err)
 		defer f.Close()
@@ -210,7 +210,7 @@ func TestFileCacheReplaced(t *testing.T) {
 		read(t, c, normal)
 		require.NoError(t, os.WriteFile(s.disk(normal)+".new", []byte("mended!"), 0o644))
 		require.NoError(t, os.Rename(s.disk(normal)+".new", s.disk(normal)))
-		requireRead(t, c, normal, "damaged", false)
+		requireRead(t, c, normal, "corrupt", false)
 		time.Sleep(time.Second)
 		requireRead(t, c, normal, "mended!", false)
 	})
@@ -317,7 +317,7 @@ func TestFileCacheUnsettledSlave(t *testing.T) {
 	requireRead(t, c, id, "half and half", true)
 }
 
-// A caller that finds a file truncated calls Suspect, and the next request gets the right answer at
+// A caller that finds a file truncated calls Suspect, and the next request gets the right result at
 // once.
 func TestFileCacheSuspect(t *testing.T) {
 	s := newTestStore(t)
@@ -334,8 +334,8 @@ func TestFileCacheSuspect(t *testing.T) {
 }
 
 // Content that does not have the CRC32 of its id is not served once it is known, and counted once.
-// That of a slot is known before the first answer, that of a plain file when it is read to be put
-// in memory. It is served when it has been mended.
+// The CRC32 of a slot is known before the first response, that of a plain file when it is read to
+// be put in memory. It is served when it has been mended.
 func TestFileCacheCRC(t *testing.T) {
 	for name, o := range map[string]FileCacheOptions{
 		"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1},

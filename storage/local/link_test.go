@@ -162,7 +162,7 @@ func TestStorePathThroughSymlink(t *testing.T) {
 	require.Equal(t, filepath.Join(alias, "data", target.TrueName()), path)
 }
 
-// FuzzLinkTarget: whatever a link says, the answer is a file in a data folder of the group.
+// FuzzLinkTarget: whatever a link says, the result is a file in a data folder of the group.
 func FuzzLinkTarget(f *testing.F) {
 	const name = "Ck0AC2sASyqAcBY-AAAQAGl9Edk537.jpg"
 	for _, target := range []string{name, "../03/" + name, "/a/data/00/03/" + name, "/b/c/data/0A/01/" + name,

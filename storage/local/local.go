@@ -45,7 +45,7 @@ var (
 	// ErrPathIndex: the group has no store path of this number.
 	ErrPathIndex = errors.New("group has no store path of this number")
 	// ErrSlotContent: a trunk slot has the header of the id, but its content does not have the
-	// CRC32. Either the disk damaged it, or a client uploaded a header within a file to read the
+	// CRC32. Either the disk corrupted it, or a client uploaded a header within a file to read the
 	// slots behind it. Do not ask replicas: they have the same trunk file.
 	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
 	// ErrSlotLimit: a trunk slot was not checked, because many ids of its trunk file failed the

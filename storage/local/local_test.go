@@ -251,7 +251,7 @@ func TestDiskReplaced(t *testing.T) {
 	require.False(t, d.retain(), "used after it was closed")
 }
 
-// Disks are swapped again and again while files are opened: every opening gives a right answer, and
+// Disks are swapped again and again while files are opened: every opening gives the right file, and
 // no descriptor is left.
 func TestSwapWhileOpening(t *testing.T) {
 	before := descriptors(t)

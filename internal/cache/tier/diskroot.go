@@ -12,7 +12,7 @@ import (
 
 // The folder of a Disk:
 //
-//	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is refused
+//	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is rejected
 //	00 ... ff               segments
 //	segment.new             the one that is being written
 //	purges-applied          the program's own
@@ -29,10 +29,10 @@ const (
 var reservedNames = map[string]bool{"purges-applied": true, "purges-obeyed": true, "purges-obeyed.new": true,
 	"lost+found": true}
 
-// errForeign refuses a folder that is no cache.
+// errForeign rejects a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")
 
-// ErrInUse refuses a folder that another process has.
+// ErrInUse rejects a folder that another process has.
 var ErrInUse = errors.New("another process uses it: each gateway needs a folder of its own")
 
 // diskRoot is the folder of a Disk. All work below it goes through its descriptor: no symbolic link
@@ -43,7 +43,7 @@ type diskRoot struct {
 }
 
 // openRoot makes the folder where it is missing, and everything in it; it removes what a writer has
-// left behind. A folder that belongs to something else is refused as it is.
+// left behind. A folder that belongs to something else is rejected and not changed.
 func openRoot(path string) (*diskRoot, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func openRoot(path string) (*diskRoot, error) {
 	return r, nil
 }
 
-// CheckFolder reports whether OpenDisk would refuse a folder as belonging to something else. It
+// CheckFolder reports whether OpenDisk would reject a folder as belonging to something else. It
 // changes nothing.
 func CheckFolder(path string) error {
 	root, err := os.OpenRoot(path)
@@ -119,7 +119,7 @@ func (r *diskRoot) prepare() error {
 }
 
 // mark writes the marker. It is on the disk for good before anything else is: after a power failure
-// the folder would be refused for its content without a marker.
+// the folder would be rejected for its content without a marker.
 func (r *diskRoot) mark() error {
 	if err := r.WriteFile(marker, []byte(markerText), 0o600); err != nil {
 		return err

@@ -40,7 +40,7 @@ func plant(t *testing.T, path string, names ...string) {
 	}
 }
 
-// TestForeignFolder: a folder that is something else is refused, and nothing in it changes.
+// TestForeignFolder: a folder that is something else is rejected, and nothing in it changes.
 func TestForeignFolder(t *testing.T) {
 	for name, names := range map[string][]string{
 		"store":          {"data/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "data/storage_stat.dat"},

@@ -84,7 +84,7 @@ func appendHeader(b []byte, s *Segment) []byte {
 }
 
 // parseHeader decodes the header at the beginning of b, which may be longer. fileSize is that of
-// the whole file on disk: one that was cut, or has grown, is refused.
+// the whole file on disk: one that was cut, or has grown, is rejected.
 func parseHeader(b []byte, fileSize int64) (*header, error) {
 	if len(b) < fixedHeader || string(b[:len(magic)]) != magic {
 		return nil, errFormat

@@ -21,7 +21,7 @@ func NewSet[K comparable](p Policy, limit int) *Set[K] {
 }
 
 // Allow reports whether the server may be asked. After a back-off it returns true to one caller,
-// which probes the server: the others are refused until the probe has ended by Fail, Succeed or
+// which probes the server, and false to others until the probe has ended by Fail, Succeed or
 // Abandon.
 func (s *Set[K]) Allow(server K) bool {
 	s.mu.Lock()

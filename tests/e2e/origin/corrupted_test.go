@@ -50,7 +50,7 @@ func TestCorruptedReplica(t *testing.T) {
 					require.True(t, bytes.Equal(content, body), "request %d: %d bytes", i, len(body))
 				}
 			}
-			require.Contains(t, p.LogText(), "has damaged content of a file, and is not asked for it")
+			require.Contains(t, p.LogText(), "has corrupted content of a file, and is not asked for it")
 			require.NotContains(t, p.LogText(), "file is taken for a link")
 		})
 	}
