@@ -37,8 +37,8 @@ func (p purges) WaitApplied(ctx context.Context) {
 	}
 }
 
-// TestLocalFilesDoNotWait: a gateway that has to apply purges first answers for the files of this
-// host meanwhile, and for those of other hosts after that.
+// TestLocalFilesDoNotWait: a gateway that has to apply purges first serves the files of this
+// host meanwhile, and those of other hosts after that.
 func TestLocalFilesDoNotWait(t *testing.T) {
 	s := storetest.New(t)
 	here := s.Normal("jpg", []byte("local"))
@@ -62,8 +62,8 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 	<-waiting
 	require.Contains(t, r.ask("GET", here.URL()), "200 OK")
 	select {
-	case answer := <-remote:
-		t.Fatalf("the file of another host came before purges were applied: %s", answer)
+	case response := <-remote:
+		t.Fatalf("the file of another host came before purges were applied: %s", response)
 	default:
 	}
 	close(applied)

@@ -32,8 +32,8 @@ func networksOf(t *testing.T, prefixes ...string) *clientaddr.Networks {
 	return clientaddr.NewNetworks(list, false)
 }
 
-// TestClientOfARequest: the client in the log, by each method, from a proxy and from a stranger
-// with the same fields.
+// TestClientOfARequest: the client in the log, by each method, from a proxy and from a client that
+// is no trusted proxy, with the same fields.
 func TestClientOfARequest(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
@@ -100,7 +100,7 @@ func TestProxyHeaders(t *testing.T) {
 	require.NotContains(t, log.String(), "6.6.6.6")
 }
 
-// TestProxyHeaderLimit: a second busy connection of one client is answered with 429.
+// TestProxyHeaderLimit: a second busy connection of one client gets 429.
 func TestProxyHeaderLimit(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
@@ -195,9 +195,9 @@ func TestHealthPath(t *testing.T) {
 	require.Contains(t, r.ask("GET", "/health?x=1"), "ready\n")
 	require.NotContains(t, r.ask("HEAD", "/health"), "ready")
 	broken.Store(true)
-	answer := r.ask("GET", "/health")
-	require.Contains(t, answer, "HTTP/1.1 503 ")
-	require.NotContains(t, answer, io.ErrUnexpectedEOF.Error())
+	response := r.ask("GET", "/health")
+	require.Contains(t, response, "HTTP/1.1 503 ")
+	require.NotContains(t, response, io.ErrUnexpectedEOF.Error())
 	require.Empty(t, log.String())
 	require.Zero(t, testutil.CollectAndCount(r.handler.o.Metrics.requestsTotal))
 	require.Contains(t, r.ask("GET", "/health/x"), "HTTP/1.1 403 ")
@@ -243,8 +243,8 @@ func TestRules(t *testing.T) {
 		if tt.field != "" {
 			fields = append(fields, tt.field)
 		}
-		answer := r.ask(cmp.Or(tt.method, "GET"), f.URL(), fields...)
-		require.True(t, strings.HasPrefix(answer, "HTTP/1.1 "+tt.want), "%s: %.100q", name, answer)
+		response := r.ask(cmp.Or(tt.method, "GET"), f.URL(), fields...)
+		require.True(t, strings.HasPrefix(response, "HTTP/1.1 "+tt.want), "%s: %.100q", name, response)
 		for _, reason := range []string{deniedByAddress, deniedByRate, deniedByReferer} {
 			counted := testutil.ToFloat64(r.handler.o.Metrics.rejectedAccess.WithLabelValues(reason))
 			require.Equal(t, reason == tt.reason, counted == 1, "%s: %s", name, reason)
@@ -264,9 +264,9 @@ func TestRequestRate(t *testing.T) {
 	require.Contains(t, r.ask("HEAD", f.URL(), one), " 200 ")
 	require.Contains(t, r.ask("GET", f.URL(), two, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"), " 304 ")
 	require.Contains(t, r.ask("GET", "/nothing", one), " 400 ")
-	answer := r.ask("GET", f.URL(), two)
-	require.Contains(t, answer, " 429 Too Many Requests\r\n")
-	require.Regexp(t, `\r\nRetry-After: (9\d|100)\r\n`, answer)
+	response := r.ask("GET", f.URL(), two)
+	require.Contains(t, response, " 429 Too Many Requests\r\n")
+	require.Regexp(t, `\r\nRetry-After: (9\d|100)\r\n`, response)
 	require.Contains(t, r.ask("GET", f.URL(), "X-Forwarded-For: 2001:db8:0:1::1"), " 200 ", "another /64")
 	require.EqualValues(t, 1, testutil.ToFloat64(r.handler.o.Metrics.rejectedAccess.WithLabelValues(deniedByRate)))
 }
@@ -288,16 +288,16 @@ func TestRulesAllocateNothing(t *testing.T) {
 		c := r.dial()
 		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n" +
 			"X-Forwarded-Proto: https\r\nReferer: https://www.good.test/page\r\n\r\n")
-		answer := make([]byte, r.answerLength(request))
+		response := make([]byte, r.responseLength(request))
 		allocs := testing.AllocsPerRun(300, func() {
 			_, err := c.Write(request)
-			_, readErr := io.ReadFull(c, answer)
+			_, readErr := io.ReadFull(c, response)
 			if err != nil || readErr != nil {
 				t.Fatal(err, readErr)
 			}
 		})
 		require.LessOrEqual(t, allocs, 1.0, name)
-		require.Equal(t, "HTTP/1.1 200", string(answer[:12]))
+		require.Equal(t, "HTTP/1.1 200", string(response[:12]))
 	}
 }
 

@@ -42,8 +42,8 @@ func newEntrance(t *testing.T, o ServerOptions) *entrance {
 	return e
 }
 
-// visit lets a client from an address in, nil when it is refused. A busy one has sent a request
-// that is not answered.
+// visit lets a client from an address in, nil when it is rejected. A busy one has sent a request
+// that is not served yet.
 func (e *entrance) visit(from string, busy bool) *conn {
 	e.t.Helper()
 	client, err := net.Dial("tcp", e.ln.Addr().String())
@@ -102,7 +102,7 @@ func TestShareWhileOthersCome(t *testing.T) {
 	s := e.s
 	others := e.visit("198.51.100.9", false) // idle for longest
 	for range 100 {
-		// Refused while a walk has to rest, which is long where the walk was interrupted.
+		// Rejected while a walk has to rest, which is long where the walk was interrupted.
 		eventually.True(t, func() bool { return e.visit("203.0.113.7", false) != nil })
 	}
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")

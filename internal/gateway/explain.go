@@ -38,7 +38,7 @@ func (e Explanation) String() string {
 	for _, s := range e.Steps {
 		fmt.Fprintf(&b, "%-12s %s\n", s.Name, s.Text)
 	}
-	fmt.Fprintf(&b, "%-12s %d: %s\n", "answer", e.Status, e.Response)
+	fmt.Fprintf(&b, "%-12s %d: %s\n", "response", e.Status, e.Response)
 	return b.String()
 }
 
@@ -66,7 +66,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	if h.o.Tokens == nil {
 		e.step("token", "not wanted")
 	} else if err := h.o.Tokens.Check(id.Logic, t.params.token, t.params.ts, now); err != nil {
-		e.step("token", "refused: %v", err)
+		e.step("token", "rejected: %v", err)
 		if h.o.FailFile != nil {
 			return e.end(200, "the token_check_fail file")
 		}

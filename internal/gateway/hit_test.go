@@ -62,7 +62,7 @@ func kinds(t *testing.T, content string) map[string]string {
 	return urls
 }
 
-// TestHitsSayTheSame: an answer out of what the cache knows is, byte by byte, the one of the
+// TestHitsSayTheSame: a response from the cache is, byte by byte, the one of the
 // request that has asked the storages, but for X-Cache; and so are the ones after it, whatever is
 // asked for.
 func TestHitsSayTheSame(t *testing.T) {
@@ -99,7 +99,7 @@ func TestHitsSayTheSame(t *testing.T) {
 	}
 }
 
-// untilHit asks for a file until it comes out of the cache. The first answers may not: the
+// untilHit asks for a file until it comes out of the cache. The first responses may not: the
 // last bytes of a fetched file are sent before it is stored.
 func (r *running) untilHit(url string) {
 	r.t.Helper()
@@ -108,9 +108,9 @@ func (r *running) untilHit(url string) {
 	}
 }
 
-// plainCache takes out where an answer comes from.
-func plainCache(answer string) string {
-	return regexp.MustCompile(`X-Cache: [^\r]*`).ReplaceAllString(answer, "")
+// plainCache removes the source of a response.
+func plainCache(response string) string {
+	return regexp.MustCompile(`X-Cache: [^\r]*`).ReplaceAllString(response, "")
 }
 
 // TestReloadChangesHits: what was prepared by the configuration before is not used any more.
@@ -147,12 +147,12 @@ func hitsAllocateNothing(t *testing.T, content, url string) {
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
 			"\r\n")
-		answer := make([]byte, r.answerLength(request))
+		response := make([]byte, r.responseLength(request))
 		allocs := testing.AllocsPerRun(300, func() {
 			if _, err := c.Write(request); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.ReadFull(c, answer); err != nil {
+			if _, err := io.ReadFull(c, response); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -234,7 +234,7 @@ func TestSecondAttemptHits(t *testing.T) {
 	}
 }
 
-// TestPinsAreGivenBack: however an answer ends, nothing in memory stays in use by it.
+// TestPinsAreGivenBack: however a response ends, nothing in memory stays in use by it.
 func TestPinsAreGivenBack(t *testing.T) {
 	content := strings.Repeat("x", 3<<20)
 	r, _, remote := edge(t, Options{}, &fakeProtocol{content: content})

@@ -30,7 +30,7 @@ func openCache(t *testing.T, s *storetest.Store, o local.FileCacheOptions) *loca
 	return c
 }
 
-// ask sends one request and returns the answer, its date and the boundary of its parts taken out.
+// ask sends one request and returns the response, its date and the boundary of its parts taken out.
 func (r *running) ask(method, url string, fields ...string) string {
 	r.t.Helper()
 	c := r.dial()
@@ -41,9 +41,9 @@ func (r *running) ask(method, url string, fields ...string) string {
 	}
 	_, err := io.WriteString(c, head+"\r\n")
 	require.NoError(r.t, err)
-	answer, err := io.ReadAll(c)
+	response, err := io.ReadAll(c)
 	require.NoError(r.t, err)
-	headers, body, _ := bytes.Cut(answer, []byte("\r\n\r\n"))
+	headers, body, _ := bytes.Cut(response, []byte("\r\n\r\n"))
 	headers = dateField.ReplaceAll(headers, nil)
 	if b := boundaryParameter.FindSubmatch(headers); b != nil {
 		headers, body = bytes.ReplaceAll(headers, b[1], nil), bytes.ReplaceAll(body, b[1], nil)
@@ -56,8 +56,8 @@ var (
 	boundaryParameter = regexp.MustCompile(`boundary=([A-Z2-7]{26})`)
 )
 
-// With a cache every answer is, byte by byte, the one without it: the first time, the second (when
-// small files go to memory), and from then on.
+// With a cache every response is, byte by byte, the one without it: the first time, the second
+// (when small files go to memory), and from then on.
 func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	s := storetest.New(t)
 	small, big := s.Bytes(5000), s.Bytes(300_000)
@@ -111,7 +111,8 @@ func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(plain.handler.o.Metrics.requestsTotal.WithLabelValues("200", sourceMemory)))
 }
 
-// A file that is cut while it is sent ends the answer, and the next request sees the file as it is.
+// A file that is cut while it is sent ends the response, and the next request sees the file as it
+// is.
 func TestFileCutWhileSending(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("mp4", s.Bytes(32<<20))
@@ -179,7 +180,7 @@ func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
 		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
 }
 
-// From the request's head to the last byte of the answer nothing is allocated for a file that is
+// From the request's head to the last byte of the response nothing is allocated for a file that is
 // kept, but the one byte into which fasthttp reads the first of a request. The client of this test
 // allocates nothing.
 func TestHotPathAllocatesNothing(t *testing.T) {
@@ -194,25 +195,25 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 			c := r.dial()
 			request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
 				"\r\n")
-			answer := make([]byte, r.answerLength(request))
+			response := make([]byte, r.responseLength(request))
 			exchange := func() {
 				if _, err := c.Write(request); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := io.ReadFull(c, answer); err != nil {
+				if _, err := io.ReadFull(c, response); err != nil {
 					t.Fatal(err)
 				}
 			}
 			allocs := testing.AllocsPerRun(300, exchange)
 			require.LessOrEqual(t, allocs, 1.0, "%s, %s", name, asked)
 			want := map[string]string{"range": "206", "not modified": "304"}[asked]
-			require.Equal(t, "HTTP/1.1 "+cmp.Or(want, "200"), string(answer[:12]))
+			require.Equal(t, "HTTP/1.1 "+cmp.Or(want, "200"), string(response[:12]))
 		}
 	}
 }
 
-// answerLength is the length of an answer on a connection that stays.
-func (r *running) answerLength(request []byte) int {
+// responseLength is the length of a response on a connection that stays.
+func (r *running) responseLength(request []byte) int {
 	r.t.Helper()
 	c := r.dial()
 	defer c.Close()

@@ -14,7 +14,7 @@ func TestAppendHTTPS(t *testing.T) {
 		host   string
 		port   int
 		target string
-		want   string // empty = refused
+		want   string // empty = rejected
 	}{
 		{"a.example", 443, "/x", "https://a.example/x"},
 		{"A.Example:8080", 443, "/x?y=%20&z", "https://A.Example/x?y=%20&z"},

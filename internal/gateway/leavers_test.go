@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hesitant gives way up to twice before each answer, so that clients leave just before and after
+// hesitant yields up to twice before each response, so that clients leave just before and after
 // it.
 type hesitant struct{ fakeProtocol }
 
@@ -46,9 +46,9 @@ func TestHalfClosedWithoutCache(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for range 500 {
-				answer, err := r.askOnce(target, i%4 != 0)
-				if i%4 == 0 && (err != nil || !strings.HasSuffix(answer, "\r\n\r\n"+content)) {
-					t.Errorf("a client that stayed got %q, %v", answer, err)
+				response, err := r.askOnce(target, i%4 != 0)
+				if i%4 == 0 && (err != nil || !strings.HasSuffix(response, "\r\n\r\n"+content)) {
+					t.Errorf("a client that stayed got %q, %v", response, err)
 				}
 			}
 		})
@@ -57,9 +57,9 @@ func TestHalfClosedWithoutCache(t *testing.T) {
 	require.Equal(t, before, panics.Total())
 }
 
-// askOnce asks on a connection of its own, and reads the answer to its end. leaves: it closes its
+// askOnce asks on a connection of its own, and reads the response to its end. leaves: it closes its
 // side at once.
-func (r *running) askOnce(target string, leaves bool) (answer string, err error) {
+func (r *running) askOnce(target string, leaves bool) (response string, err error) {
 	c, err := net.Dial("tcp", r.address)
 	if err != nil {
 		return "", err

@@ -134,7 +134,7 @@ func (r *running) dial() net.Conn {
 	return c
 }
 
-// TestClientsThatLeave: clients go away at every stage of an answer, by FIN and by RST, while the
+// TestClientsThatLeave: clients go away at every stage of a response, by FIN and by RST, while the
 // handler is exchanged; others must get the right bytes meanwhile.
 func TestClientsThatLeave(t *testing.T) {
 	s := storetest.New(t)
@@ -162,7 +162,7 @@ func TestClientsThatLeave(t *testing.T) {
 	wg.Wait()
 }
 
-// removeConn asks for the file and goes away after n bytes of the answer.
+// leave asks for the file and disconnects after n bytes of the response.
 func (r *running) leave(f storetest.Object, n int) {
 	c, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -203,8 +203,8 @@ func (r *running) fetch(f storetest.Object) {
 	}
 }
 
-// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the answers come in order
-// and whole.
+// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the responses come in
+// order and whole.
 func TestPipelinedWithoutReading(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Trunk("jpg", s.Bytes(3000))

@@ -80,7 +80,7 @@ async function forms(browser, options) {
   await page.fill("#explain", o.id);
   await page.click("button:text-is('Explain')");
   const explanation = await page.locator("#explanation pre").innerText();
-  check(explanation.includes(o.id) && explanation.includes("answer"), `the explanation is ${explanation}`);
+  check(explanation.includes(o.id) && explanation.includes("response"), `the explanation is ${explanation}`);
   await page.fill("#purge", " /" + o.id);
   await page.click("button:text-is('Purge …')");
   check((await page.locator("#confirm").innerText()).includes(o.id), "the question does not name the file");

@@ -13,7 +13,7 @@ import (
 func TestFaults(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	root := newAuthority(t, "root", nil)
-	middle, stranger := newAuthority(t, "middle", root), newAuthority(t, "stranger", nil)
+	middle, unknown := newAuthority(t, "middle", root), newAuthority(t, "unknown", nil)
 	known := x509.NewCertPool()
 	known.AddCert(root.cert)
 	name := []string{"a.example"}
@@ -27,11 +27,11 @@ func TestFaults(t *testing.T) {
 		"by a root":       {by: root, o: order{names: name}},
 		"whole chain":     {by: middle, o: order{names: name, chain: []*authority{middle}}},
 		"chain with root": {by: middle, o: order{names: name, chain: []*authority{middle, root}}},
-		"private root":    {by: stranger, o: order{names: name, chain: []*authority{stranger}}},
+		"private root":    {by: unknown, o: order{names: name, chain: []*authority{unknown}}},
 		"an address":      {by: root, o: order{names: []string{"10.0.0.1"}}},
 		"no chain": {by: middle, o: order{names: name},
 			want: "no certificate of the issuer (CN=middle)"},
-		"another chain": {by: middle, o: order{names: name, chain: []*authority{stranger}},
+		"another chain": {by: middle, o: order{names: name, chain: []*authority{unknown}},
 			want: "out of order"},
 		"chain upside down": {by: middle, o: order{names: name, chain: []*authority{root, middle}},
 			want: "out of order"},

@@ -6,9 +6,9 @@
 //	client := clientaddr.ForwardedFor(trusted, peer, lines) // of X-Forwarded-For
 //
 // Lists are read from the right, where each proxy has added the address of its own client. What a
-// stranger has written is on the left, and is never reached: the first address that is not of a
-// trusted proxy is the client. A member that is no address ends the list, and the last address
-// before it counts. Without any address the peer is the client.
+// client that is no trusted proxy has written is on the left, and is never reached: the first
+// address that is not of a trusted proxy is the client. A member that is no address ends the list,
+// and the last address before it counts. Without any address the peer is the client.
 //
 // The caller reads these fields only in requests of trusted proxies.
 package clientaddr

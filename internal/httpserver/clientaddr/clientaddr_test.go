@@ -34,7 +34,7 @@ func TestForwardedFor(t *testing.T) {
 		"":                                      "10.0.0.1",
 		"192.0.2.1":                             "192.0.2.1",
 		"192.0.2.1, 10.0.0.7":                   "192.0.2.1",
-		"1.1.1.1, 192.0.2.1, 10.0.0.7":          "192.0.2.1", // 1.1.1.1 is the word of a stranger
+		"1.1.1.1, 192.0.2.1, 10.0.0.7":          "192.0.2.1", // 1.1.1.1 is from a client that is no trusted proxy
 		"1.1.1.1|192.0.2.1|10.0.0.7, 10.0.0.8":  "192.0.2.1",
 		"1.1.1.1, 192.0.2.1|":                   "192.0.2.1",
 		"10.0.0.9, 10.0.0.7":                    "10.0.0.9", // all are proxies: the first
@@ -164,8 +164,8 @@ func TestNoAllocation(t *testing.T) {
 	}))
 }
 
-// FuzzLists: whatever a stranger writes in front of the member of a trusted proxy, that member
-// counts.
+// FuzzLists: whatever an unknown client writes in front of the member of a trusted proxy, that
+// member counts.
 func FuzzLists(f *testing.F) {
 	f.Add("192.0.2.1", true)
 	f.Add(`for="[2001:db8::1]:80";proto=https, for=_x`, false)

@@ -30,8 +30,8 @@ func Forwarded(trusted *Networks, peer netip.Addr, lines [][]byte) (client netip
 }
 
 // cutLast cuts the last element off a list. Quoted commas are not between elements. From the right,
-// an open quote of a stranger cannot hide the elements of proxies behind it. An escaped quote
-// counts as a quote: parseElement rejects each element that has one.
+// an open quote of an unknown client cannot hide the elements of proxies behind it. An escaped
+// quote counts as a quote: parseElement rejects each element that has one.
 func cutLast(list []byte) (last, rest []byte, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {

@@ -14,7 +14,7 @@ func apacheCases() []requestCase {
 		if status == 200 {
 			cases = append(cases, last("httpd: "+in, lines))
 		} else {
-			cases = append(cases, refused("httpd: "+in, lines, status))
+			cases = append(cases, rejected("httpd: "+in, lines, status))
 		}
 	}
 	return cases
@@ -79,7 +79,7 @@ func generatedCases() []requestCase {
 		b := string([]byte{byte(ch)})
 		token := isToken[ch]
 		add := func(what, in string, good bool) {
-			c := refused("byte "+what, in, 400)
+			c := rejected("byte "+what, in, 400)
 			if good {
 				c = ok("byte "+what, in)
 			}

@@ -18,21 +18,21 @@ func lengthCases() []requestCase {
 		{name: "9110-9.3.3 POST without a length", in: with("POST"), status: []int{405}, kept: true},
 		{name: "9110-9.3.4 PUT chunked", in: with("PUT", "Transfer-Encoding: chunked") + "5\r\nhello\r\n0\r\n\r\n",
 			status: []int{405}, kept: true},
-		refused("9110-15.5.14 64 KiB and one", get(fmt.Sprint("Content-Length: ", 64<<10+1)), 413),
-		refused("9110-15.5.14 2^40", get("Content-Length: 1099511627776"), 413),
-		refused("9110-8.6 2^63", get("Content-Length: 9223372036854775808"), 413),
-		refused("9110-8.6 2^64+5", get("Content-Length: 18446744073709551621")+"hello", 413),
-		refused("9110-8.6 forty digits", get("Content-Length: "+strings.Repeat("9", 40)), 413),
-		refused("9112-6.3 two different", get("Content-Length: 5", "Content-Length: 6")+"hello", 400),
-		refused("9112-6.3 two equal", get("Content-Length: 5", "Content-Length: 5")+"hello", 400),
-		refused("9112-6.3 two zeros", get("Content-Length: 0", "content-length: 0"), 400),
+		rejected("9110-15.5.14 64 KiB and one", get(fmt.Sprint("Content-Length: ", 64<<10+1)), 413),
+		rejected("9110-15.5.14 2^40", get("Content-Length: 1099511627776"), 413),
+		rejected("9110-8.6 2^63", get("Content-Length: 9223372036854775808"), 413),
+		rejected("9110-8.6 2^64+5", get("Content-Length: 18446744073709551621")+"hello", 413),
+		rejected("9110-8.6 forty digits", get("Content-Length: "+strings.Repeat("9", 40)), 413),
+		rejected("9112-6.3 two different", get("Content-Length: 5", "Content-Length: 6")+"hello", 400),
+		rejected("9112-6.3 two equal", get("Content-Length: 5", "Content-Length: 5")+"hello", 400),
+		rejected("9112-6.3 two zeros", get("Content-Length: 0", "content-length: 0"), 400),
 	}
 	for _, v := range []string{
 		"", "-5", "+5", "-0", "5 5", "5, 5", "5,5", "5,6", ",5", "5,", "0x5", "5.0", "5e0", "five", "\"5\"", "5;",
 		"5\x00", "5\v", "1 000",
 		"\xd9\xa5", "0b1", "5_0", "5a", "NaN", "--5", "5-", "٥", "\xa05", "5\xa0",
 	} {
-		cases = append(cases, refused(fmt.Sprintf("9110-8.6 %q", v), get("Content-Length: "+v)+"hello", 400))
+		cases = append(cases, rejected(fmt.Sprintf("9110-8.6 %q", v), get("Content-Length: "+v)+"hello", 400))
 	}
 	return cases
 }
@@ -41,25 +41,25 @@ func codingCases() []requestCase {
 	const body = "5\r\nhello\r\n0\r\n\r\n"
 	cases := []requestCase{
 		ok("9112-7.1 chunked", chunks(body)),
-		refused("9112-6.1 with Content-Length", get("Transfer-Encoding: chunked", "Content-Length: 5")+body, 400),
-		refused("9112-6.1 with Content-Length before", get("Content-Length: 5", "Transfer-Encoding: chunked")+body,
+		rejected("9112-6.1 with Content-Length", get("Transfer-Encoding: chunked", "Content-Length: 5")+body, 400),
+		rejected("9112-6.1 with Content-Length before", get("Content-Length: 5", "Transfer-Encoding: chunked")+body,
 			400),
-		refused("9112-6.1 with Content-Length 0", get("Content-Length: 0", "Transfer-Encoding: chunked")+body, 400),
-		refused("9112-6.1 identity with Content-Length",
+		rejected("9112-6.1 with Content-Length 0", get("Content-Length: 0", "Transfer-Encoding: chunked")+body, 400),
+		rejected("9112-6.1 identity with Content-Length",
 			get("Content-Length: 5", "Transfer-Encoding: identity")+"hello", 400),
-		refused("9112-6.1 HTTP/1.0", "GET /f HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"+body, 400),
-		refused("9112-6.1 HTTP/1.0 keep-alive",
+		rejected("9112-6.1 HTTP/1.0", "GET /f HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"+body, 400),
+		rejected("9112-6.1 HTTP/1.0 keep-alive",
 			"GET /f HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"+body, 400),
-		refused("9112-6.1 gzip, chunked in two fields",
+		rejected("9112-6.1 gzip, chunked in two fields",
 			get("Transfer-Encoding: gzip", "Transfer-Encoding: chunked")+body, 501),
-		refused("9112-6.1 chunked in two fields", get("Transfer-Encoding: chunked", "Transfer-Encoding: chunked")+body,
+		rejected("9112-6.1 chunked in two fields", get("Transfer-Encoding: chunked", "Transfer-Encoding: chunked")+body,
 			400),
-		refused("9112-6.1 chunked, then identity",
+		rejected("9112-6.1 chunked, then identity",
 			get("Transfer-Encoding: chunked", "Transfer-Encoding: identity")+body, 400),
-		refused("9112-6.1 chunked, then empty", get("Transfer-Encoding: chunked", "Transfer-Encoding:")+body, 400),
-		refused("9112-6.1 blank before colon", get("Transfer-Encoding : chunked")+body, 400),
-		refused("9112-6.1 folded", get("Transfer-Encoding:", " chunked")+body, 400),
-		refused("9112-6.1 folded behind", get("Transfer-Encoding: chunked", "\tx")+body, 400),
+		rejected("9112-6.1 chunked, then empty", get("Transfer-Encoding: chunked", "Transfer-Encoding:")+body, 400),
+		rejected("9112-6.1 blank before colon", get("Transfer-Encoding : chunked")+body, 400),
+		rejected("9112-6.1 folded", get("Transfer-Encoding:", " chunked")+body, 400),
+		rejected("9112-6.1 folded behind", get("Transfer-Encoding: chunked", "\tx")+body, 400),
 	}
 	for _, v := range []string{"Chunked", "CHUNKED", "chunked ", "\tchunked", "chunked\t"} {
 		cases = append(cases, ok(fmt.Sprintf("9112-7 %q", v), get("Transfer-Encoding:"+v)+body))
@@ -72,11 +72,11 @@ func codingCases() []requestCase {
 		"\xa0chunked", "chunked\xff", "[chunked]", "chunked\rx", "cow", "chunked;", "=chunked", "chunked/1.1",
 		"compress", "deflate",
 	} {
-		cases = append(cases, refused(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 400))
+		cases = append(cases, rejected(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 400))
 	}
 	for _, v := range []string{"gzip, chunked", "identity, chunked", "foo,chunked", "gzip,deflate,chunked",
 		"x-gzip , chunked"} {
-		cases = append(cases, refused(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 501))
+		cases = append(cases, rejected(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 501))
 	}
 	return cases
 }
@@ -120,18 +120,18 @@ func chunkCases() []requestCase {
 		"5\r\nhello\r\n\r\n" + end, "\n5\r\nhello\r\n" + end,
 		"{5}\r\n", "five\r\n", "\xef\xbc\x95\r\nhello\r\n" + end, "5\r\nhello\r\nGET / HTTP/1.1\r\n",
 	} {
-		cases = append(cases, refused(fmt.Sprintf("9112-7.1 %.40q", body), chunks(body), 400))
+		cases = append(cases, rejected(fmt.Sprintf("9112-7.1 %.40q", body), chunks(body), 400))
 	}
 	for _, body := range []string{
 		"10001\r\n", "ffffffff\r\n", "7fffffffffffffff\r\n", "8000000000000000\r\n", "ffffffffffffffff\r\n",
 		"fffffffffffffffe\r\n",
 		"10000\r\n" + strings.Repeat("x", 65536) + "\r\n1\r\nx\r\n" + end, "100000005\r\nhello\r\n" + end,
 	} {
-		cases = append(cases, refused(fmt.Sprintf("9110-15.5.14 chunk %.40q", body), chunks(body), 413))
+		cases = append(cases, rejected(fmt.Sprintf("9110-15.5.14 chunk %.40q", body), chunks(body), 413))
 	}
 	cases = append(cases,
-		refused("6585-5 101 trailer fields", chunks("0\r\n"+strings.Repeat("A: b\r\n", 101)+"\r\n"), 431),
-		refused("6585-5 trailer of 9 KiB", chunks("0\r\nA: "+strings.Repeat("b", 9<<10)+"\r\n\r\n"), 431),
+		rejected("6585-5 101 trailer fields", chunks("0\r\n"+strings.Repeat("A: b\r\n", 101)+"\r\n"), 431),
+		rejected("6585-5 trailer of 9 KiB", chunks("0\r\nA: "+strings.Repeat("b", 9<<10)+"\r\n\r\n"), 431),
 	)
 	return cases
 }
@@ -179,11 +179,11 @@ func expectCases() []requestCase {
 			get("Expect: 100-continue", "Transfer-Encoding: chunked")+"5\r\nhello\r\n0\r\n\r\n"),
 		ok("9110-10.1.1 empty", get("Expect:")),
 		ok("9110-10.1.1 twice", get("Expect: 100-continue", "Expect: 100-continue")),
-		refused("9110-10.1.1 unknown", get("Expect: tea"), 417),
-		refused("9110-10.1.1 unknown in a list", get("Expect: 100-continue, tea"), 417),
-		refused("9110-10.1.1 with a parameter", get("Expect: 100-continue;a=b"), 417),
-		refused("9110-10.1.1 200-ok", get("Expect: 200-ok", "Content-Length: 5")+"hello", 417),
-		refused("9110-10.1.1 too large", get("Expect: 100-continue", "Content-Length: 999999"), 413),
+		rejected("9110-10.1.1 unknown", get("Expect: tea"), 417),
+		rejected("9110-10.1.1 unknown in a list", get("Expect: 100-continue, tea"), 417),
+		rejected("9110-10.1.1 with a parameter", get("Expect: 100-continue;a=b"), 417),
+		rejected("9110-10.1.1 200-ok", get("Expect: 200-ok", "Content-Length: 5")+"hello", 417),
+		rejected("9110-10.1.1 too large", get("Expect: 100-continue", "Content-Length: 999999"), 413),
 		last("9110-10.1.1 HTTP/1.0", "GET /f HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello"),
 		last("9110-10.1.1 HTTP/1.0 unknown", "GET /f HTTP/1.0\r\nExpect: tea\r\n\r\n"),
 	}
@@ -222,7 +222,7 @@ func slicesRepeat(status, n int) []int {
 }
 
 // smugglingCases are requests that two servers understand in two ways. None
-// of them may lead to an answer for what is hidden in them.
+// of them may lead to a response for what is hidden in them.
 func smugglingCases() []requestCase {
 	const evil = "GET /evil HTTP/1.1\r\nHost: h\r\n\r\n"
 	cases := []requestCase{
@@ -232,25 +232,25 @@ func smugglingCases() []requestCase {
 		last("9112-2.2 LF of the last line", "GET /f HTTP/1.1\r\nHost: h\r\n\n"),
 		last("9112-2.2 LF with keep-alive", "GET /f HTTP/1.1\nHost: h\nConnection: keep-alive\n\n"),
 		last("9112-2.2 LF hides a request", "GET /f HTTP/1.1\r\nHost: h\r\nA: b\n\n"+evil),
-		refused("LF with Content-Length", "GET /f HTTP/1.1\r\nHost: h\nContent-Length: 5\r\n\r\nhello", 400),
-		refused("LF with chunked", "GET /f HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n0\r\n\r\n", 400),
-		refused("CL.TE", get("Content-Length: 6", "Transfer-Encoding: chunked")+"0\r\n\r\nG", 400),
-		refused("TE.CL", get("Transfer-Encoding: chunked", "Content-Length: 4")+"21\r\n"+evil+"\r\n0\r\n\r\n", 400),
-		refused("TE.TE other name", get("Transfer-Encoding: chunked", "Transfer-encoding: cow")+"0\r\n\r\n", 400),
-		refused("TE.TE x first", get("Transfer-Encoding: x", "Transfer-Encoding: chunked")+"0\r\n\r\n", 501),
-		refused("TE.TE LF in a value",
+		rejected("LF with Content-Length", "GET /f HTTP/1.1\r\nHost: h\nContent-Length: 5\r\n\r\nhello", 400),
+		rejected("LF with chunked", "GET /f HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n0\r\n\r\n", 400),
+		rejected("CL.TE", get("Content-Length: 6", "Transfer-Encoding: chunked")+"0\r\n\r\nG", 400),
+		rejected("TE.CL", get("Transfer-Encoding: chunked", "Content-Length: 4")+"21\r\n"+evil+"\r\n0\r\n\r\n", 400),
+		rejected("TE.TE other name", get("Transfer-Encoding: chunked", "Transfer-encoding: cow")+"0\r\n\r\n", 400),
+		rejected("TE.TE x first", get("Transfer-Encoding: x", "Transfer-Encoding: chunked")+"0\r\n\r\n", 501),
+		rejected("TE.TE LF in a value",
 			"GET /f HTTP/1.1\r\nHost: h\r\nX: x\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-		refused("TE.TE CR in a value",
+		rejected("TE.TE CR in a value",
 			"GET /f HTTP/1.1\r\nHost: h\r\nX: x\rTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
-		refused("TE.TE leading blank", "GET /f HTTP/1.1\r\nHost: h\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		rejected("TE.TE leading blank", "GET /f HTTP/1.1\r\nHost: h\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 			400),
-		refused("CL folded", "GET /f HTTP/1.1\r\nHost: h\r\nX: x\r\n Content-Length: 32\r\n\r\n"+evil, 400),
-		refused("chunk size wraps 64 bits", chunks("10000000000000000\r\n"+evil), 400),
-		refused("chunk size wraps 32 bits", chunks("100000000\r\n"+evil), 413),
-		refused("chunk ends in LF", chunks("1\nx\r\n0\r\n\r\n"+evil), 400),
-		refused("chunk extension with LF", chunks("1;a\nx\r\n0\r\n\r\n"+evil), 400),
-		refused("chunk extension hides an end", chunks("5;\n0\r\n\r\n"+evil), 400),
-		refused("chunk data runs over", chunks("3\r\nabcde\r\n0\r\n\r\n"+evil), 400),
+		rejected("CL folded", "GET /f HTTP/1.1\r\nHost: h\r\nX: x\r\n Content-Length: 32\r\n\r\n"+evil, 400),
+		rejected("chunk size wraps 64 bits", chunks("10000000000000000\r\n"+evil), 400),
+		rejected("chunk size wraps 32 bits", chunks("100000000\r\n"+evil), 413),
+		rejected("chunk ends in LF", chunks("1\nx\r\n0\r\n\r\n"+evil), 400),
+		rejected("chunk extension with LF", chunks("1;a\nx\r\n0\r\n\r\n"+evil), 400),
+		rejected("chunk extension hides an end", chunks("5;\n0\r\n\r\n"+evil), 400),
+		rejected("chunk data runs over", chunks("3\r\nabcde\r\n0\r\n\r\n"+evil), 400),
 		{name: "CL.0", in: with("POST", "Content-Length: 33") + evil, status: []int{405}, kept: true},
 		{name: "0.CL", in: get("Content_Length: 33") + evil, status: []int{200, 200}, kept: true},
 		{name: "GET with the second request as its body", in: get("Content-Length: 33") + evil, status: []int{200},
@@ -260,7 +260,7 @@ func smugglingCases() []requestCase {
 		for _, bad := range []string{"%s :", "%s\t:", " %s:", "\t%s:", "%s\x00:", "\x00%s:", "%s\r:", "\"%s\":",
 			"%s\xa0:", "%s\v:", "%s\x85:"} {
 			field := fmt.Sprintf(bad, name) + " 0"
-			cases = append(cases, refused(fmt.Sprintf("disguised %q", field), get(field)+evil, 400))
+			cases = append(cases, rejected(fmt.Sprintf("disguised %q", field), get(field)+evil, 400))
 		}
 	}
 	return cases

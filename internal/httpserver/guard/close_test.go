@@ -39,9 +39,9 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// The answer to a refused upload arrives although the client goes on sending
+// The response to a rejected upload arrives although the client goes on sending
 // and reads only when it is done: without a lingering close a reset would
-// take the answer away.
+// take the response away.
 func TestResponseSurvivesUnreadBytes(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, in := range map[string]string{
@@ -171,7 +171,7 @@ func TestClose(t *testing.T) {
 			require.Zero(t, g.Buffers())
 			all, err := io.ReadAll(client)
 			require.True(t, err == nil || errors.Is(err, net.ErrClosed) || len(all) == 0)
-			require.Empty(t, all, "nobody is refused on a connection that was closed from within")
+			require.Empty(t, all, "no client is rejected on a connection that was closed from within")
 		}
 	})
 	t.Run("gives back what is pending", func(t *testing.T) {

@@ -18,22 +18,22 @@ import (
 
 const short = 150 * time.Millisecond
 
-func (s *testServer) requireNothingRefused() {
+func (s *testServer) requireNothingRejected() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	require.Empty(s.t, s.refused)
+	require.Empty(s.t, s.rejected)
 }
 
-// waitRefused returns the first refusal, which may be told of a moment after
-// the client has its answer.
-func (s *testServer) waitRefused(t *testing.T) (e *Error) {
+// waitRejected returns the first rejection, which may be reported a moment after
+// the client has its response.
+func (s *testServer) waitRejected(t *testing.T) (e *Error) {
 	t.Helper()
 	eventually.True(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.refused) > 0 {
-			e = s.refused[0]
+		if len(s.rejected) > 0 {
+			e = s.rejected[0]
 		}
 		return e != nil
 	})
@@ -51,13 +51,13 @@ func TestRejectionIsReported(t *testing.T) {
 	require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
 	require.NotEmpty(t, resp.Header.Get("Date"))
 	c.requireEOF()
-	e := s.waitRefused(t)
+	e := s.waitRejected(t)
 	require.Equal(t, 400, e.Status)
 	require.Equal(t, "blank in or behind a header field name", e.Reason)
 }
 
-// A client that waits for 100 (Continue) gets its answer at once (RFC 9110 section 10.1.1), and the
-// connection ends: it cannot be told whether the body comes all the same.
+// A client that waits for 100 (Continue) gets its response at once (RFC 9110 section 10.1.1), and
+// the connection ends: it cannot be told whether the body comes all the same.
 func TestContinue(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, tc := range map[string]struct {
@@ -145,7 +145,7 @@ func TestOtherTransports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ln, dial := listen()
 			g := New(Options{})
-			server := &fasthttp.Server{Handler: answer, ReduceMemoryUsage: true, ReadBufferSize: ReadBufferSize}
+			server := &fasthttp.Server{Handler: respond, ReduceMemoryUsage: true, ReadBufferSize: ReadBufferSize}
 			served := make(chan error, 1)
 			go func() {
 				conn, err := ln.Accept()

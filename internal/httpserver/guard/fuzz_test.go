@@ -15,7 +15,7 @@ import (
 )
 
 // Whatever comes in, what is handed on is one request without a body that
-// net/http and fasthttp read alike, and at most one refusal is written, as the
+// net/http and fasthttp read alike, and at most one rejection is written, as the
 // last thing.
 func FuzzHead(f *testing.F) {
 	for _, tc := range allCases() {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a real nginx with the FastDFS module answered with a file, a redirect
-// or a 405 must pass the guard; a request that nginx itself refused as
-// malformed is refused too, or left to the handler.
+// A request that a real nginx with the FastDFS module served with a file, a redirect
+// or a 405 must pass the guard; a request that nginx itself rejected as
+// malformed is rejected too, or left to the handler.
 func TestRecordedRequestsPass(t *testing.T) {
 	dir := golden.Dir(t)
 	file, err := os.Open(filepath.Join(dir, "http-oracle.jsonl"))

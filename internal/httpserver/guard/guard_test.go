@@ -9,8 +9,8 @@ import (
 
 const probe = "GET /probe HTTP/1.1\r\nHost: probe\r\n\r\n"
 
-// methods returns the method of the i-th answer's request: only HEAD matters,
-// because its answer has no body.
+// methods returns the method of the i-th response's request: only HEAD matters,
+// because its response has no body.
 func methodOf(in string, i int) string {
 	in = strings.TrimLeft(in, "\r\n")
 	if i == 0 && strings.HasPrefix(in, "HEAD ") || i == 1 && strings.Contains(in, "\r\n\r\nHEAD ") {
@@ -20,7 +20,7 @@ func methodOf(in string, i int) string {
 }
 
 // Each case is sent on a connection of its own, with a further request right
-// behind it, which is answered exactly if the connection is kept.
+// behind it, which is served exactly if the connection is kept.
 func TestRequests(t *testing.T) {
 	for _, reduceMemory := range []bool{true, false} {
 		s := startServerMode(t, Options{}, reduceMemory)
@@ -35,7 +35,7 @@ func TestRequests(t *testing.T) {
 						require.Equal(t, tc.target, resp.Header.Get("X-Target"))
 					}
 					if i == len(tc.status)-1 {
-						require.Equal(t, !tc.kept, resp.Close, "Connection: close in the answer")
+						require.Equal(t, !tc.kept, resp.Close, "Connection: close in the response")
 					}
 				}
 				if tc.kept {

@@ -42,7 +42,7 @@ func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
 var dateLine = regexp.MustCompile(`Date: [^\r]*\r\n`)
 
 // readAll returns all that the guard makes of in when it arrives in pieces:
-// the heads that it hands on, and what it writes. Interim answers and dates
+// the heads that it hands on, and what it writes. Interim responses and dates
 // are left out.
 func readAll(t testing.TB, g *Guard, in string, piece int) (heads []string, written string) {
 	t.Helper()
@@ -211,11 +211,11 @@ func BenchmarkScan(b *testing.B) {
 
 func TestErrorText(t *testing.T) {
 	e := &Error{Status: 408, Reason: "request head did not arrive in time", Err: io.ErrUnexpectedEOF}
-	require.EqualError(t, e, "request refused: request head did not arrive in time")
+	require.EqualError(t, e, "request rejected: request head did not arrive in time")
 	require.ErrorIs(t, fmt.Errorf("wrapped: %w", e), io.ErrUnexpectedEOF)
 }
 
-// A refusal, byte by byte.
+// A rejection, byte by byte.
 func TestRejectionText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
 	e := &Error{Status: 400, Reason: "bad"}

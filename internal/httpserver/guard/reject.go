@@ -49,7 +49,7 @@ func firstLine(b []byte) []byte {
 }
 
 // Error returns the reason in one line.
-func (e *Error) Error() string { return "request refused: " + e.Reason }
+func (e *Error) Error() string { return "request rejected: " + e.Reason }
 
 // Unwrap returns the cause; nil if the request itself is the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -34,9 +34,9 @@ type testServer struct {
 	addr    string
 	handler func(*fasthttp.RequestCtx)
 
-	mu      sync.Mutex
-	refused []*Error // guarded by mu
-	errors  []error  // guarded by mu; what fasthttp itself found wrong: always empty
+	mu       sync.Mutex
+	rejected []*Error // guarded by mu
+	errors   []error  // guarded by mu; what fasthttp itself found wrong: always empty
 }
 
 func startServer(t *testing.T, opts Options) *testServer {
@@ -45,11 +45,11 @@ func startServer(t *testing.T, opts Options) *testServer {
 
 func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer {
 	t.Helper()
-	s := &testServer{t: t, handler: answer}
+	s := &testServer{t: t, handler: respond}
 	opts.OnReject = func(_ net.Conn, e *Error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.refused = append(s.refused, e)
+		s.rejected = append(s.rejected, e)
 	}
 	s.guard = New(opts)
 	server := &fasthttp.Server{
@@ -95,8 +95,8 @@ func serveSockets(t *testing.T, accept func(net.Conn), done func()) (addr string
 	return ln.Addr().String()
 }
 
-// answer tells the client what the server saw.
-func answer(ctx *fasthttp.RequestCtx) {
+// respond tells the client what the server saw.
+func respond(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("X-Target", string(ctx.Request.Header.RequestURI()))
 	ctx.Response.Header.Set("X-Host", string(ctx.Request.Header.Host()))
 	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Expect", "TE", "Trailer", "Upgrade"} {
@@ -136,7 +136,7 @@ func (s *testServer) dialFor(t *testing.T) *client {
 // send writes s; that the other side has closed already shows in what is read.
 func (c *client) send(s string) { _, _ = io.WriteString(c, s) }
 
-// receive reads one answer with its body; interim answers are left out.
+// receive reads one response with its body; interim responses are left out.
 func (c *client) receive(method string) *http.Response {
 	c.t.Helper()
 	for {

@@ -31,7 +31,7 @@ func TestReadTimeout(t *testing.T) {
 		require.NoError(t, c.Close())
 		close(stop)
 		<-sent
-		require.ErrorIs(t, s.waitRefused(t), os.ErrDeadlineExceeded)
+		require.ErrorIs(t, s.waitRejected(t), os.ErrDeadlineExceeded)
 	})
 	t.Run("slow second head (408)", func(t *testing.T) {
 		s := startServer(t, Options{ReadTimeout: short})
@@ -69,7 +69,7 @@ func TestIdleTimeout(t *testing.T) {
 		start := time.Now()
 		s.dialFor(t).requireEOF()
 		require.Greater(t, time.Since(start), short*3/4)
-		s.requireNothingRefused()
+		s.requireNothingRejected()
 	})
 	t.Run("idle connections are closed in silence", func(t *testing.T) {
 		s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: 2 * short})
@@ -83,7 +83,7 @@ func TestIdleTimeout(t *testing.T) {
 			c.requireEOF()
 			require.Greater(t, time.Since(start), 3*short/2)
 		}
-		s.requireNothingRefused()
+		s.requireNothingRejected()
 	})
 	t.Run("empty lines do not renew the idle time", func(t *testing.T) {
 		s := startServer(t, Options{IdleTimeout: 5 * short})

@@ -103,7 +103,7 @@ func TestReadRejects(t *testing.T) {
 		"v2 IPv6 short":     v2(0x21, 0x21, v4Ends),
 		"v2 unix short":     v2(0x21, 0x31, v6Ends),
 		"v2 too long":       v2(0x21, 0x11, v4Ends+strings.Repeat("\x04", maxRest)),
-		"v2 damaged":        strings.Replace(v2(0x21, 0x11, v4Ends), "QUIT", "QUTI", 1),
+		"v2 corrupted":      strings.Replace(v2(0x21, 0x11, v4Ends), "QUIT", "QUTI", 1),
 		"v1 half":           "PROXY TCP4 192.",
 		"v2 half":           v2(0x21, 0x11, v4Ends)[:20],
 		"v2 half signature": signature[:5],

@@ -293,7 +293,7 @@ func (b *Body) Read(p []byte) (n int, err error) {
 func (b *Body) Close() error {
 	if done := b.Done; done != nil {
 		b.Done = nil
-		defer panics.Contain("ending an answer")
+		defer panics.Contain("ending a response")
 		done(b.result)
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One call sends an answer's head and what is in memory behind it, however little the socket takes
-// at a time.
+// One call sends the head of a response and what is in memory behind it, however little the socket
+// takes at a time.
 func TestMemoryGoesOutWithTheHead(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for _, size := range []int{1, 4096, 60_000, len(content)} {

@@ -123,12 +123,12 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	eventually.True(t, func() bool { return conn.clientTook() > before })
 }
 
-// TestConnectionIsUsableAfterAWait: the deadline of a window must be gone when the answer is.
+// TestConnectionIsUsableAfterAWait: the deadline of a window must be gone when the response is.
 func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	conn, d, client := drivenPair(t, Pace{MinRate: 1, Window: time.Minute})
 	read := make(chan int64)
 	go func() {
-		<-d.began // the answer has to wait for its client
+		<-d.began // the response has to wait for its client
 		n, _ := io.Copy(io.Discard, client)
 		read <- n
 	}()
@@ -137,10 +137,10 @@ func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	require.GreaterOrEqual(t, len(d.set), 2)
 	require.NotZero(t, d.set[0])
 	require.Zero(t, d.set[len(d.set)-1])
-	_, err = conn.Write([]byte("next answer"))
+	_, err = conn.Write([]byte("next response"))
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
-	require.EqualValues(t, 16<<20+len("next answer"), <-read)
+	require.EqualValues(t, 16<<20+len("next response"), <-read)
 }
 
 // TestDeadlineOfOthers: the pace does not stretch a deadline that its caller has set, and leaves
