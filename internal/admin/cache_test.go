@@ -54,7 +54,7 @@ func TestPrefetchOfABadList(t *testing.T) {
 	}
 }
 
-// TestPrefetchError: the answer has one line for each file, also where several servers failed.
+// TestPrefetchError: the response has one line for each file, also where several servers failed.
 func TestPrefetchError(t *testing.T) {
 	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) {
 		return 0, "", errors.Join(errors.New("storage 1 is down"), errors.New("storage 2 is down"))

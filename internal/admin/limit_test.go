@@ -31,7 +31,7 @@ func serveLimited(t *testing.T, h http.HandlerFunc) (connect func() net.Conn) {
 	}
 }
 
-// ask sends a request on a connection and returns the answer.
+// ask sends a request on a connection and returns the response.
 func ask(t *testing.T, conn net.Conn) *http.Response {
 	t.Helper()
 	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -61,7 +61,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, silent[len(silent)-1]).StatusCode, "the newest stay")
 }
 
-// TestBusyConnectionsStay: no running answer is cut for a new connection, which is closed instead.
+// TestBusyConnectionsStay: no running response is aborted for a new connection, which is closed
+// instead.
 func TestBusyConnectionsStay(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) {

@@ -5,7 +5,7 @@
 //	if err := a.Start(); err != nil {
 //		return err
 //	}
-//	err := a.Reload() // a bad configuration is refused, and the old one stays
+//	err := a.Reload() // a bad configuration is rejected, and the old one stays
 //	a.Upgrade()       // a new process of the program takes over; a failure is logged
 //	err = <-a.Ended()
 //	err = a.Stop()
@@ -54,7 +54,7 @@ type Options struct {
 	Inherited *listen.Sockets
 	// Replaces is the process that gave the sockets, and ends its responses; nil = none.
 	Replaces *upgrade.Predecessor
-	// Starter is for Upgrade; nil = Upgrade is refused, with NoStarter where that is not nil.
+	// Starter is for Upgrade; nil = Upgrade is rejected, with NoStarter where that is not nil.
 	Starter   *upgrade.Starter
 	NoStarter error
 }
@@ -226,12 +226,12 @@ func (a *App) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := a.server.Shutdown(ctx); err != nil {
-		a.log.Warn("stopping before all answers are out", "err", err)
+		a.log.Warn("stopping before all responses have ended", "err", err)
 	}
 	a.closeListeners(roleFiles, roleFilesTLS) // those for which Serve had not begun
 	if a.fleet != nil {
 		if err := a.fleet.StopPeers(ctx); err != nil {
-			a.log.Warn("stopping before all answers to other gateways are out", "err", err)
+			a.log.Warn("stopping before all responses to other gateways have ended", "err", err)
 		}
 	}
 	if a.admin != nil {

@@ -266,7 +266,7 @@ func TestReloadRejected(t *testing.T) {
 	}
 }
 
-// TestReloadRejectedLate: the store of a configuration that is refused at its last step is closed.
+// TestReloadRejectedLate: the store of a configuration that is rejected at its last step is closed.
 func TestReloadRejectedLate(t *testing.T) {
 	r := start(t)
 	r.write("[gateway]", "access_log = /no/such/folder/log")

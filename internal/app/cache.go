@@ -102,7 +102,7 @@ func diskError(err error) error {
 	return fmt.Errorf("%w; see disk_path in [cache]", err)
 }
 
-// isDiskFailure tells a disk that is full or failing, and a file system that is damaged (EUCLEAN,
+// isDiskFailure tells a disk that is full or failing, and a file system that is corrupted (EUCLEAN,
 // EBADMSG), from a configuration that is wrong.
 func isDiskFailure(err error) bool {
 	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG} {

@@ -39,7 +39,7 @@ const DefaultConnections = 100_000
 
 // MaxConnections lowers max_connections to what the limit on open files allows besides the files
 // that are kept open: each connection may be sending a file that is not kept, and a quarter as many
-// more may be there to be refused.
+// more may be there to be rejected.
 func MaxConnections(cfg *config.Config, log *slog.Logger) int {
 	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
 	spare, err := spareFiles()

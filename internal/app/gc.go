@@ -9,7 +9,7 @@ import (
 
 // A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it
 // would be collected many times a second under load, and every collection shows in the slowest
-// answers. Memory that costs nothing worth mentioning makes that rare. A large heap (many
+// responses. Memory that costs nothing worth mentioning makes that rare. A large heap (many
 // connections, a full cache) is collected as usual: there the memory would be worth mentioning.
 //
 // Bytes that the cache moves out of the heap are garbage from then on, and nothing is allocated:

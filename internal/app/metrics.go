@@ -101,7 +101,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(p, "origin_resumes_total", "Downloads that went on at another storage after theirs broke.", s.Resumes)
 	counter(p, "origin_hedges_total", "Second requests because the first storage was slow.", s.Hedges)
 	counter(p, "origin_wrong_answers_total",
-		"Answers of another length, size or version than asked for.", s.WrongReplies)
+		"Replies of another length, size or version than asked for.", s.WrongReplies)
 
 	if n.cache != nil {
 		p.cache(n.cache)
@@ -118,18 +118,18 @@ func (p page) cache(n *cache.Stats) {
 	const evictions = "Segments that had to make room for others."
 	counter(p, "cache_evictions_total", evictions, n.Memory.Evicted, "tier", "memory")
 	counter(p, "cache_evictions_total", evictions, n.Disk.Evicted, "tier", "disk")
-	const hits = "Segments of answers that were in the cache."
+	const hits = "Segments of responses that were in the cache."
 	counter(p, "cache_hits_total", hits, n.MemoryHits, "tier", "memory")
 	counter(p, "cache_hits_total", hits, n.DiskHits, "tier", "disk")
 	counter(p, "cache_misses_total",
-		"Segments of answers that were not in the cache, or just on their way.", n.Misses)
+		"Segments of responses that were not in the cache, or just on their way.", n.Misses)
 	counter(p, "cache_disk_failures_total",
 		"Times that the disk of the cache failed and was disabled for a while.", n.Disk.Failed)
 	counter(p, "cache_disk_skipped_total",
 		"Segments that were not stored on disk, because it failed or was too slow.", n.Disk.Skipped)
 	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Corrupt)
 	gauge(p, "cache_flights", "Segments that are being fetched.", n.Fills)
-	counter(p, "stale_served_total", "Answers from expired entries.", n.StaleServed)
+	counter(p, "stale_served_total", "Responses from expired entries.", n.StaleServed)
 	counter(p, "peer_bytes_total", "Bytes from other gateways.", n.PeerBytes)
 	counter(p, "peer_served_total", "Segments that other gateways have asked for and got.", n.PeerServed)
 }

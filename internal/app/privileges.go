@@ -72,7 +72,7 @@ func (a *App) warnOfReload(cfg *config.Config) {
 		return name == "" || unix.Access(name, unix.R_OK) == nil
 	})
 	if len(files) > 0 {
-		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start",
+		a.log.Warn("a reload will be rejected: the user of the gateway cannot read what was read at start",
 			"user", a.privileges.User, "files", strings.Join(files, ", "))
 	}
 }

@@ -11,14 +11,14 @@ import (
 // replaced.
 const storeCheckEvery = 10 * time.Second
 
-// ready returns why requests cannot be answered; nil when they can.
+// ready returns why requests cannot be served; nil when they can.
 func (a *App) ready() error {
 	if a.draining.Load() {
 		return i18n.Errorf("stopping")
 	}
 	p := a.components.Load()
 	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.upstreams.Trackers.Members().Known() {
-		return i18n.Errorf("no tracker has answered yet, and there is no store here")
+		return i18n.Errorf("no tracker has replied yet, and there is no store here")
 	}
 	return a.storeReady()
 }

@@ -27,8 +27,8 @@ import (
 // microseconds; clients that are still in use then are kept on.
 const retireAfter = time.Minute
 
-// Reload opens the logs anew and replaces the configuration. A bad one is refused with its reasons,
-// and the old one stays. The log names the keys of Pending.
+// Reload opens the logs anew and replaces the configuration. A bad one is rejected with its
+// reasons, and the old one stays. The log names the keys of Pending.
 func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -121,7 +121,7 @@ func readConfig(file string) (c loaded, err error) {
 	return c, err
 }
 
-// errStopping refuses a reload.
+// errStopping rejects a reload.
 var errStopping = errors.New("the gateway stops")
 
 // components are made from one configuration. They are replaced as a whole, and never changed.

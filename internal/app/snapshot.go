@@ -82,7 +82,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		s.Caching = []status.Fact{
 			{Name: i18n.Plain("Stale responses"), Value: strconv.FormatUint(c.StaleServed, 10)},
 			{Name: i18n.Plain("Evicted from memory"), Value: strconv.FormatUint(c.Memory.Evicted, 10)},
-			{Name: i18n.Plain("Damaged content refused"),
+			{Name: i18n.Plain("Corrupted content rejected"),
 				Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches, 10)},
 		}
 	}
@@ -142,14 +142,14 @@ func trackerRows(list []tracker.Health) []status.Server {
 	for _, t := range list {
 		row := status.Server{
 			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Replies: t.Replies, ErrorAt: t.LastErrorAt,
-			State: status.Good, Text: i18n.Plain("answers"),
+			State: status.Good, Text: i18n.Plain("replies"),
 		}
 		if t.LastError != nil {
 			row.Error = t.LastError.Error()
 		}
 		switch {
 		case !t.Up:
-			row.State, row.Text = status.Warn, i18n.Plain("does not answer")
+			row.State, row.Text = status.Warn, i18n.Plain("does not reply")
 		case t.Replies == 0:
 			row.State, row.Text = status.Idle, i18n.Plain("not asked yet")
 		}
@@ -196,11 +196,11 @@ func storageRow(h client.ServerHealth) status.Server {
 	}
 	switch {
 	case h.State == client.Dead:
-		row.State, row.Text = status.Bad, i18n.Plain("does not answer")
+		row.State, row.Text = status.Bad, i18n.Plain("does not reply")
 	case h.State == client.Suspect:
 		row.State, row.Text = status.Warn, i18n.Plain("has failed")
 	case h.Replies > 0:
-		row.State, row.Text = status.Good, i18n.Plain("answers")
+		row.State, row.Text = status.Good, i18n.Plain("replies")
 	default:
 		row.State, row.Text = status.Idle, i18n.Plain("not asked lately")
 	}

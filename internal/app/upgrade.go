@@ -34,7 +34,7 @@ var errUpgrading = errors.New("a new process is taking over from this one: ask a
 // reason. Upgrade does not wait.
 func (a *App) Upgrade() {
 	if !a.upgrade.begun.CompareAndSwap(false, true) {
-		a.log.Error("upgrade refused", "err", errUpgrading)
+		a.log.Error("upgrade rejected", "err", errUpgrading)
 		return
 	}
 	a.running.Go(func() {
@@ -153,12 +153,12 @@ func (a *App) releaseDisk() {
 	}
 }
 
-// drain returns when the last answer is out, or Stop was called. An error means that the new
+// drain returns when the last response has ended, or Stop was called. An error means that the new
 // process does not serve.
 func (a *App) drain(next *upgrade.Successor) error {
 	defer next.Close()
 	ctx := a.upgrade.life
-	a.log.Info("a new process serves, this one ends its answers", "pid", next.PID,
+	a.log.Info("a new process serves, this one ends its responses", "pid", next.PID,
 		"connections", a.server.Connections())
 	if err := next.AwaitServing(ctx); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a *App) drain(next *upgrade.Successor) error {
 		err = a.admin.Shutdown(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("cannot end all answers", "err", err)
+		a.log.Warn("cannot end all responses", "err", err)
 	}
 	return nil
 }

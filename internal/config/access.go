@@ -27,8 +27,8 @@ func (n Networks) Empty() bool { return len(n.Prefixes) == 0 && !n.Unix }
 type Access struct {
 	Allow, Deny       Networks
 	Referers          []string // empty = all
-	RefererFile       string   // path; empty = answer 403
-	RefererRedirect   string   // URL or path; empty = answer 403
+	RefererFile       string   // path; empty = respond with 403
+	RefererRedirect   string   // URL or path; empty = respond with 403
 	Unlimited         Networks
 	RequestsPerSecond float64 // per client address; 0 = off
 	RequestsBurst     int
@@ -45,7 +45,7 @@ func gatewayProxyKeys(g *Gateway) []setting {
 		{"client_address", methods[0], choice(&g.ClientAddress, methods...),
 			"how they tell the client's address: x-forwarded-for, x-real-ip, forwarded or proxy-protocol"},
 		{"health_path", "", healthPath(&g.HealthPath),
-			"path on listen that answers 200 or 503 like /readyz; empty = none"},
+			"path on listen that responds with 200 or 503 like /readyz; empty = none"},
 	}
 }
 
@@ -192,7 +192,8 @@ func (l *loader) lintRules(section string, a *Access) {
 func (k *checker) refererFiles() {
 	for key, name := range k.c.refererFiles() {
 		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-			k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer 403",
+			k.errorf(k.c.at(key), key,
+				"put a readable file there, correct the name, or remove the line to respond with 403",
 				"cannot read the file %q", name)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// URLForms are the paths under which files of this host are answered, with
+// URLForms are the paths under which files of this host are served, with
 // HH/LL/NAME for the rest of the file id: "/group1/M00/HH/LL/NAME" where
 // url_have_group_name is true, else "/M00/HH/LL/NAME".
 func (c *Config) URLForms() []string {
@@ -178,7 +178,7 @@ func (k *checker) failFile() {
 		return
 	}
 	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer "+
+		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to respond "+
 			"with a status", "cannot read the file %q", name)
 	}
 }

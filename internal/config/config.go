@@ -104,7 +104,7 @@ type AntiSteal struct {
 	CheckToken   bool
 	TTL          time.Duration // whole seconds
 	Secret       string
-	FailFile     string // path of token_check_fail; empty = answer FailStatus
+	FailFile     string // path of token_check_fail; empty = respond with FailStatus
 	BypassHeader string // a request with this header and BypassValue needs no token; empty = off
 	BypassValue  string
 	ExtraSecrets []string // accepted besides Secret

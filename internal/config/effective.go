@@ -61,7 +61,7 @@ func (c *Config) Secrets() []string {
 
 // Paths yields the files and folders that the gateway uses by this configuration, each with the
 // full name of its key, such as "cache.disk_path": all but the store paths, those that are empty or
-// "-", and those of functions that are switched off. A stock http.conf names a file for refused
+// "-", and those of functions that are switched off. A stock http.conf names a file for rejected
 // tokens that is nowhere, and checks no tokens.
 func (c *Config) Paths() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {

@@ -126,7 +126,7 @@ func httpKeys(c *Config) []setting {
 		{"http.mime_types_filename", "", path(&c.TypesFile),
 			"list of media types by extension"},
 		{"http.multi_range.enabled", "true", flag(&c.MultiRange),
-			"answer several ranges in one response"},
+			"send several ranges in one response"},
 		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken),
 			"serve only requests with a valid token"},
 		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, 1, maxSeconds, Error),
@@ -139,7 +139,7 @@ func httpKeys(c *Config) []setting {
 }
 
 func gatewayKeys(g *Gateway) []setting {
-	return slices.Concat(gatewayListenKeys(g), gatewayProxyKeys(g), gatewayAnswerKeys(g), gatewayProcessKeys(g),
+	return slices.Concat(gatewayListenKeys(g), gatewayProxyKeys(g), gatewayResponseKeys(g), gatewayProcessKeys(g),
 		gatewaySourceKeys(g))
 }
 
@@ -174,7 +174,7 @@ func gatewayListenKeys(g *Gateway) []setting {
 	}
 }
 
-func gatewayAnswerKeys(g *Gateway) []setting {
+func gatewayResponseKeys(g *Gateway) []setting {
 	return []setting{
 		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000),
 			"most ranges in one request, over that the whole file is sent"},
@@ -187,7 +187,7 @@ func gatewayAnswerKeys(g *Gateway) []setting {
 		{"cors_headers", "Range, If-Range", header(&g.CORSHeaders),
 			"headers that requests of these pages may have"},
 		{"cors_max_age", "86400", duration(&g.CORSMaxAge, 0, 365*24*time.Hour),
-			"time for which browsers keep the answer to a preflight request"},
+			"time for which browsers keep the response to a preflight request"},
 		{"filename_parameters", "filename, attname", parameters(&g.FilenameParameters),
 			"query parameters that give the name for saving a file, the first one present counts"},
 		{"charset", "", charset(&g.Charset),
@@ -261,7 +261,7 @@ func openFileCacheKeys(o *OpenFileCache) []setting {
 		{"memory", "128MB", size(&o.Memory),
 			"memory for such files; 0 = none"},
 		{"drop_behind", "0", size(&o.DropBehind),
-			"answers of at least this size leave nothing in the page cache; 0 = never"},
+			"responses of at least this size leave nothing in the page cache; 0 = never"},
 	}
 }
 
@@ -349,8 +349,8 @@ func antiStealKeys(a *AntiSteal) []setting {
 			"secrets accepted besides http.anti_steal.secret_key, with commas between them"},
 		{"secret_files", "", secretPaths(&a.SecretFiles),
 			"files with a secret each, accepted besides these, read at start and on reload"},
-		{"fail_status", "400", parsed(&a.FailStatus, "write 400 or 403", "is no status for a refused token",
+		{"fail_status", "400", parsed(&a.FailStatus, "write 400 or 403", "is no status for a rejected token",
 			func(v string) (int, bool) { n, _ := strconv.Atoi(v); return n, v == "400" || v == "403" }),
-			"status of a refused token: 400 or 403"},
+			"status of a rejected token: 400 or 403"},
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestSecretFile(t *testing.T) {
-	for _, c := range []struct{ name, text, want, refusal string }{
+	for _, c := range []struct{ name, text, want, wantErr string }{
 		{"plain", "secret", "secret", ""},
 		{"line end", "secret\n", "secret", ""},
 		{"line end of other systems", "secret\r\n", "secret", ""},
@@ -26,12 +26,12 @@ func TestSecretFile(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			name := filepath.Join(put(t, map[string]string{"secret": c.text}), "secret")
 			got, err := ReadSecretFile(name)
-			if c.refusal == "" {
+			if c.wantErr == "" {
 				require.NoError(t, err)
 				require.Equal(t, c.want, got)
 				return
 			}
-			require.ErrorContains(t, err, c.refusal)
+			require.ErrorContains(t, err, c.wantErr)
 			require.ErrorContains(t, err, name)
 			require.NotContains(t, err.Error(), "sec\x00")
 			require.NotContains(t, err.Error(), "other")

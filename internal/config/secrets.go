@@ -53,7 +53,7 @@ func (r *report) judgePeerSecret(at position, key, secret string) {
 	switch {
 	case len(secret) < shortSecret:
 		r.errorf(at, key, "set a long random secret, the same on every gateway",
-			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every "+
+			"secret has fewer than %d characters and can be found by trying: any client with it reads every "+
 				"cached file", shortSecret)
 	case isWeak(secret):
 		r.warnf(at, key, "make one by `openssl rand -hex 32`, the same on every gateway",

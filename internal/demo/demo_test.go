@@ -98,14 +98,14 @@ func requireWrittenAgain(t *testing.T, first Store) {
 	again, err := Write(first.Dir, now.Add(time.Hour), Options{})
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	require.Equal(t, before, listing(t, first.Dir), "what is right is not written again, what was damaged is mended")
+	require.Equal(t, before, listing(t, first.Dir), "a valid file is not written again, a corrupted one is repaired")
 }
 
 // TestIndex: the page leads to every file, and to what is given to it, and escapes it.
 func TestIndex(t *testing.T) {
 	s, err := Write(t.TempDir()+"/demo", now, Options{})
 	require.NoError(t, err)
-	page, err := s.Index(Links{Status: "http://localhost:1/status", Refused: "http://h/a",
+	page, err := s.Index(Links{Status: "http://localhost:1/status", Rejected: "http://h/a",
 		Token: `http://h/a?token="><script>`})
 	require.NoError(t, err)
 	for _, f := range s.Files {

@@ -10,9 +10,9 @@ import (
 
 // Links are shown on the index page beside the files.
 type Links struct {
-	Status  string // URL of the status page; empty = none
-	Refused string // URL of a file whose token is missing
-	Token   string // URL of the same file with a good token
+	Status   string // URL of the status page; empty = none
+	Rejected string // URL of a file whose token is missing
+	Token    string // URL of the same file with a good token
 }
 
 //go:embed index.html

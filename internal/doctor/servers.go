@@ -22,7 +22,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// maxList bounds the answer of a tracker in bytes.
+// maxList bounds the reply of a tracker in bytes.
 const maxList = 4 << 20
 
 // trackers asks each tracker for its groups.
@@ -34,7 +34,7 @@ func (d *doctor) trackers(ctx context.Context) {
 	}
 	var mu sync.Mutex // guards what follows
 	var failed []Finding
-	answered := 0
+	replied := 0
 	var asking sync.WaitGroup
 	for _, t := range d.cfg.TrackerServers {
 		for _, address := range t.Addresses {
@@ -42,11 +42,11 @@ func (d *doctor) trackers(ctx context.Context) {
 				began := time.Now()
 				groups, err := d.groupsOf(ctx, address)
 				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
-					Text: i18n.Sprintf("answers, %d groups", len(groups))}
+					Text: i18n.Sprintf("replies, %d groups", len(groups))}
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
-					answered++
+					replied++
 					d.put(f)
 					return
 				}
@@ -59,7 +59,7 @@ func (d *doctor) trackers(ctx context.Context) {
 	}
 	asking.Wait()
 	for _, f := range failed {
-		if answered > 0 { // the others do its work
+		if replied > 0 { // the others do its work
 			f.Status = Warn
 		}
 		d.put(f)
@@ -128,9 +128,9 @@ func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInf
 	began := time.Now()
 	err := d.reach(ctx, at.Host, at.Addr())
 	f := Finding{Area: area, Subject: at.Addr() + " (" + group + ")", Status: OK, Millis: millisOf(time.Since(began)),
-		Text: i18n.Plain("answers")}
+		Text: i18n.Plain("replies")}
 	if info.Version != "" {
-		f.Text = i18n.Sprintf("answers, FastDFS %s", info.Version)
+		f.Text = i18n.Sprintf("replies, FastDFS %s", info.Version)
 	}
 	switch {
 	case info.Status != fdfs.StatusActive:
@@ -192,7 +192,7 @@ func unreachable(err error, program, other i18n.Text) (text, advice i18n.Text) {
 		return said, i18n.Sprintf("start the host, open the port for this host, %s", other)
 	case timeout:
 		return i18n.Sprintf("accepts connections, but does not reply: %v", err),
-			i18n.Sprintf("look at %s there: it hangs, as with a disk that does not answer", program)
+			i18n.Sprintf("look at %s there: it hangs, as with a disk that does not respond", program)
 	}
 	return said, i18n.Sprintf("look into the log of %s there, %s", program, other)
 }
@@ -280,7 +280,7 @@ func (d *doctor) fleet(ctx context.Context) {
 	d.advertised(h.Self)
 	for _, p := range h.Peers {
 		found := Finding{Area: "peer", Subject: p.Name, Status: OK,
-			Text:   i18n.Plain("answers, and has the same secret"),
+			Text:   i18n.Plain("responds, and has the same secret"),
 			Millis: millisOf(p.Latency)}
 		if p.Err != nil {
 			found.Status, found.Text = Fail, i18n.ErrorText(p.Err)
@@ -319,9 +319,9 @@ func (d *doctor) advertised(self string) {
 func (d *doctor) redis(subject string, h fleet.Health) {
 	const area = "redis"
 	f := Finding{Area: area, Subject: subject, Status: OK, Millis: millisOf(h.Latency),
-		Text: i18n.Plain("answers")}
+		Text: i18n.Plain("replies")}
 	if h.Version != "" {
-		f.Text = i18n.Sprintf("answers, Redis %s", h.Version)
+		f.Text = i18n.Sprintf("replies, Redis %s", h.Version)
 	}
 	if h.Version != "" && !atLeast(h.Version, 6, 2) {
 		f.Status, f.Advice = Fail, i18n.Plain("install Redis 6.2 or later")

@@ -82,7 +82,7 @@ var zhConfig = []entry{
 	{"is not a plain path", "不是普通的路径"},
 	{"is not the URL of a peer", "不是对等网关的 URL"},
 	{"write 400 or 403", "请写 400 或 403"},
-	{"is no status for a refused token", "不能作为 token 校验失败的状态码"},
+	{"is no status for a rejected token", "不能作为 token 校验失败的状态码"},
 
 	// dialect.go
 	{"remove one of the two lines", "删除两行中的一行"},
@@ -237,7 +237,7 @@ var zhConfig = []entry{
 	{"advertise is set, but there is no secret to make the key of peer connections from",
 		"设置了 advertise，但没有 secret，无法生成网关之间连接的密钥"},
 	{"set a long random secret, the same on every gateway", "设置较长的随机密钥，每台网关相同"},
-	{"secret has fewer than %d characters and can be found by trying: a stranger with it reads every cached file",
+	{"secret has fewer than %d characters and can be found by trying: any client with it reads every cached file",
 		"secret 少于 %d 个字符，可以被试出：得到它的人能读取所有缓存文件"},
 	{"make one by `openssl rand -hex 32`, the same on every gateway", "用 `openssl rand -hex 32` 生成一个，每台网关相同"},
 	{"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets",
@@ -318,7 +318,7 @@ var zhConfig = []entry{
 	{"put the token into it, readable for the user of the gateway only", "把令牌写入该文件，只允许运行网关的用户读取"},
 	{"write a long random token", "请写较长的随机令牌"},
 	{"the token in %q has fewer than %d characters and can be found by trying", "%q 中的令牌少于 %d 个字符，可以被试出"},
-	{"put a readable file there, correct the name, or remove the line to answer with a status",
+	{"put a readable file there, correct the name, or remove the line to respond with a status",
 		"把可读的文件放到那里，或改正文件名；删除该行则返回状态码"},
 	{"cannot read the file %q", "无法读取文件 %q"},
 	{"name the account of the storage server, or make one", "请写存储服务器的账号，或新建一个账号"},
@@ -366,7 +366,7 @@ var zhConfig = []entry{
 	{"name an empty folder as disk_path", "请把 disk_path 设为空目录"},
 	{"the tracker's name %.80q does not resolve: %v", "跟踪服务器的名称 %.80q 无法解析：%v"},
 	{"correct the name, or make it known to DNS or /etc/hosts of this host", "改正名称，或在 DNS 或本机 /etc/hosts 中添加它"},
-	{"the running gateway would refuse a reload: %s", "正在运行的网关会拒绝重新加载：%s"},
+	{"the running gateway would reject a reload: %s", "正在运行的网关会拒绝重新加载：%s"},
 	{"correct that, or restart the gateway", "改正问题，或重启网关"},
 	{"the running gateway would not apply these keys by a reload: %s", "重新加载后，这些配置项在正在运行的网关上不会生效：%s"},
 	{"restart it, or upgrade it (SIGUSR2)", "重启网关，或平滑升级（SIGUSR2）"},
@@ -403,7 +403,7 @@ var zhConfig = []entry{
 		"trusted_proxies 中有 %s：任何客户端都能随意填写地址"},
 	{"set %s, or remove the line", "设置 %s，或删除该行"},
 	{"%s has no effect without %s", "没有 %[2]s 时 %[1]s 不起作用"},
-	{"put a readable file there, correct the name, or remove the line to answer 403",
+	{"put a readable file there, correct the name, or remove the line to respond with 403",
 		"把可读的文件放到那里，或改正文件名；删除该行则返回 403"},
 
 	// environment.go, accesslog.go, headers.go, errorpages.go

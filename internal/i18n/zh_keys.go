@@ -30,7 +30,7 @@ var zhKeys = []entry{
 	{"store paths of the group on this host; 0 = none", "该组在本机的存储路径数量；0 表示没有"},
 	{"Content-Type of files with an unknown extension", "扩展名未知的文件的 Content-Type"},
 	{"list of media types by extension", "按扩展名列出媒体类型的文件"},
-	{"answer several ranges in one response", "在一个响应中返回多个范围"},
+	{"send several ranges in one response", "在一个响应中返回多个范围"},
 	{"serve only requests with a valid token", "启用防盗链：只处理 token 有效的请求"},
 	{"seconds for which a token is valid", "token 的有效秒数"},
 	{"the secret of the tokens", "生成 token 的密钥"},
@@ -55,7 +55,7 @@ var zhKeys = []entry{
 	{"headers that these pages may read", "跨域页面可以读取的响应头"},
 	{"query parameters that give the name for saving a file, the first one present counts",
 		"指定下载文件名的 URL 参数，按顺序取第一个存在的"},
-	{"time for which browsers keep the answer to a preflight request", "浏览器缓存跨域预检结果的时间"},
+	{"time for which browsers keep the response to a preflight request", "浏览器缓存跨域预检结果的时间"},
 	{"where to serve files by TLS; empty = on listen if tls_cert is set",
 		"以 TLS 提供文件的监听地址；留空时，若设置了 tls_cert 则在 listen 上启用 TLS"},
 	{"serve HTTP/2 to clients of TLS that can do it", "对支持的 TLS 客户端启用 HTTP/2"},
@@ -63,7 +63,7 @@ var zhKeys = []entry{
 		"可信代理所在的网段，采信它们告知的客户端信息；unix: 表示 unix 套接字上的代理"},
 	{"how they tell the client's address: x-forwarded-for, x-real-ip, forwarded or proxy-protocol",
 		"代理告知客户端地址的方式：x-forwarded-for、x-real-ip、forwarded 或 proxy-protocol"},
-	{"path on listen that answers 200 or 503 like /readyz; empty = none",
+	{"path on listen that responds with 200 or 503 like /readyz; empty = none",
 		"listen 上的健康检查路径，与 /readyz 一样返回 200 或 503；留空则没有"},
 	{"where to serve files: host:port or unix:/path, with commas between them",
 		"对外提供文件的监听地址：host:port 或 unix:/path，多个用逗号分隔"},
@@ -109,7 +109,7 @@ var zhKeys = []entry{
 	{"time after which an open file is looked at again", "已打开的文件重新检查的间隔"},
 	{"largest local file kept in memory", "可缓存在内存中的本机文件的最大尺寸"},
 	{"memory for such files; 0 = none", "缓存这些文件的内存；0 表示不缓存"},
-	{"answers of at least this size leave nothing in the page cache; 0 = never", "不小于此尺寸的响应不留在页缓存中；0 表示从不"},
+	{"responses of at least this size leave nothing in the page cache; 0 = never", "不小于此尺寸的响应不留在页缓存中；0 表示从不"},
 
 	// [cache]
 	{"memory for files of other hosts", "缓存其他主机文件的内存"},
@@ -154,7 +154,7 @@ var zhKeys = []entry{
 		"密钥文件，每个文件一个密钥，与上述密钥一并接受；启动和重新加载时读取"},
 	{"secrets accepted besides http.anti_steal.secret_key, with commas between them",
 		"除 http.anti_steal.secret_key 外还接受的密钥，多个用逗号分隔，用于轮换密钥"},
-	{"status of a refused token: 400 or 403", "token 校验失败时的状态码：400 或 403"},
+	{"status of a rejected token: 400 or 403", "token 校验失败时的状态码：400 或 403"},
 
 	// [access]
 	{"networks of the clients that are served; empty = all", "允许访问的客户端网段；留空则全部允许"},

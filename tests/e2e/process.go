@@ -380,4 +380,4 @@ func (p *Process) RequireGoneSoon(url string) {
 }
 
 // ReplacedLine is the line that a process logs when another one has taken over.
-var ReplacedLine = regexp.MustCompile(`msg="a new process serves, this one ends its answers" pid=(\d+)`)
+var ReplacedLine = regexp.MustCompile(`msg="a new process serves, this one ends its responses" pid=(\d+)`)

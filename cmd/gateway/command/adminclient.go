@@ -144,7 +144,7 @@ func (a *adminClient) text(
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminResponse))
 	if err != nil {
-		return "", fmt.Errorf("cannot read the gateway's answer: %w", err)
+		return "", fmt.Errorf("cannot read the gateway's response: %w", err)
 	}
 	body := strings.TrimSpace(string(text))
 	if resp.StatusCode != http.StatusOK && !slices.Contains(also, resp.StatusCode) {

@@ -106,7 +106,7 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	p := config.Problem{File: cfg.File, Severity: config.Warning}
 	switch {
 	case trial.Rejected != "":
-		p.Text = i18n.Sprintf("the running gateway would refuse a reload: %s", trial.Rejected)
+		p.Text = i18n.Sprintf("the running gateway would reject a reload: %s", trial.Rejected)
 		p.Fix = i18n.Plain("correct that, or restart the gateway")
 	case len(trial.Restart) > 0:
 		p.Text = i18n.Sprintf("the running gateway would not apply these keys by a reload: %s",

@@ -105,7 +105,7 @@ func TestHelpJSON(t *testing.T) {
 	}, all[i].Flags)
 }
 
-// TestUsage: mistakes that cobra would answer with help or its own words.
+// TestUsage: mistakes for which cobra would print help or its own words.
 func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"chekc":                        `there is no command "chekc" (did you mean check?)`,
@@ -197,9 +197,10 @@ func TestPrefetchedOf(t *testing.T) {
 		"group1/M00/00/00/a.jpg fetched 12":       {FileID: "group1/M00/00/00/a.jpg", State: "fetched", Size: 12},
 		"group1/M00/00/00/a.jpg error: not found": {FileID: "group1/M00/00/00/a.jpg", Error: "not found"},
 		"error: cannot read the list: EOF":        {Error: "cannot read the list: EOF"},
-		"group1/M00/00/00/a.jpg":                  {Error: "cannot read the gateway's answer: group1/M00/00/00/a.jpg"},
+		"group1/M00/00/00/a.jpg": {
+			Error: "cannot read the gateway's response: group1/M00/00/00/a.jpg"},
 		"group1/M00/00/00/a.jpg fetched 99999999999999999999": {
-			Error: "cannot read the gateway's answer: group1/M00/00/00/a.jpg fetched 99999999999999999999"},
+			Error: "cannot read the gateway's response: group1/M00/00/00/a.jpg fetched 99999999999999999999"},
 	} {
 		require.Equal(t, want, prefetchedOf(line))
 	}

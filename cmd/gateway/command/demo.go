@@ -81,9 +81,9 @@ func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, 
 	first := store.Files[0].ID
 	u.index = strings.TrimSuffix(u.files[0], first.String())
 	u.ttl = protected.AntiSteal.TTL
-	u.links.Refused = urlOf(protected, first)
-	u.links.Token = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, time.Now().Unix())
-	u.never = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, 0)
+	u.links.Rejected = urlOf(protected, first)
+	u.links.Token = u.links.Rejected + "?" + antisteal.Query(demo.Secret, first.Logic, time.Now().Unix())
+	u.never = u.links.Rejected + "?" + antisteal.Query(demo.Secret, first.Logic, 0)
 	if _, port, err := net.SplitHostPort(opts.AdminListen); err == nil {
 		u.admin = "http://localhost:" + port
 		u.links.Status = u.admin + "/status"
@@ -100,8 +100,8 @@ func printDemo(w io.Writer, store demo.Store, u urls) {
 		fmt.Fprintf(w, "  %s (%d bytes, %s)\n    %s\n    %s\n", f.Title, f.Size, f.ContentType, f.Note, u.files[i])
 	}
 	fmt.Fprintf(w, "\nThe same store where each download needs a token:\n\n")
-	fmt.Fprintf(w, "  refused:             %s\n  good for %s:     %s\n  never expires:       %s\n",
-		u.links.Refused, u.ttl, u.links.Token, u.never)
+	fmt.Fprintf(w, "  rejected:            %s\n  good for %s:     %s\n  never expires:       %s\n",
+		u.links.Rejected, u.ttl, u.links.Token, u.never)
 	fmt.Fprintf(w, "  for any other file:  gateway token -c %s FILE_ID\n", store.TokenConfig)
 	if u.admin != "" {
 		fmt.Fprintf(w, "\nHealth and metrics: %s/readyz and /metrics\n", u.admin)

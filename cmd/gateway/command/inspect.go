@@ -133,7 +133,7 @@ const (
 var variantTexts = map[string]string{
 	variantStandard: "the file has it in the standard variant",
 	variantLegacy:   "the file has it in the variant of FastDFS 5.x",
-	variantNone:     "the file has another one in both variants: it is a link's target, or damaged",
+	variantNone:     "the file has another one in both variants: it is a link's target, or corrupted",
 }
 
 // compare sets the variant with which the content of a file has the CRC32 of the id.

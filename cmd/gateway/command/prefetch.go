@@ -102,9 +102,9 @@ func (a *adminClient) prefetch(
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return sum, fmt.Errorf("the gateway's answer broke off: %w", err)
+		return sum, fmt.Errorf("the gateway's response was aborted: %w", err)
 	}
-	return sum, errors.New("the gateway's answer broke off")
+	return sum, errors.New("the gateway's response was aborted")
 }
 
 // prefetchedOf reads a line of the gateway: "ID STATE SIZE", "ID error: TEXT" or "error: TEXT".
@@ -118,7 +118,7 @@ func prefetchedOf(line string) prefetched {
 			return prefetched{FileID: fields[0], State: fields[1], Size: size}
 		}
 	}
-	return prefetched{Error: "cannot read the gateway's answer: " + line}
+	return prefetched{Error: "cannot read the gateway's response: " + line}
 }
 
 // print prints the summary, also after an error. A file that was not fetched is a failure.

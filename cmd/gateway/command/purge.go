@@ -69,7 +69,7 @@ func (a *adminClient) purge(ctx context.Context, query url.Values) (done admin.P
 		return done, err
 	}
 	if err := json.Unmarshal([]byte(body), &done); err != nil {
-		return done, fmt.Errorf("cannot read the gateway's answer: %w", err)
+		return done, fmt.Errorf("cannot read the gateway's response: %w", err)
 	}
 	return done, nil
 }

@@ -82,7 +82,7 @@ func handle(s os.Signal, gateways []*app.App) (stop bool) {
 		switch s {
 		case syscall.SIGHUP:
 			if err := a.Reload(); err != nil {
-				a.Log().Error("configuration refused, the old one stays", "err", err)
+				a.Log().Error("configuration rejected, the old one stays", "err", err)
 			}
 		case syscall.SIGUSR2:
 			a.Upgrade()

@@ -10,7 +10,7 @@ import (
 
 var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// steady is a sample of a gateway that answers 10 requests a second, one of them with a failure.
+// steady is a sample of a gateway that serves 10 requests a second, one of them with a failure.
 func steady(seconds int) Sample {
 	n := uint64(seconds)
 	return Sample{At: start.Add(time.Duration(seconds) * time.Second), Requests: 10 * n, Failed: n, Rejected: 2 * n,

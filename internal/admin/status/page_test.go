@@ -61,7 +61,7 @@ func TestPageEscapes(t *testing.T) {
 	require.Greater(t, strings.Count(text, "&lt;script&gt;alert(1)&lt;/script&gt;"), 30)
 	require.Equal(t, 1, strings.Count(text, "<script"), "the page's own")
 	require.NotContains(t, text, "<img")
-	require.NotContains(t, text, "ZgotmplZ", "what html/template refuses")
+	require.NotContains(t, text, "ZgotmplZ", "a value that html/template rejects")
 	require.NotRegexp(t, regexp.MustCompile(`\son[a-z]+=["a-z]`), strings.ReplaceAll(text, "onerror=alert(1)", ""))
 	require.NotRegexp(t, regexp.MustCompile(`<[a-z]+[^>]*\sstyle=`), text, "the policy forbids inline styles")
 	require.NotContains(t, strings.ReplaceAll(text, "http://www.w3.org/2000/svg", ""), "http://",

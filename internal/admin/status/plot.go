@@ -51,10 +51,10 @@ var plots = []plotOf{
 		[]series{{"a", "", func(p Point) float64 { return p.Bytes }}}, niceBytes},
 	{"hits", i18n.Plain("Hit ratio"), i18n.Plain("downloads that needed no storage"), percent,
 		[]series{{"a", "", func(p Point) float64 { return p.HitRatio }}}, func(float64) float64 { return 1 }},
-	{"errors", i18n.Plain("Errors"), i18n.Plain("answers a second"), number, []series{
+	{"errors", i18n.Plain("Errors"), i18n.Plain("responses a second"), number, []series{
 		{"bad", "5xx", func(p Point) float64 { return p.Failed }},
 		{"b", "4xx", func(p Point) float64 { return p.Rejected }}}, niceTop(1)},
-	{"firstbyte", i18n.Plain("First byte"), i18n.Plain("time until an answer begins"), seconds, []series{
+	{"firstbyte", i18n.Plain("First byte"), i18n.Plain("time until a response begins"), seconds, []series{
 		{"a", "p50", func(p Point) float64 { return p.P50 }},
 		{"b", "p99", func(p Point) float64 { return p.P99 }}}, niceTop(.001)},
 	{"connections", i18n.Plain("Connections"), i18n.Plain("open"), number, []series{{"a", "",

@@ -25,7 +25,7 @@ type Snapshot struct {
 	Started time.Time
 	Config  string // file
 	Listen  string // addresses for files
-	// NotReady is why requests cannot be answered; empty = they can.
+	// NotReady is why requests cannot be served; empty = they can.
 	NotReady i18n.Text
 	// Confined is a problem with what the process is kept from; empty = none.
 	Confined i18n.Text

@@ -21,8 +21,8 @@ type Verdict struct {
 	More     []Problem // besides the one of the sentence
 }
 
-// Shares of failed answers in a minute from which on they are a problem, and the rate below which a
-// share says little.
+// Shares of failed responses in a minute from which on they are a problem, and the rate below which
+// a share says little.
 const (
 	manyFailed    = .01
 	tooManyFailed = .10
@@ -60,14 +60,14 @@ func (l *problemList) add(state State, format string, args ...any) {
 func (s *Snapshot) problems() []Problem {
 	var list problemList
 	if !s.NotReady.IsZero() {
-		list.add(Bad, "Requests cannot be answered: %s.", s.NotReady)
+		list.add(Bad, "Requests cannot be served: %s.", s.NotReady)
 	}
 	if m := s.Traffic.Minute; m.Requests >= rareRequests && m.Failed >= manyFailed*m.Requests {
 		state := Warn
 		if m.Failed >= tooManyFailed*m.Requests {
 			state = Bad
 		}
-		list.add(state, "%s of the answers of the last minute had a status of 500 or above.",
+		list.add(state, "%s of the responses of the last minute had a status of 500 or above.",
 			percent(m.Failed/m.Requests))
 	}
 	s.serverProblems(&list)
@@ -131,7 +131,7 @@ func (s *Snapshot) certificateProblems(list *problemList) {
 	for _, c := range s.Certificates {
 		switch left := c.Expires.Sub(s.At); {
 		case left < 0:
-			list.add(Bad, "The certificate of %s has ended: clients refuse it.", c.Name)
+			list.add(Bad, "The certificate of %s has ended: clients reject it.", c.Name)
 		case left < expiresSoon:
 			list.add(Warn, "The certificate of %s ends in %s.", c.Name, age(left))
 		}

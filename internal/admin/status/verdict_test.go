@@ -10,8 +10,8 @@ import (
 )
 
 func TestVerdict(t *testing.T) {
-	good := Server{Group: "group1", Address: "a:1", State: Good, Text: i18n.Plain("answers")}
-	dead := Server{Group: "group1", Address: "b:1", State: Bad, Text: i18n.Plain("does not answer")}
+	good := Server{Group: "group1", Address: "a:1", State: Good, Text: i18n.Plain("replies")}
+	dead := Server{Group: "group1", Address: "b:1", State: Bad, Text: i18n.Plain("does not reply")}
 	idle := Server{Group: "group2", Address: "c:1", State: Idle}
 	busy := func(failed float64) Traffic { return Traffic{Minute: Point{Requests: 100, Failed: failed}} }
 	for name, c := range map[string]struct {
@@ -28,13 +28,13 @@ func TestVerdict(t *testing.T) {
 			Good, "Healthy",
 			"1 tracker and 2 storages without a failure, 2 gateways in the fleet, 12 requests a second.", 0},
 		"not ready": {Snapshot{NotReady: i18n.Plain("stopping")}, Bad, "Not ready",
-			"Requests cannot be answered: stopping.", 0},
+			"Requests cannot be served: stopping.", 0},
 		"few failures": {Snapshot{Traffic: busy(.5)}, Good, "Healthy", "served", 0},
-		"failures": {Snapshot{Traffic: busy(2)}, Warn, "Degraded", "2 % of the answers of the last minute",
+		"failures": {Snapshot{Traffic: busy(2)}, Warn, "Degraded", "2 % of the responses of the last minute",
 			0},
-		"many failures": {Snapshot{Traffic: busy(20)}, Bad, "Failing", "20 % of the answers", 0},
+		"many failures": {Snapshot{Traffic: busy(20)}, Bad, "Failing", "20 % of the responses", 0},
 		"a dead storage": {Snapshot{Storages: []Server{good, dead, idle}}, Warn, "Degraded",
-			"1 of 2 storages of group1: b:1 does not answer.", 0},
+			"1 of 2 storages of group1: b:1 does not reply.", 0},
 		"all storages dead": {Snapshot{Storages: []Server{dead, idle}}, Bad, "Failing", "1 of 1 storage of group1", 0},
 		"a tracker is away": {Snapshot{Trackers: []Server{{Address: "t:1", State: Warn}, {Address: "u:1"}}}, Warn,
 			"Degraded", "1 of 2 trackers cannot be reached: t:1.", 0},
@@ -74,7 +74,7 @@ func TestVerdict(t *testing.T) {
 
 // TestVerdictInChinese: the sentence is whole in Chinese, with all that it is made of.
 func TestVerdictInChinese(t *testing.T) {
-	good, dead := i18n.Plain("answers"), i18n.Plain("does not answer")
+	good, dead := i18n.Plain("replies"), i18n.Plain("does not reply")
 	for want, s := range map[string]Snapshot{
 		"正在提供本机的文件。": {},
 		"1 台跟踪服务器和 2 台存储服务器运行正常，集群中有 2 台网关，每秒 12 个请求。": {

@@ -326,7 +326,7 @@ func jumpsAtUpgrade(t *testing.T, built string) {
 		u.logged(n+1, "msg=stopped")
 		f.Warm(id, content)
 	}
-	require.NotContains(t, m.Log(), "stopping before all answers")
+	require.NotContains(t, m.Log(), "stopping before all responses")
 	require.Zero(t, f.Cluster.Downloads(id).Downloads)
 	_, state := m.AdminGet("/status.json")
 	require.Equal(t, 1, strings.Count(state, `": "live"`), state)

@@ -98,10 +98,10 @@ func TestDoctor(t *testing.T) {
 	examine(t, 0, conf)
 
 	found := examine(t, 0, conf, "tracker", "storage", "redis", "peer", "port")
-	require.Contains(t, found, finding{"tracker", f.Cluster.Trackers()[0], "ok", "answers, 1 groups", ""})
+	require.Contains(t, found, finding{"tracker", f.Cluster.Trackers()[0], "ok", "replies, 1 groups", ""})
 	require.Contains(t, found, finding{"storage", f.Cluster.Storage(0).Addr() + " (group1)", "ok",
-		"answers, FastDFS 6.16.1", ""})
-	require.Contains(t, found, finding{"peer", other.Name(), "ok", "answers, and has the same secret", ""})
+		"replies, FastDFS 6.16.1", ""})
+	require.Contains(t, found, finding{"peer", other.Name(), "ok", "responds, and has the same secret", ""})
 	require.Contains(t, found, finding{"redis", "maxmemory-policy", "ok", "noeviction", ""})
 	require.Contains(t, found, finding{"port", f.Gateways[0].Addrs[0], "ok",
 		fmt.Sprintf("taken by a running gateway, process %d", f.Gateways[0].PID()), ""})

@@ -246,7 +246,7 @@ func TestCheckNamesRejectedReload(t *testing.T) {
 	rejected := lines("access_log = " + outside + "/log")
 	require.NotContains(t, output(e2e.WriteConfig(t, rejected)), would, "another configuration")
 	require.NoError(t, os.WriteFile(p.Conf, []byte(rejected), 0o600))
-	require.Regexp(t, would+`refuse a reload: .*outside of the Landlock rules: `+outside, output(p.Conf))
+	require.Regexp(t, would+`reject a reload: .*outside of the Landlock rules: `+outside, output(p.Conf))
 	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("idle_timeout = 33s")), 0o600))
 	require.Contains(t, output(p.Conf), would+"not apply these keys by a reload: idle_timeout")
 	require.NotContains(t, p.LogText(), "configuration loaded")
@@ -312,7 +312,7 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	open(t, filepath.Dir(conf), nobody)
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	p := e2e.ServeConfig(t, conf)
-	require.Regexp(t, `a reload will be refused.*files=`+token+`\n`, p.LogText())
+	require.Regexp(t, `a reload will be rejected.*files=`+token+`\n`, p.LogText())
 	require.NoError(t, os.Chown(token, 0, nobody))
 	require.NoError(t, os.Chmod(token, 0o640))
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
@@ -429,7 +429,7 @@ func TestUser(t *testing.T) {
 	}
 
 	// The configuration was root's alone: a reload says so, and works as soon as it can be read.
-	require.Contains(t, p.LogText(), "a reload will be refused")
+	require.Contains(t, p.LogText(), "a reload will be rejected")
 	require.Contains(t, rejected(p, config("x_cache = true")), "runs as user nobody")
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.Conf)), 0o755))
 	require.NoError(t, os.Chmod(p.Conf, 0o644))

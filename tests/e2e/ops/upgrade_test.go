@@ -389,7 +389,7 @@ func TestUpgradeFails(t *testing.T) {
 	u.signal(syscall.SIGUSR2)
 	u.logged(5, "upgrade: starting a new process")
 	u.signal(syscall.SIGUSR2)
-	u.logged(1, `msg="upgrade refused" err="a new process is taking over`)
+	u.logged(1, `msg="upgrade rejected" err="a new process is taking over`)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "fifo"), []byte("go on\n"), 0o600))
 	failures++
 	u.logged(failures, "upgrade failed")
