@@ -192,9 +192,9 @@ func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
 			return r, from
 		}
 		r.referers = t.referers(s, d)
-		var answer *directive
-		r.refererFile, r.refererRedirect, answer = t.refererAnswer(s, test)
-		from = append(append(from, d), withoutNil(answer)...)
+		var response *directive
+		r.refererFile, r.refererRedirect, response = t.refererResponse(s, test)
+		from = append(append(from, d), withoutNil(response)...)
 	}
 	t.done(from...)
 	return r, from
@@ -267,9 +267,9 @@ func isPath(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ',' })
 }
 
-// refererAnswer translates the response to a foreign referer: 403, a file of this host, or a
+// refererResponse translates the response to a foreign referer: 403, a file of this host, or a
 // redirect.
-func (t *translator) refererAnswer(s *server, test *directive) (file, redirect string, from *directive) {
+func (t *translator) refererResponse(s *server, test *directive) (file, redirect string, from *directive) {
 	t.done(test)
 	for _, d := range test.block {
 		t.done(d)

@@ -26,7 +26,7 @@ func (t *translator) otherLocations() {
 			}
 		})
 		if d := first(s.d.block, "return"); d != nil && !t.handled[d] {
-			t.say(d, "the server answers all requests by itself", "")
+			t.say(d, "the server responds to all requests by itself", "")
 		}
 	}
 }
@@ -43,7 +43,7 @@ func first(block []*directive, name string) *directive {
 var healthName = regexp.MustCompile(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
 
 // fileOnly ends the findings about other paths.
-const fileOnly = "the gateway serves file ids only, and answers other paths with 400"
+const fileOnly = "the gateway serves file ids only, and responds to other paths with 400"
 
 // otherLocation names one location, or translates it.
 func (t *translator) otherLocation(s *server, l *location) {
@@ -58,7 +58,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 			"ask admin_listen (127.0.0.1:8889), or run gateway purge -id FILE_ID")
 	case t.health(l, reply), isNeedless(l):
 	case reply != nil && l.up == nil:
-		t.say(reply, fmt.Sprintf("nginx answers %s with %s; %s", where(l), reply.arg(0), fileOnly), "")
+		t.say(reply, fmt.Sprintf("nginx responds to %s with %s; %s", where(l), reply.arg(0), fileOnly), "")
 	case t.sayCheck(s, l):
 	case first(block, "ngx_fastdfs_module") != nil, t.serves(s, l) != nil && t.reaches(l):
 		t.narrowLocation(s, l)
@@ -82,7 +82,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 // content.
 var needlessPath = regexp.MustCompile(`(?i)^\^?/(favicon\\?\.ico|robots\\?\.txt|empty\\?\.gif|apple-touch-icon.*)\$?$`)
 
-// isNeedless reports whether a location only keeps such a path out of the logs, or answers it
+// isNeedless reports whether a location only keeps such a path out of the logs, or responds to it
 // without content.
 func isNeedless(l *location) bool {
 	return needlessPath.MatchString(l.path) && !slices.ContainsFunc(l.d.block, func(d *directive) bool {
@@ -125,7 +125,7 @@ func (t *translator) health(l *location, reply *directive) bool {
 		return false
 	}
 	t.out.set("gateway", "health_path", l.path, l.d)
-	t.note(l.d, "it answers 503 while the store cannot be read, or the gateway stops", "")
+	t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
 	return true
 }
 

@@ -40,7 +40,7 @@ func bind(address string, mode os.FileMode) (net.Listener, error) {
 // bindUnix makes the socket file with its mode, and never changes the mode by name: the account
 // that owns the folder could put a link there in between. The kernel takes the mode of the file
 // from the open socket, less the umask. unshare(2) gives this thread a umask of its own, so that
-// files that others make meanwhile keep theirs. Where a sandbox refuses that, all threads have none
+// files that others make meanwhile keep theirs. Where a sandbox forbids that, all threads have none
 // for these microseconds; the program names the mode of each file that it makes.
 func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 	o := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -87,7 +87,7 @@ func (s *Socket) Give(uid, gid int) error {
 const (
 	keepAliveIdle     = 15 // seconds without traffic before the first one
 	keepAliveInterval = 15 // seconds between them
-	keepAliveCount    = 9  // without an answer the connection is broken
+	keepAliveCount    = 9  // without a reply the connection is broken
 )
 
 // keepAlive turns them on.

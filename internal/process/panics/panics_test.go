@@ -19,13 +19,13 @@ func TestPanicsAreContained(t *testing.T) {
 		panic("first")
 	}()
 	err := func() (err error) {
-		defer ToError(&err, "reading an answer")
+		defer ToError(&err, "reading a response")
 		var nothing []int
 		_ = nothing[len(log.Bytes())]
 		return nil
 	}()
 	require.ErrorIs(t, err, Err)
-	require.EqualError(t, err, "internal error while reading an answer")
+	require.EqualError(t, err, "internal error while reading a response")
 	require.EqualValues(t, before+2, Total())
 	require.Contains(t, log.String(), "BUG: panic while hearing a message")
 	require.Contains(t, log.String(), "panic=first")
@@ -40,15 +40,15 @@ func TestPanicsAreContained(t *testing.T) {
 	require.EqualValues(t, before+2, Total())
 
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
-		defer Abort("answering", "path", "/x")
+		defer Abort("responding", "path", "/x")
 		panic("third")
 	})
 	require.EqualValues(t, before+3, Total())
 	require.Contains(t, log.String(), "path=/x")
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
-		defer Abort("answering")
+		defer Abort("responding")
 		panic(http.ErrAbortHandler)
 	})
-	require.NotPanics(t, func() { defer Abort("answering") })
-	require.EqualValues(t, before+3, Total(), "an answer that is cut on purpose is no bug")
+	require.NotPanics(t, func() { defer Abort("responding") })
+	require.EqualValues(t, before+3, Total(), "a response that is aborted on purpose is no bug")
 }

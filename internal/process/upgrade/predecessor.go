@@ -16,9 +16,9 @@ import (
 // Predecessor is the process that this one replaces, with its own predecessors that are still
 // running. The methods of a nil Predecessor do nothing.
 type Predecessor struct {
-	mu    sync.Mutex      // guards the fields below: one message and its answer at a time
+	mu    sync.Mutex      // guards the fields below: one message and its reply at a time
 	conn  *net.UnixConn   // to the process that this one replaces
-	links []*net.UnixConn // to all processes that may still answer requests, including conn
+	links []*net.UnixConn // to all processes that may still serve requests, including conn
 }
 
 // errAborted is the error of a new process that must end.
@@ -63,7 +63,7 @@ func (p *Predecessor) Serving() {
 // purgeTimeout bounds the wait for a purge by another process.
 const purgeTimeout = 5 * time.Second
 
-// Forget purges files in the other processes, which may still answer requests. what is a file, a
+// Forget purges files in the other processes, which may still serve requests. what is a file, a
 // folder with a slash at its end, or "" for all files. When Forget returns nil, all of them have
 // applied the purge or have ended.
 func (p *Predecessor) Forget(what string) error {
@@ -88,7 +88,7 @@ func (p *Predecessor) Forget(what string) error {
 		if errors.As(err, &late) && late.Timeout() {
 			errs = append(errs, fmt.Errorf("an older process did not apply the purge within %s", purgeTimeout))
 		}
-		_ = conn.Close() // the process has ended, or a late answer would be read as that of the next purge
+		_ = conn.Close() // the process has ended, or a late reply would be read as that of the next purge
 		return true
 	})
 	return errors.Join(errs...)

@@ -88,7 +88,7 @@ type Socket struct {
 
 const (
 	readyTimeout = time.Minute     // for a new process to be ready
-	replyTimeout = 5 * time.Second // for the starter to answer
+	replyTimeout = 5 * time.Second // for the starter to reply
 )
 
 // Start starts a process with these sockets, and with connections to older processes that are still
@@ -127,7 +127,7 @@ func (s *Starter) Start(ctx context.Context, sockets []Socket, links []int) (_ *
 	return n, nil
 }
 
-// started reads the starter's answer and returns the process id.
+// started reads the starter's reply and returns the process id.
 func (s *Starter) started() (pid int, err error) {
 	for {
 		if err := s.conn.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
@@ -136,7 +136,7 @@ func (s *Starter) started() (pid int, err error) {
 		word, text, _, err := receive(s.conn)
 		switch {
 		case err != nil:
-			return 0, fmt.Errorf("the starter of upgrades does not answer: %w", err)
+			return 0, fmt.Errorf("the starter of upgrades does not reply: %w", err)
 		case word == msgStarted:
 			return strconv.Atoi(text)
 		case word == msgFailed:

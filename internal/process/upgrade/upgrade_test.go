@@ -32,7 +32,7 @@ func pair(t *testing.T) (*Successor, *Predecessor) {
 // not to serve.
 func TestReady(t *testing.T) {
 	for name, tt := range map[string]struct {
-		answer  func(*Successor) error
+		reply   func(*Successor) error
 		aborted bool
 	}{
 		"go":    {func(n *Successor) error { return n.Go() }, false},
@@ -41,7 +41,7 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			next, old := pair(t)
-			require.NoError(t, tt.answer(next))
+			require.NoError(t, tt.reply(next))
 			err := old.Ready()
 			require.Equal(t, tt.aborted, errors.Is(err, errAborted), "%v", err)
 		})
@@ -78,8 +78,8 @@ func TestForget(t *testing.T) {
 	require.Empty(t, old.links, "it is not asked again")
 }
 
-// TestForgetLate: a process that does not answer in time is reported once, and not asked again: its
-// late answer would be taken for that of another purge.
+// TestForgetLate: a process that does not reply in time is reported once, and not asked again: its
+// late reply would be taken for that of another purge.
 func TestForgetLate(t *testing.T) {
 	t.Parallel()
 	_, old := pair(t)
@@ -145,7 +145,7 @@ func TestStartGivenUp(t *testing.T) {
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRejected: what a starter cannot do, and one that does not answer, are errors.
+// TestStartRejected: what a starter cannot do, and one that does not reply, are errors.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]Socket, maxSockets+1), nil)
@@ -158,7 +158,7 @@ func TestStartRejected(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close(); _ = theirs.Close() }) // nothing is to be said
 	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil)
-	require.ErrorContains(t, err, "the starter of upgrades does not answer")
+	require.ErrorContains(t, err, "the starter of upgrades does not reply")
 }
 
 // TestAwaitServing tells a new process that serves, or has served, from one that has died before.
