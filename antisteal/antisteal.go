@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// The reasons why Check refuses a token.
+// The reasons why Check rejects a token.
 var (
 	// ErrMissing: the token or the time is missing.
 	ErrMissing = errors.New("token or ts is missing")

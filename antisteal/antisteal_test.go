@@ -116,7 +116,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	token, ts := []byte(Token(secret, file, 0)), []byte("0")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if c.Check(file, token, ts, now) != nil {
-			panic("refused")
+			panic("rejected")
 		}
 	}))
 }

@@ -140,7 +140,7 @@ func TestReleaseCancelled(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// A request whose answer is lost is sent again by the Redis client: the lock is acquired, once.
+// A request whose reply is lost is sent again by the Redis client: the lock is acquired, once.
 func TestReplyLostAndRepeated(t *testing.T) {
 	t.Parallel()
 	for _, o := range []cachelock.LockOptions{{}, {Fair: true}, {Owner: "me"}} {
@@ -181,11 +181,11 @@ func TestCarriedOutNevertheless(t *testing.T) {
 	}
 }
 
-// An answer that comes when the lock has expired already is none.
+// A reply that comes after the lock has expired counts as none.
 func TestReplyTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
-	r.relay.Delay(100 * time.Millisecond) // on the way there: the lock lives on when the answer comes
+	r.relay.Delay(100 * time.Millisecond) // on the way there: the lock lives on when the reply comes
 	_, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 50 * time.Millisecond})
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
 	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
@@ -193,7 +193,7 @@ func TestReplyTooLate(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// While Redis does not answer, a lock that is renewed ends when its time is over, not when the
+// While Redis does not reply, a lock that is renewed ends when its time is over, not when the
 // request does.
 func TestRenewalHangs(t *testing.T) {
 	t.Parallel()

@@ -55,11 +55,11 @@ func ExampleFolders_Begin() {
 	_, err = folders.Begin(ctx, cachelock.OpCopyFile, "photos/cat.jpg", "desk", cachelock.LockOptions{})
 	fmt.Println("another copy from it:", err)
 	_, err = folders.Begin(ctx, cachelock.OpUpload, "photos", "", cachelock.LockOptions{})
-	fmt.Println("an upload to it is refused:", errors.Is(err, cachelock.ErrHeld))
+	fmt.Println("an upload to it is rejected:", errors.Is(err, cachelock.ErrHeld))
 	_, err = folders.Begin(ctx, cachelock.OpUpload, "backup", "", cachelock.LockOptions{})
 	fmt.Println("an upload to its target:", err)
 	// Output:
 	// another copy from it: <nil>
-	// an upload to it is refused: true
+	// an upload to it is rejected: true
 	// an upload to its target: <nil>
 }

@@ -125,16 +125,16 @@ func randomClaims(draw func(n int) int, names []string) []claim {
 	claims := []claim{{kindOf(op, roleSource), path()}}
 	if to := path(); op.hasTarget() {
 		if within(claims[0].path, to) {
-			claims[0].path = "/only" // an operation that Begin would refuse: make it another
+			claims[0].path = "/only" // an operation that Begin would reject: make it another
 		}
 		claims = append(claims, claim{kindOf(op, roleTarget), to})
 	}
 	return claims
 }
 
-// crowd is a sequence in which many that do not matter lie before one that does: they may be there
-// too, or have expired. They are less than one call sweeps away.
-func crowd() []step {
+// manyClaims is a sequence in which many claims that do not matter lie before one that does: they
+// may be there too, or have expired. They are less than one call sweeps away.
+func manyClaims() []step {
 	m := &folderModel{}
 	m.acquire(claim{kindExclusive, "/p/z"})
 	for _, kind := range []kind{kindShared, kindExclusive} {
@@ -153,12 +153,12 @@ func crowd() []step {
 	return m.steps
 }
 
-// check compares an answer to a request with the step.
+// check compares a reply to a request with the step.
 func (s step) check(fence int64, err error, last *int64) error {
 	held := (*HeldError)(nil)
 	switch {
 	case s.ok && err != nil:
-		return fmt.Errorf("%v: refused though it is free: %v", s, err)
+		return fmt.Errorf("%v: rejected though it is free: %v", s, err)
 	case s.ok && fence <= *last:
 		return fmt.Errorf("%v: the fence %d comes after %d", s, fence, *last)
 	case s.ok:
@@ -174,10 +174,10 @@ func (s step) check(fence int64, err error, last *int64) error {
 	return nil
 }
 
-// checkEnd compares the answer to an extension or a release with the step.
+// checkEnd compares the reply to an extension or a release with the step.
 func (s step) checkEnd(err error) error {
 	if s.ok && err != nil || !s.ok && !errors.Is(err, ErrLost) {
-		return fmt.Errorf("%v: unexpected answer: %v", s, err)
+		return fmt.Errorf("%v: unexpected reply: %v", s, err)
 	}
 	return nil
 }
@@ -278,8 +278,8 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 		var err error
 		switch step.what {
 		case "acquire":
-			answer, _ := reply.Slice() // what is no list is not understood
-			fence, wrong := parseAcquired(answer)
+			list, _ := reply.Slice() // what is no list is not understood
+			fence, wrong := parseAcquired(list)
 			err = step.check(fence, wrong, &last)
 		case "release", "extend":
 			n, wrong := reply.Int()
@@ -294,7 +294,7 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 
 func TestFolderModelLocal(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, playLocal(crowd()))
+	require.NoError(t, playLocal(manyClaims()))
 	rapid.Check(t, func(t *rapid.T) { require.NoError(t, playLocal(rapidSequence(t))) })
 }
 

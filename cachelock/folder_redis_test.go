@@ -126,14 +126,14 @@ func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i 
 		replies, err := pipe.Exec(t.Context())
 		require.NoError(t, err)
 		for _, reply := range replies {
-			if answer, _ := reply.(*redis.Cmd).Slice(); len(answer) != 2 {
+			if list, _ := reply.(*redis.Cmd).Slice(); len(list) != 2 {
 				t.Fatalf("not taken: %v", reply)
 			}
 		}
 	}
 }
 
-// TestFolderRetriedRequest sends a request twice, as a client does whose answer was lost.
+// TestFolderRetriedRequest sends a request twice, as a client does whose reply was lost.
 func TestFolderRetriedRequest(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -147,7 +147,7 @@ func TestFolderRetriedRequest(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), f.store.(*redisFolders).names[1:]...).Val())
 }
 
-// deaf is a Redis client that does not hear the answer to its first script.
+// deaf is a Redis client that does not receive the reply to its first script.
 type deaf struct{ done bool }
 
 // DialHook implements redis.Hook.
@@ -247,7 +247,7 @@ func TestFolderCluster(t *testing.T) {
 	}
 }
 
-// shapes are crowds whose size must not matter to a request for p/q/r.
+// shapes are sets of claims whose size must not matter to a request for p/q/r.
 var shapes = map[string]struct {
 	most   int
 	held   func(i int) []claim

@@ -49,20 +49,20 @@ type deed struct {
 	tenure    int
 	fence     int64
 	call, ret time.Duration
-	refused   bool // a commit: too late
+	rejected  bool // a commit: too late
 	repeated  bool // it may have been sent more than once
 }
 
 func (d *deed) String() string {
-	answer := "yes"
+	outcome := "yes"
 	switch {
-	case d.refused:
-		answer = "refused"
+	case d.rejected:
+		outcome = "rejected"
 	case d.ret == forever:
-		answer = "no answer"
+		outcome = "no reply"
 	}
-	return fmt.Sprintf("process %2d tenure %3d fence %d: %s asked %s, answered %s: %s",
-		d.process, d.tenure, d.fence, d.what, ms(d.call), ms(d.ret), answer)
+	return fmt.Sprintf("process %2d tenure %3d fence %d: %s asked %s, replied %s: %s",
+		d.process, d.tenure, d.fence, d.what, ms(d.call), ms(d.ret), outcome)
 }
 
 // history is what all processes of a run have seen.
@@ -127,7 +127,7 @@ func (h *history) check() []string {
 	wrongs = append(wrongs, h.checkCommits()...)
 	switch porcupine.CheckOperationsTimeout(lockModel, h.operations(), time.Minute) {
 	case porcupine.Illegal:
-		wrongs = append(wrongs, "there is no order of the operations in which a lock could have answered like this")
+		wrongs = append(wrongs, "there is no order of the operations in which a lock could have replied like this")
 	case porcupine.Unknown:
 		wrongs = append(wrongs, "the checker has not come to an end")
 	}
@@ -166,7 +166,7 @@ func (h *history) checkFences() (wrongs []string) {
 func (h *history) checkCommits() (wrongs []string) {
 	for _, a := range h.deeds {
 		for _, b := range h.deeds {
-			accepted := a.what == commit && b.what == commit && !a.refused && !b.refused && b.ret != forever
+			accepted := a.what == commit && b.what == commit && !a.rejected && !b.rejected && b.ret != forever
 			if accepted && a.ret < b.call && a.fence > b.fence {
 				wrongs = append(wrongs, fmt.Sprintf("a commit was accepted that came too late:\n\t%v\n\t%v", a, b))
 			}
@@ -187,11 +187,11 @@ const (
 
 // request is what porcupine sees of an operation.
 type request struct {
-	what       kind
-	tenure     int
-	fence      int64
-	refused    bool
-	unanswered bool
+	what     kind
+	tenure   int
+	fence    int64
+	rejected bool
+	noReply  bool
 }
 
 // state is that of an ideal lock and its register.
@@ -217,10 +217,10 @@ var lockModel = porcupine.Model{
 		case extend:
 			return s.holder == r.tenure, s
 		default:
-			if r.refused {
+			if r.rejected {
 				return s.seen > r.fence, s
 			}
-			return r.unanswered || s.seen <= r.fence,
+			return r.noReply || s.seen <= r.fence,
 				state{holder: s.holder, fence: s.fence, seen: max(s.seen, r.fence)}
 		}
 	},
@@ -240,8 +240,8 @@ func partition(all []porcupine.Operation) [][]porcupine.Operation {
 }
 
 // operations makes of the history what porcupine checks. A tenure ends when its release says so;
-// else some time after its validity, or after a release that Redis did not answer. A commit that
-// was not answered may come at any time after it was sent: one that never came is the same as one
+// else some time after its validity, or after a release that Redis did not reply to. A commit that
+// got no reply may come at any time after it was sent: one that never came is the same as one
 // at the very end.
 func (h *history) operations() (all []porcupine.Operation) {
 	add := func(process int, r request, call, ret time.Duration) {
@@ -256,10 +256,10 @@ func (h *history) operations() (all []porcupine.Operation) {
 		add(t.process, request{what: end, tenure: t.id}, from, t.endRet)
 	}
 	for _, d := range h.deeds {
-		r := request{what: d.what, tenure: d.tenure, fence: d.fence, refused: d.refused, unanswered: d.ret == forever}
+		r := request{what: d.what, tenure: d.tenure, fence: d.fence, rejected: d.rejected, noReply: d.ret == forever}
 		add(d.process, r, d.call, d.ret)
-		if d.refused && d.repeated { // the first time it may have been accepted
-			r.refused, r.unanswered = false, true
+		if d.rejected && d.repeated { // the first time it may have been accepted
+			r.rejected, r.noReply = false, true
 			add(d.process, r, d.call, forever)
 		}
 	}

@@ -298,7 +298,7 @@ func (p *process) commit(t *tenure) {
 	switch {
 	case err == nil:
 	case errors.Is(err, cachelock.ErrLost):
-		d.refused, d.repeated = true, p.retries >= 0
+		d.rejected, d.repeated = true, p.retries >= 0
 	case errors.Is(err, cachelock.ErrUnreachable):
 		d.ret = forever
 	default:

@@ -61,7 +61,7 @@ func TestLinearizable(t *testing.T) {
 }
 
 // A holder that asks for less time has only that, from the moment when the server may have heard of
-// it: not from its answer.
+// it: not from its reply.
 func TestShorterAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -75,8 +75,8 @@ func TestShorterAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, lock.Extend(t.Context(), time.Minute)) // The server knows the script.
 	relay.Mute()
-	answered := make(chan error, 1)
-	go func() { answered <- lock.Extend(t.Context(), 50*time.Millisecond) }()
+	extended := make(chan error, 1)
+	go func() { extended <- lock.Extend(t.Context(), 50*time.Millisecond) }()
 	eventually.True(t, func() bool {
 		return direct.Exists(t.Context(), t.Name()+":{0}:lock:k").Val() == 0
 	}, "it has expired")
@@ -84,7 +84,7 @@ func TestShorterAtOnce(t *testing.T) {
 	<-lock.Context().Done()
 	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
 	relay.Restore()
-	require.ErrorIs(t, <-answered, cachelock.ErrLost)
+	require.ErrorIs(t, <-extended, cachelock.ErrLost)
 }
 
 // A process that acquires several locks together leaves all their queues: its other waiters for one

@@ -127,10 +127,10 @@ func TestExtensionCancelledByLoss(t *testing.T) {
 // What ends first counts: an extension that succeeds after the release does not revive the lock.
 func TestReleasedWhileExtending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, answer := range []error{nil, ErrLost} {
+		for _, reply := range []error{nil, ErrLost} {
 			_, lock := extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error {
 				time.Sleep(time.Second)
-				return answer
+				return reply
 			})
 			done := make(chan error)
 			go func() { done <- lock.Extend(t.Context(), time.Hour) }()

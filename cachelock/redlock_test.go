@@ -98,7 +98,7 @@ func (m *masters) warm(c *cachelock.Client) {
 	for range 2 {
 		lock := m.takes(c, "warm")
 		eventually.True(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) })
-		_ = lock.Release(m.t.Context()) // where nodes are too late for an answer, it is released in the background
+		_ = lock.Release(m.t.Context()) // where nodes are too late for a reply, it is released in the background
 		m.eventuallyFree("warm")
 	}
 	for _, rdb := range m.clients[c] {
@@ -234,7 +234,7 @@ func TestRedlockTwoNodesHang(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrCancelled)
 }
 
-// A caller that cancels gets its answer, and locks that nodes have granted meanwhile are released.
+// A caller that cancels gets its result, and locks that nodes have granted meanwhile are released.
 func TestRedlockCancelled(t *testing.T) {
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: waitBudget})

@@ -43,8 +43,8 @@ func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 	return lock
 }
 
-// refused waits until Redis says, over whatever is being repaired, that another has the lock.
-func refused(t *testing.T, c cachelock.Locker, key string) {
+// rejected waits until Redis replies, over whatever is being repaired, that another has the lock.
+func rejected(t *testing.T, c cachelock.Locker, key string) {
 	t.Helper()
 	eventually.True(t, func() bool {
 		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: farOff})
@@ -91,7 +91,7 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	s.KillMaster()
 	eventually.True(t, func() bool { return lock.Extend(t.Context(), farOff) == nil })
 	require.NoError(t, lock.Context().Err())
-	refused(t, holder, "k")
+	rejected(t, holder, "k")
 
 	require.NoError(t, lock.Release(t.Context()))
 	require.NoError(t, <-waited)
@@ -211,7 +211,7 @@ func TestServerRestarts(t *testing.T) {
 	<-queued
 	eventually.True(t, func() bool { return s.Commands()["zadd"] > 0 })
 	s.Restart()
-	refused(t, holder, "k")
+	rejected(t, holder, "k")
 	require.NoError(t, lock.Extend(t.Context(), time.Minute))
 	eventually.True(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) })
 	require.NoError(t, lock.Release(t.Context()))

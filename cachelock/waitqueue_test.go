@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripted is a store whose answers a test writes. It records requests and departures.
+// scripted is a store whose replies a test writes. It records requests and departures.
 type scripted struct {
 	mu     sync.Mutex // guards all below
-	answer func(w lockRequest) error
+	reply  func(w lockRequest) error
 	asked  []string // names of waiters
 	left   []string
 	slow   time.Duration // how long a request takes
@@ -30,10 +30,10 @@ var (
 func (s *scripted) acquire(_ context.Context, w lockRequest) (holding, int64, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, w.waiter)
-	answer, slow := s.answer, s.slow
+	reply, slow := s.reply, s.slow
 	s.mu.Unlock()
 	time.Sleep(slow)
-	if err := answer(w); err != nil {
+	if err := reply(w); err != nil {
 		return nil, 0, err
 	}
 	return &scriptedHold{s}, 1, nil
@@ -57,10 +57,10 @@ func (s *scripted) listen(context.Context) error  { return nil }
 func (s *scripted) close() error                  { return nil }
 func (s *scripted) release(context.Context) error { return nil }
 
-func (s *scripted) answers(answer func(w lockRequest) error) {
+func (s *scripted) replies(reply func(w lockRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answer = answer
+	s.reply = reply
 }
 
 // requests returns how many there were, and forgets them.
@@ -80,7 +80,7 @@ func free(lockRequest) error { return nil }
 
 func newScripted(t *testing.T, o Options) (*Client, *scripted) {
 	t.Helper()
-	s := &scripted{answer: free}
+	s := &scripted{reply: free}
 	c := newClient(o)
 	c.store = s
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -102,7 +102,7 @@ func start(ctx context.Context, c *Client, key string, p Policy) chan error {
 func TestManyAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
-		s.answers(heldAlways("k"))
+		s.replies(heldAlways("k"))
 		s.slow = time.Millisecond
 		var all []chan error
 		for range 100 {
@@ -126,12 +126,12 @@ func TestManyAskOnce(t *testing.T) {
 func TestHeadGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
-		s.answers(heldAlways("k"))
+		s.replies(heldAlways("k"))
 		ctx, cancel := context.WithCancel(t.Context())
 		head := start(ctx, c, "k", WaitFor(time.Hour))
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
 		s.requests()
-		s.answers(free)
+		s.replies(free)
 		onMessage := time.Now()
 		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "k"))) // both happen at once
 		cancel()
@@ -148,7 +148,7 @@ func TestHeadGivesUp(t *testing.T) {
 func TestComesWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
-		s.answers(heldAlways("k"))
+		s.replies(heldAlways("k"))
 		require.ErrorIs(t, <-start(t.Context(), c, "k", WaitFor(time.Second)), ErrHeld)
 		synctest.Wait()
 		slow := &slowLeave{scripted: s, free: make(chan struct{})}
@@ -178,7 +178,7 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 func TestMovesBetweenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
-		s.answers(heldAlways("b"))
+		s.replies(heldAlways("b"))
 		done := make(chan error, 1)
 		go func() {
 			_, err := c.AcquireAll(t.Context(), []string{"a", "b", "c"},
@@ -188,14 +188,14 @@ func TestMovesBetweenQueues(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, s.requests())
 		require.False(t, c.waitQueues.wake(queueKeyOf(c.process, "a")))
-		s.answers(heldAlways("c"))
+		s.replies(heldAlways("c"))
 		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "b")))
 		synctest.Wait()
 		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
 		require.Equal(t, []string{"b"}, s.left)
 		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "c")))
 		synctest.Wait()
-		s.answers(heldAlways("a")) // as the time is over
+		s.replies(heldAlways("a")) // as the time is over
 		require.ErrorIs(t, <-done, ErrHeld)
 		synctest.Wait()
 		slices.Sort(s.left)
@@ -208,26 +208,26 @@ func TestMovesBetweenQueues(t *testing.T) {
 func TestFailureIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
-		s.answers(heldAlways("k"))
+		s.replies(heldAlways("k"))
 		var all []chan error
 		for range 3 {
 			all = append(all, start(t.Context(), c, "k", WaitFor(time.Hour)))
 		}
 		s.requests()
-		s.answers(func(lockRequest) error { return failed(t.Context(), "acquire", errors.New("gone")) })
+		s.replies(func(lockRequest) error { return failed(t.Context(), "acquire", errors.New("gone")) })
 		c.waitQueues.wake(queueKeyOf(c.process, "k"))
 		for _, done := range all {
 			require.ErrorIs(t, <-done, ErrUnreachable)
 		}
 		require.Equal(t, 1, s.requests())
 
-		s.answers(heldAlways("k"))
+		s.replies(heldAlways("k"))
 		late := start(t.Context(), c, "k", WaitFor(time.Hour))
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
-		s.answers(func(lockRequest) error { time.Sleep(2 * time.Hour); return nil })
+		s.replies(func(lockRequest) error { time.Sleep(2 * time.Hour); return nil })
 		c.waitQueues.wake(queueKeyOf(c.process, "k"))
 		synctest.Wait()
-		s.answers(free)
+		s.replies(free)
 		require.ErrorIs(t, <-late, errLate)
 		require.ErrorIs(t, <-next, ErrHeld) // its own time is over
 	})

@@ -14,7 +14,7 @@
 -- first in its queue, the token is "".
 --
 -- The lock and its expiry are set by one SET. Time is the server's. A lock that has this token
--- already counts as acquired: the answer to an earlier request was lost, or the request arrived
+-- already counts as acquired: the reply to an earlier request was lost, or the request arrived
 -- twice. It may have been extended since, so its expiry is never made sooner. The fence is a
 -- counter that is never less than the clock in microseconds, so it rises even if the server has
 -- lost its data.

@@ -40,11 +40,11 @@ trim('ZRANGEBYSCORE', '-inf', string.format('%.0f', fence - ARGV[3] * 1000))
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
 
 redis.call('PUBLISH', ARGV[5], text)
-local answer = {text}
+local reply = {text}
 local living = string.format('%.0f', now - ARGV[4])
 for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', living, 'LIMIT', 0, ARGV[7])) do
 	if #name <= tonumber(ARGV[8]) then
-		answer[#answer + 1] = name
+		reply[#reply + 1] = name
 	end
 end
-return answer
+return reply

@@ -13,7 +13,7 @@
 -- Expired claims are removed first. So every claim that is found is valid, and one look-up in each
 -- set suffices: one HMGET for the ancestors, and below the path the first entry of each excluding
 -- class. The cost is O(depth + log n) for n claims; expired claims are removed at the cost of O(log
--- n) each. A token that has its claims already gets them again: the answer to an earlier request
+-- n) each. A token that has its claims already gets them again: the reply to an earlier request
 -- was lost. The fence is a counter that is never less than the clock in microseconds.
 
 local sweep = 200

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A held lock is refused to others, who learn its holder and the remaining time.
-func testRefused(s *suite) {
+// A request for a held lock is rejected, with the holder and the remaining time.
+func testRejected(s *suite) {
 	a := s.with(cachelock.Options{Holder: "host-a:8080"})
 	b := s.with(cachelock.Options{Holder: "host-a:8080"})
 	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})

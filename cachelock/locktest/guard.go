@@ -83,8 +83,8 @@ func testGuardPanics(s *suite) {
 	s.free(c)
 }
 
-// An invalid template is refused when the guard is made or, if that depends on the argument, in the
-// call.
+// An invalid template is rejected when the guard is made or, if that depends on the argument, in
+// the call.
 func testGuardKeyTemplates(s *suite) {
 	c := s.client()
 	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }

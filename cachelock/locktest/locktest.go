@@ -35,9 +35,9 @@ type Implementation struct {
 	// NoFences says that the fence is always 0.
 	NoFences bool
 	// Afterwards says that some nodes execute a release after it has returned: a free lock may be
-	// refused for a moment.
+	// rejected for a moment.
 	Afterwards bool
-	// NoFair says that fair locks are refused.
+	// NoFair says that fair locks are rejected.
 	NoFair bool
 	// Simulated runs each test under testing/synctest. Such an implementation has no sockets.
 	Simulated bool
@@ -65,7 +65,7 @@ func Run(t *testing.T, impl Implementation) {
 
 // tests of the suite by name.
 var tests = map[string]func(s *suite){
-	"Refused":           testRefused,
+	"Rejected":          testRejected,
 	"OwnerReleases":     testOwnerReleases,
 	"Expiry":            testExpiry,
 	"Extend":            testExtend,
@@ -86,7 +86,7 @@ var tests = map[string]func(s *suite){
 	"Cancelled":         testCancelled,
 	"WokenByRelease":    testWokenByRelease,
 	"WokenByExpiry":     testWokenByExpiry,
-	"Crowd":             testCrowd,
+	"ManyWaiters":       testManyWaiters,
 	"PassedOn":          testPassedOn,
 	"Reentrant":         testReentrant,
 	"ReentrantExtend":   testReentrantExtend,

@@ -104,14 +104,14 @@ func testWokenByExpiry(s *suite) {
 }
 
 // Many waiters in two processes get the lock one after the other, each once.
-func testCrowd(s *suite) {
-	const crowd = 200
+func testManyWaiters(s *suite) {
+	const waiters = 200
 	clients := []*cachelock.Client{s.client(), s.client()}
 	first := s.acquire(clients[0], cachelock.LockOptions{TTL: long})
 	var inside, served atomic.Int64
 	var all sync.WaitGroup
-	errs := make(chan error, crowd)
-	for i := range crowd {
+	errs := make(chan error, waiters)
+	for i := range waiters {
 		all.Go(func() {
 			lock, err := clients[i%2].Acquire(s.ctx, s.key,
 				cachelock.LockOptions{TTL: long, Policy: cachelock.WaitFor(long)})
@@ -136,7 +136,7 @@ func testCrowd(s *suite) {
 	for err := range errs {
 		require.NoError(s, err)
 	}
-	require.EqualValues(s, crowd, served.Load())
+	require.EqualValues(s, waiters, served.Load())
 }
 
 // A notification that reaches a waiter which is giving up is passed on to the next.
