@@ -1,4 +1,4 @@
-// Package golden finds the answers that were recorded from a real FastDFS. They are not in this
+// Package golden finds the replies that were recorded from a real FastDFS. They are not in this
 // repository: GOLDEN_DIR names their folder, else it is shared/golden beside the repository.
 package golden
 
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Dir returns the folder of the recorded answers, and skips the test if there is none.
+// Dir returns the folder of the recorded replies, and skips the test if there is none.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("GOLDEN_DIR")
@@ -16,7 +16,7 @@ func Dir(t testing.TB) string {
 		dir = filepath.Join(moduleRoot(t), "..", "shared", "golden")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "protocol.json")); err != nil {
-		t.Skip("SKIPPED: no recorded answers, set GOLDEN_DIR to their folder")
+		t.Skip("SKIPPED: no recorded replies, set GOLDEN_DIR to their folder")
 	}
 	return dir
 }

@@ -34,7 +34,7 @@ type Relay struct {
 	listener net.Listener
 	pairs    map[*pair]struct{}
 	hung     bool // nothing passes
-	mute     bool // requests pass, answers do not
+	mute     bool // requests pass, replies do not
 	closed   bool
 	delays   [2]delay // of what goes to each end
 	fuse     int      // pieces until the relay cuts itself; 0 = it does not
@@ -86,7 +86,7 @@ func (r *Relay) listen() error {
 // Addr returns the relay's address, which clients use in place of the target's.
 func (r *Relay) Addr() string { return "127.0.0.1:" + strconv.Itoa(r.port) }
 
-// Cut drops all connections and refuses new ones until Restore.
+// Cut drops all connections and rejects new ones until Restore.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Relay) Drop() {
 // network that loses every packet for a while.
 func (r *Relay) Hang() { r.set(true, false) }
 
-// Mute passes what clients send and withholds the answers until Restore: commands run and their
+// Mute passes what clients send and withholds the replies until Restore: commands run and their
 // clients do not learn of it.
 func (r *Relay) Mute() { r.set(false, true) }
 
@@ -367,7 +367,7 @@ func (r *Relay) passed() {
 
 // gate holds a piece for as long as the relay's state wants it; false means that the piece gets
 // lost, or the relay is closed. Pieces are counted before they pass, and behind the last one all
-// others wait for the cut: so no client gets an answer to it.
+// others wait for the cut: so no client gets a reply to it.
 func (r *Relay) gate(p *pair, to End) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,7 +67,7 @@ func startSentinel(t testing.TB, master int) *Server {
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := adopt(t, &Server{dir: dir, config: path})
+	s := launched(t, &Server{dir: dir, config: path})
 	// The periods of a Sentinel are seconds; a test does not want to wait for them.
 	client := s.Client()
 	args := []any{"sentinel", "debug", "info-period", 500, "publish-period", 200, "ask-period", 200, "ping-period", 200}
@@ -127,7 +127,7 @@ func (s *Sentinel) KillMaster() *Server {
 	dead.Kill()
 	await(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
 		first := s.named(ctx, s.sentinels[0])
-		if first == nil { // none yet; an order that comes twice is refused
+		if first == nil { // none yet; an order that comes twice is rejected
 			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", s.MasterName)
 			return false
 		}

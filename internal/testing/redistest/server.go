@@ -52,14 +52,14 @@ type Server struct {
 }
 
 // Start starts a redis-server with further arguments of its command line, such as "--appendonly",
-// "yes". It answers when Start returns, and is stopped when the test ends.
+// "yes". It serves when Start returns, and is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return adopt(t, &Server{args: args, dir: t.TempDir()})
+	return launched(t, &Server{args: args, dir: t.TempDir()})
 }
 
-// adopt launches a server that ends with the test.
-func adopt(t testing.TB, s *Server) *Server {
+// launched launches a server that ends with the test.
+func launched(t testing.TB, s *Server) *Server {
 	t.Helper()
 	if err := s.launch(); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func (s *Server) launch() error {
 // errPortTaken means that another process has taken the port.
 var errPortTaken = errors.New("the port is taken")
 
-// start runs the server's process and returns when it answers.
+// start runs the server's process and returns when it replies.
 func (s *Server) start() error {
 	args := append([]string{
 		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no",
@@ -130,7 +130,7 @@ func (s *Server) await(ctx context.Context, proc *process) error {
 		case <-proc.done:
 			return s.explain()
 		case <-ctx.Done():
-			return fmt.Errorf("redis-server on %s does not answer: %w", s.Addr(), errors.Join(err, s.explain()))
+			return fmt.Errorf("redis-server on %s does not reply: %w", s.Addr(), errors.Join(err, s.explain()))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -217,7 +217,7 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the server's process (SIGSTOP): connections stay open and get no answers.
+// Pause stops the server's process (SIGSTOP): connections stay open and get no replies.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused server go on.

@@ -117,7 +117,7 @@ func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
 	dir := a.t.TempDir()
 	path := filepath.Join(dir, "sentinel.conf")
 	check(a.t, os.WriteFile(path, []byte(conf), 0o600))
-	s := &TLS{adopt(a.t, &Server{dir: dir, config: path}), port}
+	s := &TLS{launched(a.t, &Server{dir: dir, config: path}), port}
 	await(a.t, "the Sentinel sees the master", func(ctx context.Context) bool {
 		return infoHas(ctx, s.Addr(), "sentinel", "status=ok")
 	})
