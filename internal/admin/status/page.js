@@ -37,11 +37,11 @@
       return;
     }
     try {
-      const answer = await fetch("/status?part=live", { cache: "no-store", signal: AbortSignal.timeout(timeout) });
-      if (!answer.ok) {
-        throw new Error("status " + answer.status);
+      const response = await fetch("/status?part=live", { cache: "no-store", signal: AbortSignal.timeout(timeout) });
+      if (!response.ok) {
+        throw new Error("status " + response.status);
       }
-      show(await answer.text());
+      show(await response.text());
       since = new Date();
       lost.hidden = true;
       document.body.classList.add("live");
