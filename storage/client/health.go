@@ -1,7 +1,6 @@
 package client
 
 import (
-	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs/backoff"
@@ -128,13 +127,26 @@ func (h *health) probed(err error, now time.Time) {
 	h.backoff.Revive(now)
 }
 
-// p95 returns the 95th percentile of the latencies; false if there are too few.
+// p95 returns the 95th percentile of the latencies; false if there are too few. Each request asks
+// for it, so the few largest latencies are selected in place of sorting all.
 func (h *health) p95() (time.Duration, bool) {
 	n := min(h.record.Replies, historySize)
 	if n < historyMin {
 		return 0, false
 	}
-	ring := h.ring
-	slices.Sort(ring[:n])
-	return ring[(n*95+99)/100-1], true
+	rank := n - (n*95+99)/100 + 1 // of the percentile, from the largest on
+	var largest [historySize/20 + 1]time.Duration
+	held := 0
+	for _, latency := range h.ring[:n] {
+		if held == rank && latency <= largest[rank-1] {
+			continue
+		}
+		i := min(held, rank-1)
+		for ; i > 0 && largest[i-1] < latency; i-- {
+			largest[i] = largest[i-1]
+		}
+		largest[i] = latency
+		held = min(held+1, rank)
+	}
+	return largest[rank-1], true
 }

@@ -51,14 +51,12 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 		return 0, false
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	first, second := c.members[servers[0]], c.members[servers[1]]
 	if first == nil || second != nil && second.health.state() == Dead {
-		c.mu.Unlock()
 		return 0, false
 	}
-	latencies := first.health // a copy, to be sorted without the lock
-	c.mu.Unlock()
-	p95, ok := latencies.p95()
+	p95, ok := first.health.p95()
 	return max(p95, hedgeFloor), ok
 }
 
