@@ -95,8 +95,9 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"4 KiB file by TLS", w.secured(4*kib, false)},
 		{"64 KiB file by TLS", w.secured(64*kib, false)},
 		{"1 MiB file by TLS", w.secured(mib, false)},
-		{"4 KiB file by TLS, a connection each", w.handshakes(secured)},
-		{"4 KiB file by TLS (RSA), a connection each", w.handshakes(securedRSA)},
+		{"4 KiB file by TLS, a connection each, resumed", w.reconnects},
+		{"4 KiB file by TLS, a full handshake each, P-256", w.handshakes(secured)},
+		{"4 KiB file by TLS, a full handshake each, RSA", w.handshakes(securedRSA)},
 		{"4 KiB file by HTTP/2", w.secured(4*kib, true)},
 		{"64 KiB file by HTTP/2", w.secured(64*kib, true)},
 		{"1 MiB file by HTTP/2", w.secured(mib, true)},
@@ -207,11 +208,19 @@ func (w *world) secured(size int, http2 bool) func(*testCase) error {
 	}
 }
 
-// handshakes is a small file by TLS, with a new connection for each request.
+// reconnects is a small file by TLS, with a connection for each request. wrk resumes the session.
+func (w *world) reconnects(c *testCase) error {
+	err := w.closing(c)
+	c.flavour = secured
+	return err
+}
+
+// handshakes is the same with full handshakes.
 func (w *world) handshakes(f flavour) func(*testCase) error {
 	return func(c *testCase) error {
-		err := w.closing(c)
-		c.flavour = f
+		o, err := w.store.plain(4 * kib)
+		c.same(o)
+		c.flavour, c.gateway.handshakes = f, true
 		return err
 	}
 }

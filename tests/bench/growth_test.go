@@ -133,3 +133,25 @@ func TestCacheGrowths(t *testing.T) {
 	measure(w.restartTime, 20)
 	measure(w.fleetCost, 2)
 }
+
+// TestHandshakes: each connection has a full handshake with the key of the case, and a wrong status
+// is counted.
+func TestHandshakes(t *testing.T) {
+	w, s := newTestWorld(t)
+	for _, f := range []flavour{secured, securedRSA} {
+		c := &testCase{status: http.StatusOK}
+		require.NoError(t, w.handshakes(f)(c))
+		p, err := w.startGateway(s.gateway, f)
+		require.NoError(t, err)
+		t.Cleanup(p.Stop)
+		got, err := w.load(&c.gateway, p, time.Second, 0)
+		require.NoError(t, err)
+		require.NoError(t, c.judge(&got))
+		require.Equal(t, got.requests*4*kib, got.bytes)
+		require.Positive(t, got.p999)
+		c.gateway.paths = []string{"/group1/M00/none"}
+		got, err = w.load(&c.gateway, p, time.Second, 0)
+		require.NoError(t, err)
+		require.ErrorIs(t, c.judge(&got), errWrong)
+	}
+}

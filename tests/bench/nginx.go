@@ -88,7 +88,8 @@ func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr,
 	listen := addr
 	if keys := w.keys(f); keys != nil {
 		listen += " ssl http2"
-		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s;", keys.cert, keys.key)
+		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
+			keys.key) // before 1.23.4 its default was without 1.3
 	}
 	conf = filepath.Join(dir, "nginx.conf")
 	text := fmt.Appendf(nil, nginxText, dir, user, listen, origin, location, more)

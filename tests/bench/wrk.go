@@ -21,6 +21,7 @@ type ask struct {
 	header      map[string]string
 	connections int
 	http2       bool // by h2load, in place of wrk
+	handshakes  bool // by handshakes, in place of wrk
 }
 
 // responses is what wrk saw.
@@ -83,8 +84,11 @@ func (a *ask) script(dir string) (string, error) {
 
 // load asks a server for a while, beginning with the path of that number.
 func (w *world) load(a *ask, p *process, d time.Duration, first int) (responses, error) {
-	if a.http2 {
+	switch {
+	case a.http2:
 		return w.h2load(a, p, d)
+	case a.handshakes:
+		return handshakes(a, p, d)
 	}
 	return w.wrk(a, p, d, first)
 }
