@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -124,17 +123,8 @@ func (o *Options) client(dialed func(net.Conn)) redis.UniversalClient {
 		DialerRetries:         1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond,
 		MaxRetryBackoff: 20 * time.Millisecond,
 		PoolSize:        64, MaxIdleConns: 16, DisableIdentity: true,
+		Dialer:                   o.dialer(dialed),
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if dialed != nil {
-		dial := redis.NewDialer(&redis.Options{DialTimeout: o.Timeout, TLSConfig: o.TLS})
-		u.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dial(ctx, network, address)
-			if err == nil {
-				dialed(conn)
-			}
-			return conn, err
-		}
 	}
 	if o.SentinelAuth {
 		u.SentinelUsername, u.SentinelPassword = o.Username, o.Password
