@@ -220,19 +220,19 @@ func (c *Conn) Readable() bool {
 	return c.ready || c.expired || c.isClosed()
 }
 
-// ReadNow reads without waiting. The error is unix.EAGAIN if there is nothing to read.
+// ReadNow reads without waiting. The error is unix.EAGAIN if there is nothing to read, and
+// os.ErrDeadlineExceeded if the read deadline has passed too. So bytes that arrived in time are not
+// lost if this process was late.
 func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	if !c.use() {
 		return 0, net.ErrClosed
 	}
 	defer c.done()
 	c.mu.Lock()
-	expired, ready := c.expired, c.ready
+	expired, ready := c.expired, c.ready || c.expired
 	c.ready = false
 	c.mu.Unlock()
 	switch {
-	case expired:
-		return 0, os.ErrDeadlineExceeded
 	case !ready:
 		return 0, unix.EAGAIN
 	case len(p) == 0:
@@ -245,7 +245,10 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 		c.ready = true
 	}
 	c.mu.Unlock()
-	if err == unix.EAGAIN {
+	switch {
+	case err == unix.EAGAIN && expired:
+		return 0, os.ErrDeadlineExceeded
+	case err == unix.EAGAIN:
 		return 0, err
 	}
 	return readResult(n, err)

@@ -255,6 +255,26 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// TestBytesBeforeDeadline: bytes that have arrived are read although the deadline has passed
+// meanwhile, as on a machine that was late.
+func TestBytesBeforeDeadline(t *testing.T) {
+	read, ended := make(chan string, 1), make(chan error, 1)
+	s := start(t, func(c *Conn) {
+		_ = c.AwaitInput()
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+		p := make([]byte, 10)
+		n, _ := c.ReadNow(p)
+		read <- string(p[:n])
+		_, err := c.ReadNow(p)
+		ended <- err
+		_ = c.Close()
+	})
+	_, err := io.WriteString(s.dial(), "late")
+	require.NoError(t, err)
+	require.Equal(t, "late", <-read)
+	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
+}
+
 // TestWriteDeadline: a write whose client reads nothing ends at its deadline.
 func TestWriteDeadline(t *testing.T) {
 	served := make(chan error, 1)
