@@ -65,10 +65,19 @@ func heldBy(key, token string, ttl time.Duration) error {
 
 // failed wraps an error of Redis or the network in its kind.
 func failed(ctx context.Context, what string, err error) error {
-	if ctx.Err() != nil {
+	if ctxErr(ctx) != nil {
 		return cancelled(ctx)
 	}
 	return fmt.Errorf("cannot %s: %w: %w", what, ErrUnreachable, err)
+}
+
+// ctxErr returns the error of a context that has ended. A network operation ends at the deadline by
+// a timer of its own, which may be earlier than that of the context.
+func ctxErr(ctx context.Context) error {
+	if at, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // errLate: the lock was acquired, but the reply came after its expiry.
@@ -77,10 +86,11 @@ var errLate = errors.New("the reply came after the lock's ttl")
 // cancelled returns the error for a context that has ended. Its cause is printed but not wrapped:
 // it may be the loss of another lock.
 func cancelled(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != ctx.Err() {
-		return fmt.Errorf("%w: %w: %v", ErrCancelled, ctx.Err(), cause)
+	err := ctxErr(ctx)
+	if cause := context.Cause(ctx); cause != nil && cause != err {
+		return fmt.Errorf("%w: %w: %v", ErrCancelled, err, cause)
 	}
-	return fmt.Errorf("%w: %w", ErrCancelled, ctx.Err())
+	return fmt.Errorf("%w: %w", ErrCancelled, err)
 }
 
 func invalid(format string, args ...any) error {

@@ -1,0 +1,29 @@
+package cachelock
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lateContext is a context whose deadline has passed, and whose timer has not run yet.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestDeadlineBeforeItsContext: a network operation that ends at the deadline of its context is
+// cancelled, also if the context does not say so yet. Another time-out is a failure of Redis.
+func TestDeadlineBeforeItsContext(t *testing.T) {
+	err := failed(lateContext{t.Context()}, "subscribe", os.ErrDeadlineExceeded)
+	require.ErrorIs(t, err, ErrCancelled)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, ErrUnreachable)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	err = failed(ctx, "subscribe", os.ErrDeadlineExceeded)
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NotErrorIs(t, err, ErrCancelled)
+}
