@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/guard"
+	"fastdfs-gateway/internal/httpserver/http2server"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/process/panics"
 
@@ -23,8 +23,7 @@ type stream struct {
 	net.Conn // an *http2Conn
 	h        *http2Server
 	conn     *http2Conn
-	request  context.Context // ends when the client resets the stream or disconnects
-	writer   http.ResponseWriter
+	http     *http2server.Stream
 	fast     fasthttp.RequestCtx
 	scratch  []byte
 	left     int64 // bytes of the body that were not written
@@ -33,146 +32,126 @@ type stream struct {
 
 func newStream(h *http2Server) *stream { return &stream{h: h} }
 
-// serveStream responds to one request, for net/http.
-func (h *http2Server) serveStream(w http.ResponseWriter, r *http.Request) {
-	conn := r.Context().Value(http2ConnKey{}).(*http2Conn)
-	conn.frames.HandlerBegins()
-	defer conn.frames.HandlerEnds()
+// serveStream responds to one request. A response that is incomplete when it returns is reset, so
+// that a short body never looks complete.
+func (h *http2Server) serveStream(of *http2server.Stream) {
 	st := h.pool.Get().(*stream)
-	st.Conn, st.conn, st.request, st.writer, st.fastTook = conn, conn, r.Context(), w, false
-	err := st.serve(r)
-	st.Conn, st.conn, st.request, st.writer = nil, nil, nil, nil
+	st.conn, st.http, st.fastTook = of.Transport().(*http2Conn), of, false
+	st.Conn = st.conn
+	st.serve()
+	st.Conn, st.conn, st.http = nil, nil, nil
 	h.pool.Put(st)
-	if err != nil {
-		panic(http.ErrAbortHandler) // net/http resets the stream: a short body never looks complete
-	}
 }
 
-// serve checks the request, calls the handler and sends the response. The error is that of a
-// response that ended early.
-func (st *stream) serve(r *http.Request) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			panics.Report(p, "serving HTTP/2")
-			err = sendfile.ErrPanic
-		}
-	}()
+// serve checks the request, calls the handler and sends the response.
+func (st *stream) serve() {
+	defer panics.Contain("serving HTTP/2")
 	st.fast.Init2(st, nil, true)
 	st.fast.Response.Header.SetNoDefaultContentType(true)
 	defer func() {
 		st.fast.Request.Reset()
 		st.fast.Response.Reset()
 	}()
-	if rejected := st.read(r); rejected != nil {
-		return st.reject(rejected)
+	if rejected := st.read(&st.http.Request); rejected != nil {
+		st.reject(rejected)
+		return
 	}
 	if n := st.h.streams.Add(1); n > int64(st.h.s.o.MaxConnections) {
 		defer st.h.streams.Add(-1)
 		st.h.s.handler.Load().Reject(&st.fast, errTooManyStreams)
-		return st.respond()
+		st.respond()
+		return
 	}
 	defer st.h.streams.Add(-1)
-	st.conn.outer.counted.requests.Add(1)
+	st.conn.counted.requests.Add(1)
 	st.h.s.handler.Load().Serve(&st.fast)
-	return st.respond()
+	st.respond()
 }
 
-// read fills in the RequestCtx, and discards the body.
-func (st *stream) read(r *http.Request) (rejected *guard.Error) {
+// read fills in the RequestCtx.
+func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
 	grown, target, rejected := guard.CheckHTTP2(st.scratch, r)
 	st.scratch = grown
 	if rejected != nil {
 		return rejected
 	}
-	if r.ContentLength != 0 {
-		// an error means that the stream has ended
-		_ = http.NewResponseController(st.writer).SetReadDeadline(time.Now().Add(st.h.s.o.ReadTimeout))
-		if rejected = guard.DiscardHTTP2(r.Body); rejected != nil {
-			rejected.Line = []byte(r.Method + " " + r.RequestURI + " HTTP/2.0")
-			return rejected
-		}
-	}
 	head := &st.fast.Request.Header
 	head.SetProtocol("HTTP/2.0")
 	head.SetMethod(r.Method)
 	head.SetRequestURIBytes(target)
-	head.SetHost(r.Host)
-	for name, values := range r.Header {
-		if !guard.HasField(name) {
-			continue
-		}
-		for _, value := range values {
-			head.Add(name, value)
+	head.SetHost(r.Authority)
+	for _, f := range r.Fields {
+		if guard.HasField(f.Name) {
+			head.Add(f.Name, f.Value)
 		}
 	}
 	return nil
 }
 
 // reject responds to a request that breaks a rule of the guard.
-func (st *stream) reject(e *guard.Error) error {
+func (st *stream) reject(e *guard.Error) {
 	resp := &st.fast.Response
 	resp.SetStatusCode(e.Status)
 	resp.Header.SetContentType("text/plain; charset=utf-8")
 	resp.Header.SetCanonical(headerContentTypeOpt, valueNosniff)
 	resp.SetBodyString(e.Reason + "\n")
-	err := st.respond()
+	st.respond()
 	st.h.s.rejected(st.conn, e)
-	return err
 }
 
 // respond sends the response of the RequestCtx. The stream of a body ends here.
-func (st *stream) respond() error {
+func (st *stream) respond() {
 	resp := &st.fast.Response
 	body, _ := resp.BodyStream().(*sendfile.Body)
-	st.writeHead(body)
-	if body == nil {
-		if st.fast.IsHead() || resp.SkipBody || len(resp.Body()) == 0 {
-			return nil
+	switch {
+	case body != nil:
+		st.left = body.Length()
+		_ = st.writeHead(body) // the error of the stream is that of the body too
+		_, _ = body.WriteTo(st)
+		_ = resp.CloseBodyStream()
+	case st.fast.IsHead() || resp.SkipBody || len(resp.Body()) == 0:
+		_ = st.writeHead(nil)
+	default:
+		st.left = int64(len(resp.Body()))
+		if st.writeHead(nil) == nil {
+			_, _ = st.Write(resp.Body())
 		}
-		_, err := st.Write(resp.Body())
-		return err
 	}
-	st.left = body.Length()
-	_, err := body.WriteTo(st)
-	return errors.Join(err, resp.CloseBodyStream())
 }
 
-// writeHead passes status and header fields to net/http.
-func (st *stream) writeHead(body *sendfile.Body) {
-	resp, to := &st.fast.Response, st.writer.Header()
-	for name, value := range resp.Header.All() {
-		switch string(name) {
-		case "Connection", "Transfer-Encoding", "Content-Length":
-			continue
-		}
-		to[string(name)] = append(to[string(name)], string(value))
-	}
-	if len(resp.Header.ContentType()) == 0 {
-		to["Content-Type"] = nil // net/http would guess one
-	}
-	to["Server"] = serverName
-	if st.h.s.draining.Load() || resp.ConnectionClose() {
-		to["Connection"] = closeConnection // net/http sends GOAWAY in place of it
+// writeHead sends status and header fields.
+func (st *stream) writeHead(body *sendfile.Body) error {
+	resp := &st.fast.Response
+	if len(resp.Header.Server()) == 0 {
+		resp.Header.SetServer(productName)
 	}
 	length := int64(-1)
 	switch {
 	case body != nil:
 		length = body.Length()
-	case len(resp.Body()) > 0:
-		length = int64(len(resp.Body()))
-	case st.fast.IsHead() && resp.StatusCode() != http.StatusNotModified:
+	case resp.StatusCode() == http.StatusNotModified, resp.StatusCode() == http.StatusNoContent:
+	case st.fast.IsHead() && len(resp.Body()) == 0:
 		length = int64(resp.Header.ContentLength())
+	default:
+		length = int64(len(resp.Body()))
 	}
-	if length >= 0 {
-		to["Content-Length"] = []string{strconv.FormatInt(length, 10)}
-	}
-	st.writer.WriteHeader(resp.StatusCode())
+	return st.http.WriteHead(http2server.Head{Status: resp.StatusCode(), Length: length, Fields: st.fields,
+		Last: st.h.s.draining.Load() || resp.ConnectionClose()}, st.left == 0)
 }
 
-var (
-	serverName      = []string{productName}
-	closeConnection = []string{"close"}
-)
+// fields are the header fields of the response, without those of an HTTP/1 connection and
+// Content-Length.
+func (st *stream) fields(yield func(name, value []byte) bool) {
+	for name, value := range st.fast.Response.Header.All() {
+		switch string(name) {
+		case "Connection", "Transfer-Encoding", "Content-Length":
+			continue
+		}
+		if !yield(name, value) {
+			return
+		}
+	}
+}
 
 const (
 	smallCopy = 16 << 10  // bytes of a copy for a client that is slow, or not known yet
@@ -198,28 +177,24 @@ func (st *stream) Write(p []byte) (int, error) {
 	st.h.copies.Add(min(large, 1))
 	defer st.h.copies.Add(-min(large, 1))
 	began := time.Now()
-	st.conn.frames.WriteBegins()
-	n, err := st.writer.Write(p)
-	st.conn.frames.WriteEnds()
+	n, err := st.http.Write(p, int64(len(p)) == st.left)
 	st.left -= int64(n)
 	st.fastTook = time.Since(began) < fastWrite
-	return n, st.reason(err)
+	return n, reason(err)
 }
 
-// Flush sends what net/http has buffered, since the next bytes may be late. The last bytes are sent
-// together with the end of the stream.
+// Flush sends what was written, since the next bytes may be late. The last bytes are sent together
+// with the end of the stream.
 func (st *stream) Flush() error {
 	if st.left == 0 {
 		return nil
 	}
-	st.conn.frames.WriteBegins()
-	defer st.conn.frames.WriteEnds()
-	return st.reason(st.writer.(interface{ FlushError() error }).FlushError())
+	return reason(st.http.Flush())
 }
 
-// reason adds to the error of a write that the client was too slow.
-func (st *stream) reason(err error) error {
-	if err != nil && st.conn.slow.Load() {
+// reason adds the error of the body to that of a client that was too slow.
+func reason(err error) error {
+	if errors.Is(err, http2server.ErrSlow) {
 		err = fmt.Errorf("%w: %w", sendfile.ErrSlowClient, err)
 	}
 	return err
@@ -229,7 +204,7 @@ func (st *stream) reason(err error) error {
 // disconnects before stop is called. stop waits for a running call.
 func (st *stream) onDisconnect(f func()) (stop func()) {
 	returned := make(chan struct{})
-	cancel := context.AfterFunc(st.request, func() {
+	cancel := context.AfterFunc(st.http.Context(), func() {
 		defer close(returned)
 		defer panics.Contain("reporting a disconnect")
 		f()

@@ -280,7 +280,7 @@ func withoutPort(host []byte) []byte {
 func tlsStateOf(conn net.Conn) (tls.ConnectionState, bool) {
 	for conn != nil {
 		if st, ok := conn.(*stream); ok {
-			conn = st.conn.outer
+			conn = st.conn.tlsConn
 		}
 		if secure, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 			return secure.ConnectionState(), true

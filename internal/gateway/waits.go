@@ -80,7 +80,7 @@ func connOf(c net.Conn) *conn {
 		case *conn:
 			return c
 		case *stream:
-			return c.conn.outer.counted
+			return c.conn.counted
 		}
 		wrapper, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {

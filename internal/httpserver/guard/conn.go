@@ -80,6 +80,15 @@ func (c *Conn) IdleSince() (since time.Duration, ok bool) {
 	return time.Duration(at), at > 0
 }
 
+// IdleFor returns the time since the wait for a request began; 0 while one is served.
+func (c *Conn) IdleFor() time.Duration {
+	at := c.idle.Load()
+	if at <= 0 {
+		return 0
+	}
+	return max(time.Since(c.g.began)-time.Duration(at), 1)
+}
+
 // ClaimIdle claims the connection for the caller, who closes it, if it has been idle since then: no
 // response is cut, and no further request is passed on. It returns false if a request has arrived
 // meanwhile.

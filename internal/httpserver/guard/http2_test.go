@@ -1,16 +1,17 @@
 package guard
 
 import (
-	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/httpserver/http2server"
+
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2/hpack"
 )
 
-// TestCheckHTTP2: the limits and rules of a Conn, for requests that net/http has decoded.
+// TestCheckHTTP2: the limits and rules of a Conn, for requests that http2server has decoded.
 func TestCheckHTTP2(t *testing.T) {
 	long, fields := strings.Repeat("x", maxTarget), http.Header{}
 	big, other := http.Header{"Cookie": {strings.Repeat("x", maxHead)}}, http.Header{"Expect": {"x"}}
@@ -20,7 +21,7 @@ func TestCheckHTTP2(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method, target, host string
 		header               http.Header
-		length               int64
+		problem              http2server.Problem
 		status               int // 0 = passed
 		want                 string
 	}{
@@ -47,11 +48,17 @@ func TestCheckHTTP2(t *testing.T) {
 		"fields":                {method: "GET", target: "/", host: "h", header: fields, status: 431},
 		"size":                  {method: "GET", target: "/", host: "h", header: big, status: 431},
 		"expectation":           {method: "GET", target: "/", host: "h", header: other, status: 417},
-		"body":                  {method: "GET", target: "/", host: "h", length: maxDiscard, want: "/"},
-		"large body":            {method: "GET", target: "/", host: "h", length: maxDiscard + 1, status: 413},
+		"large body": {method: "GET", target: "/", host: "h", status: 413,
+			problem: http2server.BodyTooLarge},
+		"late body": {method: "GET", target: "/", host: "h", problem: http2server.BodyLate, status: 408},
+		"cut head":  {method: "GET", target: "/", host: "h", problem: http2server.HeadTooLong, status: 431},
 	} {
-		r := &http.Request{Method: tt.method, RequestURI: tt.target, Host: tt.host, Header: tt.header,
-			ContentLength: tt.length}
+		r := &http2server.Request{Method: tt.method, Target: tt.target, Authority: tt.host, Problem: tt.problem}
+		for name, values := range tt.header {
+			for _, value := range values {
+				r.Fields = append(r.Fields, hpack.HeaderField{Name: strings.ToLower(name), Value: value})
+			}
+		}
 		_, target, rejected := CheckHTTP2(nil, r)
 		if tt.status == 0 {
 			require.Nil(t, rejected, name)
@@ -65,17 +72,3 @@ func TestCheckHTTP2(t *testing.T) {
 }
 
 func hosts(list ...string) http.Header { return http.Header{"Host": list} }
-
-// TestDiscardHTTP2: bodies up to 64 KiB are read, and no more of larger ones.
-func TestDiscardHTTP2(t *testing.T) {
-	require.Nil(t, DiscardHTTP2(strings.NewReader(strings.Repeat("x", maxDiscard))))
-	endless := io.MultiReader(strings.NewReader(strings.Repeat("x", maxDiscard+1)), failing{io.ErrClosedPipe})
-	require.Equal(t, 413, DiscardHTTP2(endless).Status)
-	require.Equal(t, 408, DiscardHTTP2(failing{os.ErrDeadlineExceeded}).Status)
-	require.Equal(t, 400, DiscardHTTP2(failing{io.ErrUnexpectedEOF}).Status)
-}
-
-// failing is a reader of an error.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,405 @@
+package http2server
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	readBuffer = 4 << 10 // bytes read at a time
+	window     = 65535   // of a stream and a connection at their begin (RFC 9113 section 6.9.2)
+	maxWindow  = 1<<31 - 1
+
+	// closeTimeout bounds the write of a GOAWAY that tells a client of its error.
+	closeTimeout = time.Second
+)
+
+// conn is one connection. The goroutine of serve reads. All others use the fields under mu.
+type conn struct {
+	s      *Server
+	t      Transport
+	in     *bufio.Reader
+	framer *http2.Framer
+	block  block
+	write  writer // the task that sends the output
+
+	// Frames and header blocks that have begun to arrive, and those that are complete.
+	begun, complete atomic.Uint64
+
+	mu      sync.Mutex // guards the fields below
+	streams map[uint32]*Stream
+	highest uint32 // of the streams that the client has opened
+	running int    // handlers
+	bodies  int    // streams whose handler waits for the body
+	leaving bool   // GOAWAY was sent: new streams are ignored
+	idle    bool   // MarkIdle was called
+	err     error  // of the connection
+	ended   sync.Cond
+
+	recent [32]uint32 // streams that the server has reset; the client may not know yet
+	resets int        // number of them
+
+	budget   budget
+	received int64 // the window of the client
+	due      int64 // bytes of it that were not given back yet
+
+	output
+	progress
+	watched watched
+}
+
+func newConn(s *Server, t Transport) *conn {
+	c := &conn{s: s, t: t, in: bufio.NewReaderSize(t, readBuffer), streams: map[uint32]*Stream{}, budget: newBudget(),
+		received: window}
+	c.framer = http2.NewFramer(nil, c.in)
+	c.framer.SetReuseFrames()
+	c.framer.SetMaxReadFrameSize(maxFrame)
+	c.block.init(s.o.MaxHead)
+	c.output.window, c.output.streamWindow = window, window
+	c.ended.L, c.room.L, c.heads.L, c.write.c = &c.mu, &c.mu, &c.mu, c
+	return c
+}
+
+// serve reads frames until the connection ends, and waits for the handlers.
+func (c *conn) serve() {
+	c.mu.Lock()
+	c.markIdle()
+	c.mu.Unlock()
+	err := c.read()
+	if code, ok := err.(http2.ConnectionError); ok {
+		c.close(http2.ErrCode(code))
+	} else {
+		c.fail(err)
+	}
+	c.mu.Lock()
+	for c.running > 0 || c.sending {
+		c.ended.Wait()
+	}
+	c.mu.Unlock()
+	c.fail(net.ErrClosed) // behind close
+}
+
+// readPreface reads the first bytes of a client (RFC 9113 section 3.4).
+func (c *conn) readPreface() error {
+	c.mu.Lock()
+	c.appendSettings()
+	c.send()
+	c.mu.Unlock()
+	if err := c.t.SetReadDeadline(time.Now().Add(c.s.o.ReadTimeout)); err != nil {
+		return err
+	}
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c.in, preface); err != nil {
+		return err
+	}
+	if string(preface) != http2.ClientPreface {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return c.t.SetReadDeadline(time.Time{})
+}
+
+// read handles frames until one is wrong or the connection has ended.
+func (c *conn) read() error {
+	if err := c.readPreface(); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		if _, err := c.in.Peek(1); err != nil {
+			return err
+		}
+		if !c.block.open {
+			c.begun.Add(1)
+		}
+		f, err := c.framer.ReadFrame()
+		if errors.Is(err, http2.ErrFrameTooLarge) {
+			return http2.ConnectionError(http2.ErrCodeFrameSize)
+		}
+		if settings, ok := f.(*http2.SettingsFrame); first && err == nil && (!ok || settings.IsAck()) {
+			return http2.ConnectionError(http2.ErrCodeProtocol) // RFC 9113 section 3.4
+		}
+		if err == nil {
+			err = c.frame(f)
+		}
+		if err = c.frameEnds(err); err != nil {
+			return err
+		}
+		if !c.block.open {
+			c.complete.Add(1)
+		}
+	}
+}
+
+// frameEnds turns the error of a frame into that of the connection; nil = it goes on.
+func (c *conn) frameEnds(err error) error {
+	var wrong http2.StreamError
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.As(err, &wrong) {
+		c.reset(wrong.StreamID, wrong.Code)
+		err = nil
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.err != nil:
+		return c.err
+	case c.budget.spent() || c.overfull():
+		return ErrFlood
+	}
+	if c.replied && c.in.Buffered() == 0 { // else further frames are here
+		c.send()
+	}
+	return nil
+}
+
+// frame handles a frame. A http2.StreamError resets its stream; any other error ends the
+// connection.
+func (c *conn) frame(f http2.Frame) error {
+	switch f := f.(type) {
+	case *http2.HeadersFrame:
+		c.block.begin(f)
+		return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	case *http2.ContinuationFrame:
+		c.spend()
+		return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch f := f.(type) {
+	case *http2.DataFrame:
+		return c.data(f)
+	case *http2.WindowUpdateFrame:
+		c.budget.control--
+		return c.windowUpdate(f.StreamID, int64(f.Increment))
+	case *http2.RSTStreamFrame:
+		return c.resetByClient(f.StreamID)
+	}
+	c.budget.control--
+	switch f := f.(type) {
+	case *http2.SettingsFrame:
+		return c.settings(f)
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			c.appendFrame(http2.FramePing, http2.FlagPingAck, 0, f.Data[:]...)
+		}
+	case *http2.PriorityFrame:
+		if f.StreamDep == f.StreamID {
+			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
+		}
+	case *http2.GoAwayFrame:
+		c.appendGoAway()
+	case *http2.PushPromiseFrame:
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	return nil
+}
+
+func (c *conn) spend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget.control--
+}
+
+// isIdle reports whether the client has not opened the stream. A client that has not seen the
+// GOAWAY may go on to use streams that are ignored.
+func (c *conn) isIdle(id uint32) bool { return !c.leaving && (id > c.highest || id%2 == 0) }
+
+// data counts and discards a part of a request body.
+func (c *conn) data(f *http2.DataFrame) error {
+	id, size := f.StreamID, int64(f.Length) // with padding (RFC 9113 section 6.9.1)
+	if c.isIdle(id) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if c.received -= size; c.received < 0 {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	if c.due += size; c.due >= window/4 {
+		c.appendWindowUpdate(0, c.due)
+		c.received, c.due = c.received+c.due, 0
+	}
+	if size == 0 && !f.StreamEnded() {
+		c.budget.control--
+	}
+	st := c.streams[id]
+	switch {
+	case st != nil && !st.complete:
+		return st.data(f)
+	case id > c.highest || slices.Contains(c.recent[:], id):
+		return nil // ignored behind the GOAWAY, or on its way when the stream was reset
+	}
+	return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
+}
+
+// windowUpdate widens the window of a stream, or of the connection.
+func (c *conn) windowUpdate(id uint32, by int64) error {
+	if id == 0 {
+		if c.output.window += by; c.output.window > maxWindow {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		c.room.Signal()
+		return nil
+	}
+	if c.isIdle(id) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	if st := c.streams[id]; st != nil {
+		if st.window += by; st.window > maxWindow {
+			return http2.StreamError{StreamID: id, Code: http2.ErrCodeFlowControl}
+		}
+		st.wide.Signal()
+	}
+	return nil
+}
+
+// settings applies the settings of the client. The heads of responses are encoded without a table
+// of the connection, and frames are never larger than every client takes: only the window counts.
+func (c *conn) settings(f *http2.SettingsFrame) error {
+	if f.IsAck() {
+		return nil
+	}
+	err := f.ForeachSetting(func(s http2.Setting) error {
+		if err := s.Valid(); err != nil || s.ID != http2.SettingInitialWindowSize {
+			return err
+		}
+		by := int64(s.Val) - c.streamWindow
+		c.streamWindow = int64(s.Val)
+		for _, st := range c.streams {
+			if st.window += by; st.window > maxWindow {
+				return http2.ConnectionError(http2.ErrCodeFlowControl)
+			}
+			st.wide.Signal()
+		}
+		return nil
+	})
+	if err == nil {
+		c.appendFrame(http2.FrameSettings, http2.FlagSettingsAck, 0)
+	}
+	return err
+}
+
+// resetByClient ends a stream that the client has reset.
+func (c *conn) resetByClient(id uint32) error {
+	if c.isIdle(id) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	st := c.streams[id]
+	if st == nil {
+		c.budget.control--
+		return nil
+	}
+	c.budget.resets--
+	c.drop(st, ErrReset)
+	return nil
+}
+
+// reset resets a stream of the client.
+func (c *conn) reset(id uint32, code http2.ErrCode) {
+	c.budget.resets--
+	c.recent[c.resets%len(c.recent)] = id
+	c.resets++
+	c.appendFrame(http2.FrameRSTStream, 0, id, byte(code>>24), byte(code>>16), byte(code>>8), byte(code))
+	if st := c.streams[id]; st != nil {
+		c.drop(st, ErrReset)
+	}
+}
+
+// drop ends a stream before its response is complete.
+func (c *conn) drop(st *Stream, cause error) {
+	st.end(cause)
+	c.remove(st)
+}
+
+// remove removes a stream that has ended in both directions. The connection ends behind a GOAWAY
+// with its last stream.
+func (c *conn) remove(st *Stream) {
+	if st.awaitsBody {
+		st.awaitsBody = false
+		c.bodies--
+	}
+	delete(c.streams, st.id)
+	if c.finished() {
+		c.send()
+	}
+	c.markIdle()
+}
+
+// markIdle marks a connection without streams whose responses were sent.
+func (c *conn) markIdle() {
+	if !c.idle && len(c.streams) == 0 && c.out == nil && !c.sending {
+		c.idle = true
+		c.t.MarkIdle()
+	}
+}
+
+// markBusy returns false if the connection has been claimed since markIdle.
+func (c *conn) markBusy() bool {
+	if c.idle {
+		c.idle = !c.t.MarkBusy()
+	}
+	return !c.idle
+}
+
+// goAway lets the running requests end, and then closes the connection.
+func (c *conn) goAway() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.appendGoAway()
+	c.send()
+}
+
+// appendGoAway tells the client to open no further streams. The ones that it has opened meanwhile
+// are ignored, and it may repeat them on another connection (RFC 9113 section 6.8).
+func (c *conn) appendGoAway() {
+	if !c.leaving {
+		c.leaving = true
+		c.appendGoAwayFrame(http2.ErrCodeNo)
+	}
+}
+
+// close tells the client of its error and ends all streams. The caller waits until the output is
+// sent.
+func (c *conn) close(code http2.ErrCode) {
+	_ = c.t.SetWriteDeadline(time.Now().Add(closeTimeout)) // fails only on a closed connection
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
+	c.appendGoAwayFrame(code)
+	for _, st := range c.streams {
+		c.drop(st, ErrReset)
+	}
+	c.send()
+}
+
+// fail ends the connection and all streams at once. The first error counts.
+func (c *conn) fail(err error) {
+	c.mu.Lock()
+	first := c.err == nil
+	if first {
+		c.err = err
+		c.clearOutput()
+		for _, st := range c.streams {
+			c.drop(st, err)
+		}
+		c.room.Broadcast()
+		c.heads.Broadcast()
+	}
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	switch {
+	case errors.Is(err, ErrFlood), errors.Is(err, ErrSlow), errors.Is(err, errLate):
+		c.s.o.OnEnd(c.t, err)
+		_ = c.t.Abandon() // an error means that the client has closed it
+	default:
+		_ = c.t.Close()
+	}
+}

@@ -1,0 +1,167 @@
+package http2server
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	frameHead = 9 // bytes (RFC 9113 section 4.1)
+
+	// maxOutput bounds the frames of responses that wait to be sent: two full frames of a body, and
+	// some small ones.
+	maxOutput = 2*(maxFrame+frameHead) + 4<<10
+
+	// maxReplies bounds all frames that wait, replies to frames of the client included.
+	maxReplies = maxOutput + 64<<10
+)
+
+// outputs holds the buffers of outputs. A head may make one longer than maxOutput.
+var outputs = sync.Pool{New: func() any { b := make([]byte, 0, maxOutput+maxFrame); return &b }}
+
+// output holds the frames that wait to be sent.
+type output struct {
+	out      *[]byte   // nil = none
+	response int64     // bytes of it in HEADERS and DATA
+	replied  bool      // it has a reply to the client
+	sending  bool      // a goroutine sends
+	room     sync.Cond // there is room in out and in window, or err is set
+	heads    sync.Cond // there is room in out, or err is set
+
+	window       int64 // bytes of bodies that the client still accepts
+	streamWindow int64 // that of a new stream
+}
+
+// fits reports whether a frame of a response may be added.
+func (c *conn) fits() bool { return c.out == nil || len(*c.out)+frameHead+maxFrame <= maxOutput }
+
+// hasRoom reports whether a frame of a body may be added.
+func (c *conn) hasRoom() bool { return c.fits() && c.output.window > 0 }
+
+// overfull reports whether the client sends frames that have replies, and does not take them.
+func (c *conn) overfull() bool { return c.out != nil && len(*c.out) > maxReplies }
+
+// appendFrameHead begins a frame.
+func (c *conn) appendFrameHead(kind http2.FrameType, flags http2.Flags, id uint32, length int) {
+	if c.out == nil {
+		c.out = outputs.Get().(*[]byte)
+	}
+	*c.out = append(*c.out, byte(length>>16), byte(length>>8), byte(length), byte(kind), byte(flags))
+	*c.out = binary.BigEndian.AppendUint32(*c.out, id)
+}
+
+// appendFrame adds a frame that is no part of a response.
+func (c *conn) appendFrame(kind http2.FrameType, flags http2.Flags, id uint32, payload ...byte) {
+	if c.err != nil {
+		return
+	}
+	c.appendFrameHead(kind, flags, id, len(payload))
+	*c.out = append(*c.out, payload...)
+	c.replied = true
+}
+
+func (c *conn) appendSettings() {
+	var payload []byte
+	for _, s := range []http2.Setting{{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams},
+		{ID: http2.SettingMaxHeaderListSize, Val: uint32(c.s.o.MaxHead)}} {
+		payload = binary.BigEndian.AppendUint16(payload, uint16(s.ID))
+		payload = binary.BigEndian.AppendUint32(payload, s.Val)
+	}
+	c.appendFrame(http2.FrameSettings, 0, 0, payload...)
+}
+
+func (c *conn) appendWindowUpdate(id uint32, by int64) {
+	c.appendFrame(http2.FrameWindowUpdate, 0, id, binary.BigEndian.AppendUint32(nil, uint32(by))...)
+}
+
+func (c *conn) appendGoAwayFrame(code http2.ErrCode) {
+	payload := binary.BigEndian.AppendUint32(nil, c.highest)
+	c.appendFrame(http2.FrameGoAway, 0, 0, binary.BigEndian.AppendUint32(payload, uint32(code))...)
+}
+
+// appendData adds a part of a body.
+func (c *conn) appendData(id uint32, p []byte, end bool) {
+	flags := http2.Flags(0)
+	if end {
+		flags = http2.FlagDataEndStream
+	}
+	c.appendFrameHead(http2.FrameData, flags, id, len(p))
+	*c.out = append(*c.out, p...)
+	c.response += frameHead + int64(len(p))
+	c.budget.sent()
+}
+
+// writer is the task that sends the output of a connection.
+type writer struct{ c *conn }
+
+// send lets a goroutine send the output, and close the connection if it has ended.
+func (c *conn) send() {
+	if c.takeOutput() {
+		c.s.workers.start(&c.write)
+	}
+}
+
+// takeOutput reports whether there is something to send that no goroutine sends. The caller does.
+func (c *conn) takeOutput() bool {
+	if c.sending || c.err != nil || c.out == nil && !c.finished() {
+		return false
+	}
+	c.sending = true
+	return true
+}
+
+// finished reports whether the connection has ended behind a GOAWAY.
+func (c *conn) finished() bool { return c.leaving && len(c.streams) == 0 }
+
+// run sends until nothing is left.
+func (w *writer) run() {
+	c := w.c
+	for {
+		c.mu.Lock()
+		b, response := c.out, c.response
+		if b == nil || c.err != nil {
+			c.sending = false
+			finished := c.finished()
+			c.ended.Broadcast()
+			c.cleared()
+			c.markIdle()
+			c.mu.Unlock()
+			if finished {
+				c.fail(errDone)
+			}
+			return
+		}
+		c.out, c.response, c.replied = nil, 0, false
+		c.room.Signal() // one for each of two frames
+		c.room.Signal()
+		c.heads.Broadcast()
+		c.mu.Unlock()
+		_, err := c.t.Write(*b)
+		release(b)
+		if err != nil {
+			c.fail(err)
+			continue
+		}
+		c.mu.Lock()
+		c.sent += response
+		c.mu.Unlock()
+	}
+}
+
+// release returns a buffer, except one that replies have made large.
+func release(b *[]byte) {
+	if cap(*b) <= 2*maxOutput {
+		*b = (*b)[:0]
+		outputs.Put(b)
+	}
+}
+
+// clearOutput discards what waits.
+func (c *conn) clearOutput() {
+	if c.out != nil {
+		release(c.out)
+		c.out, c.response = nil, 0
+	}
+}

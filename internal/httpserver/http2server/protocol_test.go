@@ -1,0 +1,297 @@
+package http2server
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// TestMalformedRequests: a request that breaks RFC 9113 resets its stream, and the next one on the
+// connection has a response.
+func TestMalformedRequests(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	id := uint32(1)
+	for name, fields := range map[string][]string{
+		"no method":         {":scheme", "https", ":path", "/"},
+		"no scheme":         {":method", "GET", ":path", "/"},
+		"other scheme":      {":method", "GET", ":scheme", "ftp", ":path", "/"},
+		"no path":           {":method", "GET", ":scheme", "https"},
+		"empty path":        get(""),
+		"two paths":         get("/", ":path", "/"),
+		"unknown pseudo":    get("/", ":protocol", "websocket"),
+		"status":            get("/", ":status", "200"),
+		"pseudo behind":     {":method", "GET", ":scheme", "https", "a", "b", ":path", "/"},
+		"large letter":      get("/", "Name", "x"),
+		"blank in a name":   get("/", "na me", "x"),
+		"empty name":        get("/", "", "x"),
+		"line end":          get("/", "name", "a\r\nb"),
+		"connection":        get("/", "connection", "close"),
+		"transfer-encoding": get("/", "transfer-encoding", "chunked"),
+		"te":                get("/", "te", "gzip"),
+		"length":            get("/", "content-length", "x"),
+		"two lengths":       get("/", "content-length", "1", "content-length", "2"),
+		"length, no body":   get("/", "content-length", "1"),
+		"CONNECT, path":     {":method", "CONNECT", ":authority", "h:1", ":path", "/"},
+		"CONNECT, no host":  {":method", "CONNECT"},
+	} {
+		c.ask(id, true, fields...)
+		r := c.receive(id, nil)
+		require.NotNil(t, r.reset, name)
+		require.Equal(t, http2.ErrCodeProtocol, *r.reset, name)
+		c.ask(id+2, true, get("/next", "te", "trailers", "content-length", "0")...)
+		require.Equal(t, "200", c.receive(id+2, nil).status, name)
+		id += 4
+	}
+}
+
+// TestStreamErrors: frames that are wrong for their stream reset it.
+func TestStreamErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		send func(c *client) error
+		code http2.ErrCode
+	}{
+		"body is shorter": {func(c *client) error {
+			c.ask(1, false, get("/", "content-length", "3")...)
+			return c.WriteData(1, true, []byte("ab"))
+		}, http2.ErrCodeProtocol},
+		"body is longer": {func(c *client) error {
+			c.ask(1, false, get("/", "content-length", "1")...)
+			return c.WriteData(1, false, []byte("ab"))
+		}, http2.ErrCodeProtocol},
+		"trailers go on": {func(c *client) error {
+			c.ask(1, false, get("/")...)
+			c.ask(1, false, "a", "b")
+			return nil
+		}, http2.ErrCodeProtocol},
+		"pseudo in trailers": {func(c *client) error {
+			c.ask(1, false, get("/")...)
+			c.ask(1, true, get("/")...)
+			return nil
+		}, http2.ErrCodeProtocol},
+		"data behind the end": {func(c *client) error {
+			c.ask(1, true, get("/wait")...)
+			return c.WriteData(1, true, nil)
+		}, http2.ErrCodeStreamClosed},
+		"head behind the end": {func(c *client) error {
+			c.ask(1, true, get("/wait")...)
+			c.ask(1, true, get("/")...)
+			return nil
+		}, http2.ErrCodeStreamClosed},
+		"window": {func(c *client) error {
+			c.ask(1, true, get("/wait")...)
+			return c.WriteWindowUpdate(1, 1<<31-1)
+		}, http2.ErrCodeFlowControl},
+		"depends on itself": {func(c *client) error {
+			return c.WritePriority(1, http2.PriorityParam{StreamDep: 1})
+		}, http2.ErrCodeProtocol},
+	} {
+		s := start(t, func(st *Stream) {
+			if st.Request.Target == "/wait" {
+				<-st.Context().Done()
+			}
+			hello(st)
+		}, nil)
+		c := s.connect()
+		c.AllowIllegalWrites = true
+		require.NoError(t, tt.send(c), name)
+		r := c.receive(1, nil)
+		require.NotNil(t, r.reset, name)
+		require.Equal(t, tt.code, *r.reset, name)
+		c.ask(5, true, get("/next")...)
+		require.Equal(t, "200", c.receive(5, nil).status, name)
+	}
+}
+
+// TestConnectionErrors: frames that are wrong for the connection end it by GOAWAY.
+func TestConnectionErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		send func(c *client) error
+		code http2.ErrCode
+	}{
+		"even stream": {func(c *client) error { c.ask(2, true, get("/")...); return nil }, http2.ErrCodeProtocol},
+		"lower stream": {func(c *client) error {
+			c.ask(5, true, get("/")...)
+			c.ask(3, true, get("/")...)
+			return nil
+		}, http2.ErrCodeProtocol},
+		"data of an idle stream":   {func(c *client) error { return c.WriteData(1, true, nil) }, http2.ErrCodeProtocol},
+		"window of an idle stream": {func(c *client) error { return c.WriteWindowUpdate(1, 1) }, http2.ErrCodeProtocol},
+		"reset of an idle stream":  {func(c *client) error { return c.WriteRSTStream(1, 0) }, http2.ErrCodeProtocol},
+		"window": {func(c *client) error {
+			return c.WriteWindowUpdate(0, 1<<31-1)
+		}, http2.ErrCodeFlowControl},
+		"no widening": {func(c *client) error { return c.WriteWindowUpdate(0, 0) }, http2.ErrCodeProtocol},
+		"initial window": {func(c *client) error {
+			return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31})
+		}, http2.ErrCodeFlowControl},
+		"initial window of a stream": {func(c *client) error {
+			c.ask(1, true, get("/wait")...)
+			_ = c.WriteWindowUpdate(1, 1<<30)
+			return c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		}, http2.ErrCodeFlowControl},
+		"push": {func(c *client) error {
+			return c.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true})
+		}, http2.ErrCodeProtocol},
+		"large frame": {func(c *client) error {
+			return c.WriteRawFrame(http2.FramePing, 0, 0, make([]byte, maxFrame+1))
+		}, http2.ErrCodeFrameSize},
+		"no HPACK": {func(c *client) error {
+			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x80})
+		}, http2.ErrCodeCompression},
+		"half a block": {func(c *client) error {
+			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x40, 5, 'a'})
+		}, http2.ErrCodeCompression},
+		"block and another frame": {func(c *client) error {
+			_ = c.WriteRawFrame(http2.FrameHeaders, 0, 1, c.fields(get("/")...))
+			return c.WritePing(false, [8]byte{})
+		}, http2.ErrCodeProtocol},
+		"long block": {func(c *client) error {
+			_ = c.WriteRawFrame(http2.FrameHeaders, 0, 1, make([]byte, 10<<10)[:0])
+			block := c.fields(get("/", "x", strings.Repeat("~", 7<<10))...)
+			for range 3 {
+				_ = c.WriteContinuation(1, false, block)
+			}
+			return nil
+		}, http2.ErrCodeEnhanceYourCalm},
+	} {
+		s := start(t, func(st *Stream) {
+			if st.Request.Target == "/wait" {
+				<-st.Context().Done()
+			}
+			hello(st)
+		}, nil)
+		c := s.connect()
+		c.AllowIllegalWrites = true
+		require.NoError(t, tt.send(c), name)
+		c.requireEnd(tt.code, name)
+	}
+}
+
+// TestPreface: a connection begins with the preface of a client and its settings.
+func TestPreface(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.dial()
+	_, err := io.WriteString(c.conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.NoError(t, err)
+	c.requireEnd(http2.ErrCodeProtocol, "HTTP/1.1")
+	c = s.dial()
+	_, err = io.WriteString(c.conn, http2.ClientPreface)
+	require.NoError(t, err)
+	require.NoError(t, c.WritePing(false, [8]byte{}))
+	c.requireEnd(http2.ErrCodeProtocol, "no settings")
+}
+
+// TestLongHead: a head that is too long is reported, whatever its last fields are.
+func TestLongHead(t *testing.T) {
+	problems := make(chan Problem, 1)
+	s := start(t, func(st *Stream) {
+		problems <- st.Request.Problem
+		hello(st)
+	}, nil)
+	c := s.connect()
+	c.ask(1, true, get("/", "x", strings.Repeat("a", 8<<10))...)
+	require.Equal(t, HeadTooLong, <-problems)
+	require.Equal(t, "200", c.receive(1, nil).status)
+}
+
+// TestHeads: what is encoded is decoded again by another implementation, in one frame or several.
+func TestHeads(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	heads := make(chan Head, 1)
+	s := start(t, func(st *Stream) { _ = st.WriteHead(<-heads, true) }, nil)
+	c := s.connect()
+	names := []string{"Content-Type", "ETag", "X-Kind", "Www-Authenticate", "Cache-Control", "Age"}
+	for i := range 200 {
+		h := Head{Status: 100*(2+rng.IntN(4)) + rng.IntN(20), Length: rng.Int64N(1 << 40)}
+		want := map[string]string{"content-length": strconv.FormatInt(h.Length, 10)}
+		var fields []string
+		for _, name := range names[:rng.IntN(len(names)+1)] {
+			value := strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(1<<rng.IntN(14)))
+			fields = append(fields, name, value)
+			want[strings.ToLower(name)] = value
+		}
+		h.Fields = pairs(fields...)
+		heads <- h
+		c.ask(uint32(2*i+1), true, get("/")...)
+		r := c.receive(uint32(2*i+1), nil)
+		require.Equal(t, strconv.Itoa(h.Status), r.status)
+		delete(r.fields, "date")
+		require.Equal(t, want, r.fields)
+	}
+}
+
+// TestWorkers: goroutines are used again, and those that were idle for long end.
+func TestWorkers(t *testing.T) {
+	var w workers
+	ran := make(chan int)
+	for i := range 10 {
+		w.start(taskFunc(func() { ran <- i }))
+		<-ran
+	}
+	idle := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.idle)
+	}
+	require.Eventually(t, func() bool { return idle() >= 1 }, time.Minute, time.Millisecond)
+	w.trim()
+	w.trim()
+	require.Zero(t, idle())
+	w.start(taskFunc(func() { ran <- 0 }))
+	<-ran
+	w.stop()
+}
+
+type taskFunc func()
+
+func (f taskFunc) run() { f() }
+
+// FuzzFrames: whatever a client sends, the server responds or ends the connection.
+func FuzzFrames(f *testing.F) {
+	seed := func(write func(c *http2.Framer)) {
+		var b bytes.Buffer
+		framer := http2.NewFramer(&b, nil)
+		framer.AllowIllegalWrites = true
+		write(framer)
+		f.Add(b.Bytes())
+	}
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	for fields := get("/a", "expect", "100-continue"); len(fields) > 0; fields = fields[2:] {
+		_ = e.WriteField(hpack.HeaderField{Name: fields[0], Value: fields[1]})
+	}
+	head := http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}
+	seed(func(c *http2.Framer) {
+		_ = c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})
+		_ = c.WriteHeaders(head)
+		_ = c.WriteData(1, true, []byte("body"))
+		_ = c.WriteWindowUpdate(1, 100)
+		_ = c.WriteRSTStream(1, http2.ErrCodeCancel)
+	})
+	seed(func(c *http2.Framer) {
+		_ = c.WriteSettings()
+		_ = c.WritePing(false, [8]byte{})
+		_ = c.WriteGoAway(0, http2.ErrCodeNo, nil)
+		_ = c.WriteContinuation(1, true, block.Bytes())
+	})
+	f.Fuzz(func(t *testing.T, p []byte) {
+		c := start(t, hello, nil).dial()
+		received := make(chan struct{})
+		go func() {
+			defer close(received)
+			_, _ = io.Copy(io.Discard, c.conn)
+		}()
+		_, _ = c.conn.Write(append([]byte(http2.ClientPreface), p...)) // fails when the server has closed
+		_ = c.conn.(interface{ CloseWrite() error }).CloseWrite()
+		<-received
+	})
+}

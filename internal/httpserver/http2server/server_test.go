@@ -1,0 +1,527 @@
+package http2server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// transport is a Transport over TCP without TLS.
+type transport struct {
+	net.Conn
+	mu   sync.Mutex // guards idle
+	idle time.Time  // zero = busy
+	gone bool       // claimed by another connection
+}
+
+func (t *transport) MarkIdle() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = time.Now()
+}
+
+func (t *transport) MarkBusy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = time.Time{}
+	return !t.gone
+}
+
+func (t *transport) IdleFor() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.idle.IsZero() {
+		return 0
+	}
+	return time.Since(t.idle)
+}
+
+func (t *transport) Unacknowledged() int64 { return 0 }
+func (t *transport) Abandon() error        { return t.Close() }
+
+// tested is a Server, and clients of it.
+type tested struct {
+	*Server
+	t      testing.TB
+	served sync.WaitGroup
+	ends   chan error // of clients that were ended
+}
+
+// start starts a server. Shutdown is called at the end of the test.
+func start(t testing.TB, handler func(*Stream), change func(*Options)) *tested {
+	t.Helper()
+	s := &tested{t: t, ends: make(chan error, 100)}
+	o := Options{Handler: handler, MaxHead: 8 << 10, ReadTimeout: time.Minute,
+		Idle: func() time.Duration { return time.Minute }, MinSendRate: 1000,
+		Window: func() time.Duration { return time.Minute }, OnEnd: func(_ Transport, err error) { s.ends <- err }}
+	if change != nil {
+		change(&o)
+	}
+	s.Server = New(o)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		s.Shutdown(ctx)
+		for _, c := range s.snapshot() {
+			c.fail(net.ErrClosed) // of a client that left requests open
+		}
+		s.served.Wait()
+	})
+	return s
+}
+
+// client writes single frames and reads those of the server.
+type client struct {
+	*http2.Framer
+	t     testing.TB
+	conn  net.Conn
+	block bytes.Buffer
+	hpack *hpack.Encoder
+}
+
+// dial connects a client that has sent nothing.
+func (s *tested) dial() *client {
+	s.t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(s.t, err)
+	defer func() { _ = ln.Close() }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(s.t, err)
+	accepted, err := ln.Accept()
+	require.NoError(s.t, err)
+	s.served.Go(func() { s.Serve(&transport{Conn: accepted}) })
+	s.t.Cleanup(func() { _ = conn.Close() })
+	require.NoError(s.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	c := &client{Framer: http2.NewFramer(conn, conn), t: s.t, conn: conn}
+	c.hpack = hpack.NewEncoder(&c.block)
+	c.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	return c
+}
+
+// connect connects a client and exchanges settings.
+func (s *tested) connect(settings ...http2.Setting) *client {
+	s.t.Helper()
+	c := s.dial()
+	_, err := io.WriteString(c.conn, http2.ClientPreface)
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.WriteSettings(settings...))
+	for acknowledged := false; !acknowledged; {
+		f, err := c.ReadFrame()
+		require.NoError(s.t, err)
+		settings, ok := f.(*http2.SettingsFrame)
+		require.True(s.t, ok, "%v", f)
+		acknowledged = settings.IsAck()
+	}
+	return c
+}
+
+// fields encodes a header block from names and values.
+func (c *client) fields(list ...string) []byte {
+	c.block.Reset()
+	for i := 0; i < len(list); i += 2 {
+		require.NoError(c.t, c.hpack.WriteField(hpack.HeaderField{Name: list[i], Value: list[i+1]}))
+	}
+	return bytes.Clone(c.block.Bytes())
+}
+
+// get is a request line with further fields.
+func get(path string, more ...string) []string {
+	return append([]string{":method", "GET", ":scheme", "https", ":authority", "h", ":path", path}, more...)
+}
+
+// ask opens a stream; end is false for a request with a body.
+func (c *client) ask(id uint32, end bool, fields ...string) {
+	c.t.Helper()
+	require.NoError(c.t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields(fields...),
+		EndStream: end, EndHeaders: true}))
+}
+
+// response is what a client has received of a stream.
+type response struct {
+	status string
+	fields map[string]string
+	body   []byte
+	reset  *http2.ErrCode
+}
+
+// receive reads until a stream has ended. Other frames are counted by seen.
+func (c *client) receive(id uint32, seen func(http2.Frame)) (r response) {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		require.NoError(c.t, err)
+		if seen != nil {
+			seen(f)
+		}
+		if f.Header().StreamID != id {
+			continue
+		}
+		switch f := f.(type) {
+		case *http2.MetaHeadersFrame:
+			r.status, r.fields = f.PseudoValue("status"), map[string]string{}
+			for _, field := range f.RegularFields() {
+				r.fields[field.Name] = field.Value
+			}
+		case *http2.DataFrame:
+			r.body = append(r.body, f.Data()...)
+		case *http2.RSTStreamFrame:
+			r.reset = &f.ErrCode
+			return r
+		}
+		if f.Header().Flags.Has(http2.FlagDataEndStream) && f.Header().Type != http2.FrameWindowUpdate {
+			return r
+		}
+	}
+}
+
+// requireEnd reads until the server closes the connection, with a GOAWAY of the code before.
+func (c *client) requireEnd(code http2.ErrCode, what string) {
+	c.t.Helper()
+	for {
+		f, err := c.ReadFrame()
+		require.NoError(c.t, err, what)
+		if goAway, ok := f.(*http2.GoAwayFrame); ok {
+			require.Equal(c.t, code, goAway.ErrCode, what)
+			break
+		}
+	}
+	_, err := io.Copy(io.Discard, c.conn)
+	if err != nil { // a reset, since the server has read no further
+		require.NotErrorIs(c.t, err, context.DeadlineExceeded, what)
+	}
+}
+
+// hello responds with the target.
+func hello(st *Stream) {
+	body := []byte(st.Request.Target)
+	_ = st.WriteHead(Head{Status: 200, Length: int64(len(body)), Fields: pairs("X-Name", "value")}, false)
+	_, _ = st.Write(body, true)
+}
+
+// pairs yields names and values.
+func pairs(list ...string) func(func(name, value []byte) bool) {
+	return func(yield func(name, value []byte) bool) {
+		for i := 0; i < len(list); i += 2 {
+			if !yield([]byte(list[i]), []byte(list[i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// TestRequests: requests with and without a body, one after the other and at the same time.
+func TestRequests(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	c.ask(1, true, get("/a")...)
+	r := c.receive(1, nil)
+	require.Equal(t, "200", r.status)
+	require.Equal(t, "/a", string(r.body))
+	require.Equal(t, "value", r.fields["x-name"])
+	require.Equal(t, "2", r.fields["content-length"])
+	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", r.fields["date"])
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), date, time.Minute)
+
+	c.ask(3, false, get("/b", "content-length", "5")...)
+	require.NoError(t, c.WriteData(3, false, []byte("he")))
+	require.NoError(t, c.WriteData(3, true, []byte("llo")))
+	require.Equal(t, "/b", string(c.receive(3, nil).body))
+
+	c.ask(5, false, get("/c")...)
+	c.ask(7, true, get("/d")...)
+	require.Equal(t, "/d", string(c.receive(7, nil).body))
+	require.NoError(t, c.WriteData(5, false, []byte("x")))
+	c.ask(5, true, "trailer", "x") // trailers end it
+	require.Equal(t, "/c", string(c.receive(5, nil).body))
+}
+
+// TestBodies: bodies are read up to 64 KiB, and the client gets its windows back. A larger one is
+// rejected, and its stream is reset behind the response.
+func TestBodies(t *testing.T) {
+	problems := make(chan Problem, 1)
+	s := start(t, func(st *Stream) {
+		problems <- st.Request.Problem
+		hello(st)
+	}, nil)
+	for size, want := range map[int]Problem{MaxBody: None, MaxBody + 1: BodyTooLarge, 3 * MaxBody: BodyTooLarge} {
+		c := s.connect()
+		c.ask(1, false, get("/x")...)
+		windows := map[uint32]int{0: 65535, 1: 65535}
+		var reset http2.ErrCode
+		for sent := 0; sent < size && reset == 0; {
+			if n := min(size-sent, windows[0], windows[1], 16<<10); n > 0 {
+				require.NoError(t, c.WriteData(1, sent+n == size, make([]byte, n)))
+				sent, windows[0], windows[1] = sent+n, windows[0]-n, windows[1]-n
+				continue
+			}
+			f, err := c.ReadFrame()
+			require.NoError(t, err)
+			switch f := f.(type) {
+			case *http2.WindowUpdateFrame:
+				windows[f.StreamID] += int(f.Increment)
+			case *http2.DataFrame:
+				if size > MaxBody && f.StreamEnded() {
+					reset = *c.receive(1, nil).reset + 1
+				}
+			}
+		}
+		require.Equal(t, want, <-problems, "%d bytes", size)
+		if reset > 0 {
+			require.Equal(t, http2.ErrCodeNo, reset-1)
+			require.NoError(t, c.WriteData(1, true, nil)) // was on its way
+			c.ask(3, true, get("/y")...)
+			require.Equal(t, None, <-problems)
+			require.Equal(t, "/y", string(c.receive(3, nil).body))
+		}
+	}
+}
+
+// TestExpectContinue: a client that waits for 100 gets it.
+func TestExpectContinue(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	c.ask(1, false, get("/a", "expect", "100-Continue")...)
+	f, err := c.ReadFrame()
+	require.NoError(t, err)
+	require.Equal(t, "100", f.(*http2.MetaHeadersFrame).PseudoValue("status"))
+	require.NoError(t, c.WriteData(1, true, []byte("x")))
+	require.Equal(t, "200", c.receive(1, nil).status)
+}
+
+// TestWindows: a response keeps to the windows of its stream and its connection, also when the
+// client makes them smaller than what was sent.
+func TestWindows(t *testing.T) {
+	body := bytes.Repeat([]byte("0123456789"), 20_000)
+	s := start(t, func(st *Stream) {
+		_ = st.WriteHead(Head{Status: 200, Length: int64(len(body))}, false)
+		_, _ = st.Write(body, true)
+	}, nil)
+	c := s.connect(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
+	c.ask(1, true, get("/")...)
+	sent, allowed, conn := 0, 1000, 65535
+	data := func() {
+		for f, err := c.ReadFrame(); ; f, err = c.ReadFrame() {
+			require.NoError(t, err)
+			if d, ok := f.(*http2.DataFrame); ok {
+				sent += len(d.Data())
+				require.LessOrEqual(t, sent, min(allowed, conn))
+				if sent == min(allowed, conn) {
+					return
+				}
+			}
+		}
+	}
+	data()
+	require.NoError(t, c.WriteWindowUpdate(1, 500))
+	allowed += 500
+	data()
+	require.NoError(t, c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})) // now -1000
+	require.NoError(t, c.WriteWindowUpdate(1, 1000))
+	require.NoError(t, c.WriteWindowUpdate(1, 1)) // one more byte
+	allowed++
+	data()
+	require.NoError(t, c.WriteWindowUpdate(1, 1<<20))
+	allowed += 1 << 20
+	data() // up to the window of the connection
+	c.ask(3, true, get("/other")...)
+	head, err := c.ReadFrame()
+	for ; err == nil && head.Header().StreamID != 3; head, err = c.ReadFrame() {
+	}
+	require.NoError(t, err)
+	require.IsType(t, &http2.MetaHeadersFrame{}, head, "a head needs no window")
+	require.NoError(t, c.WriteRSTStream(3, http2.ErrCodeCancel))
+	require.NoError(t, c.WriteWindowUpdate(0, 1<<20))
+	conn, allowed = len(body), len(body)
+	data()
+}
+
+// TestManyStreams: all responses of a connection get on, with small windows that open one by one.
+func TestManyStreams(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 300_000)
+	s := start(t, func(st *Stream) {
+		_ = st.WriteHead(Head{Status: 200, Length: int64(len(body))}, false)
+		_, _ = st.Write(body, true)
+	}, nil)
+	c := s.connect()
+	const streams = 100
+	for id := range uint32(streams) {
+		c.ask(2*id+1, true, get("/")...)
+	}
+	got, ended := map[uint32]int{}, 0
+	for ended < streams {
+		f, err := c.ReadFrame()
+		require.NoError(t, err)
+		d, ok := f.(*http2.DataFrame)
+		if !ok {
+			continue
+		}
+		got[d.StreamID] += len(d.Data())
+		if d.StreamEnded() {
+			require.Equal(t, len(body), got[d.StreamID])
+			ended++
+		} else if len(d.Data()) > 0 {
+			require.NoError(t, c.WriteWindowUpdate(d.StreamID, d.Length))
+		}
+		if len(d.Data()) > 0 {
+			require.NoError(t, c.WriteWindowUpdate(0, d.Length))
+		}
+	}
+}
+
+// TestIncompleteResponse: a handler that returns early, or panics, resets its stream.
+func TestIncompleteResponse(t *testing.T) {
+	s := start(t, func(st *Stream) {
+		if st.Request.Target == "/panic" {
+			panic("a bug")
+		}
+		_ = st.WriteHead(Head{Status: 200, Length: 10}, false)
+		_, _ = st.Write([]byte("half"), false)
+	}, nil)
+	c := s.connect()
+	for id, path := range []string{"/half", "/panic"} {
+		c.ask(uint32(2*id+1), true, get(path)...)
+		require.Equal(t, http2.ErrCodeInternal, *c.receive(uint32(2*id+1), nil).reset)
+	}
+}
+
+// TestLeavers: a handler hears of a client that resets its stream or disconnects, also while its
+// write waits.
+func TestLeavers(t *testing.T) {
+	errs := make(chan error, 10)
+	s := start(t, func(st *Stream) {
+		if st.Request.Target == "/write" {
+			_, err := st.Write(make([]byte, 1<<20), true)
+			errs <- err
+			return
+		}
+		<-st.Context().Done()
+		errs <- st.Context().Err()
+	}, nil)
+	c := s.connect()
+	for i, path := range []string{"/write", "/wait"} {
+		id := uint32(2*i + 1)
+		c.ask(id, true, get(path)...)
+		if path == "/write" {
+			for f, err := c.ReadFrame(); f.Header().Length == maxFrame; f, err = c.ReadFrame() {
+				require.NoError(t, err)
+			}
+		}
+		require.NoError(t, c.WriteRSTStream(id, http2.ErrCodeCancel))
+		require.Error(t, <-errs, path)
+	}
+	c.ask(5, true, get("/write")...)
+	c.ask(7, true, get("/wait")...)
+	eventually.True(t, func() bool { return s.snapshot()[0].handlers() == 2 })
+	require.NoError(t, c.conn.Close())
+	require.Error(t, <-errs)
+	require.Error(t, <-errs)
+	eventually.True(t, func() bool { return len(s.snapshot()) == 0 })
+}
+
+func (c *conn) handlers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running
+}
+
+// TestProgress: clients that do not finish what they have begun, or take too little, are ended.
+func TestProgress(t *testing.T) {
+	short := func() time.Duration { return 100 * time.Millisecond }
+	handler := func(st *Stream) {
+		if st.Request.Problem == BodyLate {
+			_ = st.WriteHead(Head{Status: 408, Length: 0}, true)
+			return
+		}
+		_ = st.WriteHead(Head{Status: 200, Length: 1 << 20}, false)
+		_, _ = st.Write(make([]byte, 1<<20), true)
+	}
+	s := start(t, handler, func(o *Options) { o.ReadTimeout, o.Window = short(), short })
+	for name, send := range map[string]func(c *client){
+		"frame": func(c *client) {
+			_, err := c.conn.Write([]byte{0, 0, 8})
+			require.NoError(t, err)
+		},
+		"block": func(c *client) {
+			require.NoError(t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.fields("a", "b")}))
+		},
+		"slow": func(c *client) { c.ask(1, true, get("/")...) },
+	} {
+		c := s.connect()
+		send(c)
+		_, _ = io.Copy(io.Discard, c.conn) // until it is closed
+		want := errLate
+		if name == "slow" {
+			want = ErrSlow
+		}
+		require.ErrorIs(t, <-s.ends, want, name)
+	}
+	c := s.connect()
+	c.ask(1, false, get("/")...)
+	require.Equal(t, "408", c.receive(1, nil).status)
+	silent := s.dial()
+	_, err := io.Copy(io.Discard, silent.conn)
+	require.NoError(t, err, "without a preface")
+}
+
+// TestIdle: an idle connection ends by GOAWAY, and one that another has claimed ends at its next
+// request.
+func TestIdle(t *testing.T) {
+	s := start(t, hello, func(o *Options) {
+		o.Window = func() time.Duration { return 80 * time.Millisecond }
+		o.Idle = func() time.Duration { return 50 * time.Millisecond }
+	})
+	c := s.connect()
+	c.requireEnd(http2.ErrCodeNo, "idle")
+	s = start(t, hello, nil)
+	c = s.connect()
+	claimed := s.snapshot()[0].t.(*transport)
+	claimed.mu.Lock()
+	claimed.gone = true
+	claimed.mu.Unlock()
+	c.ask(1, true, get("/")...)
+	_, err := io.Copy(io.Discard, c.conn)
+	require.False(t, errors.Is(err, context.DeadlineExceeded))
+}
+
+// TestShutdown: running requests end, later ones are ignored, and the connection is closed.
+func TestShutdown(t *testing.T) {
+	goOn := make(chan struct{})
+	s := start(t, func(st *Stream) {
+		<-goOn
+		hello(st)
+	}, nil)
+	c := s.connect()
+	c.ask(1, true, get("/a")...)
+	eventually.True(t, func() bool { return s.snapshot()[0].handlers() == 1 })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Shutdown(t.Context())
+	}()
+	f, err := c.ReadFrame()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, f.(*http2.GoAwayFrame).LastStreamID)
+	c.ask(3, true, get("/b")...)
+	require.NoError(t, c.WriteData(3, true, nil)) // of an ignored stream
+	close(goOn)
+	require.Equal(t, "/a", string(c.receive(1, nil).body))
+	_, err = io.Copy(io.Discard, c.conn)
+	require.False(t, errors.Is(err, context.DeadlineExceeded))
+	<-done
+	s.ended = make(chan struct{}) // for the Shutdown of the cleanup
+}

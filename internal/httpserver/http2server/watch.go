@@ -1,0 +1,145 @@
+package http2server
+
+import (
+	"sync"
+	"time"
+)
+
+// Budgets of a client. A frame of a response adds to them, since a client acknowledges what it
+// takes: by a WINDOW_UPDATE or two for each DATA frame.
+const (
+	maxControl       = 4096 // control frames in a row
+	controlPerSecond = 100  // added with time
+	controlPerFrame  = 32   // added by a DATA or HEADERS frame sent to the client
+
+	maxResets       = 1000 // streams in a row that the client or the server resets
+	resetsPerSecond = 100  // added with time; a complete response adds one too
+)
+
+// budget bounds the frames without a purpose.
+type budget struct{ control, resets float64 }
+
+func newBudget() budget { return budget{maxControl, maxResets} }
+
+func (b *budget) spent() bool { return b.control < 0 || b.resets < 0 }
+func (b *budget) sent()       { b.control = min(b.control+controlPerFrame, maxControl) }
+func (b *budget) answered()   { b.resets = min(b.resets+1, maxResets) }
+
+func (b *budget) refill(d time.Duration) {
+	b.control = min(b.control+controlPerSecond*d.Seconds(), maxControl)
+	b.resets = min(b.resets+resetsPerSecond*d.Seconds(), maxResets)
+}
+
+// progress tells whether the client takes its responses.
+type progress struct {
+	waiting int    // writes of handlers that wait for the client
+	clears  uint64 // times that no response waited any longer
+	sent    int64  // bytes of HEADERS and DATA given to the transport
+}
+
+// waits waits in a write.
+func (c *conn) waits(on *sync.Cond) {
+	c.waiting++
+	on.Wait()
+	c.waiting--
+	c.cleared()
+}
+
+// blocked reports whether a response waits for the client.
+func (c *conn) blocked() bool { return c.waiting > 0 || c.sending || c.out != nil }
+
+func (c *conn) cleared() {
+	if !c.blocked() {
+		c.clears++
+	}
+}
+
+// watched is the state of the watch of one connection. Only the watch uses it.
+type watched struct {
+	lateSince time.Time // a frame or header block has been incomplete since then, and
+	complete  uint64    // so many were complete
+
+	windowStart time.Time // responses have been blocked since then, and
+	clears      uint64    // so many times before they had not been
+	taken       int64     // bytes that the client had taken
+}
+
+// watch ends connections whose clients do not make progress, until Shutdown returns. So requests
+// need no timers.
+func (s *Server) watch() {
+	every := max(10*time.Millisecond, min(time.Second, s.o.ReadTimeout/4, s.o.Window()/8))
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case now := <-tick.C:
+			for _, c := range s.snapshot() {
+				if cause := c.watch(now, now.Sub(last)); cause != nil {
+					c.fail(cause)
+				}
+			}
+			s.workers.trim()
+			last = now
+		}
+	}
+}
+
+// watch returns the reason to end the connection: a frame or header block that is incomplete for
+// ReadTimeout, or responses of which less than MinSendRate was taken over a window. It rejects
+// requests whose body is late, and closes a connection that has been idle for too long.
+func (c *conn) watch(now time.Time, d time.Duration) error {
+	o := &c.s.o
+	if idle := c.t.IdleFor(); idle > 0 && idle >= o.Idle() {
+		c.goAway()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.budget.refill(d)
+	for _, st := range c.streams {
+		if st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout {
+			st.Request.Problem = BodyLate
+			c.start(st)
+		}
+	}
+	if c.isLate(now) {
+		return errLate
+	}
+	if o.MinSendRate > 0 && c.isSlow(now, o.Window()) {
+		return ErrSlow
+	}
+	return nil
+}
+
+// isLate reports whether a frame or header block is incomplete for ReadTimeout.
+func (c *conn) isLate(now time.Time) bool {
+	w, complete := &c.watched, c.complete.Load()
+	switch {
+	case c.begun.Load() == complete:
+		w.lateSince = time.Time{}
+	case w.lateSince.IsZero() || complete != w.complete:
+		w.lateSince, w.complete = now, complete
+	default:
+		return now.Sub(w.lateSince) >= c.s.o.ReadTimeout
+	}
+	return false
+}
+
+// isSlow reports whether the client has taken less than MinSendRate over the window.
+func (c *conn) isSlow(now time.Time, window time.Duration) bool {
+	w, taken := &c.watched, c.sent-c.t.Unacknowledged()
+	switch {
+	case !c.blocked():
+		w.windowStart = time.Time{}
+		return false
+	case w.windowStart.IsZero() || c.clears != w.clears:
+	case now.Sub(w.windowStart) < window:
+		return false
+	case float64(taken-w.taken) < float64(c.s.o.MinSendRate)*window.Seconds():
+		return true
+	}
+	w.windowStart, w.clears, w.taken = now, c.clears, taken
+	return false
+}

@@ -1,0 +1,74 @@
+package http2server
+
+import "sync"
+
+// workers runs tasks on goroutines that it uses again: the stack of a new goroutine would have to
+// grow for each request.
+type workers struct {
+	mu      sync.Mutex // guards the fields below
+	idle    []*worker  // the last one was used last
+	least   int        // the fewest idle ones since trim
+	stopped bool
+}
+
+// worker is one goroutine.
+type worker struct{ tasks chan task }
+
+type task interface{ run() }
+
+// start runs a task on a goroutine of its own.
+func (w *workers) start(t task) {
+	w.mu.Lock()
+	n := len(w.idle)
+	if n == 0 {
+		w.mu.Unlock()
+		go w.work(&worker{tasks: make(chan task, 1)}, t)
+		return
+	}
+	k := w.idle[n-1]
+	w.idle = w.idle[:n-1]
+	w.least = min(w.least, n-1)
+	w.mu.Unlock()
+	k.tasks <- t // the buffer is empty
+}
+
+// work runs a task, and then others until k.tasks is closed.
+func (w *workers) work(k *worker, t task) {
+	for t != nil {
+		t.run()
+		w.mu.Lock()
+		if w.stopped {
+			w.mu.Unlock()
+			return
+		}
+		w.idle = append(w.idle, k)
+		w.mu.Unlock()
+		t = <-k.tasks
+	}
+}
+
+// trim ends the goroutines that were idle since the last call.
+func (w *workers) trim() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end(w.least)
+	w.least = len(w.idle)
+}
+
+// end ends the n goroutines that were idle for the longest time.
+func (w *workers) end(n int) {
+	for _, k := range w.idle[:n] {
+		close(k.tasks)
+	}
+	rest := copy(w.idle, w.idle[n:])
+	clear(w.idle[rest:])
+	w.idle = w.idle[:rest]
+}
+
+// stop ends all goroutines as soon as they are idle.
+func (w *workers) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.end(len(w.idle))
+}
