@@ -98,6 +98,12 @@ func (c *http2Conn) SetReadDeadline(t time.Time) error { return c.inner.SetReadD
 // SetWriteDeadline bounds writes in place of the pace of the client.
 func (c *http2Conn) SetWriteDeadline(t time.Time) error { return c.inner.SetWriteDeadline(t) }
 
+// SetDeadline is the sum of both.
+func (c *http2Conn) SetDeadline(t time.Time) error { return c.inner.SetDeadline(t) }
+
+// CloseWrite implements http2server.Transport.
+func (c *http2Conn) CloseWrite() error { return c.inner.CloseWrite() }
+
 // Unacknowledged implements http2server.Transport.
 func (c *http2Conn) Unacknowledged() int64 { return c.counted.Unacknowledged() }
 

@@ -18,8 +18,13 @@ const (
 	window     = 65535   // of a stream and a connection at their begin (RFC 9113 section 6.9.2)
 	maxWindow  = 1<<31 - 1
 
-	// closeTimeout bounds the write of a GOAWAY that tells a client of its error.
-	closeTimeout = time.Second
+	// lingerTimeout is the time that a client has to close a connection behind the last bytes. A
+	// close before would reset the connection if the client is still sending, and a reset takes
+	// bytes away that the client has not read (RFC 9112 section 9.6).
+	lingerTimeout = time.Second
+
+	// drainTimeout bounds the time until the client has acknowledged the last bytes.
+	drainTimeout = 2 * time.Minute
 )
 
 // conn is one connection. The goroutine of serve reads. All others use the fields under mu.
@@ -36,12 +41,13 @@ type conn struct {
 
 	mu      sync.Mutex // guards the fields below
 	streams map[uint32]*Stream
-	highest uint32 // of the streams that the client has opened
-	running int    // handlers
-	bodies  int    // streams whose handler waits for the body
-	leaving bool   // GOAWAY was sent: new streams are ignored
-	idle    bool   // MarkIdle was called
-	err     error  // of the connection
+	highest uint32    // of the streams that the client has opened
+	running int       // handlers
+	bodies  int       // streams whose handler waits for the body
+	leaving bool      // GOAWAY was sent: new streams are ignored
+	done    time.Time // of CloseWrite: the client has to close; zero = not called
+	idle    bool      // MarkIdle was called
+	err     error     // of the connection
 	ended   sync.Cond
 
 	recent [32]uint32 // streams that the server has reset; the client may not know yet
@@ -76,6 +82,7 @@ func (c *conn) serve() {
 	err := c.read()
 	if code, ok := err.(http2.ConnectionError); ok {
 		c.close(http2.ErrCode(code))
+		_, _ = io.Copy(io.Discard, c.in) // until the client has closed, or is late
 	} else {
 		c.fail(err)
 	}
@@ -367,7 +374,7 @@ func (c *conn) appendGoAway() {
 // close tells the client of its error and ends all streams. The caller waits until the output is
 // sent.
 func (c *conn) close(code http2.ErrCode) {
-	_ = c.t.SetWriteDeadline(time.Now().Add(closeTimeout)) // fails only on a closed connection
+	_ = c.t.SetDeadline(time.Now().Add(lingerTimeout)) // fails only on a closed connection
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leaving = true

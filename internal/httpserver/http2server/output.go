@@ -3,6 +3,7 @@ package http2server
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -54,7 +55,7 @@ func (c *conn) appendFrameHead(kind http2.FrameType, flags http2.Flags, id uint3
 
 // appendFrame adds a frame that is no part of a response.
 func (c *conn) appendFrame(kind http2.FrameType, flags http2.Flags, id uint32, payload ...byte) {
-	if c.err != nil {
+	if c.err != nil || !c.done.IsZero() {
 		return
 	}
 	c.appendFrameHead(kind, flags, id, len(payload))
@@ -112,8 +113,8 @@ func (c *conn) takeOutput() bool {
 	return true
 }
 
-// finished reports whether the connection has ended behind a GOAWAY.
-func (c *conn) finished() bool { return c.leaving && len(c.streams) == 0 }
+// finished reports whether all is sent behind a GOAWAY, and the client was not told so yet.
+func (c *conn) finished() bool { return c.leaving && len(c.streams) == 0 && c.done.IsZero() }
 
 // run sends until nothing is left.
 func (w *writer) run() {
@@ -122,14 +123,17 @@ func (w *writer) run() {
 		c.mu.Lock()
 		b, response := c.out, c.response
 		if b == nil || c.err != nil {
+			finished := c.err == nil && c.finished()
+			if finished {
+				c.done = time.Now()
+			}
 			c.sending = false
-			finished := c.finished()
 			c.ended.Broadcast()
 			c.cleared()
 			c.markIdle()
 			c.mu.Unlock()
 			if finished {
-				c.fail(errDone)
+				_ = c.t.CloseWrite() // an error means that the client has closed it
 			}
 			return
 		}

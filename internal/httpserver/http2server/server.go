@@ -45,7 +45,7 @@ var (
 	ErrSlow  = errors.New("client reads too slowly")
 	ErrFlood = errors.New("too many HTTP/2 control frames, resets or streams")
 	errLate  = errors.New("a frame or header block did not arrive in time")
-	errDone  = errors.New("HTTP/2 connection has ended after GOAWAY")
+	errDone  = errors.New("HTTP/2 connection has ended behind GOAWAY")
 )
 
 // Transport is a connection that has negotiated HTTP/2.
@@ -57,6 +57,9 @@ type Transport interface {
 	// MarkBusy returns false if the connection is being closed.
 	MarkIdle()
 	MarkBusy() bool
+
+	// CloseWrite tells the client that nothing more is sent.
+	CloseWrite() error
 
 	// IdleFor returns the time since MarkIdle; 0 after MarkBusy.
 	IdleFor() time.Duration

@@ -50,6 +50,7 @@ func (t *transport) IdleFor() time.Duration {
 	return time.Since(t.idle)
 }
 
+func (t *transport) CloseWrite() error     { return t.Conn.(*net.TCPConn).CloseWrite() }
 func (t *transport) Unacknowledged() int64 { return 0 }
 func (t *transport) Abandon() error        { return t.Close() }
 
@@ -524,4 +525,28 @@ func TestShutdown(t *testing.T) {
 	require.False(t, errors.Is(err, context.DeadlineExceeded))
 	<-done
 	s.ended = make(chan struct{}) // for the Shutdown of the cleanup
+}
+
+// TestEndIsNotCut: the last response of a connection arrives although the client sends frames
+// behind its end, and reads late: a close at once would reset the connection.
+func TestEndIsNotCut(t *testing.T) {
+	body := bytes.Repeat([]byte("x"), 60_000)
+	s := start(t, func(st *Stream) {
+		_ = st.WriteHead(Head{Status: 200, Length: int64(len(body)), Last: true}, false)
+		_, _ = st.Write(body, true)
+	}, nil)
+	c := s.connect()
+	c.ask(1, true, get("/")...)
+	conn := s.snapshot()[0]
+	eventually.True(t, func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return !conn.done.IsZero()
+	})
+	for range 10 {
+		require.NoError(t, c.WritePing(false, [8]byte{}))
+	}
+	require.Equal(t, body, c.receive(1, nil).body)
+	_, err := io.Copy(io.Discard, c.conn)
+	require.NoError(t, err)
 }

@@ -104,11 +104,23 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 			c.start(st)
 		}
 	}
+	if !c.done.IsZero() {
+		return c.lingers(now)
+	}
 	if c.isLate(now) {
 		return errLate
 	}
 	if o.MinSendRate > 0 && c.isSlow(now, o.Window()) {
 		return ErrSlow
+	}
+	return nil
+}
+
+// lingers returns errDone when the client has had time to close behind the last bytes.
+func (c *conn) lingers(now time.Time) error {
+	since := now.Sub(c.done)
+	if since >= lingerTimeout && c.t.Unacknowledged() == 0 || since >= drainTimeout {
+		return errDone
 	}
 	return nil
 }
