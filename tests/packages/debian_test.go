@@ -156,7 +156,7 @@ func TestService(t *testing.T) {
 	require.Contains(t, n.run("journalctl -o cat -u fastdfs-gateway"), "listn")
 }
 
-// TestUpgrade: an upgrade keeps what the operator has changed, rejects no connection and ends no
+// TestUpgrade: an upgrade keeps what the operator has changed, refuses no connection and ends no
 // download; removal and purge leave the store.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/process/panics"
+
 	"golang.org/x/net/http2"
 )
 
@@ -79,7 +81,7 @@ func (c *conn) serve() {
 	c.mu.Lock()
 	c.markIdle()
 	c.mu.Unlock()
-	err := c.read()
+	err := c.readFrames()
 	if code, ok := err.(http2.ConnectionError); ok {
 		c.close(http2.ErrCode(code))
 		_, _ = io.Copy(io.Discard, c.in) // until the client has closed, or is late
@@ -92,6 +94,12 @@ func (c *conn) serve() {
 	}
 	c.mu.Unlock()
 	c.fail(net.ErrClosed) // behind close
+}
+
+// readFrames is read with a panic, which is a bug, as its error.
+func (c *conn) readFrames() (err error) {
+	defer panics.ToError(&err, "reading HTTP/2")
+	return c.read()
 }
 
 // readPreface reads the first bytes of a client (RFC 9113 section 3.4).

@@ -1,6 +1,10 @@
 package http2server
 
-import "sync"
+import (
+	"sync"
+
+	"fastdfs-gateway/internal/process/panics"
+)
 
 // workers runs tasks on goroutines that it uses again: the stack of a new goroutine would have to
 // grow for each request.
@@ -35,7 +39,7 @@ func (w *workers) start(t task) {
 // work runs a task, and then others until k.tasks is closed.
 func (w *workers) work(k *worker, t task) {
 	for t != nil {
-		t.run()
+		run(t)
 		w.mu.Lock()
 		if w.stopped {
 			w.mu.Unlock()
@@ -45,6 +49,12 @@ func (w *workers) work(k *worker, t task) {
 		w.mu.Unlock()
 		t = <-k.tasks
 	}
+}
+
+// run runs a task. A panic, which is a bug, ends neither the goroutine nor the process.
+func run(t task) {
+	defer panics.Contain("serving HTTP/2")
+	t.run()
 }
 
 // trim ends the goroutines that were idle since the last call.
