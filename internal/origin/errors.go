@@ -19,8 +19,8 @@ var (
 	ErrNotYet = errors.New("no host has the file yet")
 	// ErrNoLists: it cannot be told which hosts may be asked, as no tracker has responded yet.
 	ErrNoLists = errors.New("the storages of the cluster are not known yet")
-	// ErrTimeout: a host has not responded in time.
-	ErrTimeout = errors.New("the storage does not answer in time")
+	// ErrTimeout: a host did not respond in time.
+	ErrTimeout = errors.New("the storage does not reply in time")
 	// ErrBusy: too much is being fetched already.
 	ErrBusy = errors.New("too many downloads from the storage")
 	// ErrUnreachable: no host that may have the file could be asked.
@@ -39,7 +39,7 @@ var final = []error{
 	fdfs.ErrFileChanged,
 }
 
-// responseErr returns the error for the client when no host has given the file.
+// responseErr returns the error for the client when no host gave the file.
 func (a *Resolver) responseErr(id fdfs.FileID, err error, now time.Time) error {
 	for _, known := range final {
 		if errors.Is(err, known) {

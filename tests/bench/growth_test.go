@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -138,12 +140,16 @@ func TestCacheGrowths(t *testing.T) {
 // is counted.
 func TestHandshakes(t *testing.T) {
 	w, s := newTestWorld(t)
-	for _, f := range []flavour{secured, securedRSA} {
+	for f, algorithm := range map[flavour]x509.PublicKeyAlgorithm{secured: x509.ECDSA, securedRSA: x509.RSA} {
 		c := &testCase{status: http.StatusOK}
 		require.NoError(t, w.handshakes(f)(c))
 		p, err := w.startGateway(s.gateway, f)
 		require.NoError(t, err)
 		t.Cleanup(p.Stop)
+		conn, err := tls.Dial("tcp", p.Addr, &tls.Config{InsecureSkipVerify: true}) // the key is looked at
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+		require.Equal(t, algorithm, conn.ConnectionState().PeerCertificates[0].PublicKeyAlgorithm)
 		got, err := w.load(&c.gateway, p, time.Second, 0)
 		require.NoError(t, err)
 		require.NoError(t, c.judge(&got))
