@@ -159,8 +159,12 @@ func (s *Server) Shutdown(ctx context.Context) {
 	for _, c := range s.snapshot() {
 		c.goAway()
 	}
-	wake := context.AfterFunc(ctx, s.empty.Broadcast)
-	defer wake()
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock() // else the loop below may miss the call between its condition and Wait
+		defer s.mu.Unlock()
+		s.empty.Broadcast()
+	})
+	defer stop()
 	s.mu.Lock()
 	for len(s.conns) > 0 && ctx.Err() == nil {
 		s.empty.Wait()
