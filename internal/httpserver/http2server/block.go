@@ -58,7 +58,7 @@ const (
 	sawPath
 )
 
-// tableSize is the size of the table of the client's encoder, in bytes: the default.
+// tableSize is the size in bytes of the table of each side, unless that side sets another one.
 const tableSize = 4096
 
 func (b *block) init(maxHead int) {
@@ -237,7 +237,6 @@ func (c *conn) open() error {
 		c.start(st)
 	default:
 		st.awaitsBody, st.opened = true, time.Now()
-		c.bodies++
 		if b.expects {
 			c.appendContinue(st.id)
 		}
@@ -247,10 +246,7 @@ func (c *conn) open() error {
 
 // start calls the handler.
 func (c *conn) start(st *Stream) {
-	if st.awaitsBody {
-		st.awaitsBody = false
-		c.bodies--
-	}
+	st.awaitsBody = false
 	c.running++
 	c.s.workers.start(st)
 }

@@ -45,7 +45,6 @@ type conn struct {
 	streams map[uint32]*Stream
 	highest uint32    // of the streams that the client has opened
 	running int       // handlers
-	bodies  int       // streams whose handler waits for the body
 	leaving bool      // GOAWAY was sent: new streams are ignored
 	done    time.Time // of CloseWrite: the client has to close; zero = not called
 	idle    bool      // MarkIdle was called
@@ -59,6 +58,9 @@ type conn struct {
 	received int64 // the window of the client
 	due      int64 // bytes of it that were not given back yet
 
+	tableSize    uint32 // of the client's decoder, as it has last set it
+	tableReduced bool   // to be told at the beginning of the next header block
+
 	output
 	progress
 	watched watched
@@ -66,7 +68,7 @@ type conn struct {
 
 func newConn(s *Server, t Transport) *conn {
 	c := &conn{s: s, t: t, in: bufio.NewReaderSize(t, readBuffer), streams: map[uint32]*Stream{}, budget: newBudget(),
-		received: window}
+		received: window, tableSize: tableSize}
 	c.framer = http2.NewFramer(nil, c.in)
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(maxFrame)
@@ -274,23 +276,22 @@ func (c *conn) windowUpdate(id uint32, by int64) error {
 	return nil
 }
 
-// settings applies the settings of the client. The heads of responses are encoded without a table
-// of the connection, and frames are never larger than every client takes: only the window counts.
+// settings applies the settings of the client. Heads are encoded without a table, and frames are
+// never larger than every client takes: only the window and a smaller table count.
 func (c *conn) settings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
 	}
 	err := f.ForeachSetting(func(s http2.Setting) error {
-		if err := s.Valid(); err != nil || s.ID != http2.SettingInitialWindowSize {
+		if err := s.Valid(); err != nil {
 			return err
 		}
-		by := int64(s.Val) - c.streamWindow
-		c.streamWindow = int64(s.Val)
-		for _, st := range c.streams {
-			if st.window += by; st.window > maxWindow {
-				return http2.ConnectionError(http2.ErrCodeFlowControl)
-			}
-			st.wide.Signal()
+		switch s.ID {
+		case http2.SettingInitialWindowSize:
+			return c.setStreamWindow(int64(s.Val))
+		case http2.SettingHeaderTableSize:
+			c.tableReduced = c.tableReduced || s.Val < c.tableSize
+			c.tableSize = s.Val
 		}
 		return nil
 	})
@@ -298,6 +299,20 @@ func (c *conn) settings(f *http2.SettingsFrame) error {
 		c.appendFrame(http2.FrameSettings, http2.FlagSettingsAck, 0)
 	}
 	return err
+}
+
+// setStreamWindow changes the window of new streams and, by the difference, those of the open ones
+// (RFC 9113 section 6.9.2).
+func (c *conn) setStreamWindow(size int64) error {
+	by := size - c.streamWindow
+	c.streamWindow = size
+	for _, st := range c.streams {
+		if st.window += by; st.window > maxWindow {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		st.wide.Signal()
+	}
+	return nil
 }
 
 // resetByClient ends a stream that the client has reset.
@@ -335,10 +350,6 @@ func (c *conn) drop(st *Stream, cause error) {
 // remove removes a stream that has ended in both directions. The connection ends behind a GOAWAY
 // with its last stream.
 func (c *conn) remove(st *Stream) {
-	if st.awaitsBody {
-		st.awaitsBody = false
-		c.bodies--
-	}
 	delete(c.streams, st.id)
 	if c.finished() {
 		c.send()

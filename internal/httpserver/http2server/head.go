@@ -11,7 +11,9 @@ import (
 )
 
 // Heads of responses are encoded without a dynamic table (RFC 7541 section 6.2.2): a table would
-// have to be kept for each connection, and most values differ from file to file.
+// have to be kept for each connection, and most values differ from file to file. Each encoded block
+// begins with an update of the size of the table to 0 (section 6.3), which blockOf removes from all
+// but the ones that need it.
 
 // nameIndex are the names in the static table (RFC 7541 appendix A), as handlers write them.
 var nameIndex = map[string]byte{
@@ -26,14 +28,27 @@ const (
 	indexStatus        = 8 // with the value 200
 	indexContentLength = 28
 	indexDate          = 33
+
+	tableSizeZero = 0x20 // an update of the size of the table
 )
 
 // blocks holds buffers of header blocks.
 var blocks = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
+// blockOf returns an encoded block as it is sent. The update of the size of the table is required
+// in the first block after the client has reduced the size that it allows (RFC 9113 section 4.3.1).
+func (c *conn) blockOf(encoded []byte) []byte {
+	if !c.tableReduced {
+		return encoded[1:]
+	}
+	c.tableReduced = false
+	return encoded
+}
+
 // appendHead adds the HEADERS of a response, and CONTINUATIONs if the block is too long for one
 // frame.
-func (c *conn) appendHead(id uint32, block []byte, end bool) {
+func (c *conn) appendHead(id uint32, encoded []byte, end bool) {
+	block := c.blockOf(encoded)
 	kind, flags := http2.FrameHeaders, http2.Flags(0)
 	if end {
 		flags = http2.FlagHeadersEndStream
@@ -53,10 +68,10 @@ func (c *conn) appendHead(id uint32, block []byte, end bool) {
 
 // appendContinue adds an interim response (RFC 9110 section 15.2.1).
 func (c *conn) appendContinue(id uint32) {
-	c.appendFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, id, appendStatus(nil, 100)...)
+	c.appendFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, id, c.blockOf(appendStatus(nil, 100))...)
 }
 
-// appendFields adds a header block.
+// appendFields encodes the header block of a response.
 func appendFields(b []byte, h *Head) []byte {
 	b = appendStatus(b, h.Status)
 	b = appendInt(b, 0, 4, indexDate)
@@ -81,8 +96,9 @@ func appendFields(b []byte, h *Head) []byte {
 	return b
 }
 
-// appendStatus adds the status, by its index if it has one.
+// appendStatus begins a header block with the status, by its index if it has one.
 func appendStatus(b []byte, status int) []byte {
+	b = append(b, tableSizeZero)
 	for i, known := range [...]int{200, 204, 206, 304, 400, 404, 500} {
 		if status == known {
 			return append(b, 0x80|byte(indexStatus+i))

@@ -229,6 +229,50 @@ func TestHeads(t *testing.T) {
 	}
 }
 
+// TestReducedTable: the first header block after the client has reduced the size of its table begins
+// with an update of that size, which decoders such as that of nghttp2 require (RFC 9113 section
+// 4.3.1). Later blocks, and those of other clients, have none.
+func TestReducedTable(t *testing.T) {
+	s := start(t, hello, nil)
+	updated := func(c *client, id uint32) bool {
+		c.ask(id, true, get("/")...)
+		for {
+			f, err := c.ReadFrame()
+			require.NoError(t, err)
+			if head, ok := f.(*http2.HeadersFrame); ok {
+				return head.HeaderBlockFragment()[0] == 0x20
+			}
+		}
+	}
+	connect := func(settings ...http2.Setting) *client {
+		c := s.connect(settings...)
+		c.ReadMetaHeaders = nil
+		return c
+	}
+	size := func(n uint32) http2.Setting { return http2.Setting{ID: http2.SettingHeaderTableSize, Val: n} }
+
+	require.False(t, updated(connect(), 1))
+	require.False(t, updated(connect(size(65536)), 1))
+
+	c := connect(size(0), size(4096))
+	require.True(t, updated(c, 1))
+	require.False(t, updated(c, 3))
+	require.NoError(t, c.WriteSettings(size(100)))
+	require.True(t, updated(c, 5))
+	require.False(t, updated(c, 7))
+
+	c = connect(size(0))
+	c.ask(1, false, get("/", "expect", "100-continue", "content-length", "1")...)
+	for _, wants := range []bool{true, false} { // the interim response is the first block
+		f, err := c.ReadFrame()
+		require.NoError(t, err)
+		require.Equal(t, wants, f.(*http2.HeadersFrame).HeaderBlockFragment()[0] == 0x20)
+		if wants {
+			require.NoError(t, c.WriteData(1, true, []byte("a")))
+		}
+	}
+}
+
 // TestWorkers: goroutines are used again, and those that were idle for long end.
 func TestWorkers(t *testing.T) {
 	var w workers
