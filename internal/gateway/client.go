@@ -21,26 +21,31 @@ const (
 )
 
 // findClient sets client, proto and host by the word of a trusted proxy. Fields of other peers mean
-// nothing.
+// nothing, and neither do those behind the header of the PROXY protocol: its proxy may pass on the
+// fields as the client has sent them.
 func (r *request) findClient() error {
 	p := r.h.o.Proxies
 	peer := r.ctx.RemoteAddr()
 	r.client = ipOf(peer)
-	proxied, byHeader := peer.(*proxiedAddr)
-	if byHeader && proxied.tooMany {
-		return errTooManyPerIP
+	if proxied, ok := peer.(*proxiedAddr); ok {
+		if proxied.tls {
+			r.proto = []byte("https")
+		}
+		if proxied.tooMany {
+			return errTooManyPerIP
+		}
+		return nil
 	}
-	if !byHeader && !p.Trusts(r.client) {
+	if p.Method == clientaddr.ByProxyProtocol || !p.Trusts(r.client) {
 		return nil
 	}
 	h := &r.ctx.Request.Header
-	switch {
-	case byHeader:
-	case p.Method == clientaddr.ByForwardedFor:
+	switch p.Method {
+	case clientaddr.ByForwardedFor:
 		r.client = clientaddr.ForwardedFor(p.Trusted, r.client, h.PeekAll(fasthttp.HeaderXForwardedFor))
-	case p.Method == clientaddr.ByRealIP:
+	case clientaddr.ByRealIP:
 		r.client = clientaddr.RealIP(r.client, h.PeekAll(headerRealIP))
-	case p.Method == clientaddr.ByForwarded:
+	case clientaddr.ByForwarded:
 		r.client, r.proto, r.host = clientaddr.Forwarded(p.Trusted, r.client, h.PeekAll(fasthttp.HeaderForwarded))
 	}
 	if r.proto == nil {

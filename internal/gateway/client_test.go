@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -98,6 +99,35 @@ func TestProxyHeaders(t *testing.T) {
 	require.EqualValues(t, 3, testutil.ToFloat64(m.rejectedConns.WithLabelValues(noProxyHeader)))
 	require.NoError(t, c.Close())
 	require.NotContains(t, log.String(), "6.6.6.6")
+}
+
+// TestFieldsBehindProxyHeaders: a proxy with the PROXY protocol may pass on fields of the client, so
+// they decide nothing; the header itself tells of TLS.
+func TestFieldsBehindProxyHeaders(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	r := run(t, Options{Store: openLocal(t, s), HTTPSPort: 443, Proxies: &clientaddr.Proxies{
+		Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByProxyProtocol}}, ServerOptions{})
+	// Version 2 for 192.0.2.1:1, with the TLV of a client with or without TLS.
+	header := func(client byte) string {
+		return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x14\xc0\x00\x02\x01\xc0\x00\x02\x02\x00\x01\x00\x02" +
+			"\x20\x00\x05" + string(rune(client)) + "\x00\x00\x00\x00"
+	}
+	for start, want := range map[string]string{"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n": "301",
+		"PROXY UNKNOWN\r\n": "301", header(0): "301", header(1): "200"} {
+		c := r.dial()
+		_, err := io.WriteString(c, start+"GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n"+
+			"X-Forwarded-Proto: https\r\nX-Forwarded-Host: evil.test\r\nForwarded: proto=https;host=evil.test\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, strconv.Itoa(resp.StatusCode), "%q", start)
+		if want == "301" {
+			require.Equal(t, "https://gw.test"+f.URL(), resp.Header.Get("Location"))
+		}
+		require.NoError(t, c.Close())
+	}
 }
 
 // TestProxyHeaderLimit: a second busy connection of one client gets 429.

@@ -27,6 +27,7 @@ type proxyHeader struct {
 // proxiedAddr is the address of a client that a header has named; invalid for a client without one.
 type proxiedAddr struct {
 	netip.AddrPort
+	tls     bool // the client has a TLS connection to the proxy
 	tooMany bool // MaxConnectionsPerIP was reached: requests are rejected
 }
 
@@ -90,7 +91,7 @@ func (h *proxyHeader) await() error {
 	h.once.Do(func() {
 		header, err := proxyproto.Read(h.c.Conn)
 		if err == nil && header.Proxied {
-			err = h.setClient(header.Source)
+			err = h.setClient(&proxiedAddr{AddrPort: header.Source, tls: header.TLS})
 		}
 		if errors.Is(err, proxyproto.ErrHeader) {
 			s := h.c.s
@@ -104,9 +105,9 @@ func (h *proxyHeader) await() error {
 }
 
 // setClient counts the connection for the address of its client.
-func (h *proxyHeader) setClient(client netip.AddrPort) error {
-	s, a := h.c.s, &proxiedAddr{AddrPort: client}
-	replaced, reason, err := s.countClient(h.c, s.countedBlock(client.Addr()))
+func (h *proxyHeader) setClient(a *proxiedAddr) error {
+	s := h.c.s
+	replaced, reason, err := s.countClient(h.c, s.countedBlock(a.Addr()))
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,9 @@
 //	13      1      family (1 IPv4, 2 IPv6, 3 unix, 0 unspecified), and transport (1 stream, 2 datagram)
 //	14      2      length of the rest, big endian
 //	16             source and destination address, then source and destination port
-//	               (unix: two paths of 108 bytes); then TLVs, which are skipped
+//	               (unix: two paths of 108 bytes); then TLVs: 1 byte type, 2 bytes length, and
+//	               the value; of type 0x20, the first bit of the value is set for a client of TLS.
+//	               Other TLVs are skipped
 package proxyproto
 
 import (
@@ -40,6 +42,8 @@ type Header struct {
 	Source netip.AddrPort
 	// Proxied is false for a header without a client.
 	Proxied bool
+	// TLS is true for a client that is connected to the proxy by TLS. Only version 2 tells.
+	TLS bool
 }
 
 const (
@@ -152,6 +156,8 @@ const (
 	portOffsetV6  = 2 * 16
 	lengthOffset  = 14
 	addressOffset = fixed
+	typeTLS       = 0x20 // PP2_TYPE_SSL
+	clientTLS     = 0x01 // PP2_CLIENT_SSL, in the first byte of its value
 )
 
 // parseBinary is parse for version 2.
@@ -188,5 +194,21 @@ func parseAddresses(b []byte, family byte) (h Header, err error) {
 		h.Source = netip.AddrPortFrom(netip.AddrFrom16([16]byte(b)).Unmap(), binary.BigEndian.Uint16(b[portOffsetV6:]))
 	}
 	h.Proxied = family != 0 // an unspecified family names no client
+	h.TLS = h.Proxied && hasTLS(b[size:])
 	return h, nil
+}
+
+// hasTLS reports whether TLVs tell of a client of TLS. An incomplete TLV ends them.
+func hasTLS(tlvs []byte) bool {
+	for len(tlvs) >= 3 {
+		kind, size := tlvs[0], int(binary.BigEndian.Uint16(tlvs[1:]))
+		if tlvs = tlvs[3:]; len(tlvs) < size {
+			return false
+		}
+		if kind == typeTLS && size > 0 {
+			return tlvs[0]&clientTLS != 0
+		}
+		tlvs = tlvs[size:]
+	}
+	return false
 }

@@ -75,6 +75,31 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestTLS: the TLV of a client of TLS, also behind others, and TLVs that say nothing or are cut.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	const byTLS = "\x20\x00\x05\x01\x00\x00\x00\x00"
+	for rest, want := range map[string]bool{
+		v4Ends:                false,
+		v4Ends + tlvs:         false,
+		v4Ends + byTLS:        true,
+		v4Ends + tlvs + byTLS: true,
+		v4Ends + byTLS + tlvs: true,
+		v4Ends + "\x20\x00\x05\x06\x00\x00\x00\x00": false, // a certificate, but no TLS
+		v4Ends + "\x20\x00\x00":                     false,
+		v4Ends + byTLS[:7]:                          false,
+		v4Ends + byTLS[:2]:                          false,
+		v4Ends + "\x04\x00\x08" + byTLS:             false, // in the value of another one
+	} {
+		h, err := Read(strings.NewReader(v2(0x21, 0x11, rest)))
+		require.NoError(t, err)
+		require.Equal(t, want, h.TLS, "%q", rest)
+	}
+	h, err := Read(strings.NewReader(v2(0x20, 0x11, v4Ends+byTLS)))
+	require.NoError(t, err)
+	require.False(t, h.TLS, "LOCAL")
+}
+
 func TestReadRejects(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]string{
