@@ -342,6 +342,28 @@ func TestUnreachableForAll(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
+// A release while the connection of the notifications is cut is seen as soon as there is another
+// connection, without polling.
+func TestReleaseWhileCutOff(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{Poll: farOff})
+	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 2 * farOff})
+	require.NoError(t, err)
+	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	eventually.True(t, func() bool {
+		return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
+	})
+	r.relay.Cut()
+	eventually.True(t, func() bool {
+		return len(r.admin.PubSubChannels(t.Context(), t.Name()+"*").Val()) == 0
+	})
+	require.NoError(t, lock.Release(t.Context()))
+	r.relay.Restore()
+	got := await(t, waiting)
+	require.NoError(t, got.err)
+	require.NoError(t, got.lock.Release(t.Context()))
+}
+
 // Keys that other programs have written are locks of other holders.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()

@@ -244,10 +244,15 @@ func (s *redisStore) listen(caller context.Context) error {
 		return failed(caller, "subscribe to releases", err)
 	}
 	s.pubsub = pubsub
-	messages := pubsub.Channel()
+	messages := pubsub.ChannelWithSubscriptions()
 	s.ended.Go(func() {
 		for m := range messages {
-			s.onMessage(m.Payload)
+			switch m := m.(type) {
+			case *redis.Message:
+				s.onMessage(m.Payload)
+			case *redis.Subscription: // on a new connection: messages were lost before it
+				s.c.waitQueues.wakeMatching(func(string) bool { return true })
+			}
 		}
 	})
 	return nil

@@ -17,8 +17,8 @@ import (
 //
 // Every notification is used or passed on: a head that leaves wakes the next waiter, the last
 // waiter leaves the queue in Redis by a script that notifies the next process if the lock is free,
-// and so does a process that is notified without having waiters. Lost messages are compensated by
-// polling.
+// and so does a process that is notified without having waiters. All heads try again when the
+// connection of the notifications was replaced. Other lost messages are compensated by polling.
 
 // attempt tries to acquire a lock; with a waiter's name it also enters the queue in Redis if the
 // lock is held.

@@ -100,12 +100,12 @@ func (f *Fleet) loop() {
 	}
 }
 
-// listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop
-// looks anyway.
+// listen is the goroutine that is notified of purges. After a lost connection it looks at once, and
+// loop looks at every heartbeat.
 func (f *Fleet) listen() {
 	pubsub := f.rdb.Subscribe(f.beating, f.key("purged"))
 	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
-	for range pubsub.Channel() {
+	for range pubsub.ChannelWithSubscriptions() {
 		f.wake()
 	}
 }
