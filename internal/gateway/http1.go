@@ -92,6 +92,7 @@ func (s *Server) serveRequest(c *conn, e *exchange) (more bool) {
 	switch {
 	case last:
 		resp.Header.SetConnectionClose()
+		c.Last()
 	case !req.Header.IsHTTP11():
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}

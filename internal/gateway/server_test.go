@@ -11,18 +11,21 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // testTimeout is how long anything may take that normally takes a fraction of a second: a slow
@@ -236,6 +239,47 @@ func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 		panic("test")
 	}
 	return "", errors.New("secret detail")
+}
+
+// TestLastResponse: a client that has asked for the end of the connection keeps no connection while
+// it reads a short response slowly, and still gets all of it from the kernel. A long response has to
+// be taken first.
+func TestLastResponse(t *testing.T) {
+	s := storetest.New(t)
+	short, long := s.Normal("jpg", s.Bytes(60<<10)), s.Normal("mp4", s.Bytes(100<<10))
+	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{MaxBody: 64 << 10, Memory: 1 << 20})},
+		ServerOptions{})
+	ask := func(f storetest.Object) net.Conn {
+		dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+			return err
+		}}
+		c, err := dialer.Dial("tcp", r.address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		return c
+	}
+	requireWhole := func(c net.Conn, f storetest.Object) {
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(f.Content, body))
+	}
+	for i := range 3 { // from the file, and from memory
+		began := time.Now()
+		c := ask(short)
+		eventually.True(t, func() bool { return r.server.accepted.Load() == uint64(i)+1 && r.server.Connections() == 0 })
+		require.Less(t, time.Since(began), 25*time.Second, "the connection was held until 30 s had passed")
+		requireWhole(c, short)
+	}
+	c := ask(long)
+	eventually.True(t, func() bool { return r.server.Connections() == 1 })
+	eventually.True(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.openFiles) == 0 })
+	require.EqualValues(t, 1, r.server.Connections(), "its response is not acknowledged")
+	requireWhole(c, long)
 }
 
 // TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next

@@ -41,6 +41,7 @@ type Conn struct {
 	timing   bool      // ReadTimeout runs for this request
 	used     bool      // a request was passed on or rejected
 	done     bool      // no further request is read
+	final    bool      // the client has said that it sends no further one
 	unread   bool      // bytes were left unread on purpose
 	parked   bool      // Read has returned since there is no request, see Park
 }
@@ -250,9 +251,7 @@ func (c *Conn) takeHead() error {
 		// since the client may send the body nevertheless.
 		h.last, h.rewrite, h.body.kind, c.unread = true, true, bodyNone, true
 	}
-	if h.last {
-		c.done = true
-	}
+	c.done, c.final = c.done || h.last, h.close || h.http10 && !h.keep
 	if !h.rewrite {
 		c.pending = b
 		return nil

@@ -131,7 +131,7 @@ func (c *Conn) Close() error {
 	if again {
 		return nil
 	}
-	if c.used && (c.unread || c.unsent() > 0 || c.inputWaiting()) {
+	if c.used && c.lingers() {
 		c.linger()
 	}
 	return c.Conn.Close()
@@ -151,12 +151,28 @@ func (c *Conn) inputWaiting() bool {
 	return err == nil && n > 0
 }
 
+// lingers reports whether Close has to wait for the client: it may still be sending, or is slow to
+// take a long response.
+func (c *Conn) lingers() bool {
+	out, ok := c.Conn.(interface{ Abandoned() bool })
+	switch {
+	case ok && out.Abandoned():
+		return false
+	case c.unread:
+		return true
+	}
+	small, ok := c.Conn.(interface{ Brief() bool })
+	if c.final && ok && small.Brief() {
+		return c.inputWaiting()
+	}
+	return c.unsent() > 0 || c.inputWaiting()
+}
+
 // unsent returns the number of bytes that the client's host has not acknowledged.
-func (c *Conn) unsent() int {
-	if given, ok := c.Conn.(interface{ Abandoned() bool }); c.raw == nil || ok && given.Abandoned() {
+func (c *Conn) unsent() (n int) {
+	if c.raw == nil {
 		return 0
 	}
-	n := 0
 	err := c.raw.Control(func(fd uintptr) {
 		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) // 0 on failure
 	})

@@ -72,6 +72,15 @@ func (b *Body) Length() int64 {
 	return n
 }
 
+// left returns the number of bytes that were not passed yet.
+func (b *Body) left() int64 {
+	n := -b.pos
+	for _, p := range b.Pieces[b.piece:] {
+		n += int64(len(p.Head)) + p.Length
+	}
+	return n
+}
+
 // corkedPieces is the number of pieces from which on a body is corked: without it, each of them
 // would end with a packet of its own.
 const corkedPieces = 3
@@ -214,6 +223,7 @@ func (b *Body) sendBytes(p []byte) (err error) {
 		}
 		return err
 	}
+	b.Conn.last = b.Conn.last && int64(len(p)) == b.left() // else the next bytes may be late
 	b.Conn.behind = p
 	err = b.f.Flush()
 	n := len(p) - len(b.Conn.behind)

@@ -61,6 +61,7 @@ type Conn struct {
 	buf      []byte
 	behind   []byte // sent behind buf, by the same call if the socket accepts it
 	more     bool   // the next Write is followed by more at once (MSG_MORE)
+	last     bool   // the next Write is followed by CloseWrite or Close, see Last
 	file     int
 	offset   int64
 	left     int64
@@ -134,6 +135,18 @@ func (c *Conn) CloseWrite() error {
 	}
 	return nil
 }
+
+// Last announces that the caller closes the connection, or its sending direction, behind the next
+// response. The kernel then sends the end of the stream in the packet of the last bytes.
+func (c *Conn) Last() { c.last = true }
+
+// brief bounds the bytes that the kernel is left to deliver after Close.
+const brief = 64 << 10
+
+// Brief reports whether so few bytes were written that Close need not wait until the client has
+// them. A client that does not read then costs no more than its socket buffer, for the time that
+// the kernel gives a socket without a process (tcp_orphan_retries, tcp(7)).
+func (c *Conn) Brief() bool { return c.written <= brief }
 
 // SetWriteDeadline bounds writes in place of the pace, like that of net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
@@ -263,7 +276,7 @@ func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 // tryWrite is a step of Write; false means: wait until the socket accepts more.
 func (c *Conn) tryWrite(fd uintptr) bool {
 	flags := unix.MSG_NOSIGNAL
-	if c.more {
+	if c.more || c.last {
 		flags |= unix.MSG_MORE
 	}
 	for len(c.buf)+len(c.behind) > 0 {

@@ -26,7 +26,9 @@ import (
 const ofTheScheduler = "futex,epoll_wait,epoll_pwait,nanosleep,clock_nanosleep,sched_yield,tgkill,rt_sigreturn," +
 	"rt_sigprocmask,sigaltstack,madvise,mmap,munmap,getpid,gettid,clone,clone3,restart_syscall,write"
 
-// TestSystemCalls counts the system calls of requests on a kept connection.
+// TestSystemCalls counts the system calls of requests on a kept connection, and of one that has a
+// connection of its own: accept4 and its EAGAIN, epoll_ctl, read, sendmsg, read for unread bytes,
+// close.
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -45,13 +47,19 @@ func TestSystemCalls(t *testing.T) {
 		{"small file", small.URL(), "", 200, 2},
 		{"small slot", slot.URL(), "", 200, 2},
 		{"large file", large.URL(), "", 200, 3},
+		{"a connection each", small.URL(), "Connection: close", 200, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const requests = 300
 			conn := p.Dial()
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			in := bufio.NewReader(conn)
 			ask := func(lines ...string) *http.Response {
+				if c.field == "Connection: close" {
+					require.NoError(t, conn.Close())
+					conn = p.Dial()
+					in.Reset(conn)
+				}
 				_, err := io.WriteString(conn, e2e.Request("GET", c.url, lines...))
 				require.NoError(t, err)
 				resp, err := http.ReadResponse(in, &http.Request{Method: "GET"})
@@ -61,6 +69,9 @@ func TestSystemCalls(t *testing.T) {
 				return resp
 			}
 			lines := []string{}
+			if c.status == 200 && c.field != "" {
+				lines = []string{c.field}
+			}
 			for range 20 { // the file is in the cache then
 				if modified := ask().Header.Get("Last-Modified"); c.status == 304 {
 					lines = []string{"If-Modified-Since: " + modified}

@@ -1,0 +1,60 @@
+package sendfile
+
+import (
+	"bufio"
+	"io"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/content"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chunked is a content.File whose chunks have a size.
+type chunked struct {
+	bytes []byte
+	size  int64
+}
+
+func (f chunked) At(offset, length int64) (content.Chunk, error) {
+	return content.InMemory(f.bytes[offset : offset+min(f.size, length)]), nil
+}
+
+// TestLast: the last bytes leave with the end of the stream. Bytes that others follow later do not
+// wait for it: the kernel would hold them back for a fifth of a second. The scene is played again
+// when it took longer than half of that.
+func TestLast(t *testing.T) {
+	bytes := make([]byte, 1000)
+	for name, tt := range map[string]struct {
+		chunk  int64
+		close  func(*Conn) error
+		before uint32 // packets before the end of the stream
+	}{
+		"one chunk, closed":   {1000, (*Conn).Close, 0},
+		"one chunk, half":     {1000, (*Conn).CloseWrite, 0},
+		"two chunks are sent": {500, (*Conn).CloseWrite, 2},
+	} {
+		for plays, late := 0, true; late && plays < 100; plays++ {
+			server, client := pair(t, "tcp")
+			conn := paced(t, server, Pace{})
+			conn.Last()
+			began := time.Now()
+			w := bufio.NewWriter(conn)
+			_, err := w.WriteString("head")
+			require.NoError(t, err)
+			_, err = (&Body{Conn: conn, Direct: true, File: chunked{bytes, tt.chunk},
+				Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+			require.NoError(t, err)
+			packets := dataPackets(t, server)
+			if late = time.Since(began) > 100*time.Millisecond; !late {
+				require.Equal(t, tt.before, packets, name)
+			}
+			require.True(t, conn.Brief())
+			require.NoError(t, tt.close(conn))
+			got, err := io.ReadAll(client)
+			require.NoError(t, err)
+			require.Len(t, got, 1004, name)
+		}
+	}
+}
