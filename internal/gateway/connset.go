@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +15,8 @@ import (
 // at most a tenth of the time: connections that are opened faster than that are rejected.
 type connSet struct {
 	conns    map[*conn]struct{}
-	oldest   []idleConn // of the last walk, the longest idle last
+	streams  atomic.Int64 // HTTP/2 requests at a time, of a set of one address
+	oldest   []idleConn   // of the last walk, the longest idle last
 	nextWalk time.Time
 }
 

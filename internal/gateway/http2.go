@@ -31,6 +31,7 @@ func newHTTP2Server(s *Server) *http2Server {
 	h.http = http2server.New(http2server.Options{
 		Handler:     h.serveStream,
 		MaxHead:     guard.HTTP2HeadBytes,
+		MaxFields:   guard.MaxFields,
 		ReadTimeout: s.o.ReadTimeout,
 		Idle:        func() time.Duration { return min(s.o.IdleTimeout, s.maxIdle()) },
 		MinSendRate: s.o.MinSendRate,
@@ -51,6 +52,31 @@ func (h *http2Server) serve(outer net.Conn) error {
 // shutdown sends GOAWAY on all connections, accepts none, and returns when all are closed or ctx
 // has ended.
 func (h *http2Server) shutdown(ctx context.Context) { h.http.Shutdown(ctx) }
+
+// beginRequest counts a request, and returns an error if there are too many. There may be as many
+// as MaxConnections, and of one address a share while more than half of them are in use.
+func (h *http2Server) beginRequest(c *conn) error {
+	most, all := int64(h.s.o.MaxConnections), h.streams.Add(1)
+	own := int64(0)
+	if c.address != nil {
+		own = c.address.streams.Add(1)
+	}
+	switch {
+	case all > most:
+		return errTooManyStreams
+	case 2*all > most && own > max(most/defaultPerIPFraction, 1):
+		return errTooManyPerIP
+	}
+	return nil
+}
+
+// endRequest ends the counting.
+func (h *http2Server) endRequest(c *conn) {
+	h.streams.Add(-1)
+	if c.address != nil {
+		c.address.streams.Add(-1)
+	}
+}
 
 // ended logs the end of a connection whose client broke a rule.
 func (h *http2Server) ended(t http2server.Transport, cause error) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,10 +87,12 @@ func (s *staller) read() {
 	}
 }
 
-func (s *staller) get(id uint32, path string) error {
+func (s *staller) get(id uint32, path string) error { return s.ask(id, "GET", path) }
+
+func (s *staller) ask(id uint32, method, path string) error {
 	var block bytes.Buffer
 	e := hpack.NewEncoder(&block)
-	for _, f := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"},
+	for _, f := range []hpack.HeaderField{{Name: ":method", Value: method}, {Name: ":scheme", Value: "https"},
 		{Name: ":authority", Value: "h"}, {Name: ":path", Value: path}} {
 		if err := e.WriteField(f); err != nil {
 			return err
@@ -99,8 +102,8 @@ func (s *staller) get(id uint32, path string) error {
 		EndHeaders: true})
 }
 
-// TestHTTP2Stalls: a client that opens streams and takes too few of their bytes is ended, whatever
-// else it sends.
+// TestHTTP2Stalls: streams of which a client takes too few bytes are ended, whatever else it sends.
+// Their connection goes on.
 func TestHTTP2Stalls(t *testing.T) {
 	s := storetest.New(t)
 	large, small := s.Normal("mp4", s.Bytes(10<<20)), s.Normal("jpg", s.Bytes(2000))
@@ -124,23 +127,77 @@ func TestHTTP2Stalls(t *testing.T) {
 			for id := range uint32(10) {
 				require.NoError(t, c.get(2*id+1, tt.path))
 			}
-			for ended := false; !ended; {
-				select {
-				case <-c.ended:
-					ended = true
-				case <-time.After(10 * time.Millisecond):
-					if tt.then != nil {
-						_ = tt.then(c) // fails when the gateway has closed the connection
-					}
+			aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
+			eventually.True(t, func() bool {
+				if tt.then != nil {
+					require.NoError(t, tt.then(c))
 				}
-			}
-			eventually.True(t, func() bool { return r.left() == left{} })
-			if tt.path == large.URL() {
-				aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
-				eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == 10 })
-			}
+				return testutil.ToFloat64(aborted) == 10
+			})
+			eventually.True(t, func() bool {
+				left := r.left()
+				return left.files == 0 && left.connections == 1
+			})
 		})
 	}
+}
+
+// TestHTTP2Bodiless: a response without a body ends with its head, also when its state was used for a
+// download that has ended early, or the request is rejected.
+func TestHTTP2Bodiless(t *testing.T) {
+	s := storetest.New(t)
+	large := s.Normal("mp4", s.Bytes(1<<20))
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{}, time.Minute)
+	conn, err := tls.Dial("tcp", r.address, config)
+	require.NoError(t, err)
+	defer conn.Close()
+	c := &staller{Framer: http2.NewFramer(conn, conn)}
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	require.NoError(t, c.WriteSettings())
+	head := func(id uint32) *http2.HeadersFrame {
+		for {
+			f, err := c.ReadFrame()
+			require.NoError(t, err)
+			if head, ok := f.(*http2.HeadersFrame); ok && head.StreamID == id {
+				return head
+			}
+		}
+	}
+	aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("client")
+	for i := range uint32(20) {
+		require.NoError(t, c.get(6*i+1, large.URL()))
+		require.False(t, head(6*i+1).StreamEnded())
+		require.NoError(t, c.WriteRSTStream(6*i+1, http2.ErrCodeCancel))
+		eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == float64(i)+1 })
+		require.NoError(t, c.ask(6*i+3, "HEAD", large.URL()))
+		require.True(t, head(6*i+3).StreamEnded())
+		require.NoError(t, c.ask(6*i+5, "HEAD", "/"+strings.Repeat("a", 9000)))
+		require.True(t, head(6*i+5).StreamEnded())
+	}
+}
+
+// TestHTTP2RequestsOfAnAddress: while many requests are served, one address gets a share of them,
+// over all its connections.
+func TestHTTP2RequestsOfAnAddress(t *testing.T) {
+	h := &http2Server{s: &Server{o: ServerOptions{MaxConnections: 80}}}
+	a, b, proxy := &conn{address: newConnSet()}, &conn{address: newConnSet()}, &conn{}
+	another := &conn{address: a.address}
+	for i := range 40 {
+		require.NoError(t, h.beginRequest([]*conn{a, another}[i%2]))
+	}
+	require.ErrorIs(t, h.beginRequest(a), errTooManyPerIP)
+	h.endRequest(a)
+	require.NoError(t, h.beginRequest(b))
+	for range 39 {
+		require.NoError(t, h.beginRequest(proxy))
+	}
+	require.ErrorIs(t, h.beginRequest(proxy), errTooManyStreams)
+	h.endRequest(proxy)
+	for range 40 {
+		h.endRequest(a)
+	}
+	require.NoError(t, h.beginRequest(another))
 }
 
 // TestHTTP2SlowHealthyClient: a client that takes enough is kept, and so is one whose requests wait

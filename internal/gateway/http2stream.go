@@ -56,13 +56,12 @@ func (st *stream) serve() {
 		st.reject(rejected)
 		return
 	}
-	if n := st.h.streams.Add(1); n > int64(st.h.s.o.MaxConnections) {
-		defer st.h.streams.Add(-1)
-		st.h.s.handler.Load().Reject(&st.fast, errTooManyStreams)
+	defer st.h.endRequest(st.conn.counted)
+	if err := st.h.beginRequest(st.conn.counted); err != nil {
+		st.h.s.handler.Load().Reject(&st.fast, err)
 		st.respond()
 		return
 	}
-	defer st.h.streams.Add(-1)
 	st.conn.counted.requests.Add(1)
 	st.h.s.handler.Load().Serve(&st.fast)
 	st.respond()
@@ -70,14 +69,14 @@ func (st *stream) serve() {
 
 // read fills in the RequestCtx.
 func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
+	head := &st.fast.Request.Header
+	head.SetProtocol("HTTP/2.0")
+	head.SetMethod(r.Method) // also of a rejected request: a response to HEAD has no body
 	grown, target, rejected := guard.CheckHTTP2(st.scratch, r)
 	st.scratch = grown
 	if rejected != nil {
 		return rejected
 	}
-	head := &st.fast.Request.Header
-	head.SetProtocol("HTTP/2.0")
-	head.SetMethod(r.Method)
 	head.SetRequestURIBytes(target)
 	head.SetHost(r.Authority)
 	for _, f := range r.Fields {
@@ -103,6 +102,7 @@ func (st *stream) reject(e *guard.Error) {
 func (st *stream) respond() {
 	resp := &st.fast.Response
 	body, _ := resp.BodyStream().(*sendfile.Body)
+	st.left = 0 // a response before may have ended early
 	switch {
 	case body != nil:
 		st.left = body.Length()

@@ -348,7 +348,8 @@ func (s *Server) addPerIP(c *conn) {
 		if s.perIP[c.block] == nil {
 			s.perIP[c.block] = newConnSet()
 		}
-		s.perIP[c.block].add(c)
+		c.address = s.perIP[c.block]
+		c.address.add(c)
 	}
 }
 
@@ -379,6 +380,7 @@ type conn struct {
 	*sendfile.Conn
 	s        *Server
 	block    netip.Addr // blockOf its client's address; invalid for a unix socket and a trusted proxy
+	address  *connSet   // the connections of block; nil = without a limit
 	socket   *eventloop.Conn
 	proxy    *proxyHeader // in front of the first request; nil = there is none
 	guarded  *guard.Conn

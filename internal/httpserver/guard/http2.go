@@ -11,6 +11,9 @@ import (
 // maxHead bytes fits.
 const HTTP2HeadBytes = maxHead + maxFields*32
 
+// MaxFields is the number of header fields that a request may have.
+const MaxFields = maxFields
+
 // CheckHTTP2 applies the rules of a Conn to a request that arrived by HTTP/2. It returns the target
 // in canonical form, a part of scratch, which it returns as it has grown.
 //
@@ -20,7 +23,10 @@ func CheckHTTP2(scratch []byte, r *http2server.Request) (grown, target []byte, r
 	line := append(append(append(scratch[:0], r.Method...), ' '), r.Target...)
 	line = append(line, " HTTP/1.1"...)
 	var h head
-	err := h.requestLine(line)
+	err := tooLarge(r)
+	if err == nil {
+		err = h.requestLine(line)
+	}
 	if err == nil {
 		err = h.http2Fields(r, len(line)+len("\r\n\r\n"))
 	}
@@ -33,10 +39,30 @@ func CheckHTTP2(scratch []byte, r *http2server.Request) (grown, target []byte, r
 	return line, line[h.targetStart:h.targetEnd], nil
 }
 
+// tooLarge rejects a request of which parts are missing.
+func tooLarge(r *http2server.Request) error {
+	switch {
+	case r.Problem == http2server.HeadTooLong && r.Target == "":
+		return &Error{Status: 414, Reason: "request target is too long"}
+	case r.Problem == http2server.HeadTooLong:
+		return &Error{Status: 431, Reason: "request head is too long"}
+	case r.Problem == http2server.TooManyFields:
+		return &Error{Status: 431, Reason: "too many header fields"}
+	}
+	return nil
+}
+
 // http2Fields checks the header fields behind a request line; size is the size of the rest.
 func (h *head) http2Fields(r *http2server.Request, size int) error {
+	hosts := 0
 	for _, f := range r.Fields {
-		if f.Name == "host" && !strings.EqualFold(f.Value, r.Authority) {
+		if f.Name != "host" {
+			continue
+		}
+		if hosts++; hosts > 1 {
+			return badRequest("more than one Host field")
+		}
+		if !strings.EqualFold(f.Value, r.Authority) {
 			return badRequest("Host differs from :authority")
 		}
 	}
@@ -53,9 +79,7 @@ func (h *head) http2Fields(r *http2server.Request, size int) error {
 		}
 	}
 	switch {
-	case len(r.Fields) > maxFields:
-		return &Error{Status: 431, Reason: "too many header fields"}
-	case size > maxHead, r.Problem == http2server.HeadTooLong:
+	case size > maxHead:
 		return &Error{Status: 431, Reason: "request head is too long"}
 	case r.Problem == http2server.BodyTooLarge:
 		return errTooLarge()

@@ -26,16 +26,18 @@ type Problem int
 
 // Problems.
 const (
-	None         Problem = iota
-	HeadTooLong          // the fields are incomplete
-	BodyTooLarge         // more than MaxBody
-	BodyLate             // it did not arrive within ReadTimeout
+	None          Problem = iota
+	HeadTooLong           // the fields are incomplete
+	TooManyFields         // the same
+	BodyTooLarge          // more than MaxBody
+	BodyLate              // it did not arrive within ReadTimeout
 )
 
 // block is the header block that is being read (RFC 9113 section 4.3).
 type block struct {
-	decoder *hpack.Decoder
-	maxHead int
+	decoder   *hpack.Decoder
+	maxHead   int
+	maxFields int
 
 	open      bool // the block is incomplete
 	id        uint32
@@ -61,23 +63,27 @@ const (
 // tableSize is the size in bytes of the table of each side, unless that side sets another one.
 const tableSize = 4096
 
-func (b *block) init(maxHead int) {
-	b.maxHead = maxHead
+func (b *block) init(maxHead, maxFields int) {
+	b.maxHead, b.maxFields = maxHead, maxFields
 	b.decoder = hpack.NewDecoder(tableSize, b.field)
-	b.decoder.SetMaxStringLength(maxHead)
+	// A longer string would end the connection. An encoded block has no string as long as that.
+	b.decoder.SetMaxStringLength(2 * maxBlock * maxHead)
 }
 
 // begin starts a block.
 func (b *block) begin(f *http2.HeadersFrame) {
-	*b = block{decoder: b.decoder, maxHead: b.maxHead, open: true, id: f.StreamID, ends: f.StreamEnded(),
-		request: Request{Length: -1}}
+	*b = block{decoder: b.decoder, maxHead: b.maxHead, maxFields: b.maxFields, open: true, id: f.StreamID,
+		ends: f.StreamEnded(), request: Request{Length: -1}}
 	b.malformed = f.HasPriority() && f.Priority.StreamDep == f.StreamID
 	b.decoder.SetEmitEnabled(true)
 }
 
+// maxBlock bounds an encoded block, in times of maxHead.
+const maxBlock = 2
+
 // add decodes a part of the block.
 func (b *block) add(fragment []byte, last bool) error {
-	if b.encoded += len(fragment); b.encoded > 2*b.maxHead {
+	if b.encoded += len(fragment); b.encoded > maxBlock*b.maxHead {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
 	if _, err := b.decoder.Write(fragment); err != nil {
@@ -96,12 +102,11 @@ func (b *block) add(fragment []byte, last bool) error {
 // field takes a decoded field.
 func (b *block) field(f hpack.HeaderField) {
 	if b.size += int(f.Size()); b.size > b.maxHead {
-		b.request.Problem = HeadTooLong
-		b.decoder.SetEmitEnabled(false)
+		b.stop(HeadTooLong)
 		return
 	}
 	switch {
-	case !httpguts.ValidHeaderFieldValue(f.Value):
+	case !httpguts.ValidHeaderFieldValue(f.Value), strings.Trim(f.Value, " \t") != f.Value: // RFC 9113 section 8.2.1
 		b.malformed = true
 	case strings.HasPrefix(f.Name, ":"):
 		b.pseudoField(f)
@@ -109,6 +114,13 @@ func (b *block) field(f hpack.HeaderField) {
 		b.regular = true
 		b.regularField(f)
 	}
+}
+
+// stop ends the decoding of fields of a request that is too large.
+func (b *block) stop(p Problem) {
+	b.request.Problem = p
+	b.request.Fields = nil
+	b.decoder.SetEmitEnabled(false)
 }
 
 // pseudoField takes a field of the request line (RFC 9113 section 8.3.1).
@@ -142,7 +154,7 @@ func (b *block) regularField(f hpack.HeaderField) {
 		b.malformed = b.malformed || f.Value != "trailers"
 	case "content-length":
 		n, err := strconv.ParseUint(f.Value, 10, 63)
-		b.malformed = b.malformed || err != nil || b.request.Length >= 0 && b.request.Length != int64(n)
+		b.malformed = b.malformed || err != nil || b.request.Length >= 0
 		b.request.Length = int64(n)
 	case "expect":
 		b.expects = b.expects || strings.EqualFold(f.Value, "100-continue")
@@ -155,13 +167,17 @@ func (b *block) regularField(f hpack.HeaderField) {
 			return
 		}
 	}
+	if len(b.request.Fields) == b.maxFields {
+		b.stop(TooManyFields)
+		return
+	}
 	b.request.Fields = append(b.request.Fields, f)
 }
 
 // finish checks and completes the request of a whole block.
 func (b *block) finish() {
 	r := &b.request
-	if r.Problem == HeadTooLong {
+	if r.Problem != None {
 		return // fields are missing
 	}
 	const plain, connect = sawMethod | sawScheme | sawPath, sawMethod | sawAuthority
@@ -171,7 +187,7 @@ func (b *block) finish() {
 		r.Target = r.Authority
 	default:
 		b.malformed = b.malformed || b.pseudo|sawAuthority != plain|sawAuthority || r.Target == "" ||
-			b.scheme != "http" && b.scheme != "https"
+			r.Method == "" || b.scheme != "http" && b.scheme != "https"
 	}
 	b.malformed = b.malformed || b.ends && r.Length > 0
 	for i := 0; r.Authority == "" && i < len(r.Fields); i++ {

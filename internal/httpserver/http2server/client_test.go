@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ type transport struct {
 	mu   sync.Mutex // guards idle
 	idle time.Time  // zero = busy
 	gone bool       // claimed by another connection
+
+	unacknowledged *atomic.Int64
 }
 
 func (t *transport) MarkIdle() {
@@ -45,7 +48,7 @@ func (t *transport) IdleFor() time.Duration {
 }
 
 func (t *transport) CloseWrite() error     { return t.Conn.(*net.TCPConn).CloseWrite() }
-func (t *transport) Unacknowledged() int64 { return 0 }
+func (t *transport) Unacknowledged() int64 { return t.unacknowledged.Load() }
 func (t *transport) Abandon() error        { return t.Close() }
 
 // tested is a Server, and clients of it.
@@ -54,13 +57,15 @@ type tested struct {
 	t      testing.TB
 	served sync.WaitGroup
 	ends   chan error // of clients that were ended
+
+	unacknowledged atomic.Int64 // of all connections
 }
 
 // start starts a server. Shutdown is called at the end of the test.
 func start(t testing.TB, handler func(*Stream), change func(*Options)) *tested {
 	t.Helper()
 	s := &tested{t: t, ends: make(chan error, 100)}
-	o := Options{Handler: handler, MaxHead: 8 << 10, ReadTimeout: time.Minute,
+	o := Options{Handler: handler, MaxHead: 8 << 10, MaxFields: 50, ReadTimeout: time.Minute,
 		Idle: func() time.Duration { return time.Minute }, MinSendRate: 1000,
 		Window: func() time.Duration { return time.Minute }, OnEnd: func(_ Transport, err error) { s.ends <- err }}
 	if change != nil {
@@ -98,7 +103,7 @@ func (s *tested) dial() *client {
 	require.NoError(s.t, err)
 	accepted, err := ln.Accept()
 	require.NoError(s.t, err)
-	s.served.Go(func() { s.Serve(&transport{Conn: accepted}) })
+	s.served.Go(func() { s.Serve(&transport{Conn: accepted, unacknowledged: &s.unacknowledged}) })
 	s.t.Cleanup(func() { _ = conn.Close() })
 	require.NoError(s.t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	c := &client{Framer: http2.NewFramer(conn, conn), t: s.t, conn: conn}

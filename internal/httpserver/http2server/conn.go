@@ -72,7 +72,7 @@ func newConn(s *Server, t Transport) *conn {
 	c.framer = http2.NewFramer(nil, c.in)
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(maxFrame)
-	c.block.init(s.o.MaxHead)
+	c.block.init(s.o.MaxHead, s.o.MaxFields)
 	c.output.window, c.output.streamWindow = window, window
 	c.ended.L, c.room.L, c.heads.L, c.write.c = &c.mu, &c.mu, &c.mu, c
 	return c
@@ -160,7 +160,7 @@ func (c *conn) frameEnds(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if errors.As(err, &wrong) {
-		c.reset(wrong.StreamID, wrong.Code)
+		c.reset(wrong.StreamID, wrong.Code, ErrReset)
 		err = nil
 	}
 	switch {
@@ -330,14 +330,14 @@ func (c *conn) resetByClient(id uint32) error {
 	return nil
 }
 
-// reset resets a stream of the client.
-func (c *conn) reset(id uint32, code http2.ErrCode) {
+// reset resets a stream of the client. Its handler gets the cause.
+func (c *conn) reset(id uint32, code http2.ErrCode, cause error) {
 	c.budget.resets--
 	c.recent[c.resets%len(c.recent)] = id
 	c.resets++
 	c.appendFrame(http2.FrameRSTStream, 0, id, byte(code>>24), byte(code>>16), byte(code>>8), byte(code))
 	if st := c.streams[id]; st != nil {
-		c.drop(st, ErrReset)
+		c.drop(st, cause)
 	}
 }
 

@@ -60,7 +60,7 @@ func (c *conn) appendHead(id uint32, encoded []byte, end bool) {
 		}
 		c.appendFrameHead(kind, flags, id, len(part))
 		*c.out = append(*c.out, part...)
-		c.response += frameHead + int64(len(part))
+		c.countResponse(frameHead + int64(len(part)))
 		kind, flags = http2.FrameContinuation, 0
 	}
 	c.budget.sent()

@@ -26,6 +26,7 @@ var outputs = sync.Pool{New: func() any { b := make([]byte, 0, maxOutput+maxFram
 type output struct {
 	out      *[]byte   // nil = none
 	response int64     // bytes of it in HEADERS and DATA
+	appended int64     // such bytes since the connection began
 	replied  bool      // it has a reply to the client
 	sending  bool      // a goroutine sends
 	room     sync.Cond // there is room in out and in window, or err is set
@@ -90,8 +91,14 @@ func (c *conn) appendData(id uint32, p []byte, end bool) {
 	}
 	c.appendFrameHead(http2.FrameData, flags, id, len(p))
 	*c.out = append(*c.out, p...)
-	c.response += frameHead + int64(len(p))
+	c.countResponse(frameHead + int64(len(p)))
 	c.budget.sent()
+}
+
+// countResponse counts bytes of HEADERS and DATA.
+func (c *conn) countResponse(n int64) {
+	c.response += n
+	c.appended += n
 }
 
 // writer is the task that sends the output of a connection.

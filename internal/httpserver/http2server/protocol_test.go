@@ -38,7 +38,10 @@ func TestMalformedRequests(t *testing.T) {
 		"transfer-encoding": get("/", "transfer-encoding", "chunked"),
 		"te":                get("/", "te", "gzip"),
 		"length":            get("/", "content-length", "x"),
-		"two lengths":       get("/", "content-length", "1", "content-length", "2"),
+		"two lengths":       get("/", "content-length", "0", "content-length", "0"),
+		"empty method":      {":method", "", ":scheme", "https", ":path", "/"},
+		"blank in front":    get("/", "range", " bytes=0-3"),
+		"tab behind":        get("/", "range", "bytes=0-3\t"),
 		"length, no body":   get("/", "content-length", "1"),
 		"CONNECT, path":     {":method", "CONNECT", ":authority", "h:1", ":path", "/"},
 		"CONNECT, no host":  {":method", "CONNECT"},
@@ -201,6 +204,22 @@ func TestLongHead(t *testing.T) {
 	c.ask(1, true, get("/", "x", strings.Repeat("a", 8<<10))...)
 	require.Equal(t, HeadTooLong, <-problems)
 	require.Equal(t, "200", c.receive(1, nil).status)
+
+	// One string that is longer than the head may be is no end of the connection.
+	c.ask(3, true, get("/"+strings.Repeat("a", 9<<10))...)
+	require.Equal(t, HeadTooLong, <-problems)
+	require.Equal(t, "200", c.receive(3, nil).status)
+
+	// Indexed fields of a byte each: they are not kept.
+	many := get("/")
+	for range 51 {
+		many = append(many, "a", "b")
+	}
+	c.ask(5, true, many...)
+	require.Equal(t, TooManyFields, <-problems)
+	require.Equal(t, "200", c.receive(5, nil).status)
+	c.ask(7, true, many[:len(many)-2]...)
+	require.Equal(t, None, <-problems)
 }
 
 // TestHeads: what is encoded is decoded again by another implementation, in one frame or several.

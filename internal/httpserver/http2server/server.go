@@ -17,8 +17,9 @@
 // an idle connection holds one goroutine and no output.
 //
 // A client is ended that floods the connection with frames or resets, that does not finish a frame,
-// a header block or a body, or that takes its responses too slowly. Nothing that it sends makes the
-// server hold more than a bounded amount of memory.
+// a header block or a body, or that takes its responses too slowly. A stream whose client stops
+// accepting it is reset. Nothing that a client sends makes the server hold more than a bounded
+// amount of memory.
 package http2server
 
 import (
@@ -75,6 +76,7 @@ type Transport interface {
 type Options struct {
 	Handler     func(*Stream)        // responds to one request
 	MaxHead     int                  // bytes of a head, as SETTINGS_MAX_HEADER_LIST_SIZE counts them
+	MaxFields   int                  // header fields of a request
 	ReadTimeout time.Duration        // of the preface, a frame, a header block, and a body
 	Idle        func() time.Duration // the time that a connection may be without a request
 	MinSendRate int64                // bytes per second of a client, over Window; 0 = any

@@ -253,9 +253,9 @@ func TestProgress(t *testing.T) {
 		"block": func(c *client) {
 			require.NoError(t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.fields("a", "b")}))
 		},
-		"slow": func(c *client) { c.ask(1, true, get("/")...) },
+		"slow": func(c *client) { c.ask(1, true, get("/")...) }, // the window of the connection stays as it is
 	} {
-		c := s.connect()
+		c := s.connect(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 		send(c)
 		_, _ = io.Copy(io.Discard, c.conn) // until it is closed
 		want := errLate
@@ -270,6 +270,76 @@ func TestProgress(t *testing.T) {
 	silent := s.dial()
 	_, err := io.Copy(io.Discard, silent.conn)
 	require.NoError(t, err, "without a preface")
+}
+
+// TestPausedStream: a stream whose client stops accepting it is reset, and other streams of the
+// connection go on, however little they have. While the client's host lacks bytes of it, the network
+// is slow, not the client.
+func TestPausedStream(t *testing.T) {
+	window := func() time.Duration { return 80 * time.Millisecond }
+	ended := make(chan error, 1)
+	s := start(t, func(st *Stream) {
+		if st.Request.Target != "/paused" {
+			hello(st)
+			return
+		}
+		_ = st.WriteHead(Head{Status: 200, Length: 1 << 20}, false)
+		_, err := st.Write(make([]byte, 1<<20), true)
+		ended <- err
+	}, func(o *Options) { o.Window = window })
+	c := s.connect()
+	require.NoError(t, c.WriteWindowUpdate(0, 1<<20))
+	id := uint32(1)
+	next := func() (r response) {
+		id += 2
+		c.ask(id, true, get("/small")...)
+		return c.receive(id, nil)
+	}
+
+	s.unacknowledged.Store(1 << 20) // the network has not delivered them
+	c.ask(1, true, get("/paused")...)
+	for began := time.Now(); time.Since(began) < 5*window(); {
+		require.Equal(t, "200", next().status)
+		require.Empty(t, ended)
+	}
+	s.unacknowledged.Store(0)
+	for len(ended) == 0 {
+		require.Equal(t, "200", next().status)
+	}
+	require.ErrorIs(t, <-ended, ErrSlow)
+	require.Equal(t, "200", next().status)
+	require.Empty(t, s.ends, "the connection was ended")
+}
+
+// TestBodyEndsLate: a stream whose response was complete before its request ends with the request.
+func TestBodyEndsLate(t *testing.T) {
+	answered, goOn := make(chan struct{}), make(chan struct{})
+	s := start(t, func(st *Stream) {
+		hello(st)
+		close(answered)
+		<-goOn
+	}, nil)
+	c := s.connect()
+	c.ask(1, false, get("/")...)
+	for left := MaxBody + 1; left > 0; left -= min(left, 16000) { // too much: the handler is called
+		require.NoError(t, c.WriteData(1, false, make([]byte, min(left, 16000))))
+	}
+	<-answered
+	require.NoError(t, c.WriteData(1, true, nil))
+	require.NoError(t, c.WritePing(false, [8]byte{1}))
+	for pong := false; !pong; { // all frames before it are handled
+		f, err := c.ReadFrame()
+		require.NoError(t, err)
+		_, pong = f.(*http2.PingFrame)
+	}
+	close(goOn)
+	for _, conn := range s.snapshot() {
+		eventually.True(t, func() bool {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			return len(conn.streams) == 0 && conn.idle
+		})
+	}
 }
 
 // TestIdle: an idle connection ends by GOAWAY, and one that another has claimed ends at its next

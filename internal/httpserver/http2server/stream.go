@@ -30,6 +30,7 @@ type Stream struct {
 	body       int64     // bytes of the body so far
 	received   int64     // bytes that the client may send
 	due        int64     // bytes of it that were not given back yet
+	stall      stall
 
 	context context.Context // nil until Context
 	cancel  context.CancelFunc
@@ -102,8 +103,11 @@ func (st *Stream) bodyEnds() error {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
 	}
 	st.complete = true
-	if st.awaitsBody {
+	switch {
+	case st.awaitsBody:
 		st.c.start(st)
+	case st.answered: // the response did not wait for the body
+		st.c.remove(st)
 	}
 	return nil
 }
@@ -116,9 +120,9 @@ func (st *Stream) run() {
 	switch {
 	case st.err != nil: // it is removed
 	case !st.answered:
-		c.reset(st.id, http2.ErrCodeInternal)
+		c.reset(st.id, http2.ErrCodeInternal, ErrReset)
 	case !st.complete:
-		c.reset(st.id, http2.ErrCodeNo) // RFC 9113 section 8.1
+		c.reset(st.id, http2.ErrCodeNo, ErrReset) // RFC 9113 section 8.1
 	}
 	st.end(ErrReset)
 	c.running--
@@ -183,6 +187,7 @@ func (st *Stream) Write(p []byte, end bool) (n int, err error) {
 		size = int(min(int64(size), st.window, c.output.window))
 		last := end && n+size == len(p)
 		c.appendData(st.id, p[n:n+size], last)
+		st.stall.sent, st.stall.position = st.stall.sent+int64(size), c.appended
 		st.window -= int64(size)
 		c.output.window -= int64(size)
 		if n += size; n == len(p) {
@@ -217,20 +222,21 @@ func (st *Stream) wrote(end bool) {
 func (st *Stream) awaitRoom(size int) error {
 	c := st.c
 	for st.err == nil {
-		var wait *sync.Cond
 		switch {
 		case size > 0 && st.window <= 0:
-			wait = &st.wide
 			if c.hasRoom() {
 				c.room.Signal() // this one was woken in vain
 			}
+			c.send()
+			st.stall.waiting = true
+			st.wide.Wait()
+			st.stall.waiting = false
 		case size > 0 && c.output.window <= 0, !c.fits():
-			wait = &c.room
+			c.send()
+			c.waits(&c.room)
 		default:
 			return nil
 		}
-		c.send()
-		c.waits(wait)
 	}
 	return st.err
 }

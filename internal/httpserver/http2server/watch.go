@@ -3,6 +3,8 @@ package http2server
 import (
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // Budgets of a client. A frame of a response adds to them, since a client acknowledges what it
@@ -32,7 +34,7 @@ func (b *budget) refill(d time.Duration) {
 
 // progress tells whether the client takes its responses.
 type progress struct {
-	waiting int    // writes of handlers that wait for the client
+	waiting int    // writes of handlers that wait for room in the connection
 	clears  uint64 // times that no response waited any longer
 	sent    int64  // bytes of HEADERS and DATA given to the transport
 }
@@ -52,6 +54,33 @@ func (c *conn) cleared() {
 	if !c.blocked() {
 		c.clears++
 	}
+}
+
+// stall tells whether the client takes a response for which its connection has room.
+type stall struct {
+	waiting  bool  // a write waits for the window of the stream
+	sent     int64 // bytes of the body
+	position int64 // of the last of them among all bytes of responses of the connection
+
+	waited time.Duration // the client has had all sent bytes, and has not widened the window
+	before int64         // sent when waited began
+}
+
+// isSlow reports whether the client has accepted less than rate bytes per second in a window of
+// waiting. taken is the number of bytes of responses that the client's host has: while it lacks
+// some of this stream, the network is slow. d is the time since the last call.
+func (s *stall) isSlow(d, window time.Duration, rate, taken int64) bool {
+	if !s.waiting || taken < s.position {
+		return false
+	}
+	if s.waited == 0 {
+		s.before = s.sent
+	}
+	if s.waited += d; s.waited < window {
+		return false
+	}
+	s.waited = 0
+	return float64(s.sent-s.before) < float64(rate)*window.Seconds()
 }
 
 // watched is the state of the watch of one connection. Only the watch uses it.
@@ -89,7 +118,8 @@ func (s *Server) watch() {
 
 // watch returns the reason to end the connection: a frame or header block that is incomplete for
 // ReadTimeout, or responses of which less than MinSendRate was taken over a window. It rejects
-// requests whose body is late, and closes a connection that has been idle for too long.
+// requests whose body is late, resets streams whose client does not accept the response, and closes
+// a connection that has been idle for too long.
 func (c *conn) watch(now time.Time, d time.Duration) error {
 	o := &c.s.o
 	if idle := c.t.IdleFor(); idle > 0 && idle >= o.Idle() {
@@ -98,10 +128,15 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.budget.refill(d)
+	taken := c.sent - c.t.Unacknowledged()
 	for _, st := range c.streams {
-		if st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout {
+		switch {
+		case st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout:
 			st.Request.Problem = BodyLate
 			c.start(st)
+		case o.MinSendRate > 0 && st.stall.isSlow(d, o.Window(), o.MinSendRate, taken):
+			c.reset(st.id, http2.ErrCodeCancel, ErrSlow)
+			c.send()
 		}
 	}
 	if !c.done.IsZero() {
@@ -110,7 +145,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	if c.isLate(now) {
 		return errLate
 	}
-	if o.MinSendRate > 0 && c.isSlow(now, o.Window()) {
+	if o.MinSendRate > 0 && c.isSlow(now, o.Window(), taken) {
 		return ErrSlow
 	}
 	return nil
@@ -140,8 +175,8 @@ func (c *conn) isLate(now time.Time) bool {
 }
 
 // isSlow reports whether the client has taken less than MinSendRate over the window.
-func (c *conn) isSlow(now time.Time, window time.Duration) bool {
-	w, taken := &c.watched, c.sent-c.t.Unacknowledged()
+func (c *conn) isSlow(now time.Time, window time.Duration, taken int64) bool {
+	w := &c.watched
 	switch {
 	case !c.blocked():
 		w.windowStart = time.Time{}
