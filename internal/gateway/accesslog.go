@@ -52,9 +52,16 @@ func NewAccessLog(out io.Writer, o AccessLogOptions) (*AccessLog, error) {
 	return l, nil
 }
 
-// skips reports whether the request has no line.
+// skips reports whether the request has no line. A request that was rejected or redirected before its
+// file id was needed is parsed here.
 func (l *AccessLog) skips(r *request) bool {
-	id := &r.id
+	if len(l.o.Except) == 0 {
+		return false
+	}
+	id := r.id
+	if id.Name == "" {
+		id, _ = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()) // no id, no name
+	}
 	return id.Name != "" && slices.ContainsFunc(l.o.Except, func(s fileselect.Selector) bool {
 		return s.Match(id.Group, id.PathIndex, id.Ext())
 	})

@@ -53,3 +53,18 @@ func TestAccessLogIsCut(t *testing.T) {
 	e = entry{method: []byte("GET"), target: []byte("/a?token=" + strings.Repeat("5", 7000)), proto: []byte("HTTP/1.1")}
 	require.NotContains(t, logged(t, "json", e), "55555555")
 }
+
+// TestRequestID: all variables of a line have the same id, and lines differ.
+func TestRequestID(t *testing.T) {
+	var out strings.Builder
+	log, err := NewAccessLog(&out, AccessLogOptions{Format: "$request_id $request_id"})
+	require.NoError(t, err)
+	for range 2 {
+		log.write(entry{})
+	}
+	id := strings.Fields(out.String())
+	require.Len(t, id, 4)
+	require.Equal(t, id[0], id[1])
+	require.Equal(t, id[2], id[3])
+	require.NotEqual(t, id[0], id[2])
+}

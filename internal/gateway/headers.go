@@ -62,7 +62,7 @@ func mergeHeaders(sections []HeaderSection, matches func(i int) bool, c *cors) *
 // fileHeaders are the headers of Options.Headers for a file. It does not change.
 type fileHeaders struct {
 	common  []preparedField // of all responses with the file or about it
-	content []preparedField // of responses with the file: a 304 describes no content
+	content []preparedField // of responses with the file: a 304 has no content to describe
 
 	policy      *preparedField // Content-Security-Policy
 	disposition *preparedField // Content-Disposition
@@ -83,7 +83,7 @@ func (f *fileHeaders) add(name, value string, c *cors) {
 		f.policy = &field
 	case name == fasthttp.HeaderContentDisposition:
 		f.disposition = &field
-	case strings.HasPrefix(name, "Content-"):
+	case strings.HasPrefix(name, "Content-"), name == fasthttp.HeaderXContentTypeOptions:
 		f.content = append(f.content, field)
 	default:
 		f.common = append(f.common, field)

@@ -22,12 +22,14 @@ type lineValues struct {
 	now   time.Time // the end of the response, which nginx logs as well
 	room  []byte    // scratch for values without their tokens
 	value []byte    // scratch for values before they are escaped
+	id    [16]byte  // $request_id, once hasID is set
+	hasID bool
 }
 
 // appendTemplate appends the line of an entry whose texts are masked and cut.
 func (l *logLine) appendTemplate(b []byte, e *entry) []byte {
 	v := &l.values
-	v.entry, v.now = e, time.Now()
+	v.entry, v.now, v.hasID = e, time.Now(), false
 	template := v.log.template
 	if r := e.request; r != nil && !r.streamed && template.Uses(logtemplate.BytesSent, logtemplate.SentHTTP) {
 		// The server sets these when it writes the head.
@@ -71,9 +73,11 @@ func (v *lineValues) AppendValue(b []byte, of logtemplate.Variable) ([]byte, boo
 	case logtemplate.PID:
 		return strconv.AppendInt(b, int64(os.Getpid()), 10), true
 	case logtemplate.RequestID:
-		var id [16]byte
-		_, _ = rand.Read(id[:]) // never fails
-		return hex.AppendEncode(b, id[:]), true
+		if !v.hasID {
+			_, _ = rand.Read(v.id[:]) // never fails
+			v.hasID = true
+		}
+		return hex.AppendEncode(b, v.id[:]), true
 	}
 	if e.request == nil {
 		return b, false

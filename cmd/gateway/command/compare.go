@@ -48,7 +48,7 @@ func compareCommand() *cobra.Command {
 	sample := cmd.Flags().Int("sample", 0, "compare `N` paths of the list, chosen at random")
 	perSecond := cmd.Flags().Float64("rate", 0, "send each server at most `N` requests a second; 0 is no limit")
 	ranges := cmd.Flags().Bool("ranges", false, "ask also by HEAD, for a range, and with If-Modified-Since")
-	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait for a server for the time `D`, such as 5s")
+	timeout := durationFlag(cmd, "timeout", 30*time.Second, "wait for a server for the time `D`, such as 5s")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *sample < 0 || *sample > compare.MaxSample:

@@ -30,7 +30,7 @@ func tokenCommand() *cobra.Command {
 	}
 	path := requiredConfigFlag(cmd)
 	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
-	ttl := cmd.Flags().Duration("ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
+	ttl := durationFlag(cmd, "ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *ts < -1 {

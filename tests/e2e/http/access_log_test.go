@@ -124,6 +124,7 @@ func TestLogTemplate(t *testing.T) {
 	p.Get(jpg.URL())
 	p.Get(other.URL())
 	p.Get(s.Missing("jpg", storetest.Created).URL())
+	p.Do("POST", jpg.URL(), "Content-Length: 0") // rejected before its file is looked for
 	response := p.Raw(e2e.Request("GET", txt.URL()+"?token="+token, "Referer: http://r/?token="+token,
 		"X-Gate-Pass: "+token, "Connection: close"))
 	p.Raw("GET /\x01 HTTP/1.1\r\n\r\n")

@@ -22,7 +22,7 @@ var headerSections = []string{"[gateway]", "cache_control = max-age=60", "cors_o
 	"[headers]", "X-All = a", "x-frame-options = DENY", "Content-Language = en",
 	"[headers jpg PNG]", "Cache-Control = max-age=1", "X-Kind = image",
 	"[headers group2/ jpg]", "X-Kind = second", "Access-Control-Allow-Origin =", "Content-Disposition = attachment",
-	"[headers txt]", "Cache-Control =", "X-All =", "Access-Control-Allow-Origin =",
+	"[headers txt]", "Cache-Control =", "X-All =", "Access-Control-Allow-Origin =", "X-Content-Type-Options =",
 	"[headers svg]", "Content-Security-Policy = default-src 'self'",
 	"[headers xml]", "Content-Security-Policy ="}
 
@@ -58,7 +58,8 @@ func TestDifferencesFileHeaders(t *testing.T) {
 		{name: "attachment with the name of the request", url: second.URL() + "?filename=a.jpg", status: 200,
 			headers: []string{`Content-Disposition: attachment; filename="a.jpg"`}},
 		{name: "removed headers", url: text.URL(), status: 200,
-			headers: []string{"Cache-Control", "X-All", "Access-Control-Allow-Origin", "X-Frame-Options: DENY"}},
+			headers: []string{"Cache-Control", "X-All", "Access-Control-Allow-Origin", "X-Content-Type-Options",
+				"X-Frame-Options: DENY"}},
 		{name: "headers by store path", url: s.In(storetest.Group, 1, "gif", s.Bytes(10)).URL(), status: 200,
 			headers: []string{"X-Path: one"}},
 		{name: "headers by store path of every group", status: 200,

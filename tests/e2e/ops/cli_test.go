@@ -164,7 +164,7 @@ func TestTokenCommand(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(100))
 	p := e2e.Serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\",
 		"http.anti_steal.token_ttl = 60")
-	for _, args := range [][]string{nil, {"-ts", "0"}, {"-ttl", "30s"}, {"-ttl", "1000h"}} {
+	for _, args := range [][]string{nil, {"-ts", "0"}, {"-ttl", "30s"}, {"-ttl", "3600"}, {"-ttl", "1000h"}} {
 		code, stdout, stderr := e2e.Run(t, append(append([]string{"token", "-c", p.Conf}, args...), f.ID.String())...)
 		require.Equal(t, 0, code, stderr)
 		query, url, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
