@@ -81,7 +81,7 @@ func NewFileCache(l *Store, o FileCacheOptions) *FileCache {
 		stop: make(chan struct{})}
 	c.o.Memory /= 2 // the other half is for copies of slots
 	c.shards = newShards(c.o)
-	c.copies = newSlotCopies(c.o.Memory, func(f *File) { c.shard(f.key).drop(f) })
+	c.copies = newSlotCopies(c.o.Memory, func(f *File) bool { return c.shard(f.key).drop(f) })
 	c.sweeper.Go(c.sweep)
 	return c
 }

@@ -148,17 +148,16 @@ func (s *shard) exchange(f, g *File) bool {
 	return true
 }
 
-// drop removes f unless another File has replaced it.
-func (s *shard) drop(f *File) {
+// drop removes f, unless that is done or another File has replaced it, and reports whether it did.
+func (s *shard) drop(f *File) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	list := s.files
 	if f.body != nil {
 		list = s.bodies
 	}
-	if kept, _ := list.Peek(f.key); kept == f {
-		list.Remove(f.key)
-	}
+	kept, _ := list.Peek(f.key)
+	return kept == f && list.Remove(f.key)
 }
 
 // evictSome closes the least recently used quarter of the open files.

@@ -69,8 +69,8 @@ func (c *slotCopy) free() {
 type slotCopies struct {
 	arena  *arena.Arena // nil: there are no copies
 	budget int64
-	bytes  atomic.Int64  // reserved
-	drop   func(f *File) // removes a file from the cache
+	bytes  atomic.Int64       // reserved
+	drop   func(f *File) bool // removes a file from the cache; false if it is not there
 
 	mu   sync.Mutex // guards list, and slotCopy.place
 	list list.List  // of *File with a copy, the next victim last
@@ -88,7 +88,7 @@ const (
 )
 
 // newSlotCopies returns the copies of a FileCache.
-func newSlotCopies(budget int64, drop func(f *File)) *slotCopies {
+func newSlotCopies(budget int64, drop func(f *File) bool) *slotCopies {
 	a, err := slotArena()
 	if err != nil || budget <= 0 {
 		a = nil // NoSlotCopies returns the error
@@ -124,7 +124,8 @@ func (o *slotCopies) reserve(size int64, evict bool) *slotCopy {
 }
 
 // evictOne drops the file of the oldest copy. A copy that was used since the last look gets a
-// second chance, and so does one that a response sends. ok is false if there is no copy.
+// second chance, and so does one that a response sends, of a file in the cache or of a dropped one.
+// ok is false if there is no copy.
 func (o *slotCopies) evictOne() (evicted, ok bool) {
 	o.mu.Lock()
 	last := o.list.Back()
@@ -136,10 +137,7 @@ func (o *slotCopies) evictOne() (evicted, ok bool) {
 	o.list.MoveToFront(last)
 	spared := f.copied.Load().used.Swap(false) || f.refs.Load() > 1
 	o.mu.Unlock()
-	if !spared {
-		o.drop(f)
-	}
-	return !spared, true
+	return !spared && o.drop(f), true
 }
 
 // publish makes a complete copy that of f, of which the caller has a reference.

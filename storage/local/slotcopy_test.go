@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -133,6 +134,51 @@ func TestSlotCopiesAreBounded(t *testing.T) {
 	require.Positive(t, c.Forget("group1"))
 	require.Zero(t, c.Stats().Bytes)
 	require.Zero(t, c.Stats().Bodies)
+}
+
+// Dropped files whose copies slow clients hold make no room: another slot is served without a copy,
+// at once.
+func TestSlotCopiesOfDroppedFiles(t *testing.T) {
+	if err := NoSlotCopies(); err != nil {
+		t.Skip(err)
+	}
+	s := newTestStore(t)
+	const size, budget = 200_000, 1 << 20
+	room := int(budget / arena.Cost(size))
+	c := newTestCache(t, s, FileCacheOptions{Memory: 2 * budget})
+	var held []*File
+	for i := range room {
+		id, _ := s.largeSlot(uint32(i+1)<<18, size)
+		f, err := c.Open(id)
+		require.NoError(t, err)
+		require.True(t, f.Copied())
+		held = append(held, f)
+	}
+	require.Equal(t, room, c.Forget(""))
+	id, _ := s.largeSlot(uint32(room+1)<<18, size)
+	served := make(chan error, 1)
+	go func() {
+		var err error
+		for range 2 * admitEach { // one of them may evict others
+			f, openErr := c.Open(id)
+			if err = openErr; err != nil {
+				break
+			}
+			err = errors.Join(err, f.Close())
+		}
+		served <- err
+	}()
+	select {
+	case err := <-served:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("a request waits for the responses of others")
+	}
+	for _, f := range held { // in any case: the search for room is over when they end
+		require.NoError(t, f.Close())
+	}
+	require.NotZero(t, c.Forget(""))
+	require.Zero(t, c.Stats().Bytes)
 }
 
 // A response keeps its copy when the file is forgotten.
