@@ -53,7 +53,7 @@ func TestManyFills(t *testing.T) {
 			served += o.served.Load()
 		}
 		require.EqualValues(t, files*SegmentSize, served, "nothing was fetched twice")
-		require.True(t, c.leaderRoom.all.TryAcquire(minRoom), "all was given back")
+		require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
 	})
 	bubble(t, "hanging origin", func(t *testing.T) {
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
@@ -116,7 +116,7 @@ func TestReserveAllocatesNothing(t *testing.T) {
 		require.NoError(t, c.reserve(f, c.leaderRoom, v, time.Hour))
 		c.unreserve(f)
 	}))
-	require.NoError(t, c.leaderRoom.all.Acquire(background, max(c.o.Memory, minRoom)))
+	require.NoError(t, c.leaderRoom.all.acquire(background, max(c.o.Memory, minRoom)))
 	require.ErrorIs(t, c.reserve(f, c.leaderRoom, v, time.Millisecond), ErrBusy)
 	require.NoError(t, c.reserve(f, c.waiterRoom, v, 0), "a room of its own")
 	c.unreserve(f)

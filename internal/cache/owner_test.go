@@ -129,17 +129,17 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{Memory: 16 << 20})
 		c, open := list[1], 0
 		c.o.Fleet = openBodies{c.o.Fleet, &open}
-		require.NoError(t, c.leaderRoom.all.Acquire(background, minRoom))
-		require.NoError(t, c.waiterRoom.all.Acquire(background, minRoom))
+		require.NoError(t, c.leaderRoom.all.acquire(background, minRoom))
+		require.NoError(t, c.waiterRoom.all.acquire(background, minRoom))
 		done := make(chan result, 1)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(5 * second)
 		synctest.Wait()
 		require.Zero(t, open)
-		c.waiterRoom.all.Release(minRoom)
+		c.waiterRoom.all.release(minRoom)
 		requireWhole(t, o, <-done)
 		require.EqualValues(t, 1, o.fetches.Load())
-		c.leaderRoom.all.Release(minRoom)
+		c.leaderRoom.all.release(minRoom)
 	})
 }
 

@@ -20,21 +20,37 @@ const (
 // reserves its whole segment before it begins: fills that each have a part would wait for each
 // other. The memory of the tier is reserved chunk by chunk, see fill.copyFrom.
 type room struct {
-	size   int64
-	all    *semaphore.Weighted
-	shares *lru.Cache[string, *semaphore.Weighted] // by Source.Name
+	all    limit
+	shares *lru.Cache[string, limit] // by Source.Name
 }
 
+// limit is a semaphore for bytes. An entry that is larger takes all of it: Weighted would wait for
+// more than there is. Such entries are packed files, of which Whole fetches all segments at once.
+type limit struct {
+	size      int64
+	semaphore *semaphore.Weighted
+}
+
+func newLimit(size int64) limit { return limit{size, semaphore.NewWeighted(size)} }
+
+func (l limit) acquire(ctx context.Context, bytes int64) error {
+	return l.semaphore.Acquire(ctx, min(bytes, l.size))
+}
+
+func (l limit) tryAcquire(bytes int64) bool { return l.semaphore.TryAcquire(min(bytes, l.size)) }
+
+func (l limit) release(bytes int64) { l.semaphore.Release(min(bytes, l.size)) }
+
 func newRoom(size int64) *room {
-	shares, err := lru.New[string, *semaphore.Weighted](maxKnown)
+	shares, err := lru.New[string, limit](maxKnown)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &room{size: size, all: semaphore.NewWeighted(size), shares: shares}
+	return &room{all: newLimit(size), shares: shares}
 }
 
 // shareOf returns the share of a source: one segment at least.
-func (r *room) shareOf(src Source) *semaphore.Weighted {
+func (r *room) shareOf(src Source) limit {
 	name := src.Name()
 	if share, ok := r.shares.Get(name); ok {
 		return share
@@ -43,7 +59,7 @@ func (r *room) shareOf(src Source) *semaphore.Weighted {
 	if src.Unlisted() {
 		part = unlistedShare
 	}
-	share := semaphore.NewWeighted(max(r.size/part, SegmentSize))
+	share := newLimit(max(r.all.size/part, SegmentSize))
 	if known, ok, _ := r.shares.PeekOrAdd(name, share); ok {
 		return known
 	}
@@ -54,18 +70,18 @@ func (r *room) shareOf(src Source) *semaphore.Weighted {
 type reservation struct {
 	bytes int64
 	room  *room
-	share *semaphore.Weighted
+	share limit
 }
 
 // take waits for a place until ctx ends: first for one in the share, so that fetches from other
 // sources do not queue behind this one.
 func (r *room) take(ctx context.Context, src Source, bytes int64) (reservation, error) {
 	p := reservation{bytes, r, r.shareOf(src)}
-	if err := p.share.Acquire(ctx, bytes); err != nil {
+	if err := p.share.acquire(ctx, bytes); err != nil {
 		return reservation{}, err
 	}
-	if err := r.all.Acquire(ctx, bytes); err != nil {
-		p.share.Release(bytes)
+	if err := r.all.acquire(ctx, bytes); err != nil {
+		p.share.release(bytes)
 		return reservation{}, err
 	}
 	return p, nil
@@ -74,11 +90,11 @@ func (r *room) take(ctx context.Context, src Source, bytes int64) (reservation, 
 // tryTake is take without waiting.
 func (r *room) tryTake(src Source, bytes int64) (p reservation, ok bool) {
 	p = reservation{bytes, r, r.shareOf(src)}
-	if !p.share.TryAcquire(bytes) {
+	if !p.share.tryAcquire(bytes) {
 		return reservation{}, false
 	}
-	if !r.all.TryAcquire(bytes) {
-		p.share.Release(bytes)
+	if !r.all.tryAcquire(bytes) {
+		p.share.release(bytes)
 		return reservation{}, false
 	}
 	return p, true
@@ -87,8 +103,8 @@ func (r *room) tryTake(src Source, bytes int64) (p reservation, ok bool) {
 // free gives the place back.
 func (p *reservation) free() {
 	if p.bytes > 0 {
-		p.room.all.Release(p.bytes)
-		p.share.Release(p.bytes)
+		p.room.all.release(p.bytes)
+		p.share.release(p.bytes)
 		*p = reservation{}
 	}
 }

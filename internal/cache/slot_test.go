@@ -2,9 +2,11 @@ package cache
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -108,6 +110,42 @@ func TestSlotPartlyEvicted(t *testing.T) {
 	}
 	// One for each request, or two where the first fill was over before the request read from it.
 	require.LessOrEqual(t, o.fetches.Load(), int64(5+2*3))
+}
+
+// TestSlotLargerThanShare: a slot that is larger than the share of its source in the room is
+// fetched too, alone: it waits for the other fetches from this source.
+func TestSlotLargerThanShare(t *testing.T) {
+	for unlisted, part := range map[bool]int64{false: listedShare, true: unlistedShare} {
+		bubble(t, fmt.Sprintf("unlisted %t", unlisted), func(t *testing.T) {
+			o, options := newSlot(minRoom/part + 1)
+			options.Memory = minRoom / 2
+			o.unlisted = unlisted
+			c := newCache(t, options)
+			share := c.leaderRoom.shareOf(o)
+			require.True(t, share.tryAcquire(1)) // as another fetch does
+			time.AfterFunc(second, func() { share.release(1) })
+			began := time.Now()
+			requireWhole(t, o, get(background, c, o))
+			require.Equal(t, second, time.Since(began))
+			require.EqualValues(t, 1, o.fetches.Load())
+			synctest.Wait()
+			require.True(t, share.tryAcquire(minRoom/part), "all was given back")
+			require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
+		})
+	}
+}
+
+// TestSlotLargerThanRoom: a slot that is larger than the whole room has a place in it, alone.
+func TestSlotLargerThanRoom(t *testing.T) {
+	o, options := newSlot(1)
+	options.Memory = minRoom / 2
+	c := newCache(t, options)
+	f := c.newFill(SegmentKey{File: o.file, Index: Whole}, o, fillOptions{})
+	v := Version{Size: minRoom + 1}
+	require.NoError(t, c.reserve(f, c.leaderRoom, v, 0))
+	require.False(t, c.leaderRoom.all.tryAcquire(1))
+	c.unreserve(f)
+	require.True(t, c.leaderRoom.all.tryAcquire(minRoom))
 }
 
 // TestSlotInFleet: a fleet fetches a slot once. What another gateway gives is verified too.
