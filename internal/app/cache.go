@@ -129,13 +129,13 @@ func (a *App) forget(m cache.Match) int {
 	return n
 }
 
-// syncPurges returns when the purges of this gateway survive a power failure.
+// syncPurges returns when the purges of this gateway survive a restart and a power failure.
 func (a *App) syncPurges() error {
 	if a.cache == nil {
 		return nil
 	}
 	if err := a.cache.SyncPurges(); err != nil {
-		return fmt.Errorf("the purge may be lost in a power failure: %w", err)
+		return fmt.Errorf("purged files may come back after a restart: %w", err)
 	}
 	return nil
 }

@@ -268,8 +268,8 @@ func (c *Cache) Purge(m Match) int {
 	return n
 }
 
-// SyncPurges returns when nothing that was purged is on disk again after a power failure. It waits
-// for the disk, and calls at the same time share that.
+// SyncPurges returns when nothing that was purged is on disk, also after a power failure; the error
+// is that of the disk. It waits for the disk, and calls at the same time share that.
 func (c *Cache) SyncPurges() error {
 	if c.disk == nil {
 		return nil

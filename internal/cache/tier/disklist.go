@@ -65,6 +65,7 @@ type folder struct {
 	removals atomic.Uint64
 	synced   uint64      // removals that a sync has covered; guarded by Disk.syncing
 	wanted   atomic.Bool // a purge was about the folder since
+	unread   atomic.Bool // a purge could not read the names, so its files are still there
 }
 
 // take returns the entries that were added for files found at start. list calls it.
@@ -88,16 +89,7 @@ func (d *Disk) readNames(i int) error {
 	if f.named.Load() {
 		return nil
 	}
-	var keys []Key
-	err := d.o.failure("list")
-	if err == nil {
-		err = d.root.eachName(folderName(i), func(name string) error {
-			if key, ok := decodeName(name); ok && folderOf(key.File) == i {
-				keys = append(keys, key)
-			}
-			return nil
-		})
-	}
+	keys, err := d.namesIn(i)
 	if err != nil {
 		return err
 	}
@@ -112,6 +104,20 @@ func (d *Disk) readNames(i int) error {
 	}
 	f.named.Store(true)
 	return nil
+}
+
+// namesIn returns the segments whose files are in a folder.
+func (d *Disk) namesIn(i int) (keys []Key, err error) {
+	if err := d.o.failure("list"); err != nil {
+		return nil, err
+	}
+	err = d.root.eachName(folderName(i), func(name string) error {
+		if key, ok := decodeName(name); ok && folderOf(key.File) == i {
+			keys = append(keys, key)
+		}
+		return nil
+	})
+	return keys, err
 }
 
 // isNamed is readNames for the folder of a file; false: the disk has failed.

@@ -3,6 +3,8 @@ package tier
 import (
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -11,7 +13,7 @@ import (
 // of one file depends on its segments only; one of a folder walks the index in steps. The first
 // purge in a folder reads the names in it. Purge waits for the segment that is being written if it
 // matches. Removed files may come back after a power failure until Sync has returned. A disk that
-// fails may keep some; that is logged, and this process finds none of them.
+// fails may keep some: that is logged, this process finds none of them, and Sync tries again.
 func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {
@@ -21,6 +23,7 @@ func (d *Disk) Purge(m Match) int {
 	for i := first; i <= last; i++ {
 		if err := d.readNames(i); err != nil {
 			d.folders[i].named.Store(true) // without entries nothing in it is found
+			d.folders[i].unread.Store(true)
 			d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		}
 	}
@@ -70,7 +73,8 @@ func (d *Disk) purgeFiles(m Match) int {
 		d.mu.Lock()
 		keys = d.index.startUnlinkFile(string(m), keys)
 		d.mu.Unlock()
-		return d.unlinkAll(keys)
+		n, _ := d.unlinkPurged(keys) // Sync returns the error if it lasts
+		return n
 	}
 	Walk(&d.mu, d.index.all, func(file string, _ segments[diskEntry]) {
 		if m.Matches(file) {
@@ -82,59 +86,126 @@ func (d *Disk) purgeFiles(m Match) int {
 			d.index.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
 		}
 	})
-	return d.unlinkAll(keys)
+	n, _ := d.unlinkPurged(keys) // Sync returns the error if it lasts
+	return n
 }
 
 // unlink removes the file of a segment in index.unlinking, and reports whether there was one. After
 // a failure it stays there, so that a purge tries again.
-func (d *Disk) unlink(key Key) bool {
+func (d *Disk) unlink(key Key) (removed bool, err error) {
 	if d.released.Load() {
-		return false // another process may have written it
+		return false, nil // another process may have written it
 	}
 	d.mu.Lock()
 	listed := d.index.unlinking.get(key) != nil
 	d.mu.Unlock()
 	if !listed {
-		return false // removed, or replaced by a newer one
+		return false, nil // removed, or replaced by a newer one
 	}
-	err := d.o.failure("remove")
+	err = d.o.failure("remove")
 	if err == nil {
 		err = d.root.Remove(d.path(key))
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
-		return false
+		return false, err
 	}
 	d.folders[folderOf(key.File)].removals.Add(1)
 	d.mu.Lock()
 	d.index.unlinking.remove(key)
 	d.mu.Unlock()
-	return err == nil
+	return !missing, nil
 }
 
-// unlinkAll calls unlink for several segments, and returns the number of files.
-func (d *Disk) unlinkAll(keys []Key) (n int) {
+// unlinkAll calls unlink for segments whose content is not wrong: their files may stay.
+func (d *Disk) unlinkAll(keys []Key) {
 	for _, key := range keys {
-		if d.unlink(key) {
+		_, _ = d.unlink(key) // it is logged
+	}
+}
+
+// unlinkPurged calls unlink for purged segments, and returns the number of files. d.kept has those
+// that the disk did not remove.
+func (d *Disk) unlinkPurged(keys []Key) (n int, err error) {
+	for _, key := range keys {
+		removed, failure := d.unlink(key)
+		if removed {
 			n++
 		}
+		d.mu.Lock()
+		if failure == nil {
+			delete(d.kept, key)
+		} else {
+			d.kept[key] = struct{}{}
+			err = failure
+		}
+		d.mu.Unlock()
 	}
-	return n
+	return n, err
+}
+
+// purgeAgain removes the files that purges could not remove. In a folder whose names no purge could
+// read, those are all files without an entry: none of them was found since.
+func (d *Disk) purgeAgain() error {
+	for i := range d.folders {
+		f := &d.folders[i]
+		if !f.unread.Swap(false) {
+			continue
+		}
+		keys, err := d.namesIn(i)
+		if err != nil {
+			f.unread.Store(true)
+			return err
+		}
+		d.mu.Lock()
+		for _, key := range keys {
+			if d.index.all.get(key) == nil && !d.isActive(key) {
+				d.index.startUnlink(key)
+				d.kept[key] = struct{}{}
+			}
+		}
+		d.mu.Unlock()
+	}
+	d.mu.Lock()
+	keys := slices.Collect(maps.Keys(d.kept))
+	d.mu.Unlock()
+	_, err := d.unlinkPurged(keys)
+	for _, key := range keys {
+		d.folders[folderOf(key.File)].wanted.Store(true)
+	}
+	return err
+}
+
+// keptError is the error of Sync for files that this process cannot remove any more.
+func (d *Disk) keptError() error {
+	d.mu.Lock()
+	kept := len(d.kept) > 0
+	d.mu.Unlock()
+	for i := range d.folders {
+		kept = kept || d.folders[i].unread.Load()
+	}
+	if kept {
+		return errors.New("purged files were left to another process")
+	}
+	return nil
 }
 
 // syncsAtOnce bounds the folders that are synced at a time: most of them share a write of the
 // journal.
 const syncsAtOnce = 16
 
-// Sync makes the removals of Purge durable. It syncs the folders that purges have touched and from
-// which a file was removed since their last sync. Each folder waits for the disk, so one call
-// should follow a batch of purges; calls at the same time share the work.
+// Sync makes the removals of Purge durable, and first repeats those that failed: it returns an
+// error until the disk has no purged file any more. It syncs the folders that purges have touched
+// and from which a file was removed since their last sync. Each folder waits for the disk, so one
+// call should follow a batch of purges; calls at the same time share the work.
 func (d *Disk) Sync() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
-	if d.released.Load() {
-		return nil // the process that has the folder now purges the files
+	if d.released.Load() { // the process that has the folder now removes what it purges
+		return d.keptError()
 	}
+	kept := d.purgeAgain()
 	var group errgroup.Group
 	group.SetLimit(syncsAtOnce)
 	for i := range d.folders {
@@ -156,7 +227,7 @@ func (d *Disk) Sync() error {
 			return nil
 		})
 	}
-	err := group.Wait()
+	err := errors.Join(kept, group.Wait())
 	if err != nil {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
 	}

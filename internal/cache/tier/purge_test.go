@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -237,6 +238,85 @@ func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	require.Equal(t, 1, d.Purge(MatchFile(s.File)))
 	_, err = os.Stat(name)
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestPurgeOnFailingDisk: a purge of files that the disk keeps, since it rejects removals or cannot
+// be read, is not confirmed by Sync until they are gone. So no later process finds them.
+func TestPurgeOnFailingDisk(t *testing.T) {
+	for _, test := range []struct {
+		broken   string
+		released bool // before the disk works again
+	}{{"remove", false}, {"list", false}, {"remove", true}, {"list", true}} {
+		broken, released := test.broken, test.released
+		t.Run(fmt.Sprintf("%s, released %t", broken, released), func(t *testing.T) {
+			var failing atomic.Bool
+			o := DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+				if op == broken && failing.Load() {
+					return errors.New("input/output error")
+				}
+				return nil
+			}}
+			d, err := OpenDisk(o)
+			require.NoError(t, err)
+			purged, other := tiny("group1/a"), tiny("group1/b")
+			require.NotEqual(t, folderOf(purged.File), folderOf(other.File))
+			require.True(t, d.Put(purged))
+			require.True(t, d.Put(other))
+			d.Settle()
+			if broken == "list" { // a process that has not read the names yet
+				require.NoError(t, d.Close())
+				failing.Store(true)
+				d, err = OpenDisk(o)
+				require.NoError(t, err)
+			}
+			failing.Store(true)
+			require.Zero(t, d.Purge(MatchFile(purged.File)))
+			_, found := d.Get(purged.Key, purged.Version, true)
+			require.False(t, found)
+			require.Error(t, d.Sync())
+			require.Error(t, d.Sync(), "also when it is asked again")
+			require.FileExists(t, filepath.Join(o.Path, d.path(purged.Key)))
+			if released {
+				require.NoError(t, d.Release())
+				failing.Store(false)
+				require.Error(t, d.Sync(), "the next process has to purge it")
+				require.NoError(t, d.Close())
+				return
+			}
+			failing.Store(false)
+			require.NoError(t, d.Sync())
+			require.NoFileExists(t, filepath.Join(o.Path, d.path(purged.Key)))
+			require.FileExists(t, filepath.Join(o.Path, d.path(other.Key)))
+			require.Empty(t, d.kept)
+			require.NoError(t, d.Close())
+		})
+	}
+}
+
+// TestPurgedAndStoredAgain: Sync does not remove a file that took the place of one that a purge
+// could not remove.
+func TestPurgedAndStoredAgain(t *testing.T) {
+	var failing atomic.Bool
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Nanosecond, failure: func(op string) error {
+		if op == "remove" && failing.Load() {
+			return errors.New("input/output error")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer d.Close()
+	s := tiny("group1/a")
+	require.True(t, d.Put(s))
+	d.Settle()
+	failing.Store(true)
+	require.Zero(t, d.Purge(MatchFile(s.File)))
+	require.Error(t, d.Sync())
+	require.True(t, d.Put(s))
+	d.Settle()
+	require.NoError(t, d.Sync())
+	view, found := d.Get(s.Key, s.Version, true)
+	require.True(t, found)
+	view.Release()
 }
 
 // countingLocker counts how often a mutex was taken.
