@@ -87,7 +87,8 @@ type Fleet interface {
 	Rank(key string, n int) []string
 	// Open returns the result of PeerOpen at a peer. The body is nil for MetaOnly. With
 	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
-	// than io.EOF; the caller closes it.
+	// than io.EOF; the caller closes it. A gateway that lets ctx end with ErrSilent is not asked
+	// again for some seconds.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
 	// another gateway has it. The lease is renewed until release; the context lease ends if it is

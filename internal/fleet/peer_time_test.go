@@ -156,6 +156,33 @@ func TestPeerThatFreezes(t *testing.T) {
 	}
 }
 
+// A gateway that responds to pings and sends nothing is not asked again at once, when the caller
+// has given it up.
+func TestPeerThatIsStuck(t *testing.T) {
+	for name, head := range map[string]time.Duration{"in a body": 0, "before the head": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, _ := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+					body := &slowStream{ctx, 24 * time.Hour, [][]byte{make([]byte, 1000)}, 0}
+					return cache.Meta{Version: cache.Version{Size: 1 << 20}}, body, rest(ctx, head)
+				})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Minute, func() { cancel(cache.ErrSilent) })
+				_, body, err := p.open(ctx, otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+				if head == 0 {
+					require.NoError(t, err)
+					_, err = io.Copy(io.Discard, body)
+					require.Error(t, err)
+					require.NoError(t, body.Close())
+				} else {
+					require.ErrorIs(t, err, cache.ErrNotHere)
+				}
+				require.False(t, p.backoff.Allow(otherGateway))
+			})
+		})
+	}
+}
+
 // rest waits for a time, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) error {
 	select {

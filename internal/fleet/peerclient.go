@@ -106,7 +106,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: resp.Body, left: left, fleet: f, peer: key}, nil
+	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, left: left, fleet: f, peer: key}, nil
 }
 
 // isCut tells whether a connection ended while a request on it was waiting for its response.
@@ -117,10 +117,15 @@ func isCut(err error) bool {
 // failed is the error for a peer that did not respond. Its back-off spares other requests the wait.
 func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 	cause := context.Cause(ctx)
-	if cause == nil || errors.Is(cause, errSlow) {
+	silent := errors.Is(cause, cache.ErrSilent)
+	if cause == nil || errors.Is(cause, errSlow) || silent {
 		f.backoff.Fail(key)
 	}
 	switch {
+	case silent:
+		f.warn.Warn(peer, "a peer does not respond", "gateway", peer, "error", cause,
+			"advice", "see that the disk in disk_path of its [cache] works")
+		return fmt.Errorf("%w: %w", errUnreachable, cause)
 	case cause != nil:
 		return fmt.Errorf("%w: %w", errUnreachable, cause)
 	case errors.Is(err, ErrSecret):
@@ -173,9 +178,10 @@ func (f *Fleet) accept(peer string, r entryRequest, resp *http.Response) (m cach
 // request.
 type peerBody struct {
 	io.ReadCloser
-	left  int64  // bytes that are missing
-	fleet *Fleet // nil: it has been counted
-	peer  string // in the back-off
+	ctx   context.Context // of the request
+	left  int64           // bytes that are missing
+	fleet *Fleet          // nil: it has been counted
+	peer  string          // in the back-off
 }
 
 // isLost reports whether a peer has left a ping without reply. net/http exports no error for that.
@@ -189,7 +195,8 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	case b.left == 0:
 		b.count("ok")
 	case err != nil:
-		if b.fleet != nil && isLost(err) { // the next attempt would wait for silence again
+		// the next attempt would wait for silence again
+		if b.fleet != nil && (isLost(err) || errors.Is(context.Cause(b.ctx), cache.ErrSilent)) {
 			b.fleet.backoff.Fail(b.peer)
 		}
 		b.count("broken")

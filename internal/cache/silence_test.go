@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stuckPeer is a fleet whose other gateway can be reached, and is stuck: it sends no head, or a
+// head and the first bytes.
+type stuckPeer struct {
+	o    *origin
+	next bool // the other gateway is not the owner, but the next in rank
+	head bool
+	sent []byte
+}
+
+var _ Fleet = stuckPeer{}
+
+func (p stuckPeer) Rank(string, int) []string {
+	if p.next {
+		return []string{"", "peer"}
+	}
+	return []string{"peer", ""}
+}
+
+func (p stuckPeer) Open(ctx context.Context, _ string, r PeerRequest) (Meta, io.ReadCloser, error) {
+	if !p.head {
+		<-ctx.Done()
+		return Meta{}, nil, context.Cause(ctx)
+	}
+	rest := p.sent[min(r.Offset, int64(len(p.sent))):]
+	return Meta{Version: p.o.v, Checked: time.Now()}, &stuckBody{ctx, rest}, nil
+}
+
+func (p stuckPeer) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
+	return context.Background(), func() {}, nil
+}
+
+// stuckBody sends some bytes, and then nothing.
+type stuckBody struct {
+	ctx  context.Context
+	rest []byte
+}
+
+func (b *stuckBody) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		<-b.ctx.Done()
+		return 0, context.Cause(b.ctx)
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (*stuckBody) Close() error { return nil }
+
+// TestStuckPeer: a gateway that can be reached and sends nothing is given up, before its head and
+// in a body, and its bytes are kept. The rest comes from the storage.
+func TestStuckPeer(t *testing.T) {
+	for name, test := range map[string]struct {
+		peer  stuckPeer
+		limit time.Duration
+	}{
+		"no head":                 {stuckPeer{}, fillSilence + second},
+		"no body":                 {stuckPeer{head: true}, fillSilence + second},
+		"in a body":               {stuckPeer{head: true, sent: make([]byte, 1000)}, 2*fillSilence + second},
+		"no copy":                 {stuckPeer{head: true, next: true}, copySilence + second},
+		"in the middle of a copy": {stuckPeer{head: true, next: true, sent: make([]byte, 1000)}, copySilence + second},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1<<20)
+			test.peer.o = o
+			copy(test.peer.sent, o.content)
+			c := newCache(t, Options{Fleet: test.peer})
+			ctx, cancel := context.WithTimeout(background, time.Hour)
+			defer cancel()
+			r := get(ctx, c, o)
+			requireWhole(t, o, r)
+			require.Less(t, r.total, test.limit)
+			require.EqualValues(t, 1, o.fetches.Load())
+			require.EqualValues(t, len(o.content)-len(test.peer.sent), o.served.Load())
+			require.True(t, c.waiterRoom.all.tryAcquire(c.waiterRoom.all.size), "all was given back")
+		})
+	}
+}
+
+// TestStuckPeerWithSlot: the same for a file that is verified first.
+func TestStuckPeerWithSlot(t *testing.T) {
+	bubble(t, "slot", func(t *testing.T) {
+		o, options := newSlot(64 << 10)
+		options.Fleet = stuckPeer{o: o, head: true}
+		c := newCache(t, options)
+		ctx, cancel := context.WithTimeout(background, time.Hour)
+		defer cancel()
+		r := get(ctx, c, o)
+		requireWhole(t, o, r)
+		require.Less(t, r.total, fillSilence+5*second)
+	})
+}
+
+// TestSlowStorageBehindPeer: an owner that waits for a slow storage is not given up: the storage is
+// asked once, also for a file whose bytes come together at the end.
+func TestSlowStorageBehindPeer(t *testing.T) {
+	for name, verifyFirst := range map[string]bool{"file": false, "slot": true} {
+		bubble(t, name, func(t *testing.T) {
+			o, options := newSlot(2*SegmentSize - 1)
+			if !verifyFirst {
+				options.VerifyFirst = nil
+			}
+			o.first, o.whole = 20*second, 4*time.Minute // of each segment: 17 KiB/s
+			list := gateways(t, newFleet(), 3, options)
+			for _, r := range manyClients(list, o, 6) {
+				requireWhole(t, o, r)
+			}
+			synctest.Wait()
+			require.EqualValues(t, len(o.content), o.served.Load())
+		})
+	}
+}
