@@ -150,9 +150,14 @@ func checkLink(resp *http.Response, id fdfs.FileID, v content.Version) error {
 }
 
 // Open implements client.Transport by GET. The response contains the version, so no other request
-// is needed to compare it.
+// is needed to compare it. The module sends the whole file for bytes=0-0, so the first byte is
+// requested with the second one.
 func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client.Part) (io.ReadCloser, error) {
 	span, status := "", http.StatusOK
+	isFirst := part.Offset == 0 && part.Length == 1 && part.Version.Size > 1
+	if isFirst {
+		part.Length = 2
+	}
 	if part.Length < part.Version.Size {
 		span = fmt.Sprintf("%d-%d", part.Offset, part.Offset+part.Length-1)
 		status = http.StatusPartialContent
@@ -164,7 +169,32 @@ func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client
 	if err := w.check(resp, r, part, status, span); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
+	if isFirst {
+		return &firstByte{ReadCloser: resp.Body}, nil
+	}
 	return resp.Body, nil
+}
+
+// firstByte is the first byte of a body of two. Both are read, so that the connection is kept.
+type firstByte struct {
+	io.ReadCloser
+	done bool
+}
+
+// Read implements io.Reader.
+func (b *firstByte) Read(p []byte) (int, error) {
+	switch {
+	case b.done:
+		return 0, io.EOF
+	case len(p) == 0:
+		return 0, nil
+	}
+	var both [2]byte
+	if _, err := io.ReadFull(b.ReadCloser, both[:]); err != nil {
+		return 0, err
+	}
+	b.done = true
+	return copy(p, both[:1]), nil
 }
 
 // check compares a response with the request.

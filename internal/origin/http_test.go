@@ -289,6 +289,29 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
 
+// TestHTTPFirstByte: the first byte of a file comes from a module too, which sends the whole file
+// for bytes=0-0 (golden/http-oracle.jsonl, a-0167).
+func TestHTTPFirstByte(t *testing.T) {
+	for _, size := range []int{1, 2, 3, 10_000} {
+		content := bytes.Repeat([]byte("0123456789"), 1000)[:size]
+		byModule := func(r *http.Request, h http.Header, _ []byte) (string, []byte) {
+			if r.Header.Get("Range") != "bytes=0-0" {
+				return "", nil
+			}
+			h.Set("Content-Range", fmt.Sprintf("bytes 0-%d/%d", size-1, size))
+			h.Set("Content-Length", strconv.Itoa(size))
+			return "206 Partial Content", content
+		}
+		s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, byModule))
+		o, w := newOrigin(t, s), wanted(t, content)
+		for _, length := range []int{1, min(2, size)} {
+			got, err := fetchAll(o, w, 0, int64(length), s.server)
+			require.NoError(t, err, "%d of %d bytes", length, size)
+			require.Equal(t, content[:length], got)
+		}
+	}
+}
+
 // TestHTTPSlotLink: a link in a trunk file is taken from a gateway, whose responses have an ETag,
 // and not from a module, also if another server has reported the version.
 func TestHTTPSlotLink(t *testing.T) {
