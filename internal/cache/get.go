@@ -20,6 +20,9 @@ type GetOptions struct {
 	// MaxAge is how old the metadata may be. Older metadata is confirmed before it is used, unless
 	// that fails. 0: as old as Options allow.
 	MaxAge time.Duration
+	// NoWait: expired metadata is returned at once while it may be served if the source fails, and
+	// the source is asked in the background. Without metadata the error is ErrMiss.
+	NoWait bool
 
 	forPeer bool // another gateway asks: no owner is asked
 }
@@ -72,9 +75,12 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	case freshness == early:
 		c.refresh(file, src, o, freshness)
 		return known, nil
-	case freshness == staleFailing, freshness == stale && !o.forPeer: // a peer wants fresh metadata
+	case freshness == staleFailing, freshness == stale && !o.forPeer, // a peer wants fresh metadata
+		freshness == staleIfError && o.NoWait:
 		c.refresh(file, src, o, freshness)
 		return c.stale(known), nil
+	case o.NoWait:
+		return Entry{}, ErrMiss
 	}
 	m, f, err := c.fetchMeta(ctx, file, src, o, freshness)
 	switch {

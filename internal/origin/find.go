@@ -22,6 +22,8 @@ import (
 //	look up in the cache -> choose the hosts to ask -> wait for a place ->
 //	ask for size and time, through the cache if there is one
 //
+// Without a place, expired metadata in the cache is used.
+//
 // File.Open continues it: wait for a place -> fetch, through the cache if there is one. The fetcher
 // is the source of both. Explain is the same path with a trace.
 func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
@@ -54,9 +56,12 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	file := &r.File
 	file.begin(a, r, f)
 	done, err := file.wait()
-	if err == nil {
+	switch {
+	case err == nil:
 		err = file.describe(cached)
 		done()
+	case errors.Is(err, ErrTooManyWaiting) && known.File != "" && file.describeExpired() == nil:
+		err = nil // the cache asks in the background
 	}
 	if err != nil {
 		file.Close()
@@ -158,6 +163,13 @@ func (f *File) describe(cached bool) (err error) {
 	defer cancel()
 	o := cache.GetOptions{Hint: f.req.Client.Hint(), MaxAge: maxAge(f.local)}
 	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.request.Key(), f.fetcher, o)
+	return err
+}
+
+// describeExpired uses the expired metadata in the cache.
+func (f *File) describeExpired() (err error) {
+	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(f.local), NoWait: true}
+	f.entry, err = f.a.o.Cache.Get(f.ctx, f.fetcher.request.Key(), f.fetcher, o)
 	return err
 }
 

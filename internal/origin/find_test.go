@@ -1,13 +1,18 @@
 package origin
 
 import (
+	"context"
 	"hash/crc32"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -68,4 +73,67 @@ func TestOnePath(t *testing.T) {
 		require.Contains(t, out.Text, "by what the cache knows")
 	}
 	require.Zero(t, a.o.Running.Load())
+}
+
+// countingFile is oneFile with a count of the requests for its metadata.
+type countingFile struct {
+	oneFile
+	stats atomic.Int64
+}
+
+func (o *countingFile) Stat(ctx context.Context, w client.FetchRequest, s []client.Server) (client.Info, error) {
+	o.stats.Add(1)
+	return o.oneFile.Stat(ctx, w, s)
+}
+
+// TestExpiredWithoutAPlace: while too many requests wait for other hosts, expired metadata is used,
+// and asked for in the background, within stale_while_revalidate and stale_if_error.
+func TestExpiredWithoutAPlace(t *testing.T) {
+	content := []byte("hello")
+	file := fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
+		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content), Ext: "txt"}
+	appender := fdfs.Fields{Group: "group1", Source: file.Source, Created: file.Created, Ext: "log",
+		Kind: fdfs.KindAppender}
+	for name, fields := range map[string]fdfs.Fields{"file": file, "appender": appender} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := cache.New(cache.Options{Memory: 64 << 20, TTL: time.Hour, MutableTTL: time.Hour,
+					StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour})
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close()) }()
+				protocol := &countingFile{oneFile: oneFile{bytes: content}}
+				a := NewResolver(Options{Protocol: protocol, Cache: c,
+					Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+				id, err := fdfs.Encode(fields)
+				require.NoError(t, err)
+				find := func(full bool) (stale bool, err error) {
+					r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}
+					_, err = a.Find(r, local.ErrNoGroup)
+					stale = r.File.Stale()
+					r.File.Close()
+					synctest.Wait()
+					return stale, err
+				}
+				_, err = find(true)
+				require.ErrorIs(t, err, ErrTooManyWaiting, "nothing is known")
+				_, err = find(false)
+				require.NoError(t, err)
+				for _, age := range []time.Duration{90 * time.Minute, 20 * time.Hour} {
+					time.Sleep(age)
+					before := protocol.stats.Load()
+					stale, err := find(true)
+					require.NoError(t, err, age)
+					require.True(t, stale)
+					require.Equal(t, before+1, protocol.stats.Load())
+					stale, err = find(true)
+					require.NoError(t, err, age)
+					require.False(t, stale, "it was asked for in the background")
+				}
+				time.Sleep(26 * time.Hour)
+				_, err = find(true)
+				require.ErrorIs(t, err, ErrTooManyWaiting, "after stale_if_error")
+				require.Zero(t, a.o.Running.Load())
+			})
+		})
+	}
 }
