@@ -53,3 +53,24 @@ func TestDrippingSource(t *testing.T) {
 		require.True(t, bytes.HasPrefix(body, got))
 	})
 }
+
+// TestSkippedBytes: the bytes before a range of a trunk slot, which storages send too, are no
+// silence: a storage that is slow enough to be measured is not replaced.
+func TestSkippedBytes(t *testing.T) {
+	pace := unprobed
+	pace.window = 500 * time.Millisecond
+	body := contenttest.Bytes(300_000)
+	r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
+	id := r.put(fdfstest.FileSpec{Content: body, Kind: fdfs.KindTrunk})
+	info := r.stat(id)
+	for _, s := range r.Storages() {
+		s.SetFaults(fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 200_000})
+	}
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 299_000, 1000, r.servers)
+	require.NoError(t, err)
+	defer s.Close()
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.Equal(t, body[299_000:], got)
+	require.Zero(t, r.c.Stats().Resumes)
+}

@@ -169,10 +169,14 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 // use sets the source of the following reads.
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
-	src.watch = stall.New(s.ctx, stall.Options[*source]{
+	o := stall.Options[*source]{
 		Floor: s.c.t.stall, Window: s.c.t.window, Read: src.body.Read, Find: s.findOther, Stop: src.stop,
 		Drop: s.dropOther,
-	})
+	}
+	if body, ok := src.body.(skipper); ok {
+		o.Skipped = body.Skipped
+	}
+	src.watch = stall.New(s.ctx, o)
 	if again {
 		s.c.counts.resumes.Add(1)
 		s.c.log.Info("download goes on", "file", s.r.ID.String(), "byte", s.offset+s.got, "storage", s.from.Addr(),

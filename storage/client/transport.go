@@ -44,8 +44,8 @@ type Transport interface {
 	// Stat returns the version of a file.
 	Stat(ctx context.Context, r FetchRequest) (content.Version, error)
 	// Open requests a part of a file and returns when the response has begun. Reads of the body end
-	// with ctx, and may return 0 bytes. The body has Part.Length bytes, or its end is an error.
-	// Close keeps the connection if all bytes were read, and must not block.
+	// with ctx, and may return 0 bytes, see skipper. The body has Part.Length bytes, or its end is
+	// an error. Close keeps the connection if all bytes were read, and must not block.
 	Open(ctx context.Context, r FetchRequest, part Part) (body io.ReadCloser, err error)
 	// Probe returns nil if the server responds.
 	Probe(ctx context.Context) error
@@ -53,6 +53,12 @@ type Transport interface {
 	Sweep(now time.Time)
 	// Close closes the idle connections. Busy ones are closed when they are released.
 	Close()
+}
+
+// skipper is a body whose reads may receive bytes that they do not return.
+type skipper interface {
+	io.Reader
+	Skipped() int64 // by the last Read
 }
 
 // tcpTransport is the FastDFS protocol.
@@ -155,13 +161,17 @@ type download struct {
 	conn    *fdfs.Conn
 	skip    int64  // bytes before the requested ones that are still to come
 	skipped []byte // buffer for these bytes
+	last    int64  // of these bytes, by the last Read
 }
+
+var _ skipper = (*download)(nil)
 
 // skipSize is the size in bytes of the buffer for skipped bytes.
 const skipSize = 64 << 10
 
 // Read implements io.Reader. It returns nothing for a read of skipped bytes.
 func (d *download) Read(p []byte) (int, error) {
+	d.last = 0
 	if d.skip == 0 {
 		return d.conn.Read(p)
 	}
@@ -169,11 +179,15 @@ func (d *download) Read(p []byte) (int, error) {
 		d.skipped = make([]byte, skipSize)
 	}
 	n, err := d.conn.Read(d.skipped[:min(skipSize, d.skip)])
-	if d.skip -= int64(n); d.skip == 0 {
+	d.last = int64(n)
+	if d.skip -= d.last; d.skip == 0 {
 		d.skipped = nil
 	}
 	return 0, err
 }
+
+// Skipped implements skipper.
+func (d *download) Skipped() int64 { return d.last }
 
 // Close implements io.Closer. The connection is closed unless the reply was read completely.
 func (d *download) Close() error {

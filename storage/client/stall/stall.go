@@ -56,6 +56,9 @@ type Options[S any] struct {
 	Floor  time.Duration             // shortest limit; default Floor
 	Window time.Duration             // of waiting in which rates are measured; default Window
 	Read   func([]byte) (int, error) // reads from the current source
+	// Skipped returns the number of bytes that the last Read has received and not returned; nil =
+	// there are none. They count as bytes of the source.
+	Skipped func() int64
 	// Find finds another source that continues with the next byte. It runs concurrently with Read,
 	// which has read nothing if Find's source is used. Its context is cancelled when the search is
 	// not needed any more; else it lives as long as the download, and the source may depend on it.
@@ -96,6 +99,9 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	if o.Window <= 0 {
 		o.Window = Window
 	}
+	if o.Skipped == nil {
+		o.Skipped = func() int64 { return 0 }
+	}
 	return &Watch[S]{ctx: ctx, o: o, begun: make(chan context.CancelFunc, 1), found: make(chan Found[S], 1)}
 }
 
@@ -123,9 +129,10 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 		w.timer.Reset(limit)
 	}
 	n, err = w.o.Read(p)
+	received := int64(n) + w.o.Skipped()
 	if !w.timer.Stop() { // a search has begun
 		cancel := <-w.begun
-		if n > 0 && w.decided.CompareAndSwap(false, true) {
+		if received > 0 && w.decided.CompareAndSwap(false, true) {
 			cancel()
 		}
 		if next = <-w.found; next.OK {
@@ -134,16 +141,16 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 		cancel()
 	}
 	took := time.Since(began)
-	if n > 0 {
+	if received > 0 {
 		w.gap = backoff.Smooth(w.gap, took)
 	}
-	w.measure(n, took)
+	w.measure(received, took)
 	return n, next, err
 }
 
 // measure adds a read to the present window, and judges the source at the end of it.
-func (w *Watch[S]) measure(n int, took time.Duration) {
-	w.waited, w.bytes = w.waited+took, w.bytes+int64(n)
+func (w *Watch[S]) measure(received int64, took time.Duration) {
+	w.waited, w.bytes = w.waited+took, w.bytes+received
 	if w.waited >= w.o.Window {
 		rate := float64(w.bytes) / w.waited.Seconds()
 		w.slow = rate < LowRate

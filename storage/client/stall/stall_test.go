@@ -173,6 +173,7 @@ func TestSlow(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes, pause time.Duration // of a byte each, and between two reads
 		bytes        int           // of each read
+		skipped      int64         // by each read
 		err          error         // of the search
 		next         bool
 		failed       error
@@ -183,6 +184,8 @@ func TestSlow(t *testing.T) {
 		"fast enough":     {takes: time.Second, bytes: LowRate},
 		"slow reader":     {takes: time.Millisecond, pause: time.Minute, bytes: 20},
 		"barely too slow": {takes: 2 * time.Second, bytes: 2*LowRate - 1, next: true, after: Window},
+		"skips fast":      {takes: time.Second, skipped: LowRate},
+		"skips slowly":    {takes: time.Second, skipped: 20, next: true, after: Window},
 		"slow, and alone": {takes: time.Second, bytes: MinRate, err: errNone},
 		"drips, and alone": {takes: time.Second, bytes: MinRate - 1, err: errNone, failed: ErrSlow,
 			after: failAfter * Window},
@@ -193,7 +196,8 @@ func TestSlow(t *testing.T) {
 					Read: func(p []byte) (int, error) { time.Sleep(test.takes); return test.bytes, nil },
 					Find: func(context.Context) (int, error) { return 7, test.err },
 					Stop: func() {}, Drop: func(int) {},
-					Floor: time.Hour,
+					Skipped: func() int64 { return test.skipped },
+					Floor:   time.Hour,
 				})
 				began := time.Now()
 				for time.Since(began) < time.Hour {
@@ -211,6 +215,30 @@ func TestSlow(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSkippedEndsSearch: bytes that a read skips end the search for another source.
+func TestSkippedEndsSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(t.Context(), Options[int]{
+			Read: func([]byte) (int, error) { time.Sleep(Floor + time.Second); return 0, nil },
+			Find: func(ctx context.Context) (int, error) {
+				select {
+				case <-time.After(time.Minute):
+					return 7, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			},
+			Stop: func() {}, Drop: func(int) {},
+			Skipped: func() int64 { return 1 },
+		})
+		began := time.Now()
+		_, next, err := w.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.False(t, next.OK)
+		require.Equal(t, Floor+time.Second, time.Since(began))
+	})
 }
 
 // TestLateTimer: a timer that fires late, since the process did not run, gives the current source
