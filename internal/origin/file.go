@@ -127,10 +127,17 @@ func (f *File) At(offset, limit int64) (c content.Chunk, err error) {
 		}
 	}
 	f.next = offset + c.Length
-	if f.next == f.end && c.Bytes != nil {
+	if f.next == f.end && c.Bytes != nil && !f.isSlotInMemory() {
 		f.closeStream() // a slow client holds nothing but these bytes
 	}
 	return c, nil
+}
+
+// isSlotInMemory reports whether the stream gives chunks of a whole slot, whose memory is counted
+// until the stream is closed.
+func (f *File) isSlotInMemory() bool {
+	slot, ok := f.stream.(*slotStream)
+	return ok && slot.held != nil
 }
 
 // beginFetch makes the fetcher of a file that was found in the cache.

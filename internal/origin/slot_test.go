@@ -121,6 +121,35 @@ func TestSlotMemory(t *testing.T) {
 	require.True(t, slots.room.TryAcquire(maxSlotMemory))
 }
 
+// TestSlotMemoryWhileSent: a slot in memory counts as long as a client is sent bytes of it, until
+// its file is closed or another range is opened.
+func TestSlotMemoryWhileSent(t *testing.T) {
+	for _, length := range []int64{maxHeldSlot, 1} {
+		o, open := aSlot(t, maxHeldSlot)
+		f, err := open()
+		require.NoError(t, err)
+		_, err = f.Open(0, length)
+		require.NoError(t, err)
+		room := f.a.slots.room
+		chunk, err := f.At(0, length)
+		require.NoError(t, err)
+		require.Equal(t, o.bytes[:length], chunk.Bytes)
+		require.False(t, room.TryAcquire(maxSlotMemory-maxHeldSlot+1), "the client has yet to take the bytes")
+		_, err = f.Open(0, 1)
+		require.NoError(t, err)
+		require.True(t, room.TryAcquire(maxSlotMemory), "its sums are known, so it is not read again")
+		room.Release(maxSlotMemory)
+		f.a.slots.known.Purge()
+		_, err = f.Open(0, length)
+		require.NoError(t, err)
+		_, err = f.At(0, length)
+		require.NoError(t, err)
+		f.Close()
+		require.True(t, room.TryAcquire(maxSlotMemory))
+		require.Zero(t, o.open.Load())
+	}
+}
+
 // TestLargeSlotIsNotFetched: an id that claims more than the largest slot is no file.
 func TestLargeSlotIsNotFetched(t *testing.T) {
 	a := NewResolver(Options{Sources: NewSources(SourcesOptions{}), MaxSlot: func() int64 { return 1 << 20 }})
