@@ -283,6 +283,7 @@ func (r *request) serve() error {
 	// The file changed between the request for its size and the download, or after the check of its
 	// trunk slot. Nothing has been sent: a second attempt reads the new version.
 	if errors.Is(err, fdfs.ErrFileChanged) {
+		r.closeFile()
 		r.ctx.Response.Header.Reset()
 		err = r.findAndRespond()
 	}
@@ -290,7 +291,7 @@ func (r *request) serve() error {
 }
 
 func (r *request) findAndRespond() error {
-	r.info, r.stale = nil, false // the first attempt may have set info, stale and body
+	r.file, r.info, r.stale = nil, nil, false // the first attempt may have set these, and body
 	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
 	if responded, err := r.find(); responded || err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,9 @@ import (
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
@@ -186,4 +189,36 @@ func TestRedirectScheme(t *testing.T) {
 		r.ctx.Init2(test.conn, nil, false)
 		require.Equal(t, want+id.Logic+"?redirect=1", string(r.location("10.0.0.7")))
 	}
+}
+
+// reusingStore is a store in which after runs once, behind the first Open.
+type reusingStore struct {
+	*local.FileCache
+	after sync.Once
+	reuse func()
+}
+
+func (s *reusingStore) Open(id fdfs.FileID) (*local.File, error) {
+	f, err := s.FileCache.Open(id)
+	s.after.Do(s.reuse)
+	return f, err
+}
+
+// TestChangedHereAndFoundElsewhere: a slot that is used anew after it was opened is found at
+// another host in the second attempt, which uses nothing of the first one.
+func TestChangedHereAndFoundElsewhere(t *testing.T) {
+	s := storetest.New(t)
+	o := s.Trunk("txt", s.Bytes(100_000))
+	store := &reusingStore{FileCache: openCache(t, s, local.FileCacheOptions{Memory: -1}),
+		reuse: func() { s.Reuse(o, "bin", s.Bytes(90_000)) }}
+	protocol := &fakeProtocol{content: string(o.Content)}
+	resolver := origin.NewResolver(origin.Options{Protocol: protocol, TryReplicas: true, Port: 80,
+		Store: store.FileCache, Targets: origin.Targets{Group: true},
+		SyncDelay: func() time.Duration { return 1_000_000 * time.Hour },
+		Sources:   origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+	r := run(t, Options{Store: store, Origin: resolver}, ServerOptions{MinSendRate: 1})
+	response := r.ask("GET", o.URL())
+	require.Contains(t, response[:min(len(response), 20)], "200 OK")
+	require.True(t, strings.HasSuffix(response, "\r\n\r\n"+string(o.Content)))
+	require.Positive(t, protocol.fetches())
 }
