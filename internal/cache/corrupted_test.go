@@ -3,9 +3,11 @@ package cache
 import (
 	"bytes"
 	"context"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,4 +77,36 @@ func TestReadWhileCorruptIsPurged(t *testing.T) {
 	}
 	requireWhole(t, o, get(context.Background(), c, o))
 	require.EqualValues(t, 1, c.Stats().CRCErrors)
+}
+
+// TestPeerReadsWhatWasCorrupted: a file whose content was once found wrong is given to another
+// gateway. If that happens while the gateway reads, the last bytes do not come.
+func TestPeerReadsWhatWasCorrupted(t *testing.T) {
+	for name, meanwhile := range map[string]bool{"before": false, "meanwhile": true} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), SegmentSize)
+			o.whole = 10 * second
+			c := newCache(t, Options{Source: func(file, _ string) (Source, error) { return originOf(file), nil }})
+			wrong := func() {
+				c.corrupted.begin(o.file)
+				c.corrupted.end(o.file)
+			}
+			wrong()
+			time.Sleep(time.Hour) // other gateways are asked again
+			_, body, err := c.PeerOpen(background, PeerRequest{Key: SegmentKey{File: o.file}, Want: &o.v})
+			require.NoError(t, err)
+			defer body.Close()
+			if meanwhile {
+				time.AfterFunc(second, wrong)
+			}
+			got, err := io.ReadAll(body)
+			if meanwhile {
+				require.ErrorIs(t, err, ErrCorrupt)
+				require.Less(t, len(got), len(o.content))
+				return
+			}
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(o.content, got))
+		})
+	}
 }
