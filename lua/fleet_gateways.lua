@@ -7,8 +7,8 @@
 -- ARGV[1]  how many to list: those that were seen last
 -- ARGV[2]  longest name in bytes: others may have written longer ones, which are left out
 --
--- Result: for each its name, the milliseconds since it was seen, the fence, and the record. What is
--- written about a gateway in KEYS[1] alone, or not there, is not by a gateway.
+-- Result: for each its name, the milliseconds since it was seen, the fence, and the record. Names
+-- that only KEYS[1] has were not written by a gateway and are left out.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

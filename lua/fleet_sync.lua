@@ -1,5 +1,5 @@
--- Says that a gateway lives and which purges it has applied, and tells it the next ones, and which
--- gateways live.
+-- Records the heartbeat and the applied fence of a gateway. Returns the next purges and the live
+-- gateways.
 --
 -- KEYS[1]  fence counter
 -- KEYS[2]  log of purges: a sorted set of "fence path" by fence

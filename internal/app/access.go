@@ -7,7 +7,7 @@ import (
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 )
 
-// proxies are those of trusted_proxies; nil if there are none.
+// proxies returns the proxies of trusted_proxies; nil if there are none.
 func proxies(g *config.Gateway) *clientaddr.Proxies {
 	if g.TrustedProxies.Empty() {
 		return nil

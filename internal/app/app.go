@@ -50,7 +50,7 @@ type Options struct {
 	Config  string // file
 	Version string // of the program, for the log and the status page
 	Index   []byte // page in HTML for the path "/"; nil = none
-	// Inherited are the sockets that the process was given; nil = none.
+	// Inherited are the sockets from systemd or from Replaces; nil = none.
 	Inherited *listen.Sockets
 	// Replaces is the process that gave the sockets, and ends its responses; nil = none.
 	Replaces *upgrade.Predecessor
@@ -85,7 +85,7 @@ type App struct {
 	draining   atomic.Bool // Stop has begun, or another process serves
 	upgrade    upgradeState
 
-	// These are made by Start and stay until Stop.
+	// Components that Start makes and that stay until Stop.
 	cache        *cache.Cache       // of files of other hosts; nil = there is none
 	fleet        *fleet.Fleet       // the other gateways; nil = there are none
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
@@ -151,8 +151,8 @@ func (a *App) Start() (err error) {
 	if err := a.dropPrivileges(c.cfg); err != nil {
 		return err
 	}
-	// With the privileges that are left, so that a store, log or cache that the account cannot use
-	// is found at once.
+	// The components open their files with the remaining privileges: a store, log or cache that the
+	// account cannot use is found at once.
 	if err := a.openFleet(c.cfg); err != nil {
 		return a.privileges.AsUser(err)
 	}
@@ -182,8 +182,9 @@ func (a *App) Start() (err error) {
 	return nil
 }
 
-// takeOver returns when this process may serve: at once where it replaces none. From here on it is
-// the only one that has the sockets, the folder of the cache and the name in the fleet.
+// takeOver waits until this process may serve: it returns at once where the process replaces none.
+// From then on this process alone has the sockets, the folder of the cache and the name in the
+// fleet.
 func (a *App) takeOver(cfg *config.Config) error {
 	if err := a.o.Replaces.Ready(); err != nil {
 		return err

@@ -36,8 +36,8 @@ func storeOptions(cfg *config.Config) local.Options {
 // takes a fifth more.
 const worthCopying = 8 << 10
 
-// fileCacheOptions say how much of the local files is kept at hand. In a configuration 0 means
-// none, in options the default.
+// fileCacheOptions returns the limits of the cache of local files. 0 means none in a configuration,
+// and the default in options.
 func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	c := &cfg.OpenFileCache
 	body := c.MaxBody
@@ -173,7 +173,7 @@ func loadCertificates(cfg *config.Config) (*certificates.Set, error) {
 	return set, nil
 }
 
-// adminAccess says who may use the admin listener.
+// adminAccess returns the access rules of the admin listener.
 func adminAccess(cfg *config.Config) (admin.Access, error) {
 	g := &cfg.Gateway
 	a := admin.Access{Hosts: g.AdminHosts, NoProfiles: !g.Profiles}
@@ -187,7 +187,8 @@ func adminAccess(cfg *config.Config) (admin.Access, error) {
 	return a, nil
 }
 
-// HostProblems are those of a configuration on this host that only a running gateway would find.
+// HostProblems returns the problems of a configuration on this host that only a running gateway
+// would find.
 func HostProblems(cfg *config.Config) []config.Problem {
 	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
 }

@@ -94,7 +94,7 @@ const (
 	diskLook = 20 * time.Millisecond
 )
 
-// diskError adds to an error where the folder is named; nil stays nil.
+// diskError adds the key of the folder to an error; nil stays nil.
 func diskError(err error) error {
 	if err == nil {
 		return nil
@@ -102,8 +102,8 @@ func diskError(err error) error {
 	return fmt.Errorf("%w; see disk_path in [cache]", err)
 }
 
-// isDiskFailure tells a disk that is full or failing, and a file system that is corrupted (EUCLEAN,
-// EBADMSG), from a configuration that is wrong.
+// isDiskFailure reports whether an error is due to a disk that is full or failing, or a file system
+// that is corrupted (EUCLEAN, EBADMSG), and not to a wrong configuration.
 func isDiskFailure(err error) bool {
 	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG} {
 		if errors.Is(err, failure) {

@@ -9,8 +9,8 @@ import (
 
 // A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it
 // would be collected many times a second under load, and every collection shows in the slowest
-// responses. Memory that costs nothing worth mentioning makes that rare. A large heap (many
-// connections, a full cache) is collected as usual: there the memory would be worth mentioning.
+// responses. A small heap is collected less often, at the price of at most 100 MB. A large heap
+// (many connections, a full cache) is collected as usual.
 //
 // Bytes that the cache moves out of the heap are garbage from then on, and nothing is allocated:
 // the collector would not come, and the memory would be taken twice.

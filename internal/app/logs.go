@@ -39,8 +39,8 @@ func openLogs() (*logs, error) {
 	return l, nil
 }
 
-// use sends the logs where the configuration says, opening every file anew, and returns the access
-// log; nil = off. It opens all files before it uses any: after an error every log is where it was.
+// use opens the files of both logs anew, as configured, and returns the access log; nil = off. It
+// opens all files before it uses any: after an error every log is where it was.
 func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	main, err := logfile.OpenFile(cfg.LogFile)
 	if err != nil {

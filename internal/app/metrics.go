@@ -122,7 +122,7 @@ func (p page) cache(n *cache.Stats) {
 	counter(p, "cache_hits_total", hits, n.MemoryHits, "tier", "memory")
 	counter(p, "cache_hits_total", hits, n.DiskHits, "tier", "disk")
 	counter(p, "cache_misses_total",
-		"Segments of responses that were not in the cache, or just on their way.", n.Misses)
+		"Segments of responses that were missing or still being fetched.", n.Misses)
 	counter(p, "cache_disk_failures_total",
 		"Times that the disk of the cache failed and was disabled for a while.", n.Disk.Failed)
 	counter(p, "cache_disk_skipped_total",
@@ -131,7 +131,7 @@ func (p page) cache(n *cache.Stats) {
 	gauge(p, "cache_flights", "Segments that are being fetched.", n.Fills)
 	counter(p, "stale_served_total", "Responses from expired entries.", n.StaleServed)
 	counter(p, "peer_bytes_total", "Bytes from other gateways.", n.PeerBytes)
-	counter(p, "peer_served_total", "Segments that other gateways have asked for and got.", n.PeerServed)
+	counter(p, "peer_served_total", "Segments sent to other gateways.", n.PeerServed)
 }
 
 // fleet shows the counts of the fleet.
@@ -148,7 +148,7 @@ func (p page) fleet(n *fleet.Stats) {
 	gauge(p, "redis_up", "1 while Redis serves; 0 also where none is configured.", up)
 	for _, result := range []string{"ok", "not_here", "not_found", "changed", "broken", "unreachable", "refused"} {
 		counter(p, "peer_fetches_total",
-			"Segments read from other gateways, by how it went.", n.PeerFetches[result], "result", result)
+			"Segments read from other gateways, by result.", n.PeerFetches[result], "result", result)
 	}
 	for _, code := range []int{200, 400, 404, 409, 421, 503} {
 		counter(p, "peer_requests_total",

@@ -13,15 +13,15 @@ import (
 // This file tells systemd about the state of the service (sd_notify(3)). It does nothing where
 // NOTIFY_SOCKET is not set.
 
-// notify sends lines. systemd that cannot be told ends a start or reload by its own timeout.
+// notify sends lines. If systemd does not get them, its own timeout ends a start or reload.
 func (a *App) notify(lines ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
 		a.log.Warn("cannot tell systemd about the state of the service", "state", lines[0], "err", err)
 	}
 }
 
-// notifyServing tells systemd that the service is there, and which process it is now. The process
-// that this one replaces ends only after that.
+// notifyServing reports readiness and the main PID to systemd. The process that this one replaces
+// ends only after that.
 func (a *App) notifyServing() {
 	lines := []string{daemon.SdNotifyReady}
 	if a.o.Replaces != nil {
@@ -31,7 +31,7 @@ func (a *App) notifyServing() {
 	a.o.Replaces.Serving()
 }
 
-// notifyReloading tells when a reload has begun, by the clock that Type=notify-reload compares.
+// notifyReloading reports the begin of a reload, by the clock that Type=notify-reload compares.
 func (a *App) notifyReloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -40,8 +40,8 @@ func (a *App) notifyReloading() {
 	a.notify(daemon.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
-// pingWatchdog says twice in each WatchdogSec= that the gateway lives: it asks its components for
-// their counts, which they do not give while one of their locks is held.
+// pingWatchdog sends a ping to systemd twice in each WatchdogSec=. Each ping first reads the counts
+// of the components, which waits for their locks.
 func (a *App) pingWatchdog() {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // This file decides which privileges the process keeps (docs/hardening.md). Package sandbox drops
 // the others.
 
-// dropPrivileges drops those that only opening the listeners needs.
+// dropPrivileges drops the privileges that only opening the listeners needs.
 func (a *App) dropPrivileges(cfg *config.Config) error {
 	if err := sandbox.NoNewPrivileges(); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 	return nil
 }
 
-// warnOfPrivileges warns of a process that has kept all of them, and of one that has too few for a
-// reload.
+// warnOfPrivileges warns of a process that has kept all privileges, and of one that has too few for
+// a reload.
 func (a *App) warnOfPrivileges(cfg *config.Config) {
 	if a.privileges.User == "" {
 		logProblems(a.log, rootProblem(cfg))
@@ -54,7 +54,7 @@ func (a *App) warnOfPrivileges(cfg *config.Config) {
 	}
 }
 
-// rootProblem is the warning that a gateway started by this account has all rights.
+// rootProblem returns the warning that a gateway started by this account has all rights.
 func rootProblem(cfg *config.Config) []config.Problem {
 	if !sandbox.IsRoot() || cfg.Gateway.User != "" {
 		return nil
@@ -85,9 +85,9 @@ func (a *App) restrict() {
 		p.Off = "landlock = false"
 		return
 	}
-	_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
+	_, _ = x509.SystemCertPool() // read once in a process; without a pool each handshake has the error
 	rules := rulesOf(cfg)
-	for _, name := range a.sockets() { // to be removed at the end
+	for _, name := range a.sockets() { // Stop removes the files
 		rules = append(rules, sandbox.Rule{Path: filepath.Dir(name), Access: sandbox.Remove})
 	}
 	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
@@ -105,7 +105,7 @@ func (a *App) restrict() {
 	}
 }
 
-// missingStores are the data folders of the store paths that are not there.
+// missingStores returns the data folders of store paths that do not exist.
 func missingStores(cfg *config.Config) (missing []string) {
 	for _, g := range cfg.Groups {
 		for _, store := range g.StorePaths {
@@ -123,8 +123,8 @@ func (a *App) logPrivileges() {
 		a.privileges.State())
 }
 
-// warnOfNames says once that the files of the resolver were replaced: then names of hosts are
-// looked up no more.
+// warnOfNames logs once that a file of the resolver was replaced: from then on the names of hosts
+// may not be found.
 func (a *App) warnOfNames() {
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if !a.namesLost && a.privileges.Keeps(name) {
@@ -149,7 +149,7 @@ func (a *App) storeReplaced(cfg *config.Config) error {
 	return nil
 }
 
-// rulesOf are the rules that a configuration needs.
+// rulesOf returns the rules that a configuration needs.
 func rulesOf(cfg *config.Config) (rules []sandbox.Rule) {
 	for _, g := range cfg.Groups {
 		for _, store := range g.StorePaths {

@@ -29,8 +29,8 @@ func (a *App) storeReady() error {
 	return cmp.Or(a.storeReplaced(p.cfg), p.store.Ready())
 }
 
-// watchStore logs when disks come and go. Where one has come that Landlock keeps from this process,
-// a new process takes over.
+// watchStore logs when the store paths become unreadable and readable. If Landlock keeps this
+// process from a folder that was put in place, a new process takes over.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()

@@ -22,9 +22,9 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// retireAfter is how long a store, and the clients of other hosts, are kept after a reload has
-// replaced them: a request that began before may be about to use them. That is a matter of
-// microseconds; clients that are still in use then are kept on.
+// retireAfter is the time for which a store, and the clients of other hosts, are kept after a
+// reload has replaced them: a request that began before may be about to use them. Clients that are
+// still in use then are kept longer.
 const retireAfter = time.Minute
 
 // Reload opens the logs anew and replaces the configuration. A bad one is rejected with its
@@ -135,8 +135,8 @@ type components struct {
 	origin    *origin.Resolver // finds files with them
 }
 
-// use puts a configuration to use and returns its handler. Parts whose settings are the same are
-// used on. After an error the old components, the log files and everything else are as they were.
+// use puts a configuration to use and returns its handler. Components with unchanged settings are
+// reused. After an error the old components, the log files and everything else are as they were.
 func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	old, p := a.components.Load(), &components{cfg: c.cfg, access: c.access}
 	defer func() {
@@ -185,7 +185,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 			a.log.Error("the secret of the fleet stays as it was", "err", err)
 		}
 	}
-	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // which goes on until a restart
+	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // TLS on listen stays until a restart
 		a.certificates.Use(c.certs, tlsSettings(c.cfg))
 	}
 	if a.cache != nil && c.cfg.Cache.Enabled() {

@@ -28,7 +28,7 @@ type listener struct {
 // role is the kind of clients of a listener.
 type role int
 
-// They are served in this order.
+// The roles, in the order in which their listeners are served.
 const (
 	roleAdmin role = iota
 	rolePeers
@@ -36,22 +36,22 @@ const (
 	roleFilesTLS
 )
 
-// roles are all of them.
+// roles lists every role in the same order.
 var roles = [...]role{roleAdmin, rolePeers, roleFiles, roleFilesTLS}
 
-// key is the key of the configuration that names the addresses, and the name that a socket unit of
-// systemd gives its sockets for it.
+// key returns the key of the configuration that names the addresses, which is also the name that a
+// socket unit of systemd gives its sockets.
 func (p role) key() string {
 	return [...]string{"admin_listen", "peer_listen", "listen", "tls_listen"}[p]
 }
 
-// setting names the key for people.
+// setting returns the key and its section, for messages.
 func (p role) setting() string {
 	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]",
 		"tls_listen in [gateway]"}[p]
 }
 
-// addresses are those of the configuration.
+// addresses returns the addresses that a configuration has for the role.
 func (p role) addresses(cfg *config.Config) []string {
 	switch p {
 	case roleAdmin:
@@ -67,7 +67,7 @@ func (p role) addresses(cfg *config.Config) []string {
 	return cfg.Gateway.Listen
 }
 
-// servesFiles tells whether the clients of a role get files.
+// servesFiles reports whether the clients of a role get files.
 func (p role) servesFiles() bool { return p == roleFiles || p == roleFilesTLS }
 
 func nonEmpty(address string) []string {
@@ -80,10 +80,10 @@ func nonEmpty(address string) []string {
 // Address is one address that a gateway listens on.
 type Address struct {
 	Address string
-	Setting string // names the key for people
+	Setting string // the key and its section, for messages
 }
 
-// Addresses lists those of a configuration.
+// Addresses returns all addresses of a configuration.
 func Addresses(cfg *config.Config) (list []Address) {
 	for _, p := range roles {
 		for _, address := range p.addresses(cfg) {
@@ -93,11 +93,11 @@ func Addresses(cfg *config.Config) (list []Address) {
 	return list
 }
 
-// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the
-// folder's permissions.
+// filesSocketMode is the mode of a unix socket on which files are served: the permissions of its
+// folder decide which accounts may connect.
 const filesSocketMode = 0o666
 
-// socketMode is that of the unix sockets of a role.
+// socketMode returns the mode of the unix sockets of a role.
 func (p role) socketMode(cfg *config.Config) os.FileMode {
 	if p == roleAdmin {
 		return cfg.Gateway.AdminSocketMode
@@ -166,20 +166,20 @@ func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err err
 	return list, nil
 }
 
-// indexOf is the index of the listener with an address of the configuration; -1 = there is none.
+// indexOf returns the index of the listener with an address of the configuration; -1 = none.
 func indexOf(list []listener, address string) int {
 	return slices.IndexFunc(list, func(l listener) bool { return l.Address == address })
 }
 
-// listeners are open.
+// listeners returns the open listeners.
 func (a *App) listeners() []listener { return a.components.Load().listeners }
 
-// listenersFor are those of one role.
+// listenersFor returns the listeners of a role.
 func (p *components) listenersFor(role role) []listener {
 	return slices.DeleteFunc(slices.Clone(p.listeners), func(l listener) bool { return l.role != role })
 }
 
-// without are the listeners of a list that are not in another one.
+// without returns the listeners of list that are not in other.
 func without(list, other []listener) []listener {
 	return slices.DeleteFunc(slices.Clone(list), func(l listener) bool { return slices.Contains(other, l) })
 }
@@ -203,7 +203,7 @@ func (a *App) giveSockets(uid, gid int) error {
 	return nil
 }
 
-// sockets are the paths of the unix sockets that are open and this process's own.
+// sockets returns the paths of the open unix sockets whose files this process owns.
 func (a *App) sockets() []string {
 	var paths []string
 	for _, ln := range a.listeners() {
@@ -214,7 +214,7 @@ func (a *App) sockets() []string {
 	return paths
 }
 
-// serverOptions are the settings of the listeners for files.
+// serverOptions returns the settings of all listeners for files.
 func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	g := &cfg.Gateway
 	return gateway.ServerOptions{
@@ -224,8 +224,8 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	}
 }
 
-// listenerOptions are those of a listener for files. The connections of listen keep their kind
-// until a restart.
+// listenerOptions returns the settings of one listener for files. Listeners of listen keep their
+// kind, plain or TLS, until a restart.
 func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
 	if p == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
 		o.TLS = a.certificates.Config()
@@ -233,7 +233,7 @@ func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
 	return o
 }
 
-// protocols are those that clients of TLS may choose (RFC 7301).
+// protocols returns the protocols that clients of TLS may choose (RFC 7301).
 func protocols(http2 bool) []string {
 	if http2 {
 		return []string{"h2", "http/1.1"}
@@ -241,7 +241,7 @@ func protocols(http2 bool) []string {
 	return []string{"http/1.1"}
 }
 
-// tlsSettings are those of TLS connections by a configuration, without the certificates.
+// tlsSettings returns the settings of TLS connections by a configuration, without the certificates.
 func tlsSettings(cfg *config.Config) *tls.Config {
 	o := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols(cfg.Gateway.HTTP2)}
 	if cfg.Gateway.TLSMinVersion == "1.3" {
@@ -250,7 +250,7 @@ func tlsSettings(cfg *config.Config) *tls.Config {
 	return o
 }
 
-// portOf is the port of the first listener of a role that has one; 0 = none has.
+// portOf returns the port of the first TCP listener of a role; 0 = none.
 func (p *components) portOf(role role) int {
 	for _, ln := range p.listenersFor(role) {
 		if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
@@ -271,7 +271,7 @@ func (a *App) serveAll() {
 	a.serveFiles(a.listeners())
 }
 
-// serveFiles begins to serve those of the listeners that are for files.
+// serveFiles begins to serve the listeners of the list that are for files.
 func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
 		if ln.role.servesFiles() {

@@ -103,8 +103,8 @@ func (a *App) servesOn() string {
 	return strings.Join(list, ", ")
 }
 
-// fleetRows are the gateways of the fleet; about is this one. While Redis is away they are those of
-// the last list.
+// fleetRows returns the gateways of the fleet, with about as the announcement of this one. While
+// Redis is unavailable these are the gateways of the last list.
 func (a *App) fleetRows(ctx context.Context, about status.Announcement) *status.Fleet {
 	shares, self := a.fleet.Shares(), a.fleet.Name()
 	f := &status.Fleet{Redis: strings.Join(a.atStart.Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
@@ -236,7 +236,7 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	return list
 }
 
-// entries is a count of entries: one or many is the format.
+// entries formats a count of entries by one or many.
 func entries(n int, one, many string) i18n.Text {
 	if n == 1 {
 		return i18n.Sprintf(one, n)

@@ -13,10 +13,10 @@ type StorageIDs struct {
 	upstreams *Upstreams // nil until the first id
 }
 
-// NewStorageIDs asks nothing yet. cfg may be nil when Address is not called.
+// NewStorageIDs sends no request. cfg may be nil when Address is not called.
 func NewStorageIDs(cfg *config.Config) *StorageIDs { return &StorageIDs{cfg: cfg} }
 
-// Address is where a storage is reached, host:port; empty where no list has its id.
+// Address returns host:port of a storage; empty where no list has its id.
 func (s *StorageIDs) Address(id uint32) string {
 	if s.upstreams == nil {
 		upstreams, err := OpenUpstreams(s.cfg, slog.New(slog.DiscardHandler))

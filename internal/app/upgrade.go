@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file replaces the process by a new one; package upgrade draws how.
+// This file replaces the process by a new one, in the steps that package upgrade shows.
 
-// upgradeState is that of the one upgrade that a process may have at a time.
+// upgradeState is the state of an upgrade, of which a process has at most one at a time.
 type upgradeState struct {
 	begun atomic.Bool     // one is running, or was done
 	done  atomic.Bool     // another process serves, or is about to
@@ -96,9 +96,8 @@ func (a *App) copySockets() (sockets []upgrade.Socket, err error) {
 // releaseTime bounds the wait for writes to the disk of the cache.
 const releaseTime = 5 * time.Second
 
-// handOver stops accepting, releases the resources of which there is one, and lets the new process
-// serve. An
-// error means that neither does.
+// handOver stops accepting, releases the resources that one process at a time may have, and lets
+// the new process serve. An error means that neither serves.
 func (a *App) handOver(next *upgrade.Successor) error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -124,7 +123,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	a.o.Replaces.Leave()
 	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,
 	// however long this process goes on.
-	_ = a.o.Starter.Close() // it is of no more use
+	_ = a.o.Starter.Close() // no further process is started
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
 	}

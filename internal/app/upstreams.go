@@ -130,7 +130,7 @@ func ListenPort(cfg *config.Config) int {
 	return 0
 }
 
-// trackerTimeout is how long a start waits for the trackers.
+// trackerTimeout bounds the wait of a start for the trackers.
 const trackerTimeout = 2 * time.Second
 
 // Await waits until the trackers have been asked once, for at most trackerTimeout.
@@ -141,11 +141,11 @@ func (u *Upstreams) Await() {
 	}
 }
 
-// syncDelay is the time that a file may take to reach all storages: trackers may set it.
+// syncDelay returns the time that a file may take to reach all storages; trackers may set it.
 func (u *Upstreams) syncDelay() time.Duration { return u.Trackers.Current().SyncMaxDelay }
 
-// maxSlot is the size of the largest trunk slot: the trackers may know of larger ones than the
-// configuration.
+// maxSlot returns the size of the largest trunk slot by the configuration or the trackers,
+// whichever is larger.
 func (u *Upstreams) maxSlot(cfg *config.Config) int64 {
 	return max(cfg.Gateway.SlotMaxSize, u.Trackers.Current().SlotMaxSize)
 }
@@ -156,8 +156,8 @@ func (u *Upstreams) Close() {
 	u.storages.Close()
 }
 
-// ownAddresses are the addresses that count as this host, and the networks that it is directly in,
-// loopback apart.
+// ownAddresses returns the addresses that count as this host, and its directly connected networks
+// except loopback.
 func ownAddresses(cfg *config.Config) (addresses []netip.Addr, networks []netip.Prefix, err error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -20,7 +20,7 @@ type Networks struct {
 	Unix     bool // clients of unix sockets, which have no address
 }
 
-// Empty tells whether the list has no member.
+// Empty reports whether the list has no member.
 func (n Networks) Empty() bool { return len(n.Prefixes) == 0 && !n.Unix }
 
 // Access is the section [access].
@@ -41,9 +41,9 @@ func gatewayProxyKeys(g *Gateway) []setting {
 	methods := clientaddr.Methods()
 	return []setting{
 		{"trusted_proxies", "", networks(&g.TrustedProxies),
-			"networks of proxies whose word about the client is believed; unix: = those on unix sockets"},
+			"networks of trusted proxies; unix: = those on unix sockets"},
 		{"client_address", methods[0], choice(&g.ClientAddress, methods...),
-			"how they tell the client's address: x-forwarded-for, x-real-ip, forwarded or proxy-protocol"},
+			"source of the client's address: x-forwarded-for, x-real-ip, forwarded or proxy-protocol"},
 		{"health_path", "", healthPath(&g.HealthPath),
 			"path on listen that responds with 200 or 503 like /readyz; empty = none"},
 	}

@@ -21,7 +21,7 @@ type AccessSection struct {
 	written []string // the keys that the section has; the others are those of [access]
 }
 
-// Writes tells whether the section has one of the keys.
+// Writes reports whether the section has one of the keys.
 func (s *AccessSection) Writes(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(s.written, key) })
 }
@@ -61,7 +61,7 @@ func (c *Config) anyAccess(is func(*Access) bool) bool {
 	return is(&c.Access) || slices.ContainsFunc(c.AccessSections, func(s *AccessSection) bool { return is(&s.Access) })
 }
 
-// ChecksReferers tells whether the referers of any requests are checked.
+// ChecksReferers reports whether the referers of any requests are checked.
 func (c *Config) ChecksReferers() bool {
 	return c.anyAccess(func(a *Access) bool { return len(a.Referers) > 0 })
 }

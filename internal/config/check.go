@@ -32,9 +32,8 @@ func (c *Config) URLForms() []string {
 	return forms
 }
 
-// Check looks at the host: the folders and files that the configuration names,
-// and the clock, which reads now. It gives what would keep the gateway from
-// working as configured; Load has given what the text alone shows.
+// Check returns the problems that only this host shows: those of the folders and files that the
+// configuration names, and of the clock, which reads now. Load returns those of the text.
 func (c *Config) Check(now time.Time) []Problem {
 	k := &checker{report: &report{}, c: c, now: now}
 	k.clock()
@@ -139,8 +138,8 @@ func (k *checker) lists() {
 	}
 }
 
-// sources finds a configuration that names no host to fetch from: the address in a file id is a
-// claim of the client.
+// sources reports a configuration that names no host to fetch from: any client can make up the
+// address in a file id.
 func (k *checker) sources() {
 	const key = "gateway.allow_sources"
 	c := k.c
@@ -183,7 +182,7 @@ func (k *checker) failFile() {
 	}
 }
 
-// tls loads the certificates, and looks for what clients will not accept.
+// tls loads the certificates, and reports those that clients will reject.
 func (k *checker) tls() {
 	const key = "gateway.tls_cert"
 	set, err := certificates.Load(k.c.Gateway.Certificates())
@@ -301,8 +300,8 @@ func resolved(path string) string {
 	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
-// canMake says whether this process may make the folder: it may write in the nearest one above that
-// is there.
+// canMake reports whether this process may make the folder: it may write in the nearest existing
+// one above.
 func canMake(dir string) bool {
 	for isMissing(dir) && filepath.Dir(dir) != dir {
 		dir = filepath.Dir(dir)
@@ -310,7 +309,7 @@ func canMake(dir string) bool {
 	return isDir(dir) && may(dir, unix.W_OK|unix.X_OK)
 }
 
-// inside says whether dir is outer or lies below it.
+// inside reports whether dir is outer or lies below it.
 func inside(dir, outer string) bool {
 	rel, err := filepath.Rel(outer, dir)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
@@ -321,7 +320,7 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// may says whether this process has the access mode on the name.
+// may reports whether this process has the access mode on the name.
 func may(name string, mode uint32) bool {
 	return unix.Access(name, mode) == nil
 }

@@ -163,8 +163,8 @@ type Gateway struct {
 	Landlock            bool                  // open only what the configuration names
 }
 
-// TLSOnListen tells whether the addresses of listen are served by TLS: there is a certificate, and
-// no tls_listen.
+// TLSOnListen reports whether the addresses of listen are served by TLS: there is a certificate,
+// and no tls_listen.
 func (g *Gateway) TLSOnListen() bool { return len(g.TLSCert) > 0 && len(g.TLSListen) == 0 }
 
 // Certificates returns the files of tls_cert and tls_key.
@@ -206,7 +206,7 @@ func (c *Cache) Folder() string {
 	return c.DiskPath
 }
 
-// Enabled tells whether there is room for files of other hosts.
+// Enabled reports whether there is room for files of other hosts.
 func (c *Cache) Enabled() bool { return c.MemoryMax > 0 || c.Folder() != "" }
 
 // Redis is the section [redis].

@@ -40,7 +40,7 @@ func (c *Config) Effective() []Effective {
 	return list
 }
 
-// withoutUser is a value without the users and passwords of its URLs.
+// withoutUser returns a value without the users and passwords of its URLs.
 func withoutUser(value string) string {
 	parts := strings.Split(value, ",")
 	for i, part := range parts {
@@ -88,7 +88,7 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 	}
 }
 
-// usesPath tells whether the function of a key that names a file is switched on.
+// usesPath reports whether the function of a key that names a file is switched on.
 func (c *Config) usesPath(key string) bool {
 	switch key {
 	case "http.anti_steal.token_check_fail", "antisteal.secret_files":

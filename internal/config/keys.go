@@ -21,10 +21,10 @@ type setting struct {
 // tables are the settings by section, bound to the fields of one Config.
 type tables map[string][]setting
 
-// sections are their names, sorted; the global one is first.
+// sections returns the names of the sections, sorted; the global one is first.
 func (t tables) sections() []string { return slices.Sorted(maps.Keys(t)) }
 
-// settings are all of them, with their full names, in the order of their sections.
+// settings yields every key with its full name, in the order of the sections.
 func (c *Config) settings() iter.Seq2[string, setting] {
 	return func(yield func(string, setting) bool) {
 		tables := newTables(c)

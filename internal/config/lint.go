@@ -312,7 +312,7 @@ func (l *loader) lintPeer() {
 	}
 	u, err := url.Parse(p.Advertise)
 	if err != nil {
-		return // told where the key was read
+		return // reported where the key was read
 	}
 	peerHost, _, _ := net.SplitHostPort(p.Listen)
 	if host := u.Hostname(); !isLoopback(peerHost) && (isLoopback(host) || isEvery(host)) {
@@ -330,7 +330,7 @@ func (l *loader) lintAuto(at position, key string) {
 	number, _ := strconv.Atoi(port)
 	local := !slices.ContainsFunc(l.c.Redis.Addresses, isRemote)
 	switch {
-	case listen == "": // told by lintPeerListener
+	case listen == "": // reported by lintPeerListener
 	case err != nil || strings.HasPrefix(listen, "unix:") || number == 0:
 		l.errorf(l.c.at("peer.listen"), "peer.listen", "write an address with a port, such as :8887",
 			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))

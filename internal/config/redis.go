@@ -65,7 +65,7 @@ func (l *loader) lintRedisExposure() {
 	}
 }
 
-// isRemote tells whether a host:port of Redis is on another host.
+// isRemote reports whether a host:port of Redis is on another host.
 func isRemote(address string) bool {
 	host, _, _ := net.SplitHostPort(address) // was checked when it was read
 	return !isLoopback(host)

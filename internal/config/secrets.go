@@ -14,7 +14,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// secrets looks for files with secrets that accounts can read which need not.
+// secrets reports secret files that other accounts can read.
 func (k *checker) secrets() {
 	keys, first := k.secretFiles()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
@@ -79,8 +79,8 @@ func (k *checker) tokenSecrets() {
 	}
 }
 
-// secretFiles are the files in which secrets were found, with their keys, and where to tell of
-// each.
+// secretFiles returns the files that hold secrets: the keys of each, and the position of its first
+// key.
 func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
 	keys, first = map[string][]string{}, map[string]position{}
 	for name, s := range k.c.settings() {
@@ -106,8 +106,8 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 	return keys, first
 }
 
-// readers names the accounts that can read a file besides its owner, the account of the gateway and
-// one that its group is made for; empty = none, or the file cannot be looked at.
+// readers names the accounts that can read a file, where these are all accounts, or the members of
+// a group that is not private; empty = neither, or the file cannot be examined.
 func (k *checker) readers(name string) i18n.Text {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -131,8 +131,8 @@ func (k *checker) readers(name string) i18n.Text {
 	return i18n.Text{}
 }
 
-// passable tells whether all folders above a file let others pass, or the members of one of their
-// groups that has says yes to.
+// passable reports whether all accounts, or a group accepted by has, can search every folder above
+// the file.
 func passable(name string, has func(gid uint32) bool) bool {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -150,9 +150,10 @@ func passable(name string, has func(gid uint32) bool) bool {
 	}
 }
 
-// isPrivate tells whether the group of a file is that of its owner, that of the gateway's account,
-// or the one that an account of the same name was made with. It is true as well where the accounts
-// of this host cannot be read: Landlock keeps a running gateway from a list that has been replaced.
+// isPrivate reports whether the group of a file is that of its owner, that of the gateway's
+// account, or the one that an account of the same name was made with. It is true as well where the
+// accounts of this host cannot be read: Landlock keeps a running gateway from a list that has been
+// replaced.
 func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 	gid := strconv.FormatUint(uint64(st.Gid), 10)
 	isGroupOf := func(account *user.User, err error) bool {
@@ -163,7 +164,7 @@ func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 		k.c.Gateway.User != "" && isGroupOf(user.Lookup(k.c.Gateway.User))
 }
 
-// isUnknown tells whether a look-up has found that there is no such account.
+// isUnknown reports whether a look-up has found that there is no such account.
 func isUnknown(err error) bool {
 	var name user.UnknownUserError
 	var id user.UnknownUserIdError

@@ -54,7 +54,7 @@ func (b *breaker) isOpen() bool {
 	return err != nil
 }
 
-// pause is how long to leave Redis alone; 0 = it serves.
+// pause returns the delay before the next probe of Redis; 0 = the breaker is closed.
 func (b *breaker) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -34,7 +34,7 @@
 //	p:{0}:applied       fence of the last purge that each has applied
 //	p:{0}:obeyed        the same, for gateways of earlier versions during an upgrade of a fleet
 //	p:{0}:members       record of each
-//	p:{0}:about:NAME    what each tells about itself, for status pages; nothing else is done with it
+//	p:{0}:about:NAME    announcement of each gateway; only status pages show it
 //
 // # Failures of Redis
 //

@@ -62,7 +62,7 @@ func (id *identity) verify(state *tls.ConnectionState) error {
 	return id.tls.VerifyConnection(*state)
 }
 
-// currentTLS is the tls of whatever identity is the current one; nil = there are no peers.
+// currentTLS returns the TLS configuration of the current identity; nil = no peers.
 func (f *Fleet) currentTLS() *tls.Config {
 	config := f.self.Load().tls.Clone()
 	if config == nil {
@@ -186,8 +186,8 @@ type twin struct {
 // one too.
 const twinTimes = 3
 
-// lookForTwin warns of another process with the name of this gateway. Before is the time at which
-// the name was seen before this exchange; lastSeen is that of the exchange before.
+// lookForTwin warns of another process with the name of this gateway. before is the last heartbeat
+// of the name in Redis; lastSeen is the heartbeat of our previous exchange.
 func (f *Fleet) lookForTwin(name, before string) {
 	if f.twin.name != name || f.lastSeen == "" || before <= f.lastSeen {
 		f.twin = twin{name: name}

@@ -49,7 +49,7 @@ type lateLeases struct {
 	byKey map[string]*lateLease
 }
 
-// lateLease is a request of which a fill has not waited for the end.
+// lateLease is a lease request that outlasted the wait of its fill.
 type lateLease struct {
 	*leaseRequest
 	taken bool // by the next attempt, which releases the lease; guarded by lateLeases.mu

@@ -76,8 +76,7 @@ func (f *Fleet) Start(l Local) error {
 // while it was away. Until then nothing that it has kept from before may be used.
 func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 
-// loop is the goroutine that says that this gateway lives, applies purges, and finds out when Redis
-// serves again.
+// loop sends heartbeats, applies purges, and probes Redis while the breaker is open.
 func (f *Fleet) loop() {
 	for {
 		err := f.sync(f.life) // not f.beating: HandOver waits for it, so that Leave has the latest lastSeen
@@ -110,11 +109,11 @@ func (f *Fleet) listen() {
 	}
 }
 
-// wake makes the loop look at once.
+// wake starts the next iteration of loop.
 func (f *Fleet) wake() {
 	select {
 	case f.news <- struct{}{}:
-	default: // it will
+	default: // a wake-up is pending
 	}
 }
 

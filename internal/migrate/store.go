@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// translateStore writes where files are: the module's file has it, but for an edge, and for a host
-// whose mod_fastdfs.conf is not at hand.
+// translateStore writes the store paths. mod_fastdfs.conf has them, except on an edge or if it was
+// not given.
 func (t *translator) translateStore() {
 	if t.form.prefix != "" {
 		t.out.set("gateway", "url_prefix", t.form.prefix, t.prefixFrom()...)

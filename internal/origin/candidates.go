@@ -46,9 +46,9 @@ func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now ti
 //
 // The slot of a trunk file does not prove the source in its id, and all ids of the slot share what
 // is cached. So where lists name storages of the group, these are the candidates whatever the
-// source is, which only comes first if it is one of them. What any of the ids brings, "no such
-// file" included, holds for all. Otherwise the source alone is asked, and its replies hold for
-// ids with this source only (bySource).
+// source is, which only comes first if it is one of them. A reply for one id of the slot, "no such
+// file" included, is cached for all of them. Otherwise the source alone is asked, and its replies
+// are cached for ids with this source only (bySource).
 func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
 	broken := errors.Is(localErr, local.ErrUnavailable) // a disk: what was on it is on the others

@@ -148,8 +148,7 @@ func (s *Sources) renew() bool {
 	return true
 }
 
-// isSelf reports whether a storage runs on this host and would say no more than the store here has
-// said.
+// isSelf reports whether a storage serves the local store, which was searched already.
 func (s *Sources) isSelf(member tracker.Server) bool {
 	if !s.o.Web && (s.o.HasStore == nil || !s.o.HasStore(member.Group)) {
 		return false

@@ -74,8 +74,8 @@ func (l *Store) open(id fdfs.FileID) (*File, error) {
 	return nil, errHops
 }
 
-// missing reports whether the file certainly does not exist, at the cost of one stat. false decides
-// nothing.
+// missing reports whether the file certainly does not exist, at the cost of one stat; false = it
+// may or may not.
 func (p *storePath) missing(id fdfs.FileID) bool {
 	dir, err := p.acquire()
 	if err != nil {
@@ -164,8 +164,8 @@ func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, erro
 	return f, fdfs.FileID{}, nil
 }
 
-// fitsSlot reports whether FastDFS packs content of this size. The allocated size does not tell: a
-// slot includes a remainder that is too small for a slot of its own.
+// fitsSlot reports whether FastDFS packs content of this size. The allocated size of a slot does
+// not decide that: it includes a remainder that is too small for a slot of its own.
 func (l *Store) fitsSlot(size int64) bool {
 	largest := int64(DefaultMaxSlot)
 	if l.maxSlot != nil {

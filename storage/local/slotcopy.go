@@ -96,8 +96,8 @@ func newSlotCopies(budget int64, drop func(f *File) bool) *slotCopies {
 	return &slotCopies{arena: a, budget: budget, drop: drop}
 }
 
-// reserve returns an empty copy for size bytes, or nil if there is no room. evict allows that
-// others make room.
+// reserve returns an empty copy for size bytes, or nil if there is no room. evict: other copies may
+// be evicted for it.
 func (o *slotCopies) reserve(size int64, evict bool) *slotCopy {
 	cost := arena.Cost(size)
 	if o.arena == nil || cost > o.budget/largestCopy {

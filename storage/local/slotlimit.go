@@ -14,7 +14,7 @@ import (
 // file can contain slot headers for many thousands of ids that fail. So the bytes of failed checks
 // are limited per second.
 //
-// Only trunk files that contain forged slots pay for that. A trunk file is suspect for a while
+// Only checks in trunk files with forged slots are limited. A trunk file is suspect for a while
 // after a check in it has failed. A check in a suspect trunk file takes its bytes from the budget
 // before it begins, and gives them back if the content matches. Checks in other trunk files never
 // wait for the budget. Neither do slots that are open in the FileCache.

@@ -42,8 +42,8 @@ type diskRoot struct {
 	lock *os.File // held, so that there is one process for one folder
 }
 
-// openRoot makes the folder where it is missing, and everything in it; it removes what a writer has
-// left behind. A folder that belongs to something else is rejected and not changed.
+// openRoot makes the folder where it is missing, and everything in it; it removes the file of an
+// interrupted write. A folder that belongs to something else is rejected and not changed.
 func openRoot(path string) (*diskRoot, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func CheckFolder(path string) error {
 	return errors.Join(err, root.Close())
 }
 
-// Close gives the descriptors back, and with them the lock.
+// Close closes the descriptors, which releases the lock.
 func (r *diskRoot) Close() error {
 	err := r.Root.Close()
 	if r.lock != nil {
@@ -147,8 +147,8 @@ func (r *diskRoot) isMarked() (bool, error) {
 	})
 }
 
-// makeFolder makes a folder where it is missing, and keeps others out of one from before. It is an
-// error where there is no folder, also for a symbolic link.
+// makeFolder makes a folder where it is missing, and sets the mode 0700 of an existing one.
+// Anything else under the name, also a symbolic link, is an error.
 func (r *diskRoot) makeFolder(name string) error {
 	if err := r.Mkdir(name, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
@@ -176,7 +176,7 @@ func (r *diskRoot) sync(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// eachName calls do for the names in a folder until that gives an error.
+// eachName calls do for the names in a folder until do returns an error.
 func (r *diskRoot) eachName(folder string, do func(name string) error) (err error) {
 	f, err := r.Open(folder)
 	if err != nil {

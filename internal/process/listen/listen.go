@@ -92,7 +92,7 @@ type Sockets struct {
 	list []inherited
 }
 
-// inherited is a socket with what its giver says of it.
+// inherited is a socket with the name under which it was passed.
 type inherited struct {
 	*Socket
 	name string // of the key, or another one
@@ -194,8 +194,9 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 	return sockets, nil
 }
 
-// boundAsNamed tells whether a unix socket is bound to the address that its giver says. The giver
-// may have fewer rights than this process, which gives the file of the socket to another account.
+// boundAsNamed reports whether a unix socket is bound to the address in its name. The process that
+// passed it may have fewer rights than this one, which gives the file of the socket to another
+// account.
 func (g *inherited) boundAsNamed() bool {
 	_, local := g.Addr().(*net.UnixAddr)
 	return !local || matches(g.Addr(), g.Address)
@@ -212,7 +213,7 @@ func (s *Sockets) take(wanted func(inherited) bool) *Socket {
 	return nil
 }
 
-// matches tells whether a socket's address is one of the configuration.
+// matches reports whether a socket's address is one of the configuration.
 func matches(addr net.Addr, address string) bool {
 	switch addr := addr.(type) {
 	case *net.UnixAddr:
@@ -264,7 +265,7 @@ func (g *inherited) describe(name string) {
 		return
 	}
 	for i := range fields {
-		fields[i], _ = url.QueryUnescape(fields[i]) // what File has not made matches nothing
+		fields[i], _ = url.QueryUnescape(fields[i]) // a name that File has not made matches no key
 	}
 	g.name, g.Address, g.Activated = fields[0], fields[1], fields[2] == ofSystemd
 }

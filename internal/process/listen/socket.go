@@ -82,7 +82,7 @@ func (s *Socket) Give(uid, gid int) error {
 	return nil
 }
 
-// Keep-alive probes find out about clients that vanished. Each accepted connection inherits them
+// Keep-alive probes detect clients that vanished. Each accepted connection inherits them
 // from its listener, so that it needs no calls of its own.
 const (
 	keepAliveIdle     = 15 // seconds without traffic before the first one
@@ -90,7 +90,7 @@ const (
 	keepAliveCount    = 9  // without a reply the connection is broken
 )
 
-// keepAlive turns them on.
+// keepAlive turns keep-alive probes on.
 func keepAlive(_, _ string, raw syscall.RawConn) error {
 	var errs []error
 	err := raw.Control(func(fd uintptr) {
@@ -107,8 +107,8 @@ func keepAlive(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// removeStale removes the socket of a gateway that did not end well. One with a listener
-// stays, and so does anything that is no socket.
+// removeStale removes the socket of a gateway that was killed. A socket with a listener stays, and
+// so does any other file.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

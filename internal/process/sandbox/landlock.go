@@ -45,7 +45,7 @@ var errMoves = errors.New(
 	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on " +
 		"disk does")
 
-// movesFiles tells whether a rule is for moving files between folders.
+// movesFiles reports whether a rule is for moving files between folders.
 func movesFiles(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }
 
 // Domain is the access that Restrict has left. Nil allows everything.
@@ -144,7 +144,7 @@ func (d *Domain) allows(path string, access Access) bool {
 	})
 }
 
-// Keeps tells whether Landlock keeps the process from a file or folder that its account may read:
+// Keeps reports whether Landlock keeps the process from a file or folder that its account may read:
 // another one was put in its place.
 func (d *Domain) Keeps(path string) bool {
 	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) asks for permissions alone

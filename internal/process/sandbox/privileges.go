@@ -18,7 +18,7 @@ type Privileges struct {
 	domain *Domain // nil = no Landlock
 }
 
-// Restrict calls the function of that name, and keeps its result.
+// Restrict calls the function Restrict, and keeps the domain or the error.
 func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
 	if p.domain, err = Restrict(rules, talks); err != nil {
 		p.Off = err.Error()
@@ -26,10 +26,10 @@ func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
 	return err
 }
 
-// Keeps is that of the Domain.
+// Keeps calls Domain.Keeps.
 func (p *Privileges) Keeps(path string) bool { return p.domain.Keeps(path) }
 
-// Outside is that of the Domain.
+// Outside calls Domain.Outside.
 func (p *Privileges) Outside(rules []Rule) []Rule { return p.domain.Outside(rules) }
 
 // Account names the user of the process.
@@ -40,7 +40,7 @@ func (p *Privileges) Account() string {
 	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
-// State says whether Landlock is on, or why not.
+// State returns the domain, or the reason for which Landlock is off.
 func (p *Privileges) State() string {
 	if p.domain == nil {
 		return "off: " + p.Off
@@ -53,7 +53,7 @@ func (p *Privileges) Status() map[string]any {
 	return map[string]any{"account": p.Account(), "no_new_privs": true, "landlock": p.State()}
 }
 
-// AsUser adds to an error that the process runs as another user now.
+// AsUser adds the account of Become to an error.
 func (p *Privileges) AsUser(err error) error {
 	if p.User == "" {
 		return err

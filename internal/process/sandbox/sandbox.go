@@ -33,7 +33,7 @@ func NoNewPrivileges() error {
 	return nil
 }
 
-// IsRoot tells whether the process has the rights of root.
+// IsRoot reports whether the process has the rights of root.
 func IsRoot() bool { return syscall.Geteuid() == 0 }
 
 // User is an account of this host.
@@ -74,8 +74,7 @@ func LookupUser(name string) (User, error) {
 }
 
 // Become gives up the user and groups of the process for those of u, and the capabilities of its
-// bounding set. The process must be root, or u
-// already.
+// bounding set. The process must be root, or u already.
 func (u User) Become() error {
 	if syscall.Getuid() == u.UID && syscall.Geteuid() == u.UID {
 		return nil

@@ -98,7 +98,7 @@ func restricted(dir string) error {
 	return nil
 }
 
-// signalsScoped tells whether this kernel can keep a process from sending signals to others.
+// signalsScoped reports whether this kernel can keep a process from sending signals to others.
 func signalsScoped() bool {
 	errata, err := llsys.LandlockGetErrata()
 	return err == nil && scopes(errata, "")&llsys.ScopeSignal != 0

@@ -44,7 +44,7 @@ var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineE
 // usualGaps is the limit of a Read in usual gaps.
 const usualGaps = 4
 
-// A timer that fires more than late after its time tells that this process did not run: bytes may
+// A timer that fires more than late after its time shows that this process did not run: bytes may
 // have come meanwhile, and Read gets grace to return them.
 const (
 	late  = 100 * time.Millisecond
