@@ -2,8 +2,7 @@
 --
 -- KEYS[1]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[2]  fence of the last purge that each of them has applied, by name
--- KEYS[3]  the same as KEYS[2], by gateways of earlier versions; the higher fence counts
--- KEYS[4]  record of each of them by name; without this key they are empty
+-- KEYS[3]  record of each of them by name; without this key they are empty
 -- ARGV[1]  how many to list: those that were seen last
 -- ARGV[2]  longest name in bytes: others may have written longer ones, which are left out
 --
@@ -12,21 +11,15 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function fence(key, name)
-	return string.sub(redis.call('HGET', key, name) or '', 1, 17)
-end
 local list = {}
 local seen = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
 for i = 1, #seen, 2 do
-	local applied, earlier = fence(KEYS[2], seen[i]), fence(KEYS[3], seen[i])
-	if (tonumber(earlier) or -1) > (tonumber(applied) or -1) then
-		applied = earlier
-	end
-	if applied .. earlier ~= '' and #seen[i] <= tonumber(ARGV[2]) then
+	local applied = string.sub(redis.call('HGET', KEYS[2], seen[i]) or '', 1, 17)
+	if applied ~= '' and #seen[i] <= tonumber(ARGV[2]) then
 		list[#list + 1] = seen[i]
 		list[#list + 1] = string.format('%.0f', math.max(0, math.min(now - seen[i + 1], 1e12)))
 		list[#list + 1] = applied
-		list[#list + 1] = KEYS[4] and string.sub(redis.call('HGET', KEYS[4], seen[i]) or '', 1, 512) or ''
+		list[#list + 1] = KEYS[3] and string.sub(redis.call('HGET', KEYS[3], seen[i]) or '', 1, 512) or ''
 	end
 end
 return list

@@ -4,7 +4,6 @@
 -- KEYS[1]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[2]  fence of the last purge that each of them has applied, by name
 -- KEYS[3]  record of each of them by name
--- KEYS[4]  the same as KEYS[2], for gateways of earlier versions
 -- ARGV[1]  name of the gateway
 -- ARGV[2]  time at which it was last seen, as fleet_sync.lua has told it; "" = whatever is there
 -- ARGV[3]  channel to tell the others on
@@ -17,6 +16,5 @@ end
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
-redis.call('HDEL', KEYS[4], ARGV[1])
 redis.call('PUBLISH', ARGV[3], ARGV[1])
 return 1

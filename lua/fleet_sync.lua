@@ -7,7 +7,6 @@
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[5]  fence of the last purge that each of them has applied, by name
 -- KEYS[6]  record of each of them by name; in "#joins" the time, in microseconds, of the last change
--- KEYS[7]  the same as KEYS[5], for gateways of earlier versions
 -- ARGV[1]  name of the gateway
 -- ARGV[2]  fence of the last purge that it has applied, 0 = none
 -- ARGV[3]  how many purges to tell
@@ -43,7 +42,7 @@ local latest = clock + 366 * 86400 * 1000000
 local function isFence(text)
 	return text and #text <= 16 and string.find(text, '^%d+$') and tonumber(text) <= latest
 end
-for i, kind in ipairs({'string', 'zset', 'string', 'zset', 'hash', 'hash', 'hash'}) do
+for i, kind in ipairs({'string', 'zset', 'string', 'zset', 'hash', 'hash'}) do
 	local is = redis.call('TYPE', KEYS[i]).ok
 	if is ~= 'none' and (is ~= kind or kind == 'string' and not isFence(redis.call('GETRANGE', KEYS[i], 0, 16))) then
 		redis.call('DEL', KEYS[i])
@@ -61,12 +60,10 @@ if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], 
 end
 redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
 redis.call('HSET', KEYS[5], ARGV[1], applied)
-redis.call('HSET', KEYS[7], ARGV[1], applied)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', string.format('%.0f', now - ARGV[5]), 'LIMIT', 0, 16)) do
 	redis.call('ZREM', KEYS[4], gone)
 	redis.call('HDEL', KEYS[5], gone)
 	redis.call('HDEL', KEYS[6], gone)
-	redis.call('HDEL', KEYS[7], gone)
 end
 local revision = (redis.call('HGET', KEYS[6], '#joins') or '') .. '.' .. redis.call('ZCOUNT', KEYS[4], living, '+inf')
 local records = false
@@ -94,7 +91,7 @@ elseif last > base and redis.call('ZCOUNT', KEYS[2], applied, applied) == 0 then
 	redis.call('ZADD', KEYS[2], text, text .. ' ')
 	redis.call('PUBLISH', ARGV[6], text)
 end
-for i = 2, 7 do
+for i = 2, 6 do
 	redis.call('PEXPIRE', KEYS[i], ARGV[4])
 end
 

@@ -243,7 +243,7 @@ func TestLyingTracker(t *testing.T) {
 			require.NotZero(t, lies.Load())
 			require.Less(t, after-before, uint64(8<<20))
 			require.Len(t, c.Members().StoragesOf("group1"), 2)
-			require.False(t, c.Members().Allowed(netip.MustParseAddr("10.0.0.9")))
+			require.False(t, isKnown(c.Members(), addr("10.0.0.9")))
 		})
 	}
 }

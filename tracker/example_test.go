@@ -26,8 +26,10 @@ func Example() {
 
 	<-c.Loaded()
 	members := c.Members()
-	fmt.Println("a storage:", members.Allowed(storages[0].Addr))
-	fmt.Println("another host:", members.Allowed(netip.MustParseAddr("192.0.2.1")))
+	_, ok := members.ByAddr("group1", storages[0].Addr)
+	fmt.Println("a storage:", ok)
+	_, ok = members.ByAddr("group1", netip.MustParseAddr("192.0.2.1"))
+	fmt.Println("another host:", ok)
 	// Output:
 	// 2 storages: <nil>
 	// a storage: true

@@ -98,7 +98,7 @@ func TestRefresh(t *testing.T) {
 		now := c.Members().StoragesOf("group1")
 		return now[0].Active && !now[1].Active && now[1].Host == "127.0.0.11"
 	}, "it stands last now, and still belongs to the group")
-	require.True(t, c.Members().Allowed(netip.MustParseAddr("127.0.0.11")))
+	require.True(t, isKnown(c.Members(), addr("127.0.0.11")))
 	require.True(t, list[0].Active, "a list that was given out does not change")
 }
 

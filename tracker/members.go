@@ -29,7 +29,6 @@ type snapshot struct {
 	groups map[string][]Server
 	byID   map[uint32]Server
 	byAddr map[member]Server
-	addrs  map[netip.Addr]struct{} // of all storages
 }
 
 type member struct {
@@ -53,12 +52,6 @@ func (m *Members) Known() bool { return m.load().known }
 // HasGroup reports whether the group exists.
 func (m *Members) HasGroup(group string) bool {
 	_, ok := m.load().groups[group]
-	return ok
-}
-
-// Allowed reports whether addr is an address of a storage of any group.
-func (m *Members) Allowed(addr netip.Addr) bool {
-	_, ok := m.load().addrs[addr.Unmap()]
 	return ok
 }
 
@@ -105,7 +98,7 @@ func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
 		known: l.listed || len(l.ids) > 0, groups: map[string][]Server{}, byID: map[uint32]Server{},
-		byAddr: map[member]Server{}, addrs: map[netip.Addr]struct{}{},
+		byAddr: map[member]Server{},
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))
 	for _, id := range l.ids {
@@ -202,5 +195,4 @@ func (s *snapshot) addAddr(addr netip.Addr, server Server) {
 	if old, taken := s.byAddr[key]; !taken || !old.Active && server.Active {
 		s.byAddr[key] = server
 	}
-	s.addrs[addr] = struct{}{}
 }

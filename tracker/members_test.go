@@ -17,9 +17,19 @@ func infoOf(status byte, id uint32, host string, port int) fdfs.StorageInfo {
 	return fdfs.StorageInfo{Status: status, ID: id, Addr: addr(host), Port: port}
 }
 
+// isKnown reports whether a storage of any group has the address.
+func isKnown(m *Members, a netip.Addr) bool {
+	for key := range m.load().byAddr {
+		if key.addr == a.Unmap() {
+			return true
+		}
+	}
+	return false
+}
+
 func TestMembersZero(t *testing.T) {
 	var m Members
-	require.False(t, m.Known() || m.HasGroup("g") || m.Allowed(addr("10.0.0.1")))
+	require.False(t, m.Known() || m.HasGroup("g") || isKnown(&m, addr("10.0.0.1")))
 	require.Empty(t, m.StoragesOf("g"))
 	_, ok := m.ByID(1)
 	require.False(t, ok)
@@ -72,12 +82,12 @@ func TestMembers(t *testing.T) {
 	require.False(t, m.HasGroup("elsewhere") || m.HasGroup(""))
 
 	for _, host := range []string{"10.0.0.1", "192.168.0.1", "10.0.0.2", "fd00::3", "10.0.0.4", "::ffff:10.0.0.1"} {
-		require.True(t, m.Allowed(addr(host)), host)
+		require.True(t, isKnown(&m, addr(host)), host)
 	}
 	for _, host := range []string{"10.0.0.9", "10.0.0.10", "0.0.0.0", "10.6.6.6", "10.0.0.5", "::"} {
-		require.False(t, m.Allowed(addr(host)), host)
+		require.False(t, isKnown(&m, addr(host)), host)
 	}
-	require.False(t, m.Allowed(netip.Addr{}))
+	require.False(t, isKnown(&m, netip.Addr{}))
 
 	got, ok := m.ByAddr("group1", addr("::ffff:192.168.0.1"))
 	require.True(t, ok)
@@ -98,7 +108,7 @@ func TestMembersOfStorageIDs(t *testing.T) {
 		{Group: "g", ID: 1, Host: "10.0.0.1", Others: []netip.Addr{addr("fd00::1")}, Port: 5, Active: true},
 		{Group: "g", ID: 2, Host: "name", Active: true},
 	}, m.StoragesOf("g"))
-	require.True(t, m.Allowed(addr("fd00::1")))
+	require.True(t, isKnown(&m, addr("fd00::1")))
 }
 
 func TestMembersAllocateNothing(t *testing.T) {
@@ -108,7 +118,8 @@ func TestMembersAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		_, ok := m.ByID(105)
 		_, ok2 := m.ByAddr("g5", a)
-		if !m.Allowed(a) || m.Allowed(gone) || !ok || !ok2 || !m.HasGroup("g5") || !m.Known() ||
+		_, ok3 := m.ByAddr("g5", gone)
+		if !ok || !ok2 || ok3 || !m.HasGroup("g5") || !m.Known() ||
 			len(m.StoragesOf("g5")) != 1 {
 			t.Error("wrong replies")
 		}
@@ -140,7 +151,7 @@ func TestMembersWhileChanging(t *testing.T) {
 					return
 				default:
 				}
-				if !m.Allowed(addr("10.0.0.1")) || len(m.StoragesOf("g0")) != 1 {
+				if _, ok := m.ByAddr("g0", addr("10.0.0.1")); !ok || len(m.StoragesOf("g0")) != 1 {
 					t.Error("g0 was away")
 				}
 			}
@@ -153,11 +164,11 @@ func TestMembersWhileChanging(t *testing.T) {
 	wg.Wait()
 }
 
-func BenchmarkAllowed(b *testing.B) {
+func BenchmarkByAddr(b *testing.B) {
 	var m Members
 	m.set(manyMembers(200))
 	a := addr("10.0.150.1")
 	for b.Loop() {
-		m.Allowed(a)
+		m.ByAddr("g150", a)
 	}
 }

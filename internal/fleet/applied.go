@@ -10,12 +10,8 @@ import (
 	"sync"
 )
 
-// Names of an AppliedFile in its folder. Earlier versions wrote earlierName: it is read where
-// appliedName is missing, and removed when that is written.
-const (
-	appliedName = "purges-applied"
-	earlierName = "purges-obeyed"
-)
+// appliedName is the name of an AppliedFile in its folder.
+const appliedName = "purges-applied"
 
 // AppliedFile keeps the fence of the last purge that was applied, in the folder of the disk tier.
 // No symbolic link leads out of the folder. The file has one line:
@@ -40,18 +36,15 @@ func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
 }
 
 // Load is for Local. Behind a fence of another log, all purges of this one are to be applied: the
-// result is 0. Files of the first versions do not name their log.
+// result is 0.
 func (p *AppliedFile) Load() (fence int64, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(appliedName)
-		if errors.Is(err, os.ErrNotExist) {
-			text, err = folder.ReadFile(earlierName)
-		}
 		if err != nil {
 			return err
 		}
 		number, log, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-		if fence, err = strconv.ParseInt(number, 10, 64); err == nil && log != "" && log != p.log {
+		if fence, err = strconv.ParseInt(number, 10, 64); err == nil && log != p.log {
 			fence = 0
 		}
 		return err
@@ -75,13 +68,7 @@ func (p *AppliedFile) Store(fence int64) error {
 			return err
 		}
 		_, err = fmt.Fprintf(f, "%016d %s\n", fence, p.log)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		if err = folder.Remove(earlierName); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return err
+		return errors.Join(err, f.Close())
 	})
 }
 

@@ -32,7 +32,6 @@
 //	p:{0}:purges:base   the highest fence that the log no longer holds
 //	p:{0}:gateways      names of gateways by the time when they were last seen
 //	p:{0}:applied       fence of the last purge that each has applied
-//	p:{0}:obeyed        the same, for gateways of earlier versions during an upgrade of a fleet
 //	p:{0}:members       record of each
 //	p:{0}:about:NAME    announcement of each gateway; only status pages show it
 //

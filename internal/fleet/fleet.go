@@ -165,9 +165,6 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// appliedEarlier is the name of the key "applied" in earlier versions.
-const appliedEarlier = "obeyed"
-
 // key is the name of a key or channel in Redis.
 func (f *Fleet) key(name string) string { return f.o.KeyPrefix + ":{0}:" + name }
 

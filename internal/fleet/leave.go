@@ -63,6 +63,6 @@ func (f *Fleet) unregister(lastSeen string) {
 
 // remove takes a name out of the list, as unregister does.
 func (f *Fleet) remove(ctx context.Context, name, lastSeen string) error {
-	keys := []string{f.key("gateways"), f.key("applied"), f.key("members"), f.key(appliedEarlier)}
+	keys := []string{f.key("gateways"), f.key("applied"), f.key("members")}
 	return leaveScript.Run(ctx, f.rdb, keys, name, lastSeen, f.key("purged")).Err()
 }

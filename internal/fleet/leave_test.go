@@ -62,24 +62,3 @@ func TestOtherLog(t *testing.T) {
 		require.NoError(t, server.Client().Set(t.Context(), other.key("purges:base"), first-1, testTimeout).Err())
 	}
 }
-
-// TestEarlierVersion: gateways of an earlier version confirm purges under another key, and see what
-// this one has applied there.
-func TestEarlierVersion(t *testing.T) {
-	client := redistest.Shared(t).Client()
-	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
-	start(t, f, (&memory{}).local())
-	fence, _, err := f.writePurge(t.Context(), "group1/")
-	require.NoError(t, err)
-	eventually.True(t, func() bool {
-		applied, _ := client.HGet(t.Context(), f.key(appliedEarlier), f.o.Name).Int64()
-		return applied == fence
-	})
-	const other = "of an earlier version"
-	require.NoError(t, client.ZAdd(t.Context(), f.key("gateways"), z(1, other)).Err())
-	for _, applied := range []int64{fence - 1, fence} {
-		require.NoError(t, client.HSet(t.Context(), f.key(appliedEarlier), other, applied).Err())
-		left := f.unacknowledged(t.Context(), fence, []string{f.o.Name, other})
-		require.Equal(t, applied < fence, len(left) == 1, "%q", left)
-	}
-}

@@ -135,7 +135,7 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 // these are wanted too.
 func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
-		keys := append([]string{f.key("gateways"), f.key("applied"), f.key(appliedEarlier)}, members...)
+		keys := append([]string{f.key("gateways"), f.key("applied")}, members...)
 		reply, err := gatewaysScript.Run(ctx, f.rdb, keys, maxMembers, maxName).StringSlice()
 		if len(reply)%4 != 0 {
 			return fmt.Errorf("cannot understand a list of %d", len(reply))

@@ -242,7 +242,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	}
 	self := f.self.Load()
 	var names []string
-	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members", appliedEarlier} {
+	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members"} {
 		names = append(names, f.key(name))
 	}
 	f.seenLater = true

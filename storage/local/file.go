@@ -139,10 +139,6 @@ func (f *File) Linked() bool { return f.linked }
 // deleted and uploaded again, of appenders, and of links to either.
 func (f *File) Mutable() bool { return f.mutable }
 
-// Described reports whether size and CRC32 in the requested id are those of the content: true for
-// normal and trunk files that are not links.
-func (f *File) Described() bool { return !f.mutable && !f.linked }
-
 // Attachment returns the value of the last Attach, or nil. A FileCache keeps it until the file
 // changes.
 func (f *File) Attachment() any {

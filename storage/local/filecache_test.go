@@ -122,8 +122,7 @@ func TestFileCacheKinds(t *testing.T) {
 					require.Equal(t, uncached.ModTime(), f.ModTime())
 					require.Equal(t, uncached.FileTime(), f.FileTime())
 					require.Equal(t, uncached.Content(), f.Content())
-					require.Equal(t, []bool{uncached.Linked(), uncached.Mutable(), uncached.Described()},
-						[]bool{f.Linked(), f.Mutable(), f.Described()})
+					require.Equal(t, []bool{uncached.Linked(), uncached.Mutable()}, []bool{f.Linked(), f.Mutable()})
 					if o.MaxBody == 1000 && o.Valid == 0 {
 						require.Equal(t, test.memory && use > 0, f.InMemory(), use)
 					}

@@ -22,7 +22,6 @@ func TestOpenTrunkLink(t *testing.T) {
 			link := s.slot(uint32(256+i*256), fdfs.SlotLink, target.id.Logic, nil)
 			f := requireContent(t, l, link, target.want)
 			require.True(t, f.Linked())
-			require.False(t, f.Described())
 			require.False(t, f.Mutable())
 			require.Equal(t, target.id, f.Content())
 			require.Equal(t, created, f.ModTime())
@@ -70,7 +69,6 @@ func TestOpenSymlink(t *testing.T) {
 			}
 			f := requireContent(t, l, id, link.want)
 			require.True(t, f.Linked(), name)
-			require.False(t, f.Described(), name)
 			require.Equal(t, link.id.Logic, f.Content().Logic, name)
 			require.Equal(t, created, f.ModTime(), name)
 		}

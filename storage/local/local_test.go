@@ -27,7 +27,6 @@ func TestOpenPlain(t *testing.T) {
 		require.True(t, written.Equal(f.FileTime()))
 		require.False(t, f.Mutable())
 		require.False(t, f.Linked())
-		require.True(t, f.Described())
 		require.Equal(t, normal, f.Content())
 		require.Zero(t, f.Base())
 
@@ -38,7 +37,6 @@ func TestOpenPlain(t *testing.T) {
 		f = requireContent(t, l, s.write(slave, "a slave file, of any size"), "a slave file, of any size")
 		require.True(t, written.Equal(f.ModTime()), f.ModTime())
 		require.True(t, f.Mutable())
-		require.False(t, f.Described())
 
 		appender := s.write(s.id(fdfs.KindAppender, "", nil), "grown")
 		f = requireContent(t, l, appender, "grown")
@@ -105,7 +103,7 @@ func TestOpenTrunk(t *testing.T) {
 		f = requireContent(t, l, second, trunkText(2))
 		require.EqualValues(t, 256+24, f.Base())
 		require.Equal(t, created, f.ModTime())
-		require.True(t, f.Described())
+		require.False(t, f.Mutable() || f.Linked())
 		requireContent(t, l, empty, "")
 
 		// freed, and taken again by a smaller file at the same place

@@ -24,10 +24,9 @@ const (
 	temporary  = "segment.new"
 )
 
-// reservedNames are further names that may be in the folder: the program's own files, those of
-// earlier versions, and the folder at the root of a file system.
-var reservedNames = map[string]bool{"purges-applied": true, "purges-obeyed": true, "purges-obeyed.new": true,
-	"lost+found": true}
+// reservedNames are further names that may be in the folder: the program's own file, and the folder
+// at the root of a file system.
+var reservedNames = map[string]bool{"purges-applied": true, "lost+found": true}
 
 // errForeign rejects a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")

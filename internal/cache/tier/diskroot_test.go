@@ -112,7 +112,7 @@ func TestClosedToOthers(t *testing.T) {
 	require.True(t, d.Put(s))
 	d.Settle()
 	require.NoError(t, d.Close())
-	plant(t, path, "purges-obeyed", "lost+found/", "segment.new")
+	plant(t, path, "purges-applied", "lost+found/", "segment.new")
 	for _, folder := range []string{"00", "ff"} {
 		require.NoError(t, os.Chmod(filepath.Join(path, folder), 0o755))
 	}
@@ -123,7 +123,7 @@ func TestClosedToOthers(t *testing.T) {
 	view.Release()
 	for p, mode := range tree(t, path) {
 		switch {
-		case p == path, filepath.Base(p) == "purges-obeyed", filepath.Base(p) == "lost+found":
+		case p == path, filepath.Base(p) == "purges-applied", filepath.Base(p) == "lost+found":
 		case mode.IsDir():
 			require.Equal(t, fs.ModeDir|0o700, mode, p)
 		default:

@@ -290,9 +290,6 @@ func (c *Conn) Control(f func(fd uintptr) error) error {
 	return f(uintptr(c.fd))
 }
 
-// IsTCP reports whether the socket is one of TCP.
-func (c *Conn) IsTCP() bool { return c.isTCP }
-
 // LocalAddr implements net.Conn.
 func (c *Conn) LocalAddr() net.Addr {
 	tcp, ok := c.local.(*net.TCPAddr)

@@ -38,7 +38,6 @@ const (
 	purgesBaseKey = fleetKeys + "purges:base"
 	gatewaysKey   = fleetKeys + "gateways"
 	appliedKey    = fleetKeys + "applied"
-	earlierKey    = fleetKeys + "obeyed"
 	membersKey    = fleetKeys + "members"
 )
 
@@ -89,7 +88,7 @@ func (a *attacker) perFile(kind string) string {
 // keys are those of the fleet, and those about the file that is asked for soon.
 func (a *attacker) keys(ctx context.Context) []string {
 	keys, _ := a.rdb.Keys(ctx, fleetKeys+"*").Result() // in the next round, if not now
-	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, appliedKey, earlierKey, membersKey,
+	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, appliedKey, membersKey,
 		a.perFile("lock"), a.perFile("queue"), a.perFile("living"),
 		fleetKeys+"folder-claims:files", fleetKeys+"folder-until:files",
 		fleetKeys+"folder-paths:files", fleetKeys+"folder-waiting:files")
@@ -134,7 +133,6 @@ var attacks = []attack{
 		p.HSet(ctx, membersKey, "#joins", "many")
 		for name := range a.members {
 			p.HSet(ctx, appliedKey, name, "nothing")
-			p.HSet(ctx, earlierKey, name, "nothing")
 			p.HSet(ctx, membersKey, name, "\x00")
 			p.ZAdd(ctx, gatewaysKey, redis.Z{Score: math.Inf(1), Member: name})
 		}
