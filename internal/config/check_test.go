@@ -1,12 +1,6 @@
 package config
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/golden"
 
 	"github.com/stretchr/testify/require"
@@ -354,19 +349,10 @@ func TestCheckClock(t *testing.T) {
 // pair makes a certificate that ends at the given time, and its key.
 func pair(t *testing.T, end time.Time) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.example"},
-		NotBefore: end.Add(-1000 * time.Hour), NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	dir := put(t, map[string]string{
-		"c.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		"k.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
-	})
-	return filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
+	certtest.New(t, certtest.Order{Hosts: []string{"a.example"}, End: end}).Write(t, cert, key)
+	return cert, key
 }
 
 func TestGoldenConfigurations(t *testing.T) {

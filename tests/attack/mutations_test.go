@@ -2,15 +2,9 @@ package attack
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -22,6 +16,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -103,7 +98,7 @@ func TestTLSMutations(t *testing.T) {
 	s := storetest.New(t)
 	c := localFiles(t, s)
 	dir := t.TempDir()
-	certificate(t, dir)
+	certtest.New(t, certtest.Order{}).Write(t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	g := start(t, s.Config(), "read_timeout = 500ms", "idle_timeout = 500ms", "tls_cert = "+dir+"/cert.pem",
 		"tls_key = "+dir+"/key.pem")
 	run(t, g, c, true, 400<<20, (*attack).request, (*attack).bytes, (*attack).abort, (*attack).pipeline,
@@ -406,21 +401,4 @@ func (a *attack) noHandshake() error {
 		}
 	}
 	return nil
-}
-
-// certificate writes one for nothing.
-func certificate(t *testing.T, dir string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert.pem"),
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
 }

@@ -2,22 +2,15 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -26,23 +19,9 @@ import (
 // Certificate writes a self-signed one for 127.0.0.1 and returns its pool.
 func Certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway test"},
-		NotBefore: time.Now().Add(-time.Hour),
-		NotAfter:  time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
-		BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert.pem"), certPEM, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
-	pool := x509.NewCertPool()
-	require.True(t, pool.AppendCertsFromPEM(certPEM))
-	return pool
+	c := certtest.New(t, certtest.Order{Name: "gateway test", Hosts: []string{"127.0.0.1"}, CA: true})
+	c.Write(t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	return c.Pool()
 }
 
 // ReadLines waits until a file has n lines and returns them.

@@ -2,9 +2,10 @@ package certificates
 
 import (
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/testing/certtest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -15,25 +16,25 @@ func TestFaults(t *testing.T) {
 	root := newAuthority(t, "root", nil)
 	middle, unknown := newAuthority(t, "middle", root), newAuthority(t, "unknown", nil)
 	known := x509.NewCertPool()
-	known.AddCert(root.cert)
+	known.AddCert(root.Certificate)
 	name := []string{"a.example"}
 	day := 24 * time.Hour
 	for what, c := range map[string]struct {
-		by    *authority
+		by    *certtest.Certificate
 		o     order
 		ended bool
 		want  string // empty = no fault
 	}{
 		"by a root":       {by: root, o: order{names: name}},
-		"whole chain":     {by: middle, o: order{names: name, chain: []*authority{middle}}},
-		"chain with root": {by: middle, o: order{names: name, chain: []*authority{middle, root}}},
-		"private root":    {by: unknown, o: order{names: name, chain: []*authority{unknown}}},
+		"whole chain":     {by: middle, o: order{names: name, chain: []*certtest.Certificate{middle}}},
+		"chain with root": {by: middle, o: order{names: name, chain: []*certtest.Certificate{middle, root}}},
+		"private root":    {by: unknown, o: order{names: name, chain: []*certtest.Certificate{unknown}}},
 		"an address":      {by: root, o: order{names: []string{"10.0.0.1"}}},
 		"no chain": {by: middle, o: order{names: name},
 			want: "no certificate of the issuer (CN=middle)"},
-		"another chain": {by: middle, o: order{names: name, chain: []*authority{unknown}},
+		"another chain": {by: middle, o: order{names: name, chain: []*certtest.Certificate{unknown}},
 			want: "out of order"},
-		"chain upside down": {by: middle, o: order{names: name, chain: []*authority{root, middle}},
+		"chain upside down": {by: middle, o: order{names: name, chain: []*certtest.Certificate{root, middle}},
 			want: "out of order"},
 		"ended": {by: root, o: order{names: name, begin: now.Add(-2 * day), end: now.Add(-day)},
 			ended: true,
@@ -47,7 +48,7 @@ func TestFaults(t *testing.T) {
 		"soon, without chain": {by: middle, o: order{names: name, end: now.Add(day + time.Hour)},
 			want: "in less than 2 days"},
 	} {
-		set, err := Load([]Pair{c.by.issue(t, dir, "c", c.o)})
+		set, err := Load([]Pair{issue(t, c.by, dir, "c", c.o)})
 		require.NoError(t, err)
 		faults := set.Faults(now, known)
 		if c.want == "" {
@@ -58,9 +59,7 @@ func TestFaults(t *testing.T) {
 		require.Contains(t, faults[0].Text.String(), c.want, what)
 		require.Equal(t, c.ended, faults[0].Ended, what)
 	}
-	key := ecKey(t)
-	self := &authority{&x509.Certificate{Subject: pkix.Name{CommonName: "self"}}, key}
-	set, err := Load([]Pair{self.issue(t, dir, "self", order{names: name, key: key})})
+	set, err := Load([]Pair{issue(t, nil, dir, "self", order{names: name})})
 	require.NoError(t, err)
 	require.Empty(t, set.Faults(now, known), "self-signed")
 }
@@ -70,16 +69,16 @@ func TestFaults(t *testing.T) {
 func TestUnused(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	known := x509.NewCertPool()
-	known.AddCert(ca.cert)
+	known.AddCert(ca.Certificate)
 	a, b := []string{"a.example"}, []string{"b.example"}
 	set, err := Load([]Pair{
-		ca.issue(t, dir, "1", order{names: a}),
-		ca.issue(t, dir, "2", order{names: a, key: rsaKey()}),
-		ca.issue(t, dir, "3", order{names: b}),
-		ca.issue(t, dir, "4", order{names: append(a, "b.example")}),
-		ca.issue(t, dir, "5", order{names: append(a, "c.example")}),
-		ca.issue(t, dir, "6", order{names: []string{"10.0.0.1", "::1"}}),
-		ca.issue(t, dir, "7", order{names: []string{"10.0.0.1", "d.example"}}),
+		issue(t, ca, dir, "1", order{names: a}),
+		issue(t, ca, dir, "2", order{names: a, key: rsaKey()}),
+		issue(t, ca, dir, "3", order{names: b}),
+		issue(t, ca, dir, "4", order{names: append(a, "b.example")}),
+		issue(t, ca, dir, "5", order{names: append(a, "c.example")}),
+		issue(t, ca, dir, "6", order{names: []string{"10.0.0.1", "::1"}}),
+		issue(t, ca, dir, "7", order{names: []string{"10.0.0.1", "d.example"}}),
 	})
 	require.NoError(t, err)
 	faults := set.Faults(time.Now(), known)

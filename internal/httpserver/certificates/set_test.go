@@ -12,12 +12,12 @@ import (
 func TestChoose(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	pairs := []Pair{
-		ca.issue(t, dir, "first", order{names: []string{"a.example", "10.0.0.1"}}),
-		ca.issue(t, dir, "firstRSA", order{names: []string{"A.example", "rsa.example"}, key: rsaKey()}),
-		ca.issue(t, dir, "wild", order{names: []string{"*.wild.example"}}),
-		ca.issue(t, dir, "exact", order{names: []string{"b.wild.example"}}),
-		ca.issue(t, dir, "exactRSA", order{names: []string{"b.wild.example"}, key: rsaKey()}),
-		ca.issue(t, dir, "nameless", order{}),
+		issue(t, ca, dir, "first", order{names: []string{"a.example", "10.0.0.1"}}),
+		issue(t, ca, dir, "firstRSA", order{names: []string{"A.example", "rsa.example"}, key: rsaKey()}),
+		issue(t, ca, dir, "wild", order{names: []string{"*.wild.example"}}),
+		issue(t, ca, dir, "exact", order{names: []string{"b.wild.example"}}),
+		issue(t, ca, dir, "exactRSA", order{names: []string{"b.wild.example"}, key: rsaKey()}),
+		issue(t, ca, dir, "nameless", order{}),
 	}
 	set, err := Load(pairs)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestChoose(t *testing.T) {
 	require.NoError(t, err)
 	server = &tls.Config{GetCertificate: alone.Choose}
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AddCert(ca.Certificate)
 	_, err = shake(t, server, &tls.Config{ServerName: "a.example", RootCAs: roots})
 	require.NoError(t, err)
 	_, err = shake(t, server, &tls.Config{ServerName: "b.example", RootCAs: roots})
@@ -70,8 +70,8 @@ func TestChoose(t *testing.T) {
 // FuzzChoose: any name that a client asks for gets a certificate.
 func FuzzChoose(f *testing.F) {
 	ca, dir := newAuthority(f, "ca", nil), f.TempDir()
-	set, err := Load([]Pair{ca.issue(f, dir, "a", order{names: []string{"a.example"}}),
-		ca.issue(f, dir, "b", order{names: []string{"*.b.example"}})})
+	set, err := Load([]Pair{issue(f, ca, dir, "a", order{names: []string{"a.example"}}),
+		issue(f, ca, dir, "b", order{names: []string{"*.b.example"}})})
 	require.NoError(f, err)
 	f.Add("a.example")
 	f.Add("x.B.example")
@@ -86,7 +86,7 @@ func FuzzChoose(f *testing.F) {
 // TestLoadNamesBadPairs: all that cannot be used, in one error.
 func TestLoadNamesBadPairs(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
-	a, b := ca.issue(t, dir, "a", order{}), ca.issue(t, dir, "b", order{})
+	a, b := issue(t, ca, dir, "a", order{}), issue(t, ca, dir, "b", order{})
 	_, err := Load([]Pair{a, {a.Cert, b.Key}, {"/nowhere", b.Key}})
 	require.ErrorContains(t, err, a.Cert+`" with "`+b.Key+`": tls: private key does not match`)
 	require.ErrorContains(t, err, `"/nowhere" with`)

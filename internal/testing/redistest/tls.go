@@ -2,20 +2,13 @@ package redistest
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
+
+	"fastdfs-gateway/internal/testing/certtest"
 )
 
 // Authority signs certificates for one test.
@@ -23,26 +16,16 @@ type Authority struct {
 	File string // its own certificate, in PEM
 
 	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	cert *certtest.Certificate
 }
 
 // NewAuthority makes an authority that only its own pool trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
-	a := &Authority{t: t, key: newKey(t)}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageCertSign,
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().Add(1000 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	check(t, err)
-	a.cert, err = x509.ParseCertificate(der)
-	check(t, err)
-	a.File = writePEM(t, t.TempDir(), "ca.crt", "CERTIFICATE", der)
+	dir := t.TempDir()
+	a := &Authority{t: t, cert: certtest.New(t, certtest.Order{Name: "authority of a test", CA: true}),
+		File: filepath.Join(dir, "ca.crt")}
+	a.cert.Write(t, a.File, filepath.Join(dir, "ca.key"))
 	return a
 }
 
@@ -50,25 +33,10 @@ func NewAuthority(t testing.TB) *Authority {
 // clients. It returns the names of two files in PEM.
 func (a *Authority) Issue(hosts ...string) (certFile, keyFile string) {
 	a.t.Helper()
-	key := newKey(a.t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "gateway"}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(host); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	check(a.t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	check(a.t, err)
 	dir := a.t.TempDir()
-	return writePEM(a.t, dir, "crt", "CERTIFICATE", der), writePEM(a.t, dir, "key", "PRIVATE KEY", keyDER)
+	certFile, keyFile = filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	certtest.New(a.t, certtest.Order{Name: "gateway", Hosts: hosts, By: a.cert}).Write(a.t, certFile, keyFile)
+	return certFile, keyFile
 }
 
 // TLS is a server that is also reached by TLS, and wants a certificate of its clients there. Addr
@@ -144,20 +112,6 @@ func (s *Server) Protect(user, password, prefix string, rules ...any) {
 	set := append([]any{"acl", "setuser", user, "on", ">" + password, "~" + prefix + "*", "&" + prefix + "*"}, rules...)
 	check(s.t, client.Do(ctx, set...).Err())
 	check(s.t, client.Do(ctx, "acl", "setuser", "default", "-@all", "+ping", "+info", "+hello").Err())
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	return key
-}
-
-func writePEM(t testing.TB, dir, name, kind string, der []byte) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	check(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
 }
 
 func check(t testing.TB, err error) {

@@ -4,17 +4,11 @@ import (
 	"bufio"
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
@@ -34,30 +29,12 @@ import (
 )
 
 // certificate writes a self-signed certificate for the names, which ends after a time, to
-// dir/name.crt, and its key to dir/name.key. It replaces each file at once, the key last.
+// dir/name.crt, and its key to dir/name.key.
 func certificate(t *testing.T, dir, name string, key crypto.Signer, ends time.Duration, names ...string) {
 	t.Helper()
-	if key == nil {
-		var err error
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names,
-		Subject:   pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-240 * time.Hour), NotAfter: time.Now().Add(ends)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	for _, f := range []struct {
-		suffix, kind string
-		der          []byte
-	}{{".crt", "CERTIFICATE", der}, {".key", "PRIVATE KEY", keyDER}} {
-		path := filepath.Join(dir, name+f.suffix)
-		text := pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der})
-		require.NoError(t, os.WriteFile(path+".new", text, 0o600))
-		require.NoError(t, os.Rename(path+".new", path))
-	}
+	now := time.Now()
+	certtest.New(t, certtest.Order{Name: name, Hosts: names, Key: key, Begin: now.Add(-240 * time.Hour),
+		End: now.Add(ends)}).Write(t, filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 }
 
 // tlsKeys are the keys for certificates of these names in dir.
