@@ -19,19 +19,13 @@ const (
 	haproxySource = "127.0.200.2"
 )
 
-// nginxConf has as arguments: its folder, what to listen on, the gateway, the source address. One
-// worker, so that its log is in order.
-const nginxConf = `daemon off;
-worker_processes 1;
-error_log stderr crit;
-pid %[1]s/pid;
-events { worker_connections 1024; }
-http {
-	log_format seen escape=json '{"remote":"$remote_addr","line":"$request",'
+// nginxMain has one worker, so that its log is in order.
+const nginxMain = "worker_processes 1; error_log stderr crit; events { worker_connections 1024; }"
+
+// nginxHTTP has as arguments: its folder, what to listen on, the gateway, the source address.
+const nginxHTTP = `	log_format seen escape=json '{"remote":"$remote_addr","line":"$request",'
 		'"status":$status,"upstream":"$upstream_status"}';
 	access_log %[1]s/access.log seen;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	client_header_timeout 1s; client_body_timeout 1s; keepalive_timeout 1s; keepalive_requests 100000;
 	upstream gateway { server %[3]s; keepalive 16; }
 	server {
@@ -45,7 +39,6 @@ http {
 			proxy_next_upstream off;
 		}
 	}
-}
 `
 
 // haproxyConf has as arguments: what to listen on, the gateway, the source address. One thread:
@@ -98,15 +91,8 @@ func startProxies(t *testing.T, g *target) []*proxy {
 }
 
 func startNginx(dir, gateway string) (*proxy, error) {
-	addr, conf, user := lab.Address(lab.Port()), filepath.Join(dir, "nginx.conf"), ""
-	if os.Getuid() == 0 {
-		user = "user root;\n" // its worker writes into a folder of ours
-	}
-	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, addr, gateway, nginxSource),
-		0o600); err != nil {
-		return nil, err
-	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	addr := lab.Address(lab.Port())
+	p, err := lab.RunNginx(dir, addr, nginxMain, fmt.Sprintf(nginxHTTP, dir, addr, gateway, nginxSource))
 	return &proxy{Process: p, name: "nginx", log: filepath.Join(dir, "access.log"), source: nginxSource,
 		parse: parseNginx}, err
 }

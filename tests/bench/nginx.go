@@ -8,17 +8,13 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// nginxText has as arguments: its folder, user, listen, the server behind it, the location, and
-// further directives of the server. It is what a guide to fast static files with nginx says.
-const nginxText = `daemon off;
-%[2]s
-worker_processes auto;
-worker_rlimit_nofile 20000;
-error_log stderr crit;
-pid %[1]s/pid;
-events { worker_connections 16384; }
-http {
-	default_type application/octet-stream;
+// nginxMain and nginxText follow a guide to fast static files with nginx.
+const nginxMain = "worker_processes auto; worker_rlimit_nofile 20000; error_log stderr crit;\n" +
+	"events { worker_connections 16384; }"
+
+// nginxText has as arguments: its folder, listen, the server behind it, the location, and further
+// directives of the server.
+const nginxText = `	default_type application/octet-stream;
 	types { application/x-bin bin; }
 	sendfile on;
 	tcp_nopush on;
@@ -30,16 +26,13 @@ http {
 	reset_timedout_connection on;
 	open_file_cache max=20000 inactive=60s;
 	open_file_cache_valid 10s;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:64m max_size=256m use_temp_path=off;
-	upstream origin { server %[4]s; keepalive 512; }
+	upstream origin { server %[3]s; keepalive 512; }
 	server {
-		listen %[3]s backlog=4096;
-		%[6]s
-		location / { %[5]s }
+		listen %[2]s backlog=4096;
+		%[5]s
+		location / { %[4]s }
 	}
-}
 `
 
 const (
@@ -80,10 +73,6 @@ func (w *world) startNginx(f flavour) (*process, error) {
 
 // nginxConf writes the configuration of an nginx, and returns its address and its path.
 func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr, conf string, err error) {
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;" // its workers write into folders of ours
-	}
 	addr, more := w.address(), ""
 	listen := addr
 	if keys := w.keys(f); keys != nil {
@@ -91,7 +80,6 @@ func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr,
 		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
 			keys.key) // before 1.23.4 its default was without 1.3
 	}
-	conf = filepath.Join(dir, "nginx.conf")
-	text := fmt.Appendf(nil, nginxText, dir, user, listen, origin, location, more)
-	return addr, conf, os.WriteFile(conf, text, 0o600)
+	conf, err = lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more))
+	return addr, conf, err
 }

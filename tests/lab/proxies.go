@@ -12,18 +12,43 @@ import (
 // The proxies get as many connections and threads as the most clients at once need, and the
 // settings of their manuals for stampedes.
 
-// nginxConf has as arguments: where its files are, what to listen on, the origin, what the location
-// says about a cache, and the dir again.
-const nginxConf = `daemon off;
-worker_processes auto;
-error_log stderr error;
+// nginxFrame has as arguments: its folder, the user, further directives, and those of http.
+const nginxFrame = `daemon off;
 pid %[1]s/pid;
-worker_rlimit_nofile 65536;
-events { worker_connections 16384; }
+%[2]s%[3]s
 http {
-	access_log off;
 	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
 	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+%[4]s}
+`
+
+// WriteNginx writes dir/nginx.conf, for an nginx in the foreground with all its files in dir. main
+// are directives outside of http.
+func WriteNginx(dir, main, http string) (path string, err error) {
+	path, user := filepath.Join(dir, "nginx.conf"), ""
+	if os.Getuid() == 0 {
+		user = "user root;\n" // its workers use folders of ours
+	}
+	return path, os.WriteFile(path, fmt.Appendf(nil, nginxFrame, dir, user, main, http), 0o600)
+}
+
+// RunNginx starts nginx with the configuration of WriteNginx, and waits until it listens on the
+// address. The error is ErrMissing when it is not installed.
+func RunNginx(dir, address, main, http string) (*Process, error) {
+	conf, err := WriteNginx(dir, main, http)
+	if err != nil {
+		return nil, err
+	}
+	return Start(address, filepath.Join(dir, "log"), Listens(address), "nginx", "-p", dir, "-c", conf)
+}
+
+// stampedeMain are the directives outside of http.
+const stampedeMain = "worker_processes auto; error_log stderr error; worker_rlimit_nofile 65536;\n" +
+	"events { worker_connections 16384; }"
+
+// stampedeHTTP has as arguments: where its files are, what to listen on, the origin, what the
+// location says about a cache.
+const stampedeHTTP = `	access_log off;
 	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:10m max_size=10g use_temp_path=off;
 	server {
 		listen %[2]s backlog=4096;
@@ -34,7 +59,6 @@ http {
 			%[4]s
 		}
 	}
-}
 `
 
 // nginxCache makes nginx keep what it fetches, let one request fetch it, and serve old entries
@@ -52,19 +76,11 @@ func StartNginx(dir, origin string, cache bool) (*Process, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	text, user := "", ""
+	text := ""
 	if cache {
 		text = nginxCache
 	}
-	if os.Getuid() == 0 {
-		user = "user root;\n" // its workers write into folders of ours
-	}
-	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, Address(port), origin, text),
-		0o600); err != nil {
-		return nil, err
-	}
-	return Start(Address(port), filepath.Join(dir, "log"), Listens(Address(port)), "nginx", "-p", dir, "-c", conf)
+	return RunNginx(dir, Address(port), stampedeMain, fmt.Sprintf(stampedeHTTP, dir, Address(port), origin, text))
 }
 
 // StartVarnish starts Varnish in front of an HTTP origin. The error is ErrMissing when it is not

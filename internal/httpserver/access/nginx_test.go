@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,22 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// nginxConf has as arguments: its folder, what to listen on, its locations.
-const nginxConf = `daemon off;
-worker_processes 1;
-error_log stderr crit;
-pid %[1]s/pid;
-events { worker_connections 64; }
-http {
-	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
-	server {
-		listen %[2]s;
-%[3]s	}
-}
-`
 
 // TestReferersBesideNginx: nginx decides the same by valid_referers. It differs for a URL with a
 // user, which browsers do not send: example.* allows http://example.com@evil.test/ there.
@@ -49,9 +31,8 @@ func TestReferersBesideNginx(t *testing.T) {
 			"\t\tlocation /%d { valid_referers %s; if ($invalid_referer) { return 403; } return 204; }\n", i, list)
 	}
 	dir, address := t.TempDir(), lab.Address(lab.Port())
-	conf := filepath.Join(dir, "nginx.conf")
-	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, address, locations.String()), 0o600))
-	p, err := lab.Start(address, filepath.Join(dir, "log"), lab.Listens(address), "nginx", "-p", dir, "-c", conf)
+	p, err := lab.RunNginx(dir, address, "error_log stderr crit; events { worker_connections 64; }",
+		fmt.Sprintf("\taccess_log off;\n\tserver {\n\t\tlisten %s;\n%s\t}\n", address, locations.String()))
 	if errors.Is(err, lab.ErrMissing) {
 		t.Skipf("SKIPPED: referers are compared with nothing: %v (apt-get install nginx-light)", err)
 	}

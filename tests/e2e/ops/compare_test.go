@@ -155,44 +155,29 @@ func TestCompareOnTerminal(t *testing.T) {
 	}
 }
 
-// nginxStatic has as arguments: its folder, the user, listen, and two store paths.
-const nginxStatic = `daemon off;
-%[2]s
-error_log stderr crit;
-pid %[1]s/pid;
-events {}
-http {
-	default_type application/octet-stream;
+// nginxStatic has as arguments: its folder, listen, and two store paths.
+const nginxStatic = `	default_type application/octet-stream;
 	types { image/jpeg jpg; application/javascript js; }
 	access_log %[1]s/access.log combined;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	server {
-		listen %[3]s;
-		location /group1/M00/ { alias %[4]s/data/; }
-		location /group1/M01/ { alias %[5]s/data/; }
+		listen %[2]s;
+		location /group1/M00/ { alias %[3]s/data/; }
+		location /group1/M01/ { alias %[4]s/data/; }
 	}
-}
 `
 
 // startNginx serves the files of two store paths by nginx. Its access log is in the folder that it
 // returns.
 func startNginx(t *testing.T, path0, path1 string) (address, dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	addr, user, conf := lab.Address(lab.Port()), "", filepath.Join(dir, "nginx.conf")
-	if os.Getuid() == 0 {
-		user = "user root;" // the store of the test has no rights for other accounts
-	}
-	text := fmt.Sprintf(nginxStatic, dir, user, addr, path0, path1)
-	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	dir, address = t.TempDir(), lab.Address(lab.Port())
+	p, err := lab.RunNginx(dir, address, quietNginx, fmt.Sprintf(nginxStatic, dir, address, path0, path1))
 	if errors.Is(err, lab.ErrMissing) {
 		t.Skip("SKIPPED: the gateway is not compared with nginx, which is not installed (apt-get install nginx-light)")
 	}
 	require.NoError(t, err)
 	t.Cleanup(p.Stop)
-	return addr, dir
+	return address, dir
 }
 
 // TestCompareWithNginx: real nginx on the same files gives the same statuses and bodies, and what

@@ -17,51 +17,44 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// translatedNginx serves plain files by alias, in place of the module. Its arguments: a folder, the
-// user, listen, two store paths, that of another group.
-const translatedNginx = `daemon off;
-%[2]s
-error_log stderr crit;
-pid %[1]s/pid;
-events {}
-http {
-	default_type application/octet-stream;
+const quietNginx = "error_log stderr crit;\nevents {}"
+
+// translatedNginx serves plain files by alias, in place of the module. Its arguments: a folder,
+// listen, two store paths, that of another group.
+const translatedNginx = `	default_type application/octet-stream;
 	types { image/jpeg jpg; image/png png; text/plain txt; }
 	access_log off;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	server {
-		listen %[3]s;
+		listen %[2]s;
 		error_page 404 /404.html;
 		location = /404.html { root %[1]s; internal; }
 		location = /health { return 200 ok; }
 		location ~* ^/group1/M00/(.*\.(jpg|png))$ {
-			alias %[4]s/data/$1;
+			alias %[3]s/data/$1;
 			valid_referers none blocked *.example.com *.example.org/Shop/ ~\.search[0-9]*\.;
 			if ($invalid_referer) { return 403; }
 			expires 7d;
 			add_header X-Kind picture;
 		}
 		location ~ ^/group1/M00/(.*\.mp4)$ {
-			alias %[4]s/data/$1;
+			alias %[3]s/data/$1;
 			expires 1h;
 			valid_referers *.example.com;
 			if ($invalid_referer) { rewrite ^/ http://www.example.com/no.html redirect; }
 		}
 		location ~ ^/group1/M00/(.*)$ {
-			alias %[4]s/data/$1;
+			alias %[3]s/data/$1;
 			expires 1h;
 			if ($arg_attname) { add_header Content-Disposition "attachment;filename=$arg_attname"; }
 		}
 		location ~ ^/group1/M0[0-9]/.*\.jpg$ { return 410; }
-		location ^~ /group1/M01/ { deny 127.0.0.1; allow all; alias %[5]s/data/; expires max; }
+		location ^~ /group1/M01/ { deny 127.0.0.1; allow all; alias %[4]s/data/; expires max; }
 		location ^~ /grp2/M00/ {
-			alias %[6]s/data/;
+			alias %[5]s/data/;
 			add_header Cache-Control no-store;
 			location ~ \.txt$ { auth_basic members; auth_basic_user_file users; }
 		}
 	}
-}
 `
 
 // TestTranslationServes: the gateway with a translated configuration gives the statuses and headers
@@ -72,16 +65,12 @@ func TestTranslationServes(t *testing.T) {
 	jpg, txt, second, other := s.Normal("jpg", s.Bytes(100)), s.Normal("txt", s.Bytes(100)),
 		s.In(storetest.Group, 1, "png", s.Bytes(100)), s.In(storetest.Other, 0, "bin", s.Bytes(100))
 	mp4, missing := s.Normal("mp4", s.Bytes(100)), s.Missing("jpg", storetest.Created)
-	addr, user, conf := lab.Address(lab.Port()), "", filepath.Join(dir, "nginx.conf")
-	if os.Getuid() == 0 {
-		user = "user root;" // the store of the test has no rights for other accounts
-	}
-	text := fmt.Sprintf(translatedNginx, dir, user, addr, s.Root(storetest.Group, 0), s.Root(storetest.Group, 1),
+	addr := lab.Address(lab.Port())
+	text := fmt.Sprintf(translatedNginx, dir, addr, s.Root(storetest.Group, 0), s.Root(storetest.Group, 1),
 		s.Root(storetest.Other, 0))
 	text = strings.ReplaceAll(text, "/grp2/", "/"+storetest.Other+"/")
-	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "404.html"), []byte("own page"), 0o600))
-	nginx, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	nginx, err := lab.RunNginx(dir, addr, quietNginx, text)
 	if errors.Is(err, lab.ErrMissing) {
 		t.Skip("SKIPPED: a translation is not compared with nginx, which is not installed (apt-get install " +
 			"nginx-light)")
@@ -92,7 +81,7 @@ func TestTranslationServes(t *testing.T) {
 	module := e2e.WriteConfig(t, s.Config("[gateway]", "admin_listen = "+lab.Address(lab.Port()),
 		"allow_sources = 192.0.2.1"))
 	out := filepath.Join(dir, "gateway.conf")
-	code, _, stderr := e2e.Run(t, "migrate", "--nginx", conf, "-c", module, "--o", out)
+	code, _, stderr := e2e.Run(t, "migrate", "--nginx", filepath.Join(dir, "nginx.conf"), "-c", module, "--o", out)
 	require.Equal(t, 3, code, stderr)
 	require.Contains(t, stderr, "auth_basic members: the gateway does not have this check")
 	code, stdout, stderr := e2e.Run(t, "check", "-c", out)
