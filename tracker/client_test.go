@@ -82,7 +82,7 @@ func TestRejections(t *testing.T) {
 	}
 	_, err := c.Storages(t.Context(), "group9")
 	require.ErrorIs(t, err, fdfs.ErrNotFound)
-	require.Zero(t, log.count("does not reply"))
+	require.Zero(t, log.Count("does not reply"))
 
 	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
 		cluster.Tracker(n).SetFaults(fdfstest.Faults{Status: 16, Times: 2})
@@ -92,7 +92,7 @@ func TestRejections(t *testing.T) {
 		}
 		cluster.Tracker(n).SetFaults()
 	}
-	require.Zero(t, log.count("does not reply"))
+	require.Zero(t, log.Count("does not reply"))
 }
 
 func TestTurns(t *testing.T) {
@@ -117,8 +117,8 @@ func TestDeadTracker(t *testing.T) {
 		err := ask(t.Context(), c, aFile)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 1, log.count("does not reply"))
-	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
+	require.Equal(t, 1, log.Count("does not reply"))
+	require.Equal(t, 1, log.Count(cluster.Tracker(0).Addr()+" error="))
 	down, up := c.Health()[0], c.Health()[1]
 	require.Equal(t, cluster.Trackers()[:1], down.Addresses)
 	require.False(t, down.Up)
@@ -129,7 +129,7 @@ func TestDeadTracker(t *testing.T) {
 	require.GreaterOrEqual(t, up.Replies, 20)
 	require.Positive(t, up.Latency)
 	require.NoError(t, cluster.Tracker(0).Revive())
-	eventually.True(t, func() bool { return log.count("is back") == 1 })
+	eventually.True(t, func() bool { return log.Count("is back") == 1 })
 	require.True(t, c.Health()[0].Up)
 	cluster.Tracker(0).ResetCounts()
 	for range 10 {
@@ -164,7 +164,7 @@ func TestHangingTracker(t *testing.T) {
 			}
 			require.True(t, slow >= 1 && slow <= 3,
 				"%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
-			require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" did not reply within 2s"))
+			require.Equal(t, 1, log.Count(cluster.Tracker(0).Addr()+" did not reply within 2s"))
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestSlowTracker(t *testing.T) {
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Delay: 50 * time.Millisecond, Rate: 2000})
 	err := ask(t.Context(), c, aFile)
 	require.NoError(t, err)
-	require.Zero(t, log.count("does not reply"))
+	require.Zero(t, log.Count("does not reply"))
 }
 
 func TestContext(t *testing.T) {
@@ -192,7 +192,7 @@ func TestContext(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 	err = ask(ctx, c, aFile)
 	require.ErrorIs(t, err, cause)
-	require.Zero(t, log.count("does not reply"), "it says nothing about the trackers")
+	require.Zero(t, log.Count("does not reply"), "it says nothing about the trackers")
 }
 
 // The second address of a tracker is used when the first one is dead, and kept.
@@ -204,7 +204,7 @@ func TestTwoAddresses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []int{1, 0}, c.trackers[0].addresses())
-	require.Zero(t, log.count("does not reply"))
+	require.Zero(t, log.Count("does not reply"))
 	require.Len(t, c.trackers, 1)
 }
 
@@ -265,8 +265,8 @@ func TestAllDown(t *testing.T) {
 		defer c.mu.Unlock()
 		return c.fails > 5
 	})
-	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
-	require.Equal(t, 2, log.count("does not reply"))
+	require.Equal(t, 1, log.Count("cannot load lists and settings"), "said once, however often it is tried")
+	require.Equal(t, 2, log.Count("does not reply"))
 }
 
 func TestNoTrackers(t *testing.T) {

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +17,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 )
@@ -47,25 +46,6 @@ func mustParse(text string) fdfs.FileID {
 	return id
 }
 
-// logged collects the lines of a log.
-type logged struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-// count is the number of lines with this text.
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
 func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
 	o.OnUnknown = func(node string, r fdfstest.Request) {
 		t.Errorf("%s was asked command %d with %x", node, r.Command, r.Body)
@@ -86,11 +66,11 @@ func each(addresses ...string) (trackers [][]string) {
 
 // newClient starts a client whose lists have been loaded once. Its timeout, where the test names
 // none, is such that a tracker which replies is never too late.
-func newClient(t *testing.T, o Options) (*Client, *logged) {
+func newClient(t *testing.T, o Options) (*Client, *logtest.Buffer) {
 	if o.Timeout == 0 {
 		o.Timeout = patient
 	}
-	log := &logged{}
+	log := &logtest.Buffer{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	c := start(o, quick)
 	t.Cleanup(c.Close)

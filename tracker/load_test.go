@@ -36,14 +36,14 @@ func TestRecovers(t *testing.T) {
 	require.False(t, c.Members().Known())
 	require.False(t, c.Members().HasGroup("group1"))
 	require.NoError(t, cluster.Tracker(1).Revive())
-	eventually.True(t, func() bool { return log.count("loaded from the trackers again") == 1 })
+	eventually.True(t, func() bool { return log.Count("loaded from the trackers again") == 1 })
 	require.True(t, c.Members().Known())
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 	require.True(t, c.Current().UseStorageID)
 	s, ok := c.Members().ByID(100003)
 	require.True(t, ok)
 	require.Equal(t, "group2", s.Group)
-	require.Equal(t, 1, log.count("cannot load lists and settings"))
+	require.Equal(t, 1, log.Count("cannot load lists and settings"))
 
 	// And it keeps what it knows when they go down again.
 	for n := range 2 {
@@ -52,7 +52,7 @@ func TestRecovers(t *testing.T) {
 	c.LoadSoon()
 	err := ask(t.Context(), c, aFile)
 	require.ErrorIs(t, err, ErrUnavailable)
-	eventually.True(t, func() bool { return log.count("cannot load lists and settings") == 2 })
+	eventually.True(t, func() bool { return log.Count("cannot load lists and settings") == 2 })
 	require.True(t, c.Members().HasGroup("group2"))
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 }
@@ -184,8 +184,8 @@ func TestEmptyLists(t *testing.T) {
 	require.True(t, c.Members().HasGroup("a"))
 	_, ok := c.Members().ByID(5)
 	require.True(t, ok)
-	require.Zero(t, log.count("does not reply"), "it does reply")
-	require.Equal(t, 1, log.count("cannot load lists and settings"))
+	require.Zero(t, log.Count("does not reply"), "it does reply")
+	require.Equal(t, 1, log.Count("cannot load lists and settings"))
 }
 
 // A tracker that passes the active test and fails all else is in back-off for longer and longer,
@@ -200,10 +200,10 @@ func TestHalfDeadTracker(t *testing.T) {
 	began := time.Now()
 	_, log := newClient(t, Options{Trackers: each(tracker)})
 	time.Sleep(400 * time.Millisecond)
-	downs := log.count("does not reply")
+	downs := log.Count("does not reply")
 	most := int(time.Since(began) / (20 * time.Millisecond)) // the longest backoff is 20 to 40 ms
 	require.Less(t, downs, most+8)
-	eventually.True(t, func() bool { return log.count("is back") > 0 })
+	eventually.True(t, func() bool { return log.Count("is back") > 0 })
 }
 
 func TestStorageIDPages(t *testing.T) {

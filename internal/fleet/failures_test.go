@@ -5,14 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -21,24 +20,6 @@ import (
 
 // z is a member of a sorted set.
 func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
-
-// lines counts lines of a log.
-type lines struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), s)
-}
 
 // Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is
 // well again by itself.
@@ -88,7 +69,7 @@ func TestRedisFails(t *testing.T) {
 			relay := redistest.NewRelay(t, server.Addr())
 			o := fleetOf(relay.Addr())
 			o.Timeout, o.LockTTL = 500*time.Millisecond, 5*time.Second // a lease whose release was lost is waited for
-			log := &lines{}
+			log := &logtest.Buffer{}
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			f := member(t, o, 1)
 			start(t, f, (&memory{}).local())
@@ -107,10 +88,10 @@ func TestRedisFails(t *testing.T) {
 
 			c.mend(t, server, relay)
 			eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
-			require.GreaterOrEqual(t, log.count("running standalone"), 1)
+			require.GreaterOrEqual(t, log.Count("running standalone"), 1)
 			eventually.True(t, func() bool {
 				opened := int(f.Stats().Opened)
-				return log.count("running standalone") == opened && log.count("redis serves again") == opened
+				return log.Count("running standalone") == opened && log.Count("redis serves again") == opened
 			}, "a line is logged for each change, and no more")
 		})
 	}
@@ -202,7 +183,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 }
 
 func TestBreaker(t *testing.T) {
-	log := &lines{}
+	log := &logtest.Buffer{}
 	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)))
 	slow := context.DeadlineExceeded
 	up, err := b.allow()
@@ -224,13 +205,13 @@ func TestBreaker(t *testing.T) {
 		require.InEpsilon(t, pause*time.Second, b.pause(), 0.25)
 		b.note(slow, true)
 	}
-	require.Equal(t, 1, log.count("running standalone"))
+	require.Equal(t, 1, log.Count("running standalone"))
 	b.note(nil, true)
 	require.Zero(t, b.pause())
 	up, err = b.allow()
 	require.NoError(t, err)
 	require.NoError(t, up.Err())
-	require.Equal(t, 1, log.count("serves again"))
+	require.Equal(t, 1, log.Count("serves again"))
 	b.note(errors.Join(errors.New("cannot publish"), redisError("OOM command not allowed")), false)
 	require.InEpsilon(
 		t,
@@ -269,15 +250,15 @@ func TestAdvice(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			log := &lines{}
+			log := &logtest.Buffer{}
 			o := fleetOf(server.Addr())
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			c.set(&o)
 			f := member(t, o, 1)
 			require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}}))
 			eventually.True(t, func() bool {
-				return log.count(c.advice) == 1 &&
-					log.count("redis="+o.Addresses[0]) == 1
+				return log.Count(c.advice) == 1 &&
+					log.Count("redis="+o.Addresses[0]) == 1
 			}, "it says so")
 		})
 	}

@@ -8,10 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs/backoff"
-	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/internal/testing/redistest"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +17,12 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
+	"fastdfs-gateway/internal/testing/redistest"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/scrypt"
 )
@@ -29,7 +31,7 @@ import (
 // sender does not try again at once.
 func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	here, there := &lines{}, &lines{}
+	here, there := &logtest.Buffer{}, &logtest.Buffer{}
 	o.Log = slog.New(slog.NewTextHandler(there, nil))
 	b := serveAs(t, o, rejects(errors.New("BUG: a client without the secret gets a response")))
 	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
@@ -40,17 +42,17 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 		a.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
 	}
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
-	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
-	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
+	require.Equal(t, 1, here.Count("gateway="+b.o.Advertise), here)
+	require.Equal(t, 1, here.Count("give all gateways the same secret in [peer]"), here)
 	eventually.True(
 		t,
-		func() bool { return there.count("a connection to [peer] listen was rejected") == 1 },
+		func() bool { return there.Count("a connection to [peer] listen was rejected") == 1 },
 		"the other side says so",
 	)
 	require.Empty(t, b.Stats().PeerRequests)
 	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
 	require.ErrorIs(t, err, errUnreachable)
-	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
+	require.Equal(t, 1, here.Count("gateway=https://127.0.0.1:1 error="), here)
 }
 
 // Clients without the secret get no byte from the listener of peers: without TLS 1.3, without a

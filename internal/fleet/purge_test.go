@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -176,7 +177,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 		"in two hours": float64(time.Now().Add(2 * time.Hour).UnixMilli()), "never": math.Inf(1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, log := fleetOf(server.Addr()), &lines{}
+			o, log := fleetOf(server.Addr()), &logtest.Buffer{}
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			f := member(t, o, 1)
 			var m memory
@@ -206,7 +207,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 				break
 			}
 			require.Contains(t, m.take(), testFile)
-			require.Equal(t, 1, log.count("a purge goes on without the folder lock"))
+			require.Equal(t, 1, log.Count("a purge goes on without the folder lock"))
 			require.True(t, f.Stats().Up)
 		})
 	}

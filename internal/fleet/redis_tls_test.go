@@ -10,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -140,14 +141,14 @@ func TestRedisRejects(t *testing.T) {
 			t.Parallel()
 			o := secured(t, a, server.TLSAddr())
 			c.change(&o)
-			var log lines
+			var log logtest.Buffer
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 			f := member(t, o, 1)
 			require.NoError(t, f.Start((&memory{}).local()))
-			eventually.True(t, func() bool { return log.count("Redis unavailable") == 1 }, "the fault is in the log")
-			require.Equal(t, 1, log.count(c.said), "%s", log.text.String())
-			require.Equal(t, 1, log.count(c.advice), "%s", log.text.String())
-			require.Zero(t, log.count("a-guessed-password"))
+			eventually.True(t, func() bool { return log.Count("Redis unavailable") == 1 }, "the fault is in the log")
+			require.Equal(t, 1, log.Count(c.said), "%s", log.String())
+			require.Equal(t, 1, log.Count(c.advice), "%s", log.String())
+			require.Zero(t, log.Count("a-guessed-password"))
 			require.False(t, f.Stats().Up)
 		})
 	}

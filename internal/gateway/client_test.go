@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -45,7 +46,7 @@ func TestClientOfARequest(t *testing.T) {
 		clientaddr.ByForwarded: "2001:db8::3",
 	} {
 		for trusted, want := range map[string]string{"127.0.0.0/8": want, "10.0.0.0/8": "127.0.0.1"} {
-			var log lockedBuffer
+			var log logtest.Buffer
 			lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 			require.NoError(t, err)
 			r := run(t, Options{Store: openLocal(t, s), Access: lines,
@@ -61,7 +62,7 @@ func TestClientOfARequest(t *testing.T) {
 func TestProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
-	var log lockedBuffer
+	var log logtest.Buffer
 	lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 	require.NoError(t, err)
 	r := run(t, Options{Store: openLocal(t, s), Access: lines, Proxies: &clientaddr.Proxies{
@@ -209,7 +210,7 @@ func TestSchemeAndHost(t *testing.T) {
 // TestHealthPath: before every rule, without a line in the log and without a count.
 func TestHealthPath(t *testing.T) {
 	s := storetest.New(t)
-	var log lockedBuffer
+	var log logtest.Buffer
 	lines, err := NewAccessLog(&log, AccessLogOptions{Format: "combined", Tokens: false})
 	require.NoError(t, err)
 	var broken atomic.Bool

@@ -1,46 +1,21 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
-
-// brokenProtocol is storages that cannot be reached.
-type brokenProtocol struct{}
-
-func (*brokenProtocol) Order(servers []client.Server) []client.Server { return servers }
-
-func (*brokenProtocol) Exclude(fdfs.FileID, client.Server) {}
-
-func (*brokenProtocol) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, _ checksum.Sum, _,
-	_ []client.Server) (checksum.Sum, error) {
-	return checksum.Sum{}, fdfs.ErrFileCRC
-}
-
-func (*brokenProtocol) Stat(context.Context, client.FetchRequest, []client.Server) (client.Info, error) {
-	return client.Info{}, client.ErrNoSource
-}
-
-func (*brokenProtocol) Open(context.Context, client.FetchRequest, client.Info, int64, int64,
-	[]client.Server) (io.ReadCloser, error) {
-	return nil, client.ErrNoSource
-}
 
 // TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of
 // other hosts any more.
@@ -55,7 +30,7 @@ func TestPrefetchTellsWhy(t *testing.T) {
 		group, want string
 		protocol    origin.Protocol
 	}{
-		{"group1", "the storage cannot be reached", &brokenProtocol{}},
+		{"group1", "the storage cannot be reached", origintest.Unreachable{}},
 		{"group2", "file not found", &fakeProtocol{}},
 		{"group3", "", &fakeProtocol{content: "hello"}},
 	} {

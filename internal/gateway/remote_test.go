@@ -18,9 +18,9 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
@@ -32,20 +32,12 @@ import (
 
 // fakeProtocol is storages that have one content for every file, or nothing.
 type fakeProtocol struct {
+	origintest.Unreachable
+
 	mu      sync.Mutex // guards what follows
 	content string     // "" = no such file
 	targets []string   // that were asked for
 	opened  int
-}
-
-func (o *fakeProtocol) Order(servers []client.Server) []client.Server { return servers }
-
-func (*fakeProtocol) Exclude(fdfs.FileID, client.Server) {}
-
-// Recheck implements Protocol: the only server sends the same again.
-func (*fakeProtocol) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
-	_ []client.Server) (checksum.Sum, error) {
-	return first, nil
 }
 
 func (o *fakeProtocol) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {

@@ -19,6 +19,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
 
@@ -59,25 +60,8 @@ type running struct {
 	t       *testing.T
 	server  *Server
 	handler *Handler
-	log     *lockedBuffer
+	log     *logtest.Buffer
 	address string
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 func openLocal(t *testing.T, s *storetest.Store) *local.Store {
@@ -93,7 +77,7 @@ func openLocal(t *testing.T, s *storetest.Store) *local.Store {
 // connection, no goroutine.
 func run(t *testing.T, o Options, so ServerOptions) *running {
 	t.Helper()
-	r := &running{t: t, log: &lockedBuffer{}}
+	r := &running{t: t, log: &logtest.Buffer{}}
 	o.GroupInURL, o.Log = true, slog.New(slog.NewTextHandler(r.log, nil))
 	so.Log = o.Log
 	r.handler = NewHandler(o)

@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 
@@ -22,18 +22,9 @@ import (
 
 // oneFile is a Protocol of storages that have one file.
 type oneFile struct {
+	origintest.Unreachable
 	bytes []byte
 	open  atomic.Int64 // downloads
-}
-
-func (o *oneFile) Order(servers []client.Server) []client.Server { return servers }
-
-func (*oneFile) Exclude(fdfs.FileID, client.Server) {}
-
-// Recheck implements Protocol: the only server sends the same again.
-func (*oneFile) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
-	_ []client.Server) (checksum.Sum, error) {
-	return first, nil
 }
 
 func (o *oneFile) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {

@@ -1,0 +1,44 @@
+// Package origintest has a Protocol for tests, to be embedded by others:
+//
+//	type oneFile struct {
+//		origintest.Unreachable
+//		content string
+//	}
+//
+//	func (o *oneFile) Open(...) (io.ReadCloser, error) { ... }
+package origintest
+
+import (
+	"context"
+	"io"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/storage/client"
+)
+
+// Unreachable implements origin.Protocol by storages that cannot be reached.
+type Unreachable struct{}
+
+// Order changes nothing.
+func (Unreachable) Order(servers []client.Server) []client.Server { return servers }
+
+// Stat fails.
+func (Unreachable) Stat(context.Context, client.FetchRequest, []client.Server) (client.Info, error) {
+	return client.Info{}, client.ErrNoSource
+}
+
+// Open fails.
+func (Unreachable) Open(context.Context, client.FetchRequest, client.Info, int64, int64,
+	[]client.Server) (io.ReadCloser, error) {
+	return nil, client.ErrNoSource
+}
+
+// Exclude does nothing.
+func (Unreachable) Exclude(fdfs.FileID, client.Server) {}
+
+// Recheck finds the same content again: the only server sends it.
+func (Unreachable) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
+	_ []client.Server) (checksum.Sum, error) {
+	return first, nil
+}
