@@ -337,7 +337,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
 }
 
-// TestPurgeWithoutFleet: a gateway on its own forgets files itself.
+// TestPurgeWithoutFleet: a gateway on its own purges files itself.
 func TestPurgeWithoutFleet(t *testing.T) {
 	for _, cache := range []string{"memory_max = 1MB", "memory_max = 0"} {
 		r := start(t, "[cache]", cache)
@@ -357,7 +357,7 @@ func TestPurgeWithoutFleet(t *testing.T) {
 	}
 }
 
-// TestPurgeByFleet: all gateways of a fleet forget a file.
+// TestPurgeByFleet: all gateways of a fleet purge a file.
 func TestPurgeByFleet(t *testing.T) {
 	redis := redistest.Start(t).Addr()
 	one, other := start(t, fleetLines(t, redis)...), start(t, fleetLines(t, redis)...)

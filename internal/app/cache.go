@@ -113,17 +113,17 @@ func isDiskFailure(err error) bool {
 	return false
 }
 
-// forget drops files from the caches of this gateway, and of the processes that it replaces, and
-// returns the number of entries here.
-func (a *App) forget(m cache.Match) int {
+// purgeLocal drops files from the caches of this gateway, and of the processes that it replaces,
+// and returns the number of entries here.
+func (a *App) purgeLocal(m cache.Match) int {
 	n, here := 0, canonical(m)
 	if a.cache != nil {
 		n = a.cache.Purge(here)
 	}
 	if files := a.components.Load().files; files != nil {
-		n += files.Forget(string(here))
+		n += files.Purge(string(here))
 	}
-	if err := a.o.Replaces.Forget(string(m)); err != nil {
+	if err := a.o.Replaces.Purge(string(m)); err != nil {
 		a.log.Error("a purge is not complete", "err", err)
 	}
 	return n
@@ -153,7 +153,7 @@ func canonical(m cache.Match) cache.Match {
 	return tier.MatchFile(id.Canonical().String())
 }
 
-// purge makes all gateways of the fleet forget files. Where no fleet notes the purge, it is not
+// purge purges files in all gateways of the fleet. Where no fleet notes the purge, it is not
 // complete before it survives a power failure.
 func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
 	match, err := matchOf(what)
@@ -161,7 +161,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
 	}
 	if a.fleet == nil {
-		dropped := a.forget(match)
+		dropped := a.purgeLocal(match)
 		if err := a.syncPurges(); err != nil {
 			return admin.Purged{}, err
 		}

@@ -82,7 +82,7 @@ func (a *App) joinFleet(cfg *config.Config) {
 		a.purgesKnown()
 		return
 	}
-	l := fleet.Local{Purge: func(m cache.Match) { a.forget(m) }, Synced: a.purgesKnown}
+	l := fleet.Local{Purge: func(m cache.Match) { a.purgeLocal(m) }, Synced: a.purgesKnown}
 	if folder := cfg.Cache.Folder(); folder != "" {
 		a.applied = fleet.NewAppliedFile(folder, a.fleet.Log(), a.syncPurges)
 		l.Load, l.Store = a.applied.Load, a.applied.Store

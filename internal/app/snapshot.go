@@ -62,8 +62,8 @@ func (a *App) localSnapshot() status.Snapshot {
 	n, p := a.counts(), a.components.Load()
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
-		Panics:   panics.Total(),
-		Confined: a.restricted,
+		Panics:  panics.Total(),
+		Sandbox: a.restricted,
 		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: a.privileges.Account()},
 			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),

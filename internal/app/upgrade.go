@@ -129,7 +129,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	}
 	a.running.Go(func() {
 		defer panics.Contain("following the purges of the new process")
-		next.Follow(func(path string) { a.forget(cache.Match(path)) })
+		next.Follow(func(path string) { a.purgeLocal(cache.Match(path)) })
 	})
 	return nil
 }

@@ -170,24 +170,24 @@ func TestAdmission(t *testing.T) {
 		return &peerConn{Conn: far, admission: &a, from: netip.PrefixFrom(netip.MustParseAddr(address), 32)}
 	}
 	first := conn("10.0.0.1")
-	require.Nil(t, a.enter(first))
+	require.Nil(t, a.addHandshake(first))
 	busy := conn("10.0.0.2")
-	require.Nil(t, a.enter(busy))
+	require.Nil(t, a.addHandshake(busy))
 	for range maxHandshakesIP - 1 {
-		require.Nil(t, a.enter(conn("10.0.0.2")))
+		require.Nil(t, a.addHandshake(conn("10.0.0.2")))
 	}
-	require.Same(t, busy, a.enter(conn("10.0.0.2")), "its own oldest")
+	require.Same(t, busy, a.addHandshake(conn("10.0.0.2")), "its own oldest")
 	for i := range maxHandshakes - maxHandshakesIP - 1 {
-		require.Nil(t, a.enter(conn(fmt.Sprintf("10.0.1.%d", i))))
+		require.Nil(t, a.addHandshake(conn(fmt.Sprintf("10.0.1.%d", i))))
 	}
-	require.Same(t, first, a.enter(conn("10.0.0.3")), "the oldest of all")
+	require.Same(t, first, a.addHandshake(conn("10.0.0.3")), "the oldest of all")
 
 	var peers []*peerConn
 	for i := range maxPeerConns {
 		c := conn("10.0.0.4")
-		a.enter(c)
-		require.True(t, a.finish(c))
-		require.True(t, a.finish(c), "it is counted once")
+		a.addHandshake(c)
+		require.True(t, a.promote(c))
+		require.True(t, a.promote(c), "it is counted once")
 		if peers = append(peers, c); i < 2 {
 			require.NoError(t, c.Close())
 			require.NoError(t, c.Close())
@@ -195,12 +195,12 @@ func TestAdmission(t *testing.T) {
 	}
 	for range 2 {
 		c := conn("10.0.0.4")
-		a.enter(c)
-		require.True(t, a.finish(c))
+		a.addHandshake(c)
+		require.True(t, a.promote(c))
 	}
 	c := conn("10.0.0.4")
-	a.enter(c)
-	require.False(t, a.finish(c))
+	a.addHandshake(c)
+	require.False(t, a.promote(c))
 	require.Equal(t, maxPeerConns, a.peers)
 	require.NoError(t, c.Close())
 	require.NoError(t, peers[2].Close())

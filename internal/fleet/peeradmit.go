@@ -38,7 +38,7 @@ func (l peerListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &peerConn{Conn: conn, admission: l.admission, from: blockOf(conn.RemoteAddr())}
-	if oldest := l.admission.enter(c); oldest != nil {
+	if oldest := l.admission.addHandshake(c); oldest != nil {
 		_ = oldest.Conn.Close() // its handshake fails
 	}
 	return c, nil
@@ -54,12 +54,12 @@ type peerConn struct {
 
 // Close implements net.Conn.
 func (c *peerConn) Close() error {
-	c.admission.leave(c)
+	c.admission.remove(c)
 	return c.Conn.Close()
 }
 
-// enter takes a new connection, and returns one that is to be closed for it, or nil.
-func (a *admission) enter(c *peerConn) (oldest *peerConn) {
+// addHandshake adds a new connection, and returns one that is to be closed for it, or nil.
+func (a *admission) addHandshake(c *peerConn) (oldest *peerConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	own := 0
@@ -83,9 +83,9 @@ func (a *admission) enter(c *peerConn) (oldest *peerConn) {
 	return oldest
 }
 
-// finish counts a connection whose handshake has ended as one of a peer. It returns false where
+// promote counts a connection whose handshake has ended as one of a peer. It returns false where
 // there is no room for one more.
-func (a *admission) finish(c *peerConn) bool {
+func (a *admission) promote(c *peerConn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.handshakes, c)
@@ -100,8 +100,8 @@ func (a *admission) finish(c *peerConn) bool {
 	return c.peer
 }
 
-// leave counts a connection out that is closed.
-func (a *admission) leave(c *peerConn) {
+// remove ends the count of a closed connection.
+func (a *admission) remove(c *peerConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at := slices.Index(a.handshakes, c); at >= 0 {
@@ -119,7 +119,7 @@ func (a *admission) changed(conn net.Conn, state http.ConnState) {
 	if state != http.StateActive && state != http.StateIdle {
 		return
 	}
-	if c, ok := conn.(*tls.Conn).NetConn().(*peerConn); ok && !a.finish(c) {
+	if c, ok := conn.(*tls.Conn).NetConn().(*peerConn); ok && !a.promote(c) {
 		_ = c.Close() // the peer sees that
 	}
 }

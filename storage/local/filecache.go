@@ -64,7 +64,7 @@ type FileCache struct {
 	shards []shard
 	copies *slotCopies
 
-	purges    atomic.Uint64 // calls of Forget and Close: a file whose opening began before is not kept
+	purges    atomic.Uint64 // calls of Purge and Close: a file whose opening began before is not kept
 	crcErrors atomic.Uint64
 
 	closing sync.Once
@@ -288,14 +288,14 @@ func (c *FileCache) keeps(f *File) bool {
 	return !f.viaSlot && (f.body != nil || c.o.MaxFiles > 0)
 }
 
-// Forget drops every file whose id is the prefix or lies below it: "group1/M00/0A", "group1", or a
+// Purge drops every file whose id is the prefix or lies below it: "group1/M00/0A", "group1", or a
 // whole id, with or without a trailing slash; "" means all. Files that are being opened meanwhile
 // are not cached. It returns the number of dropped files.
-func (c *FileCache) Forget(prefix string) int {
+func (c *FileCache) Purge(prefix string) int {
 	c.purges.Add(1)
 	n := 0
 	for i := range c.shards {
-		n += c.shards[i].forget(prefix)
+		n += c.shards[i].purge(prefix)
 	}
 	return n
 }

@@ -166,7 +166,7 @@ func highest(t *testing.T) int {
 	return fd - 1
 }
 
-func TestFileCacheForget(t *testing.T) {
+func TestFileCachePurge(t *testing.T) {
 	s := newTestStore(t)
 	a := s.id(fdfs.KindNormal, "a", nil)
 	b := s.id(fdfs.KindNormal, "b", func(f *fdfs.Fields) { f.Low = 2 })
@@ -191,7 +191,7 @@ func TestFileCacheForget(t *testing.T) {
 				read(t, c, id)
 				require.NoError(t, os.Remove(s.disk(id)))
 			}
-			require.Equal(t, test.want, c.Forget(test.prefix), test.prefix)
+			require.Equal(t, test.want, c.Purge(test.prefix), test.prefix)
 			left := 0
 			for _, id := range []fdfs.FileID{a, b, other} {
 				if f, err := c.Open(id); err == nil {
@@ -205,14 +205,14 @@ func TestFileCacheForget(t *testing.T) {
 }
 
 // A file that was being opened when it was to be forgotten is not kept.
-func TestFileCacheForgetWhileOpening(t *testing.T) {
+func TestFileCachePurgeWhileOpening(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	id := s.normal("content")
 	g := c.local
 	open := g.opener
 	g.opener = func(dirfd int, name string, how *unix.OpenHow) (int, error) {
-		c.Forget("group2") // any: what lies below is found by what is kept only
+		c.Purge("group2") // any: what lies below is found by what is kept only
 		return open(dirfd, name, how)
 	}
 	requireRead(t, c, id, "content", false)
@@ -331,7 +331,7 @@ func writeSlot(file *os.File, id fdfs.FileID, content string) {
 }
 
 // Everything at once: files come and go in place, slots are reused, the cache is far too small, and
-// is told to forget. No reader ever gets bytes of another id, and no
+// is purged. No reader ever gets bytes of another id, and no
 // descriptor is left.
 func TestFileCacheConcurrently(t *testing.T) {
 	s := newTestStore(t)
@@ -381,7 +381,7 @@ func TestFileCacheConcurrently(t *testing.T) {
 		writeSlot(file, id, want[id])
 	})
 	loop(func(int) {
-		c.Forget("group1/M00/0A/01")
+		c.Purge("group1/M00/0A/01")
 		c.shards[0].evictSome()
 		time.Sleep(time.Millisecond)
 	})

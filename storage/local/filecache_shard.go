@@ -105,12 +105,12 @@ func (s *shard) join(key fileKey) (f *File, ours *flight, lead bool) {
 	return nil, ours, true
 }
 
-// complete ends a flight. The file is cached unless Forget was called since the counter of purges
+// complete ends a flight. The file is cached unless Purge was called since the counter of purges
 // had the given value.
 func (s *shard) complete(c *FileCache, key fileKey, file *File, err error, purges uint64) {
 	s.mu.Lock()
 	defer s.unlock()
-	// under mu: Forget increments the counter before it searches
+	// under mu: Purge increments the counter before it searches
 	if file != nil && !s.closed && c.keeps(file) && purges == c.purges.Load() {
 		s.add(file.retain())
 	}
@@ -183,8 +183,8 @@ func (s *shard) dropBefore(limit int64) {
 	}
 }
 
-// forget drops the files at or below a prefix and returns their number.
-func (s *shard) forget(prefix string) (n int) {
+// purge drops the files at or below a prefix and returns their number.
+func (s *shard) purge(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, list := range []*simplelru.LRU[fileKey, *File]{s.files, s.bodies} {

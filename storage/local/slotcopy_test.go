@@ -131,7 +131,7 @@ func TestSlotCopiesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, f.Copied())
 	require.NoError(t, f.Close())
-	require.Positive(t, c.Forget("group1"))
+	require.Positive(t, c.Purge("group1"))
 	require.Zero(t, c.Stats().Bytes)
 	require.Zero(t, c.Stats().Bodies)
 }
@@ -188,7 +188,7 @@ func TestSlotCopyOutlivesPurge(t *testing.T) {
 	c := newTestCache(t, s, FileCacheOptions{})
 	f, err := c.Open(id)
 	require.NoError(t, err)
-	require.Equal(t, 1, c.Forget(""))
+	require.Equal(t, 1, c.Purge(""))
 	s.writeAt(id, 256, make([]byte, 10_000))
 	requireGone(t, c, id)
 	if f.Copied() {

@@ -27,10 +27,10 @@ type Snapshot struct {
 	Listen  string // addresses for files
 	// NotReady is why requests cannot be served; empty = they can.
 	NotReady i18n.Text
-	// Confined is a problem with what the process is kept from; empty = none.
-	Confined i18n.Text
-	Panics   int64 // contained since the start: bugs
-	Process  []Fact
+	// Sandbox is a problem of the sandbox; empty = none.
+	Sandbox i18n.Text `json:"Confined"`
+	Panics  int64     // contained since the start: bugs
+	Process []Fact
 	// Certificates are those of the listeners, by name.
 	Certificates []Certificate
 

@@ -78,8 +78,8 @@ func (s *Snapshot) problems() []Problem {
 	}
 	s.certificateProblems(&list)
 	s.fleetProblems(&list)
-	if !s.Confined.IsZero() {
-		list.add(Warn, "%s.", s.Confined)
+	if !s.Sandbox.IsZero() {
+		list.add(Warn, "%s.", s.Sandbox)
 	}
 	if s.Panics > 0 {
 		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",

@@ -79,10 +79,10 @@ func cost(s *Segment) int64 {
 
 // unlock unlocks mu, and then frees the extents in toFree, which takes a while.
 func (m *Memory) unlock() {
-	given := m.toFree
+	freed := m.toFree
 	m.toFree = nil
 	m.mu.Unlock()
-	for _, p := range given {
+	for _, p := range freed {
 		p.Free()
 	}
 }

@@ -63,10 +63,10 @@ func (p *Predecessor) Serving() {
 // purgeTimeout bounds the wait for a purge by another process.
 const purgeTimeout = 5 * time.Second
 
-// Forget purges files in the other processes, which may still serve requests. what is a file, a
-// folder with a slash at its end, or "" for all files. When Forget returns nil, all of them have
+// Purge purges files in the other processes, which may still serve requests. what is a file, a
+// folder with a slash at its end, or "" for all files. When Purge returns nil, all of them have
 // applied the purge or have ended.
-func (p *Predecessor) Forget(what string) error {
+func (p *Predecessor) Purge(what string) error {
 	if p == nil {
 		return nil
 	}

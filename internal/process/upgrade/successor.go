@@ -24,9 +24,9 @@ func (n *Successor) Abort() {
 	_ = n.conn.Close()             // no message is pending
 }
 
-// Follow calls forget for each purge that the process applies (see Predecessor.Forget), until
+// Follow calls purge for each purge that the process applies (see Predecessor.Purge), until
 // Close.
-func (n *Successor) Follow(forget func(what string)) {
+func (n *Successor) Follow(purge func(what string)) {
 	defer close(n.ended)
 	serving := sync.OnceFunc(func() { close(n.serving) })
 	for {
@@ -38,7 +38,7 @@ func (n *Successor) Follow(forget func(what string)) {
 		case msgServing:
 			serving()
 		case msgPurge:
-			forget(text)
+			purge(text)
 			_ = send(n.conn, msgPurged, "") // the next receive fails if this fails
 		}
 	}

@@ -9,7 +9,7 @@
 //	 |-------------- go --------------->|         Successor.Go; Ready returns
 //	 |<------------ serving ------------|         Predecessor.Serving
 //	 | finishes its responses           |
-//	 |<------------ purge --------------|         Predecessor.Forget
+//	 |<------------ purge --------------|         Predecessor.Purge
 //	 |------------- purged ------------>|
 //
 // Between ready and go connections wait in the sockets. So one process at a time accepts, writes to

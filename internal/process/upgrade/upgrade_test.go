@@ -48,8 +48,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestForget: a purge returns when the other process has applied it, or has ended.
-func TestForget(t *testing.T) {
+// TestPurge: a purge returns when the other process has applied it, or has ended.
+func TestPurge(t *testing.T) {
 	next, old := pair(t)
 	forgotten := make(chan string, 3)
 	done := make(chan struct{})
@@ -60,7 +60,7 @@ func TestForget(t *testing.T) {
 	old.Serving()
 	<-next.serving
 	for _, what := range []string{"group1/M00/", ""} {
-		require.NoError(t, old.Forget(what))
+		require.NoError(t, old.Purge(what))
 		require.Len(t, forgotten, 1, "before it returns")
 		require.Equal(t, what, <-forgotten)
 	}
@@ -73,7 +73,7 @@ func TestForget(t *testing.T) {
 	links, err = old.Links()
 	require.NoError(t, err)
 	require.Empty(t, links, "it has ended")
-	require.NoError(t, old.Forget(""))
+	require.NoError(t, old.Purge(""))
 	require.Empty(t, forgotten)
 	require.Empty(t, old.links, "it is not asked again")
 }
@@ -83,9 +83,9 @@ func TestForget(t *testing.T) {
 func TestForgetLate(t *testing.T) {
 	t.Parallel()
 	_, old := pair(t)
-	require.ErrorContains(t, old.Forget(""), "an older process did not apply the purge")
+	require.ErrorContains(t, old.Purge(""), "an older process did not apply the purge")
 	require.Empty(t, old.links)
-	require.NoError(t, old.Forget(""))
+	require.NoError(t, old.Purge(""))
 }
 
 // TestLeave: the connections are those of the next process alone.
@@ -104,7 +104,7 @@ func TestNoPredecessor(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, old)
 	require.NoError(t, old.Ready())
-	require.NoError(t, old.Forget(""))
+	require.NoError(t, old.Purge(""))
 	links, err := old.Links()
 	require.NoError(t, err)
 	require.Empty(t, links)
