@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -150,24 +151,22 @@ func (t *translator) writeChoices(choices []choice, from map[string][]*directive
 // closeCells denies the files behind a check to everybody, and names the check.
 func (t *translator) closeCells(values map[cell]string, from map[string][]*directive, rules map[string]rule) {
 	closed := rule{deny: everybody}
-	text := fmt.Sprintf("%q", closed)
-	for _, s := range t.servers {
+	key := fmt.Sprintf("%q", closed)
+	for _, s := range t.all {
+		if s.left == nil && !slices.Contains(t.servers, s) {
+			continue
+		}
 		for _, c := range t.universe.all {
 			o := s.cells[c]
-			if o.guard == nil {
-				continue
+			if v, open := values[c]; o.guard == nil || open && v != key || s.left != nil && isImageFilter(o.guard) {
+				continue // see openElsewhere
 			}
-			if _, open := values[c]; open && values[c] != text {
-				continue // see mustStay
+			rules[key], values[c] = closed, key
+			if s.left == nil { // see sayLeft
+				t.sayClosed(c, o)
 			}
-			rules[text], values[c] = closed, text
-			t.say(o.loc.d, "these files are closed here, since the gateway does not have the check of this location",
-				"")
-			t.explainGuard(o.guard)
-			t.adviseAll(o.loc.d.block)
-			t.doneAll(o.loc.d)
-			if !slices.Contains(from[text], o.guard) {
-				from[text] = append(from[text], o.guard)
+			if !slices.Contains(from[key], o.guard) {
+				from[key] = append(from[key], o.guard)
 			}
 		}
 	}
@@ -185,16 +184,16 @@ func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
 		}
 		from = append(from, rules...)
 	}
-	if d := last(chain, "valid_referers"); d != nil {
+	if lines := inForce(chain, "valid_referers"); len(lines) > 0 {
 		test := invalidReferer(chain)
 		if test == nil {
-			t.note(d, "no if asks for $invalid_referer here, so nginx rejects nothing", "")
+			t.note(lines[0], "no if asks for $invalid_referer here, so nginx rejects nothing", "")
 			return r, from
 		}
-		r.referers = t.referers(s, d)
+		r.referers = cmp.Or(t.referers(s, lines), nobody)
 		var response *directive
 		r.refererFile, r.refererRedirect, response = t.refererResponse(s, test)
-		from = append(append(from, d), withoutNil(response)...)
+		from = append(append(from, lines...), withoutNil(response)...)
 	}
 	t.done(from...)
 	return r, from
@@ -214,8 +213,11 @@ func invalidReferer(chain [][]*directive) *directive {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
 
-// referers translates valid_referers.
-func (t *translator) referers(s *server, d *directive) string {
+// nobody is a name that no referer has: without a name in its list, nginx rejects all.
+const nobody = "_"
+
+// referers translates the lines of valid_referers, which add up.
+func (t *translator) referers(s *server, lines []*directive) string {
 	var names []string
 	add := func(list ...string) {
 		for _, n := range list {
@@ -224,7 +226,7 @@ func (t *translator) referers(s *server, d *directive) string {
 			}
 		}
 	}
-	for _, arg := range d.args {
+	one := func(d *directive, arg string) {
 		name, path, hasPath := strings.Cut(arg, "/")
 		name, _, _ = strings.Cut(strings.ToLower(name), ":")
 		switch {
@@ -240,7 +242,7 @@ func (t *translator) referers(s *server, d *directive) string {
 			if !isExpression(arg[1:]) {
 				t.say(d, "the expression "+oneLine(arg, 60)+" cannot be read: its referers are rejected",
 					"write one without commas and assertions to referers, or the host names that are meant")
-				continue
+				return
 			}
 			add(arg)
 		case !hostName.MatchString(strings.TrimPrefix(name, ".")) || !isPath(path):
@@ -251,6 +253,11 @@ func (t *translator) referers(s *server, d *directive) string {
 			add(name[1:], "*"+name)
 		default:
 			add(name)
+		}
+	}
+	for _, d := range lines {
+		for _, arg := range d.args {
+			one(d, arg)
 		}
 	}
 	return strings.Join(names, ", ")
@@ -327,4 +334,35 @@ func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
 		return strings.TrimSuffix(d.arg(0), "/") + "/" + strings.TrimPrefix(strings.TrimPrefix(uri, l.path), "/")
 	}
 	return strings.TrimSuffix(d.arg(0), "/") + uri
+}
+
+// sayClosed names the location of closed files and its check.
+func (t *translator) sayClosed(c cell, o outcome) {
+	text := "these files are closed here, since the gateway does not have the check of this location"
+	if o.finer != nil {
+		text = "all files " + c.describe() + " are closed here, since this check is for a part of them"
+	}
+	t.say(o.place(), text, "")
+	t.explainGuard(o.guard)
+	for _, l := range []*location{o.loc, o.finer} {
+		if l != nil {
+			t.adviseAll(l.d.block)
+			t.doneAll(l.d)
+		}
+	}
+}
+
+// describe names a kind of files.
+func (c cell) describe() string {
+	group, path, ext := "of "+c.group, "", ""
+	if c.group == otherGroup {
+		group = "of other groups"
+	}
+	if c.path != otherPath {
+		path = " in M" + hexText(c.path)
+	}
+	if c.ext != "" {
+		ext = " with the extension " + c.ext
+	}
+	return group + path + ext
 }

@@ -12,6 +12,8 @@ type outcome struct {
 	loc   *location
 	via   *directive // serves the files: the module, a proxy_pass, or root and alias; nil = they are not served
 	guard *directive // a check that the gateway does not have: the files stay closed
+	rest  *directive // rejects what no location is for
+	finer *location  // has the guard, for a part of these files
 }
 
 func (o outcome) open() bool { return o.via != nil && o.guard == nil }
@@ -28,7 +30,13 @@ func (t *translator) classify() {
 		}
 		if !files {
 			s.redirect = redirectsToHTTPS(s)
-		} else if s.left = t.mustStay(s); s.left == nil {
+			continue
+		}
+		t.closeFiner(s)
+		if s.left == nil {
+			s.left = t.mustStay(s)
+		}
+		if s.left == nil {
 			t.servers = append(t.servers, s)
 		}
 	}
@@ -108,60 +116,6 @@ func (t *translator) stripsPrefix(l *location) bool {
 	return len(named(l.d.block, "ngx_fastdfs_module")) > 0 && len(named(l.d.block, "rewrite")) > 0 && l.path != "/"
 }
 
-// outcomeOf follows nginx with one path.
-func (t *translator) outcomeOf(s *server, path string) outcome {
-	if returns(s.d.block, path) {
-		return outcome{}
-	}
-	l, _ := find(s.locations, path)
-	if l == nil {
-		return outcome{}
-	}
-	o := outcome{loc: l}
-	all := l.path == "/" // a location for the rest, which says nothing about files
-	if returns(l.d.block, path) {
-		if d := first(l.d.block, "return"); d != nil && !all && d.arg(0) >= "400" && d.arg(0) <= "599" {
-			o.guard = d
-		}
-		return o
-	}
-	if o.via = t.serves(s, l); o.via != nil || !all && first(l.d.block, "fastcgi_pass") == nil {
-		o.guard = t.guardOf(s, l)
-	}
-	return o
-}
-
-// returns reports whether a block ends the request for a path, by a return or by an if on the path.
-func returns(block []*directive, path string) bool {
-	for _, d := range block {
-		switch d.name {
-		case "return":
-			return true
-		case "if":
-			if len(named(d.block, "return")) > 0 && matchesPath(d.args, path) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// matchesPath reports whether the condition of an if is one on the path, and true.
-func matchesPath(condition []string, path string) bool {
-	if len(condition) != 3 || condition[0] != "$uri" && condition[0] != "$request_uri" {
-		return false
-	}
-	op, pattern := condition[1], condition[2]
-	if op == "=" || op == "!=" {
-		return (path == pattern) == (op == "=")
-	}
-	if strings.HasSuffix(op, "*") {
-		pattern = "(?i)" + pattern
-	}
-	re, err := regexp.Compile(pattern)
-	return err == nil && re.MatchString(path) != strings.HasPrefix(op, "!")
-}
-
 var (
 	fileWords   = regexp.MustCompile(`(?i)group|M0|M\[|M\\d|/M\d\d`)
 	sourceWords = regexp.MustCompile(`(?i)fdfs|fastdfs|storage|group`)
@@ -216,7 +170,7 @@ func (t *translator) passesToModule(from *server, pass *directive) bool {
 		eachLocation(s.locations, func(l *location) {
 			if first(l.d.block, "ngx_fastdfs_module") != nil {
 				open = true
-				checked = checked || t.guardOf(s, l) != nil || inForce(s.chain(l), "allow", "deny") != nil
+				checked = checked || t.guardOf(s, l, false) != nil || inForce(s.chain(l), "allow", "deny") != nil
 			}
 		})
 		if open && !checked {
@@ -295,12 +249,15 @@ func (t *translator) openElsewhere(s *server) *directive {
 
 // sayLeft names a server that keeps its nginx.
 func (t *translator) sayLeft(s *server) {
+	if t.unclear[s] != nil {
+		t.say(t.unclear[s], "the files of this expression cannot be told from those behind a check", "")
+	}
 	t.say(s.d, s.title()+" is not translated: some of its files are behind a check that the gateway does not have",
 		"keep nginx for it on an address of its own")
 	t.explainGuard(s.left)
 	for _, c := range t.universe.all {
 		if o := s.cells[c]; o.guard != nil {
-			t.say(o.loc.d, "it is not opened without its check", "")
+			t.say(o.place(), "it is not opened without its check", "")
 			t.explainGuard(o.guard)
 		}
 	}

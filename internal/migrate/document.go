@@ -102,12 +102,14 @@ func rank(name string) int {
 	places, exts := split(words[1:])
 	switch {
 	case len(places) > 0 && strings.Count(places[0], "/") > 1:
+		place += 3
+	case len(places) > 0 && !isStorePath(places[0]):
 		place += 2
 	case len(places) > 0:
 		place++
 	}
 	if len(exts) > 0 {
-		place += 3
+		place += 4
 	}
 	return place
 }

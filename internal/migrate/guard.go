@@ -33,32 +33,27 @@ const (
 	scriptAdvice = "keep nginx in front for these files, with the gateway as its source; the gateway runs no scripts"
 )
 
-// guardOf returns the check of a location that the gateway does not have, or nil.
-func (t *translator) guardOf(s *server, l *location) *directive {
+// guardOf returns the check of a location that the gateway does not have, or nil. A request that
+// nginx itself redirected may come to an internal location.
+func (t *translator) guardOf(s *server, l *location, redirected bool) *directive {
 	chain := s.chain(l)
 	for _, d := range l.d.block {
-		if d.name == "internal" || d.name == "js_content" || d.name == "perl" || isLuaHandler(d.name) {
+		if d.name == "js_content" || d.name == "perl" || strings.HasPrefix(d.name, "content_by_lua") {
 			return d
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(guards)) {
 		g := guards[name]
-		if name == "internal" || name == "js_content" || name == "perl" {
+		if name == "internal" && redirected || name == "js_content" || name == "perl" {
 			continue
 		}
 		if d := last(chain, name); d != nil && (g.off == "" || d.arg(0) != g.off) && d.arg(0) != "optional_no_ca" {
 			return d
 		}
 	}
-	for _, block := range chain {
+	for i, block := range chain {
 		for _, d := range block {
-			switch {
-			case strings.HasPrefix(d.name, "auth_") && guards[d.name].advice == "" && !authSetting[d.name] &&
-				d.arg(0) != "off",
-				strings.HasPrefix(d.name, "access_by_lua"), strings.HasPrefix(d.name, "rewrite_by_lua"),
-				strings.HasPrefix(d.name, "server_rewrite_by_lua"), t.misspeltGuard(d), t.missingGuard(d):
-				return d
-			case d.name == "if" && isGuard(d):
+			if t.isCheck(d, i < len(chain)-2) {
 				return d
 			}
 		}
@@ -71,20 +66,41 @@ func (t *translator) guardOf(s *server, l *location) *directive {
 	return nil
 }
 
-// authSetting are the parameters of checks, which are none by themselves.
-var authSetting = map[string]bool{"auth_basic_user_file": true, "auth_request_set": true, "auth_jwt_key_file": true,
-	"auth_delay": true, "auth_http": true}
+// isCheck accepts what decides about requests by its name: Lua, directives of modules that are not
+// known, includes that are not there, and conditions.
+func (t *translator) isCheck(d *directive, inLocation bool) bool {
+	switch {
+	case d.name == "if":
+		return isGuard(d)
+	case d.name == "include":
+		return t.missingGuard(d, inLocation)
+	case strings.Contains(d.name, "access_by_lua"), strings.Contains(d.name, "rewrite_by_lua"):
+		return true
+	case knownDirective(d.name) || checkSetting[d.name] || d.arg(0) == "off":
+		return false
+	}
+	return t.misspeltGuard(d) || hasWord(d.name, checkWords)
+}
 
-func isLuaHandler(name string) bool {
-	return strings.HasPrefix(name, "content_by_lua") || strings.HasPrefix(name, "rewrite_by_lua") ||
-		strings.HasPrefix(name, "access_by_lua")
+// checkSetting are parameters of checks, which are none by themselves, and other directives with
+// such a name.
+var checkSetting = words(`auth_basic_user_file auth_request_set auth_jwt_key_file auth_delay auth_http
+	uninitialized_variable_warn`)
+
+// checkWords are parts of the names of checks.
+var checkWords = []string{"auth", "access", "key", "token", "jwt", "sign", "secure", "hmac", "deny", "denied", "cas_",
+	"oauth", "guard", "testcookie", "waf"}
+
+func hasWord(name string, words []string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
 }
 
 // freeConditions are what an if can ask for without being a check of rights: it is a finding, and
 // the files are served.
 var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_referer", "$request_method", "$host",
-	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "$uri", "$request_uri",
-	"$request_filename", "$document_uri", "-f", "!-f", "-e", "!-e", "-d", "!-d", "$bad_referer", "$http_range"}
+	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "-f", "!-f", "-e", "!-e", "-d",
+	"!-d", "$http_range"}
 
 // isGuard reports whether an if rejects requests by something that the gateway cannot judge.
 func isGuard(d *directive) bool {
@@ -94,6 +110,9 @@ func isGuard(d *directive) bool {
 	}
 	if !rejects || isImageSwitch(d) {
 		return false
+	}
+	if _, ok := pathPattern(d.args); ok {
+		return false // see returns
 	}
 	return !slices.Contains(freeConditions, d.arg(0))
 }
@@ -113,13 +132,14 @@ func (t *translator) misspeltGuard(d *directive) bool {
 	return ok && (guard || near == "allow" || near == "deny")
 }
 
-// guardWords are parts of the name of an include that holds a check.
-var guardWords = []string{"auth", "access", "allow", "deny", "acl", "white", "black", "intranet", "secure", "waf"}
+// includeWords are parts of the name of an include that holds a check.
+var includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
+	checkWords...)
 
-// missingGuard accepts an include that is not there and probably holds a check.
-func (t *translator) missingGuard(d *directive) bool {
-	return d.name == "include" && slices.Contains(t.tree.missing, d) &&
-		slices.ContainsFunc(guardWords, func(w string) bool { return strings.Contains(strings.ToLower(d.arg(0)), w) })
+// missingGuard accepts an include that is not there and may hold a check: any one in a location, and
+// others by their name.
+func (t *translator) missingGuard(d *directive, inLocation bool) bool {
+	return slices.Contains(t.tree.missing, d) && !isHarmless(d) && (inLocation || hasWord(d.arg(0), includeWords))
 }
 
 // explainGuard adds the finding of a check.
@@ -136,7 +156,12 @@ func (t *translator) explainGuard(d *directive) {
 	case d.name == "allow" || d.name == "deny":
 		t.say(d, "no client may read these files directly", "keep nginx for them, or leave them out")
 	case d.name == "include":
-		t.say(d, "the file is not there, and by its name it restricts access", "add the file and translate again")
+		t.say(d, "the file is not there, and may restrict access", "add the file and translate again")
+	case d.name == "proxy_pass":
+		t.say(d, "the application behind it may decide about files (an internal location serves them for "+
+			"X-Accel-Redirect)", "keep nginx in front, with the gateway as the target of X-Accel-Redirect")
+	case d.name == "valid_referers":
+		t.say(d, "the referers of these files are others than those of the files around them", "")
 	case d.name == "if":
 		t.say(d, "the gateway does not have this check",
 			"keep nginx in front for these files, or use the tokens of FastDFS")
@@ -144,3 +169,6 @@ func (t *translator) explainGuard(d *directive) {
 		t.say(d, "this looks like a check of rights"+t.hint(d.name), "keep nginx in front for these files")
 	}
 }
+
+// isImageFilter accepts what changes pictures: the originals are no secret.
+func isImageFilter(d *directive) bool { return guards[d.name].advice == imageAdvice }

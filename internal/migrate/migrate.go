@@ -98,7 +98,8 @@ func Translate(tree *Tree, o Options) Result {
 		o.HasAccount = func(string) bool { return false }
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		inside: map[*directive]*directive{}, elsewhere: map[*server]string{}, out: &document{}}
+		inside: map[*directive]*directive{}, elsewhere: map[*server]string{},
+		unclear: map[*server]*directive{}, out: &document{}}
 	t.collect()
 	t.sample()
 	t.classify()
@@ -132,8 +133,9 @@ type translator struct {
 	servers   []*server    // those that are translated
 	universe  universe
 	form      form
-	elsewhere map[*server]string // the prefix under which a server serves files, for those with another form
-	edge      bool               // no file of this host: all come from storages
+	elsewhere map[*server]string     // the prefix under which a server serves files, for those with another form
+	unclear   map[*server]*directive // a location for which a server keeps its nginx
+	edge      bool                   // no file of this host: all come from storages
 	handled   map[*directive]bool
 	inside    map[*directive]*directive // the location around a directive
 	findings  []Finding

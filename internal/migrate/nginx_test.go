@@ -119,9 +119,12 @@ func TestClosedPaths(t *testing.T) {
 		"location ~ \\.txt$ { auth_basic x; root /srv; }":           "[access txt]",
 		"location / { return 403; }":                                "",
 		"location ~ \\.php$ { fastcgi_pass 127.0.0.1:1; }":          "",
-		"if ($request_uri ~ group2) { return 403; }":                "",
+		"if ($request_uri ~ /group2/) { return 403; }":              "[access group2/]",
 		"location = /group2/M00 { return 403; }":                    "",
-		"location /group1/M00/00 { ngx_fastdfs_module; deny all; }": "[access group1/]",
+		"location /group1/M00/00 { ngx_fastdfs_module; deny all; }": "[access group1/M00/]",
+		"if ($uri ~ \"\\.(exe|sh)$\") { return 403; }":              "[access exe sh]",
+		"location = /group1/M00/00/1A/x.jpg { deny all; }":          "",
+		"location ~ ^/group1/M00/.+_orig\\.jpg$ { deny all; }":      "[access group1/M00/ jpg]",
 	} {
 		r := Translate(readText(t, "server { "+text+" location /group { ngx_fastdfs_module; } }"), o)
 		if closed == "" {

@@ -131,7 +131,7 @@ func (t *translator) health(l *location, reply *directive) bool {
 
 // sayCheck names a location with a check or filter that the gateway does not have.
 func (t *translator) sayCheck(s *server, l *location) bool {
-	guard := t.guardOf(s, l)
+	guard := t.guardOf(s, l, false)
 	own := guard != nil && first(l.d.block, guard.name) == guard && guard.name != "deny" && guard.name != "allow" &&
 		guard.name != "internal"
 	if guard == nil || !own && t.serves(s, l) == nil {
@@ -241,10 +241,19 @@ func (t *translator) sweep() {
 var harmless = []string{"mime.types", "fastcgi_params", "fastcgi.conf", "proxy_params", "proxy.conf", "uwsgi_params",
 	"scgi_params", "koi-utf", "koi-win", "win-utf"}
 
+// harmlessWords are parts of the names of includes that hold no check.
+var harmlessWords = []string{"cors", "gzip", "brotli", "cache", "header", "proxy", "log", "mime", "expires", "charset",
+	"static", "ssl", "error"}
+
+// isHarmless reports whether an include that is not there holds no check by its name.
+func isHarmless(include *directive) bool {
+	name := include.arg(0)[strings.LastIndexByte(include.arg(0), '/')+1:]
+	return slices.Contains(harmless, name) || hasWord(name, harmlessWords) && !hasWord(name, includeWords)
+}
+
 func (t *translator) missingInclude(d *directive) {
-	name := d.arg(0)[strings.LastIndexByte(d.arg(0), '/')+1:]
-	if slices.Contains(harmless, name) {
-		if t.done(d); name != "mime.types" {
+	if slices.Contains(harmless, d.arg(0)[strings.LastIndexByte(d.arg(0), '/')+1:]) {
+		if t.done(d); !strings.HasSuffix(d.arg(0), "mime.types") {
 			t.note(d, "the file is not there; the gateway does not need it", "")
 		}
 		return

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -19,8 +20,9 @@ type cell struct {
 type universe struct {
 	groups []string
 	paths  []int
-	exts   []string // the empty one is first
+	exts   []string // the empty one is first, the group and the store path that no pattern names are last
 	all    []cell
+	over   bool // the patterns name more than the bounds allow
 }
 
 // form is the form of the paths of files.
@@ -32,13 +34,17 @@ type form struct {
 // Bounds of the samples.
 const (
 	maxGroups  = 32
-	maxPaths   = 8
+	maxPaths   = 16
 	maxExts    = 48
 	maxStrings = 256
 )
 
-// otherExt stands for an extension that no pattern names.
-const otherExt = "zq7"
+// What no pattern names: an extension, a group and a store path.
+const (
+	otherExt   = "zq7"
+	otherGroup = "group86431"
+	otherPath  = 0xE7
+)
 
 // sampleName is the name of a file in the form of FastDFS, without the extension.
 const sampleName = "wKgABF5xyzmAAAAAAAAAAAAAAAA123"
@@ -53,7 +59,7 @@ func (f form) url(c cell) string {
 	if f.group {
 		group = "/" + c.group
 	}
-	return fmt.Sprintf("%s%s/M%02X/00/00/%s.%s", f.prefix, group, c.path, sampleName, ext)
+	return fmt.Sprintf("%s%s/M%02X/57/91/%s.%s", f.prefix, group, c.path, sampleName, ext)
 }
 
 var (
@@ -61,8 +67,11 @@ var (
 	groupPart = regexp.MustCompile(`(?:^|/)([A-Za-z0-9]{1,16})/M(?:[0-9A-Fa-f]|\b)`)
 	groupName = regexp.MustCompile(`(?:^|/)(group[A-Za-z0-9]{0,11})(?:/|$)`)
 	extPart   = regexp.MustCompile(`^[A-Za-z0-9]{1,6}$`)
-	notExt    = regexp.MustCompile(`^([0-9]+|.|group.*|m[0-9a-f]{2})$`)
+	notExt    = regexp.MustCompile(`^([0-9]+|.|group.*|M[0-9A-F]{2})$`)
+	firstPart = regexp.MustCompile(`^/([A-Za-z0-9]{1,16})/`)
 )
+
+func isStorePath(text string) bool { return len(text) <= 4 && storePath.MatchString(text) }
 
 // sample finds the groups, store paths and extensions that patterns and mod_fastdfs.conf name.
 func (t *translator) sample() {
@@ -78,18 +87,21 @@ func (t *translator) sample() {
 		u.addGroup(t.Module.GroupName)
 	}
 	for _, s := range t.all {
+		u.addConditions(s.d.block)
 		eachLocation(s.locations, func(l *location) {
+			u.addConditions(l.d.block)
+			texts := []string{l.path}
 			if l.op == "~" || l.op == "~*" {
-				for _, text := range stringsOf(l.path) {
-					u.add(text, true)
-				}
-				return
+				texts = stringsOf(l.path)
 			}
-			u.add(l.path, false)
-			if module := named(l.d.block, "ngx_fastdfs_module"); len(module) > 0 && l.op != "=" {
-				first, _, _ := strings.Cut(strings.TrimPrefix(l.path, "/"), "/")
-				if extPart.MatchString(first) && !storePath.MatchString(first) {
-					u.addGroup(first)
+			module := len(named(l.d.block, "ngx_fastdfs_module")) > 0 && l.op != "="
+			for _, text := range texts {
+				u.add(text, l.op == "~" || l.op == "~*")
+				if l.re == nil {
+					text += "/"
+				}
+				if m := firstPart.FindStringSubmatch(text); m != nil && module && m[1] != "group" {
+					u.addGroup(m[1])
 				}
 			}
 		})
@@ -97,6 +109,7 @@ func (t *translator) sample() {
 	if len(u.groups) == 0 {
 		u.groups = []string{"group1"}
 	}
+	u.groups, u.paths = append(u.groups, otherGroup), append(u.paths, otherPath)
 	for _, g := range u.groups {
 		for _, p := range u.paths {
 			for _, e := range u.exts {
@@ -105,6 +118,23 @@ func (t *translator) sample() {
 		}
 	}
 	t.universe = u
+	if u.over {
+		t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
+			Text: fmt.Sprintf("the patterns name more than %d groups, %d store paths or %d extensions: further ones "+
+				"are as those that no pattern names", maxGroups, maxPaths, maxExts),
+			Advice: "compare their links by gateway compare"})
+	}
+}
+
+// addConditions takes the extensions of conditions on the path.
+func (u *universe) addConditions(block []*directive) {
+	for _, d := range named(block, "if") {
+		if pattern, ok := pathPattern(d.args); ok {
+			for _, text := range stringsOf(pattern) {
+				u.add(text, true)
+			}
+		}
+	}
 }
 
 // add takes groups, store paths and, of an expression, extensions from a text of a pattern.
@@ -116,20 +146,30 @@ func (u *universe) add(text string, expression bool) {
 	}
 	for _, m := range storePath.FindAllStringSubmatch(text, -1) {
 		var n int
-		if _, err := fmt.Sscanf(m[1], "%X", &n); err == nil && !slices.Contains(u.paths, n) && len(u.paths) < maxPaths {
-			u.paths = append(u.paths, n)
+		if _, err := fmt.Sscanf(m[1], "%X", &n); err == nil && n != otherPath {
+			addTo(u, &u.paths, n, maxPaths)
 		}
 	}
-	ext := strings.ToLower(text[strings.LastIndexByte(text, '.')+1:])
-	if expression && extPart.MatchString(ext) && !notExt.MatchString(ext) && !slices.Contains(u.exts, ext) &&
-		len(u.exts) < maxExts {
-		u.exts = append(u.exts, ext)
+	ext := text[strings.LastIndexByte(text, '.')+1:]
+	if expression && extPart.MatchString(ext) && !notExt.MatchString(ext) {
+		addTo(u, &u.exts, strings.ToLower(ext), maxExts)
 	}
 }
 
 func (u *universe) addGroup(name string) {
-	if !slices.Contains(u.groups, name) && len(u.groups) < maxGroups && !storePath.MatchString(name) {
-		u.groups = append(u.groups, name)
+	if !isStorePath(name) && name != otherGroup {
+		addTo(u, &u.groups, name, maxGroups)
+	}
+}
+
+// addTo adds a value once, within a bound.
+func addTo[T comparable](u *universe, list *[]T, value T, bound int) {
+	switch {
+	case slices.Contains(*list, value):
+	case len(*list) < bound:
+		*list = append(*list, value)
+	default:
+		u.over = true
 	}
 }
 
@@ -224,4 +264,12 @@ func product(a, b []string) (all []string) {
 		}
 	}
 	return all
+}
+
+// hexText is the number of a store path as file ids have it, behind the M.
+func hexText(path int) string { return fmt.Sprintf("%02X", path) }
+
+func hexValue(text string) int {
+	n, _ := strconv.ParseInt(text, 16, 32)
+	return int(n)
 }

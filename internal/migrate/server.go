@@ -24,6 +24,7 @@ type location struct {
 	op     string // empty, =, ^~, ~, ~* or @
 	path   string
 	re     *regexp.Regexp // of ~ and ~*; nil = it cannot be read
+	loose  bool           // re matches more than the expression of nginx
 	nested []*location
 	up     *location
 }
@@ -88,7 +89,7 @@ func (t *translator) locationsIn(block []*directive, up *location) (all []*locat
 		l := &location{d: d, up: up}
 		l.op, l.path = locationPattern(d.args)
 		if l.op == "~" || l.op == "~*" {
-			l.re = t.regex(d, l.path, l.op == "~*")
+			l.re, l.loose = t.regex(d, l.path, l.op == "~*")
 		}
 		l.nested = t.locationsIn(d.block, l)
 		t.markInside(d, d.block)
@@ -127,23 +128,23 @@ func locationPattern(args []string) (op, path string) {
 var lookAround = regexp.MustCompile(`\(\?(?:=|!|<=|<!)[^()]*\)`)
 
 // regex reads an expression of nginx. One with an assertion is read without it, and said.
-func (t *translator) regex(d *directive, pattern string, anyCase bool) *regexp.Regexp {
+func (t *translator) regex(d *directive, pattern string, anyCase bool) (re *regexp.Regexp, loose bool) {
 	flags := ""
 	if anyCase {
 		flags = "(?i)"
 	}
 	re, err := regexp.Compile(flags + pattern)
 	if err == nil {
-		return re
+		return re, false
 	}
 	if re, err = regexp.Compile(flags + lookAround.ReplaceAllString(pattern, "")); err == nil {
 		t.note(d, "its assertion ((?! ) and the like) was left out to find the files that it is for",
 			"compare the result with the pattern")
-		return re
+		return re, true
 	}
 	t.say(d, "the expression cannot be read, so the files that it is for are not known",
 		"translate this location by hand")
-	return nil
+	return nil, true
 }
 
 // find returns the location that nginx chooses for a path: the longest prefix, then the first

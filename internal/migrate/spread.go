@@ -24,20 +24,22 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 	base := map[cell]string{} // by group and store path
 	for _, g := range u.groups {
 		for _, p := range u.paths {
-			if v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p }); ok {
+			v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p })
+			_, general := values[cell{g, p, ""}]
+			if g == otherGroup && !general { // some extensions say nothing about the files of all groups
+				if named, any := u.commonest(base, func(c cell) bool { return c.path == p }); any {
+					v = named
+				}
+			}
+			if ok {
 				base[cell{g, p, ""}] = v
 			}
 		}
 	}
-	all, ok := u.commonest(base, func(cell) bool { return true })
-	if !ok {
+	if len(base) == 0 {
 		return nil
 	}
-	if uniform(base) {
-		choices = append(choices, choice{nil, all})
-	} else {
-		choices = append(choices, u.byGroup(base, nil)...)
-	}
+	choices = u.byPlace(base, nil, nil)
 	var byExt []choice
 	for _, e := range u.exts[1:] {
 		here, same := map[cell]string{}, true
@@ -47,19 +49,44 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 				same = same && now == v
 			}
 		}
-		switch v, _ := u.commonest(here, func(cell) bool { return true }); {
-		case same:
-		case uniform(here):
-			byExt = append(byExt, choice{[]string{e}, v})
-		default:
-			for g, inGroup := range u.perGroup(here) {
-				if of := u.perGroup(base)[g]; len(inGroup) > 0 && !maps.Equal(inGroup, of) {
-					byExt = append(byExt, u.byGroup(inGroup, []string{e})...)
-				}
-			}
+		if !same {
+			byExt = append(byExt, u.byPlace(here, base, []string{e})...)
 		}
 	}
 	return append(choices, joinExts(byExt)...)
+}
+
+// byPlace returns the choices for extensions, or for all: one, if all places have the same value, or
+// one for the groups that no pattern names, and those of the named groups that differ from it.
+// Groups that are as in base need none, unless a choice for all groups takes it from them.
+func (u universe) byPlace(values, base map[cell]string, exts []string) (choices []choice) {
+	if uniform(values) {
+		for _, v := range values {
+			return []choice{{exts, v}}
+		}
+	}
+	split, of := u.perGroup(values), u.perGroup(base)
+	others := split[len(split)-1]
+	general, all := u.commonest(others, func(cell) bool { return true })
+	if all = all && (base == nil || !maps.Equal(others, of[len(of)-1])); all {
+		choices = append(choices, choice{exts, general})
+	}
+	for i, inGroup := range split[:len(split)-1] {
+		asAll := all
+		for _, p := range u.paths {
+			v, ok := others[cell{otherGroup, p, ""}]
+			if own, here := inGroup[cell{u.groups[i], p, ""}]; here {
+				asAll = asAll && (ok && own == v || !ok && own == general)
+			}
+		}
+		if asAll || !all && base != nil && maps.Equal(inGroup, of[i]) {
+			clear(inGroup)
+		}
+	}
+	if !all {
+		clear(others)
+	}
+	return append(choices, u.byGroup(split, exts)...)
 }
 
 // perGroup splits cells by group, in the order of groups.
@@ -76,8 +103,8 @@ func (u universe) perGroup(values map[cell]string) []map[cell]string {
 	return split
 }
 
-// commonest returns the value of the cell without a known extension, or the one that most cells
-// have.
+// commonest returns the value of the cells that no pattern names, of those the one for any group
+// before the one for any store path and any extension, or the value that most cells have.
 func (u universe) commonest(values map[cell]string, of func(cell) bool) (value string, ok bool) {
 	count, best := map[string]int{}, 0
 	for _, c := range u.all {
@@ -87,7 +114,13 @@ func (u universe) commonest(values map[cell]string, of func(cell) bool) (value s
 		}
 		weight := 1
 		if c.ext == "" {
-			weight = len(u.exts)
+			weight = maxExts
+		}
+		if c.path == otherPath {
+			weight *= maxExts * maxPaths * 2
+		}
+		if c.group == otherGroup {
+			weight *= maxExts * maxPaths * maxPaths * maxGroups * 4
 		}
 		if count[v] += weight; count[v] > best {
 			best, value, ok = count[v], v, true
@@ -109,7 +142,8 @@ func uniform(values map[cell]string) bool {
 
 // byGroup returns one choice for each value, with the groups that have it, and after them those of
 // the store paths that differ from their group.
-func (u universe) byGroup(values map[cell]string, exts []string) []choice {
+// Those of the groups that no pattern names have a choice only for their store paths.
+func (u universe) byGroup(perGroup []map[cell]string, exts []string) []choice {
 	var groups, paths []choice
 	add := func(to *[]choice, selector, value string) {
 		i := slices.IndexFunc(*to, func(c choice) bool { return c.value == value })
@@ -119,16 +153,19 @@ func (u universe) byGroup(values map[cell]string, exts []string) []choice {
 		}
 		(*to)[i].selectors = append((*to)[i].selectors, selector)
 	}
-	for i, inGroup := range u.perGroup(values) {
+	for i, inGroup := range perGroup {
 		common, ok := u.commonest(inGroup, func(cell) bool { return true })
 		if !ok {
 			continue
 		}
-		g := u.groups[i]
-		add(&groups, g+"/", common)
+		g, place := u.groups[i], ""
+		if g != otherGroup {
+			place = g + "/"
+			add(&groups, place, common)
+		}
 		for _, p := range u.paths {
 			if v, ok := inGroup[cell{g, p, ""}]; ok && v != common {
-				add(&paths, fmt.Sprintf("%s/M%02X/", g, p), v)
+				add(&paths, fmt.Sprintf("%sM%02X/", place, p), v)
 			}
 		}
 	}
@@ -203,8 +240,8 @@ func (t *translator) perCellWith(get func(s *server, o outcome) attribute,
 		known := map[*location]attribute{}
 		for _, c := range t.universe.all {
 			o := s.cells[c]
-			if !o.open() {
-				continue
+			if !o.open() || c.path == otherPath && weak == "" {
+				continue // without a rule of access, further store paths are as those that patterns name
 			}
 			a, ok := known[o.loc]
 			if !ok {

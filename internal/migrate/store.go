@@ -173,14 +173,49 @@ func (t *translator) sourceAddresses(passes []*directive) (found []string) {
 // no location is for.
 func (t *translator) noteReach() {
 	for _, s := range t.servers {
-		closed := slices.ContainsFunc(t.universe.all, func(c cell) bool { return s.cells[c].via == nil })
+		var open *location
+		closed := false
 		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() && closed {
-				t.note(o.loc.d,
-					"nginx serves only the groups, store paths and extensions of its patterns; the gateway "+
-						"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
-				break
+			o := s.cells[c]
+			if o.open() && open == nil {
+				open = o.loc
+			}
+			closed = closed || o.via == nil && c.group != otherGroup && c.path != otherPath
+			if o.rest != nil {
+				t.say(o.rest, "nginx rejects the files of all other groups, store paths and extensions; the gateway "+
+					"serves all files of the groups that mod_fastdfs.conf and the trackers name",
+					"deny what must stay closed: [access group2/] deny = "+everybody)
+			}
+		}
+		if closed && open != nil {
+			t.note(open.d, "nginx serves only the groups, store paths and extensions of its patterns; the gateway "+
+				"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
+		}
+	}
+	t.sayLoopback()
+}
+
+// sayLoopback names files that nginx serves to programs of this host only.
+func (t *translator) sayLoopback() {
+	public := slices.DeleteFunc(slices.Clone(t.servers), (*server).isLoopback)
+	opens := func(list []*server, c cell) bool {
+		return slices.ContainsFunc(list, func(s *server) bool { return s.cells[c].open() })
+	}
+	for _, s := range t.servers {
+		for _, c := range t.universe.all {
+			if o := s.cells[c]; s.isLoopback() && len(public) > 0 && o.open() && !opens(public, c) {
+				t.say(o.loc.d, "nginx serves these files to this host only, the gateway to all clients",
+					"deny them: [access GROUP/] deny = "+everybody)
 			}
 		}
 	}
+}
+
+// isLoopback reports whether only programs of this host reach a server.
+func (s *server) isLoopback() bool {
+	return !slices.ContainsFunc(s.listens, func(l listen) bool {
+		host := l.host()
+		return !strings.HasPrefix(host, "127.") && host != "localhost" && host != "[::1]" &&
+			!strings.HasPrefix(l.address, "unix:")
+	})
 }

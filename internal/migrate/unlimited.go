@@ -161,7 +161,7 @@ func (t *translator) translateUnlimited(connections string, requests map[cell]st
 		ofConnections := choice{value: part(connections, 1)}
 		for i := range choices {
 			if len(choices[i].selectors) == 0 && choices[i].value != ofConnections.value {
-				for _, g := range t.universe.groups {
+				for _, g := range t.universe.groups[:len(t.universe.groups)-1] {
 					choices[i].selectors = append(choices[i].selectors, g+"/")
 				}
 			}

@@ -1,0 +1,110 @@
+package migrate
+
+import (
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/httpserver/fileselect"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestReach: files behind a check stay closed, however patterns share them, and files that only
+// resemble them stay open. A kind of files is group/store path/extension; a result without a
+// configuration closes all.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	const module, auth = "ngx_fastdfs_module;", "auth_basic x; ngx_fastdfs_module;"
+	for _, c := range []struct{ name, text, closed, open string }{
+		{"one file", "server { location ~ /group1/M00 { " + module +
+			" } location = /group1/M00/00/1A/x.jpg { deny all; } }", "", "group1/0/jpg"},
+		{"names", "server { location ^~ /group1/ { location ~ _orig\\.jpg$ { deny all; } " + module + " } }",
+			"group1/0/jpg", "group1/0/png"},
+		{"extensions in the middle", "server { location ~ \\.php { deny all; } location /group1/ { " + module + " } }",
+			"group1/0/php", "group1/0/jpg"},
+		{"folder", "server { location ^~ /group1/M00/00/ { " + module + " } location /group1/M00/ { deny all; } }",
+			"group1/0/jpg", ""},
+		{"other groups", "server { location ~ ^/group1/M00/ { proxy_pass http://10.0.0.1:8888; }" +
+			" location ~ ^/group\\d+/M00/ { auth_basic x; proxy_pass http://10.0.0.2:8888; } }", "group2/0/ group77/0/jpg",
+			"group1/0/jpg"},
+		{"allowed networks of other groups", "server { location ~ ^/group1/M00/ { proxy_pass http://10.0.0.1:8888; }" +
+			" location ~ ^/group\\d+/M00/ { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.2:8888; } }",
+			"group2/0/ group77/0/jpg", "group1/0/jpg"},
+		{"group by the module", "server { location ~ ^/video/ { " + auth + " } location ~ ^/group1/ { " + module + " } }",
+			"video/0/mp4", "group1/0/mp4"},
+		{"other store paths", "server { location ~ ^/group1/M00/ { " + module + " } location /group1/ { " + auth + " } }",
+			"group1/1/ group1/17/jpg", "group1/0/"},
+		{"store paths of other groups", "server { location ~ /M00/ { " + module + " } location ~ /M01/ { " + auth + " } }",
+			"group1/1/ other/1/jpg", "group1/0/ other/0/jpg"},
+		{"another server has the check", "server { server_name admin; location ~ ^/group[12]/M00/ { " + auth + " } }" +
+			" server { server_name img; location ~ ^/group1/M00/ { " + module + " } location / { return 404; } }",
+			"group2/0/", "group1/0/"},
+		{"if on the path", "server { location /group1/ { if ($request_uri ~* \"\\.(exe|sh)$\") { return 403; } " +
+			module + " } }", "group1/0/exe group1/0/sh", "group1/0/jpg"},
+		{"if beside", "server { if ($request_filename ~* \"\\.(exe|sh)$\") { return 403; } location /group1/ { " +
+			module + " } }", "group1/0/exe group1/0/sh", "group1/0/jpg"},
+		{"if on the query", "server { location /group1/ { if ($request_uri !~* \"token=secret\") { return 403; } " +
+			module + " } }", "group1/0/jpg", ""},
+		{"if on a variable of a map", "server { location /group1/ { if ($bad_referer) { return 403; } " + module +
+			" } }", "group1/0/jpg", ""},
+		{"X-Accel-Redirect", "server { location /group1/ { proxy_pass http://127.0.0.1:8080; }" +
+			" location /protected/ { internal; alias /data/fastdfs/data/; } }", "group1/0/jpg", ""},
+		{"an assertion", "server { location ~ ^/(?!group2/).*/M00/ { " + module + " }" +
+			" location ~ ^/group[12]/M00/ { " + auth + " } }", "group2/0/jpg", ""},
+		{"an assertion about other paths", "server { location ~ /\\.(?!well-known) { deny all; }" +
+			" location ~ ^/group[12]/M00/ { " + module + " } }", "", "group2/0/jpg"},
+		{"extensions like a store path", "server { location /group1/ { " + module + " }" +
+			" location ~ \\.(mp3|m4a|mdb)$ { auth_request /a; " + module + " } }", "group1/0/m4a group1/0/mdb",
+			"group1/0/jpg"},
+		{"no usable referer", "server { server_name _; location /group1/ { valid_referers server_names;" +
+			" if ($invalid_referer) { return 403; } " + module + " } }", "group1/0/jpg", ""},
+		{"try_files", "server { location ~ /group1/M00 { root /none; try_files $uri @c; }" +
+			" location @c { auth_request /a; proxy_pass http://10.0.0.1:8888; } }", "group1/0/jpg", ""},
+		{"inherited internal", "server { location /group1/ { internal; location ~ \\.jpg$ { " + module + " } " + module +
+			" } }", "group1/0/jpg group1/0/", ""},
+		{"rewrite to a check", "server { location /group1/ { rewrite ^/group1/(.*)$ /secret/$1 last; }" +
+			" location /secret/ { " + auth + " } }", "group1/0/jpg", ""},
+		{"modules with a check", "server { location /group1/ { accesskey on; " + module + " } location /group2/ {" +
+			" akamai_token_validate on; " + module + " } location /group3/ { DeniedUrl /x; " + module + " }" +
+			" location /group4/ { " + module + " } }", "group1/0/ group2/0/ group3/0/", "group4/0/"},
+		{"includes that are not there", "server { location /group1/ { include ip_filter.conf; " + module + " }" +
+			" location /group2/ { include cors.conf; " + module + " } }", "group1/0/", "group2/0/"},
+	} {
+		o := Options{ModuleFile: "/m", Module: Module{GroupInURL: true, StorePaths: 1, HasTrackers: true}}
+		r := Translate(readText(t, c.text), o)
+		for _, kind := range strings.Fields(c.closed) {
+			require.True(t, denies(t, r.Config, kind), "%s: %s is open in\n%s", c.name, kind, r.Config)
+			translated := c.name == "no usable referer" || strings.HasPrefix(c.name, "allowed")
+			require.True(t, translated || !r.Complete(), c.name)
+		}
+		for _, kind := range strings.Fields(c.open) {
+			require.False(t, denies(t, r.Config, kind), "%s: %s is closed in\n%s", c.name, kind, r.Config)
+		}
+		if strings.Contains(c.name, "one file") {
+			require.Contains(t, r.Findings[0].Advice, "delete the file")
+		}
+	}
+}
+
+// denies reports whether a configuration closes a kind of files to clients elsewhere.
+func denies(t *testing.T, config, kind string) bool {
+	t.Helper()
+	if config == "" {
+		return true
+	}
+	words := strings.Split(kind, "/")
+	path := map[string]int{"0": 0, "1": 1, "17": 17}[words[1]]
+	keys, here := map[string]string{}, false
+	for _, line := range strings.Split(config, "\n") {
+		if strings.HasPrefix(line, "[") {
+			selectors, ok := strings.CutPrefix(strings.Trim(line, "[]"), "access")
+			s, err := fileselect.Parse(selectors)
+			require.NoError(t, err)
+			here = ok && s.Match(words[0], path, words[2])
+		}
+		if key, value, ok := strings.Cut(line, " ="); ok && here {
+			keys[key] = strings.TrimSpace(value)
+		}
+	}
+	return keys["deny"] == everybody || keys["allow"] != "" || keys["referers"] == nobody
+}
