@@ -190,7 +190,7 @@ func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
 			t.note(lines[0], "no if asks for $invalid_referer here, so nginx rejects nothing", "")
 			return r, from
 		}
-		r.referers = cmp.Or(t.referers(s, lines), nobody)
+		r.referers = cmp.Or(t.referers(s, lines), noReferer)
 		var response *directive
 		r.refererFile, r.refererRedirect, response = t.refererResponse(s, test)
 		from = append(append(from, lines...), withoutNil(response)...)
@@ -213,8 +213,8 @@ func invalidReferer(chain [][]*directive) *directive {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
 
-// nobody is a name that no referer has: without a name in its list, nginx rejects all.
-const nobody = "_"
+// noReferer is a name that no referer has: without a name in its list, nginx rejects all.
+const noReferer = "_"
 
 // referers translates the lines of valid_referers, which add up.
 func (t *translator) referers(s *server, lines []*directive) string {

@@ -136,7 +136,7 @@ func (t *translator) misspeltGuard(d *directive) bool {
 var includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
 	checkWords...)
 
-// missingGuard accepts an include that is not there and may hold a check: any one in a location, and
+// missingGuard accepts an include that is not there and may hold a check: any in a location, and
 // others by their name.
 func (t *translator) missingGuard(d *directive, inLocation bool) bool {
 	return slices.Contains(t.tree.missing, d) && !isHarmless(d) && (inLocation || hasWord(d.arg(0), includeWords))

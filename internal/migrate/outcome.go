@@ -70,7 +70,7 @@ func (o outcome) place() *directive {
 	return o.guard
 }
 
-// returns is the return by which a block ends the request for a path, or an if on the path with one.
+// returns is the return by which a block ends the request for a path, or an if on it with a return.
 func returns(block []*directive, path string) *directive {
 	for _, d := range block {
 		switch d.name {
@@ -225,8 +225,8 @@ func (t *translator) anyCheck(s *server, classes []class, onlyFiles bool) (guard
 	return guard
 }
 
-// closedExt returns an extension in a name that a check closes as a whole: that the expression of the
-// check has no end must not close all other files.
+// closedExt returns an extension in a name that a check closes as a whole. The expression of such a
+// check has no end; it must not close all other files.
 func (t *translator) closedExt(s *server, c cell, path string, check *directive) string {
 	name := strings.ToLower(path[strings.LastIndexByte(path, '/'):])
 	for _, e := range t.universe.exts[1:] {

@@ -25,16 +25,20 @@ func TestReach(t *testing.T) {
 		{"folder", "server { location ^~ /group1/M00/00/ { " + module + " } location /group1/M00/ { deny all; } }",
 			"group1/0/jpg", ""},
 		{"other groups", "server { location ~ ^/group1/M00/ { proxy_pass http://10.0.0.1:8888; }" +
-			" location ~ ^/group\\d+/M00/ { auth_basic x; proxy_pass http://10.0.0.2:8888; } }", "group2/0/ group77/0/jpg",
+			" location ~ ^/group\\d+/M00/ { auth_basic x; proxy_pass http://10.0.0.2:8888; } }",
+			"group2/0/ group77/0/jpg",
 			"group1/0/jpg"},
 		{"allowed networks of other groups", "server { location ~ ^/group1/M00/ { proxy_pass http://10.0.0.1:8888; }" +
 			" location ~ ^/group\\d+/M00/ { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.2:8888; } }",
 			"group2/0/ group77/0/jpg", "group1/0/jpg"},
-		{"group by the module", "server { location ~ ^/video/ { " + auth + " } location ~ ^/group1/ { " + module + " } }",
+		{"group by the module",
+			"server { location ~ ^/video/ { " + auth + " } location ~ ^/group1/ { " + module + " } }",
 			"video/0/mp4", "group1/0/mp4"},
-		{"other store paths", "server { location ~ ^/group1/M00/ { " + module + " } location /group1/ { " + auth + " } }",
+		{"other store paths",
+			"server { location ~ ^/group1/M00/ { " + module + " } location /group1/ { " + auth + " } }",
 			"group1/1/ group1/17/jpg", "group1/0/"},
-		{"store paths of other groups", "server { location ~ /M00/ { " + module + " } location ~ /M01/ { " + auth + " } }",
+		{"store paths of other groups",
+			"server { location ~ /M00/ { " + module + " } location ~ /M01/ { " + auth + " } }",
 			"group1/1/ other/1/jpg", "group1/0/ other/0/jpg"},
 		{"another server has the check", "server { server_name admin; location ~ ^/group[12]/M00/ { " + auth + " } }" +
 			" server { server_name img; location ~ ^/group1/M00/ { " + module + " } location / { return 404; } }",
@@ -60,8 +64,9 @@ func TestReach(t *testing.T) {
 			" if ($invalid_referer) { return 403; } " + module + " } }", "group1/0/jpg", ""},
 		{"try_files", "server { location ~ /group1/M00 { root /none; try_files $uri @c; }" +
 			" location @c { auth_request /a; proxy_pass http://10.0.0.1:8888; } }", "group1/0/jpg", ""},
-		{"inherited internal", "server { location /group1/ { internal; location ~ \\.jpg$ { " + module + " } " + module +
-			" } }", "group1/0/jpg group1/0/", ""},
+		{"inherited internal",
+			"server { location /group1/ { internal; location ~ \\.jpg$ { " + module + " } " + module +
+				" } }", "group1/0/jpg group1/0/", ""},
 		{"rewrite to a check", "server { location /group1/ { rewrite ^/group1/(.*)$ /secret/$1 last; }" +
 			" location /secret/ { " + auth + " } }", "group1/0/jpg", ""},
 		{"modules with a check", "server { location /group1/ { accesskey on; " + module + " } location /group2/ {" +
@@ -86,7 +91,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// denies reports whether a configuration closes a kind of files to clients elsewhere.
+// denies reports whether a configuration closes a kind of files to clients of any network.
 func denies(t *testing.T, config, kind string) bool {
 	t.Helper()
 	if config == "" {
@@ -106,5 +111,5 @@ func denies(t *testing.T, config, kind string) bool {
 			keys[key] = strings.TrimSpace(value)
 		}
 	}
-	return keys["deny"] == everybody || keys["allow"] != "" || keys["referers"] == nobody
+	return keys["deny"] == everybody || keys["allow"] != "" || keys["referers"] == noReferer
 }

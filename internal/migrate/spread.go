@@ -56,9 +56,9 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 	return append(choices, joinExts(byExt)...)
 }
 
-// byPlace returns the choices for extensions, or for all: one, if all places have the same value, or
+// byPlace returns the choices for extensions, or for all: one if all places have the same value, or
 // one for the groups that no pattern names, and those of the named groups that differ from it.
-// Groups that are as in base need none, unless a choice for all groups takes it from them.
+// Groups that are as in base need none, unless a choice for all groups takes their value away.
 func (u universe) byPlace(values, base map[cell]string, exts []string) (choices []choice) {
 	if uniform(values) {
 		for _, v := range values {
