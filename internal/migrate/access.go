@@ -118,7 +118,7 @@ func (t *translator) translateAccess() {
 	weak := fmt.Sprintf("%q", rule{}) // a server without rules: the rules of another one hold
 	values, from := t.perCellWith(get, weak)
 	t.closeCells(values, from, rules)
-	t.writeChoices(t.universe.spread(values), from, []keyOf{
+	t.writeChoices("access", t.universe.spread(values), from, []keyOf{
 		{"allow", func(v string) string { return rules[v].allow }},
 		{"deny", func(v string) string { return rules[v].deny }},
 		{"referers", func(v string) string { return rules[v].referers }},
@@ -127,22 +127,22 @@ func (t *translator) translateAccess() {
 	})
 }
 
-// keyOf is a key of [access], and its value in that of a choice.
+// keyOf is a key of [access] or [headers], and its value in that of a choice.
 type keyOf struct {
 	name string
 	in   func(value string) string
 }
 
-// writeChoices writes keys of [access] and of its sections for selected files. An empty value takes
-// back the one of an earlier section.
-func (t *translator) writeChoices(choices []choice, from map[string][]*directive, keys []keyOf) {
+// writeChoices writes keys of [access] or [headers], and of its sections for selected files. An
+// empty value takes back the one of an earlier section.
+func (t *translator) writeChoices(section string, choices []choice, from map[string][]*directive, keys []keyOf) {
 	for i, c := range choices {
 		for _, key := range keys {
 			value := key.in(c.value)
 			if value != "" || slices.ContainsFunc(choices[:i], func(earlier choice) bool {
 				return key.in(earlier.value) != "" && earlier.overlaps(c)
 			}) {
-				t.out.set(c.name("access"), key.name, value, from[c.value]...)
+				t.out.set(c.name(section), key.name, value, from[c.value]...)
 			}
 		}
 	}

@@ -117,8 +117,10 @@ func (t *translator) stripsPrefix(l *location) bool {
 }
 
 var (
-	fileWords   = regexp.MustCompile(`(?i)group|M0|M\[|M\\d|/M\d\d`)
-	sourceWords = regexp.MustCompile(`(?i)fdfs|fastdfs|storage|group`)
+	fileWords   = regexp.MustCompile(`(?i)group[\d\[(.*+\\]|M0|M\[|M\\d|/M\d\d`)
+	maybeFiles  = regexp.MustCompile(`(?i)group`)
+	sourceWords = regexp.MustCompile(`(?i)fdfs|fastdfs|group\d`)
+	maybeSource = regexp.MustCompile(`(?i)storage|group`)
 )
 
 // serves returns the directive of a location that serves files of FastDFS.
@@ -128,7 +130,7 @@ func (t *translator) serves(s *server, l *location) *directive {
 		case "ngx_fastdfs_module":
 			return d
 		case "proxy_pass":
-			if t.aboutFiles(l) || sourceWords.MatchString(d.arg(0)) || t.passesToModule(s, d) {
+			if t.passesFiles(l, d) || t.passesToModule(s, d) {
 				return d
 			}
 			return nil
@@ -149,11 +151,30 @@ func (t *translator) serves(s *server, l *location) *directive {
 			}
 		}
 	}
-	if t.aboutFiles(l) || l.up != nil && t.aboutFiles(l.up) || l.op == "@" {
+	if t.aboutFiles(l) || maybeFiles.MatchString(l.path) || l.up != nil && t.aboutFiles(l.up) || l.op == "@" {
 		return last(append([][]*directive{l.d.block}, s.chain(l)...), "alias", "root")
 	}
 	return nil
 }
+
+// passesFiles reports whether a proxy_pass goes to storages: by its pattern, by its target, or by
+// the port of a storage where both could be something else.
+func (t *translator) passesFiles(l *location, pass *directive) bool {
+	if t.aboutFiles(l) || sourceWords.MatchString(pass.arg(0)) {
+		return true
+	}
+	addresses := []string{target(pass)}
+	if up := t.upstreamOf(pass); up != nil {
+		for _, d := range named(up.block, "server") {
+			addresses = append(addresses, d.arg(0))
+		}
+	}
+	return (maybeFiles.MatchString(l.path) || maybeSource.MatchString(pass.arg(0))) &&
+		slices.ContainsFunc(addresses, func(a string) bool { return strings.HasSuffix(a, storagePort) })
+}
+
+// storagePort is the port of the web server of a storage, by default.
+const storagePort = ":8888"
 
 // passesToModule reports whether a proxy_pass ends at another server of this nginx, which serves
 // files to all clients.

@@ -197,12 +197,17 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 	switch {
 	case len(from) == 0:
 		return
-	case cors:
+	case cors && len(choices) > 0 && (len(choices[0].selectors) > 0 || choices[0].value != ""):
 		t.writeCORS(name, key, choices, values, from)
 		return
 	case name == "Cache-Control" && len(choices) == 1:
 		t.out.set("gateway", "cache_control", choices[0].value, from[choices[0].value]...)
 		return
+	}
+	if cors {
+		for _, d := range from[choices[len(choices)-1].value] {
+			t.note(d, "only some files have it: preflight requests for them are rejected with 405", "")
+		}
 	}
 	if strings.EqualFold(name, "Access-Control-Allow-Credentials") && !strings.Contains(t.origins(), ".") {
 		for _, list := range from {
@@ -213,12 +218,7 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 		}
 		return
 	}
-	for _, c := range choices {
-		ofGroups := len(c.selectors) == 0 || strings.HasSuffix(c.selectors[len(c.selectors)-1], "/")
-		if c.value != "" || !ofGroups { // an empty value takes the field of a group from an extension
-			t.out.set(c.name("headers"), name, c.value, from[c.value]...)
-		}
-	}
+	t.writeChoices("headers", choices, from, []keyOf{{name, func(v string) string { return v }}})
 }
 
 func (t *translator) origins() string {
@@ -262,10 +262,15 @@ func (t *translator) methodIfs() {
 				continue
 			}
 			t.done(d)
-			t.done(named(d.block, "return")...)
-			for _, f := range fieldsIn(d.block) {
-				if strings.EqualFold(f.name, "Content-Length") || strings.EqualFold(f.name, "Content-Type") {
-					t.done(f.d)
+			for _, inner := range d.block {
+				f := fieldsIn([]*directive{inner})
+				cors := len(f) > 0 && strings.HasPrefix(strings.ToLower(f[0].name), "access-control-")
+				empty := len(f) > 0 && strings.HasPrefix(strings.ToLower(f[0].name), "content-")
+				if !cors && !empty && inner.name != "return" && !needsNothing[inner.name] {
+					t.say(inner, "what is in force for one method only is not translated", "")
+				}
+				if empty {
+					t.done(inner)
 				}
 			}
 		}
@@ -323,8 +328,12 @@ func (t *translator) translateNames() {
 				continue
 			}
 			t.done(d)
+			t.sayRest(d.block)
 			for _, f := range fieldsIn(d.block) {
-				if add(f, d); strings.EqualFold(f.name, "Content-Type") {
+				if add(f, d); !strings.EqualFold(f.name, "Content-Type") &&
+					!strings.EqualFold(f.name, "Content-Disposition") {
+					t.say(f.d, "it is in force only with the parameter, and not translated", "")
+				} else if strings.EqualFold(f.name, "Content-Type") {
 					t.say(f.d, "nginx sends a second Content-Type line; the gateway sends that of the file alone, "+
 						"with "+
 						"Content-Disposition: attachment", "")
@@ -343,4 +352,13 @@ func argumentFields(d *directive) []field {
 	return slices.DeleteFunc(fieldsIn(d.block), func(f field) bool {
 		return !strings.EqualFold(f.name, "Content-Disposition") || !argument.MatchString(f.value)
 	})
+}
+
+// sayRest names the directives of a condition that are no fields.
+func (t *translator) sayRest(block []*directive) {
+	for _, d := range block {
+		if !t.handled[d] && len(fieldsIn([]*directive{d})) == 0 && !needsNothing[d.name] {
+			t.say(d, "what is in force only for this condition is not translated", "")
+		}
+	}
 }

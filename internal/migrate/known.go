@@ -21,11 +21,11 @@ var needsNothing = words(`
 	server_names_hash_bucket_size server_names_hash_max_size types_hash_max_size types_hash_bucket_size
 	variables_hash_max_size variables_hash_bucket_size map_hash_max_size map_hash_bucket_size
 	server_name_in_redirect port_in_redirect absolute_redirect resolver resolver_timeout etag
-	if_modified_since max_ranges merge_slashes ignore_invalid_headers underscores_in_headers
+	if_modified_since merge_slashes ignore_invalid_headers underscores_in_headers
 	chunked_transfer_encoding msie_padding msie_refresh log_not_found log_subrequest open_log_file_cache
 	open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
 	recursive_error_pages disable_symlinks index autoindex autoindex_exact_size autoindex_localtime
-	autoindex_format root alias set break uninitialized_variable_warn rewrite_log source_charset
+	autoindex_format root alias break uninitialized_variable_warn rewrite_log source_charset
 	override_charset charset_types connection_pool_size request_pool_size client_max_body_size
 	client_body_buffer_size client_body_timeout client_body_temp_path client_body_in_file_only
 	client_body_in_single_buffer client_header_buffer_size large_client_header_buffers real_ip_recursive
@@ -49,8 +49,8 @@ var needsNothing = words(`
 	slice proxy_method fastcgi_buffers fastcgi_buffer_size fastcgi_connect_timeout fastcgi_read_timeout
 	fastcgi_send_timeout fastcgi_busy_buffers_size fastcgi_temp_file_write_size fastcgi_intercept_errors
 	fastcgi_param fastcgi_index fastcgi_temp_path uwsgi_temp_path scgi_temp_path proxy_cache_purge
-	stub_status fastcgi_cache_path flv mp4 mp4_buffer_size mp4_max_buffer_size ngx_fastdfs_module
-	auth_basic_user_file image_filter_buffer valid_referers types default_type server_name listen try_files
+	stub_status fastcgi_cache_path flv mp4_buffer_size mp4_max_buffer_size ngx_fastdfs_module
+	auth_basic_user_file image_filter_buffer valid_referers types default_type server_name listen
 	auth_delay`)
 
 // words is the set of the words of a text.
@@ -129,6 +129,9 @@ var advices = map[string]advice{
 	"geoip2":        {kind: Untranslated, text: "there is no GeoIP", advice: "keep nginx in front"},
 	"dav_methods": {kind: Untranslated, unless: "off", text: "files are not changed over HTTP",
 		advice: "upload by the FastDFS client"},
+	"mp4": {kind: Untranslated, text: "mp4 files are not cut by start and end",
+		advice: "players ask for ranges; keep nginx for those that need start and end"},
+	"set":            {kind: Untranslated, text: "variables are not translated"},
 	"mirror":         {kind: Untranslated, unless: "off", text: "requests are not mirrored"},
 	"deny":           {kind: Untranslated, text: "it is in force where no file is served"},
 	"allow":          {kind: Untranslated, text: "it is in force where no file is served"},

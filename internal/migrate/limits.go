@@ -68,6 +68,16 @@ func (t *translator) translateLimits() {
 	t.statuses()
 	connections := t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
 	t.limit("limit_conn", t.connectionLimit(byServer), "max_connections")
+	t.limit("max_ranges", func(chain [][]*directive) (a attribute) {
+		if d := last(chain, "max_ranges"); d != nil {
+			t.done(d)
+			if n, _ := strconv.Atoi(d.arg(0)); n >= 1 && n <= 1000 {
+				return attribute{d.arg(0), []*directive{d}}
+			}
+			t.say(d, "one response has 1 to 1000 ranges", "set max_ranges")
+		}
+		return a
+	}, "max_ranges")
 	requests := t.limitFiles(t.requestLimit, "requests_per_second", "requests_burst")
 	t.limitFiles(t.rateLimit, "send_rate", "send_rate_after")
 	t.translateUnlimited(connections, requests)
@@ -89,7 +99,7 @@ func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys .
 	for i, key := range keys {
 		parts = append(parts, keyOf{key, func(value string) string { return part(value, i) }})
 	}
-	t.writeChoices(t.universe.spread(values), from, parts)
+	t.writeChoices("access", t.universe.spread(values), from, parts)
 	return values
 }
 
@@ -202,11 +212,16 @@ func (t *translator) connectionLimit(of limitKey) func(chain [][]*directive) att
 // rateLimit returns the rate of one response and the bytes before it.
 func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 	d, after := last(chain, "limit_rate"), last(chain, "limit_rate_after")
+	for _, set := range inForce(chain, "set") {
+		if set.arg(0) == "$limit_rate" {
+			d = set // it counts before limit_rate
+		}
+	}
 	if d == nil {
 		t.done(withoutNil(after)...)
 		return a
 	}
-	rate, ok := nginxSize(d.arg(0))
+	rate, ok := nginxSize(d.arg(len(d.args) - 1))
 	if !ok {
 		t.say(d, "a rate by a variable is not translated", "set send_rate to a number of bytes")
 		return a

@@ -82,7 +82,7 @@ func (t *translator) translateListen() {
 		if s.redirect != nil && len(tls) > 0 && t.redirectsHere(s) {
 			plain = append(plain, s.listens...)
 			redirects = append(redirects, s.redirect)
-			t.doneAll(s.d)
+			t.doneRedirector(s)
 			t.sayRedirect(s.redirect, s.listens[0].d)
 		}
 	}
@@ -159,6 +159,17 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 		}
 	}
 	return found
+}
+
+// doneRedirector marks a server that redirects to https; its locations for other paths are left.
+func (t *translator) doneRedirector(s *server) {
+	t.redirectors = append(t.redirectors, s)
+	t.done(s.d)
+	for _, d := range s.d.block {
+		if d.name != "location" || slices.Contains(d.block, s.redirect) {
+			t.doneAll(d)
+		}
+	}
 }
 
 // redirectsHere reports whether a server sends clients to one of the translated servers.

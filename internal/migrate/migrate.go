@@ -127,19 +127,20 @@ func Translate(tree *Tree, o Options) Result {
 // translator is one translation.
 type translator struct {
 	Options
-	tree      *Tree
-	http      []*directive // the directives of all http blocks
-	all       []*server    // in the order of the configuration
-	servers   []*server    // those that are translated
-	universe  universe
-	form      form
-	elsewhere map[*server]string     // the prefix under which a server serves files, for those with another form
-	unclear   map[*server]*directive // a location for which a server keeps its nginx
-	edge      bool                   // no file of this host: all come from storages
-	handled   map[*directive]bool
-	inside    map[*directive]*directive // the location around a directive
-	findings  []Finding
-	out       *document
+	tree        *Tree
+	http        []*directive // the directives of all http blocks
+	all         []*server    // in the order of the configuration
+	servers     []*server    // those that are translated
+	universe    universe
+	redirectors []*server // that send clients to https, and whose addresses are the gateway's
+	form        form
+	elsewhere   map[*server]string     // the prefix under which a server serves files, for those with another form
+	unclear     map[*server]*directive // a location for which a server keeps its nginx
+	edge        bool                   // no file of this host: all come from storages
+	handled     map[*directive]bool
+	inside      map[*directive]*directive // the location around a directive
+	findings    []Finding
+	out         *document
 }
 
 // add adds a finding once.

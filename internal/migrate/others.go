@@ -10,7 +10,7 @@ import (
 
 // otherLocations deals with the locations of translated servers that are not for files.
 func (t *translator) otherLocations() {
-	for _, s := range t.servers {
+	for _, s := range append(slices.Clone(t.servers), t.redirectors...) {
 		for _, c := range t.universe.all {
 			if o := s.cells[c]; o.open() {
 				for l := o.loc; l != nil; l = l.up {
@@ -313,6 +313,10 @@ func (t *translator) advise(d *directive) {
 	case listed:
 	case d.name == "if":
 		t.adviseIf(d)
+	case d.name == "try_files":
+		if to := d.arg(len(d.args) - 1); !strings.HasPrefix(to, "=") && !strings.HasPrefix(to, "@") {
+			t.say(d, "a missing file is 404, not "+oneLine(to, 60), "set [error_pages] 404 for its body")
+		}
 	case knownDirective(d.name):
 		t.say(d, "this directive is not translated", "")
 	default:

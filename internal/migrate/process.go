@@ -81,7 +81,9 @@ func (t *translator) translateTypes() {
 		for _, d := range types.block {
 			t.done(d)
 			for _, ext := range d.args {
-				if ext = strings.ToLower(ext); t.Types[ext] == "" && extPart.MatchString(ext) && len(t.Types) > 0 {
+				ext = strings.ToLower(ext)
+				known := t.Types[ext] == d.name || t.Types[ext] != "" && strings.HasSuffix(d.file, "mime.types")
+				if !known && extPart.MatchString(ext) && len(t.Types) > 0 {
 					t.out.set("types", ext, d.name, d)
 				}
 			}

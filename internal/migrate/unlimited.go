@@ -186,5 +186,5 @@ func (t *translator) translateUnlimited(connections string, requests map[cell]st
 			}
 		}
 	}
-	t.writeChoices(choices, from, []keyOf{{"unlimited", func(v string) string { return v }}})
+	t.writeChoices("access", choices, from, []keyOf{{"unlimited", func(v string) string { return v }}})
 }
