@@ -177,9 +177,13 @@ func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
 	chain := s.chain(o.loc)
 	if rules := inForce(chain, "allow", "deny"); len(rules) > 0 {
 		a := accessOf(rules)
-		if a.closed {
+		own := !slices.ContainsFunc(a.allow, func(n netip.Prefix) bool { return !n.Addr().IsLoopback() })
+		switch {
+		case a.closed && own && s.isLoopback():
+			t.note(rules[0], "only programs of this host reach the address of this server", "")
+		case a.closed:
 			r.allow = list(a.allow)
-		} else {
+		default:
 			r.deny = list(a.deny)
 		}
 		from = append(from, rules...)

@@ -64,7 +64,10 @@ func (t *translator) freshness(status, key string) {
 			statuses, time := d.args[:max(len(d.args)-1, 0)], d.arg(len(d.args)-1)
 			if slices.Contains(statuses, status) || slices.Contains(statuses, "any") || len(statuses) == 0 &&
 				status == "200" {
-				if seconds, ok := nginxSeconds(time); ok && a.value == "" {
+				switch seconds, ok := nginxSeconds(time); {
+				case ok && seconds == 0 && status == "200":
+					t.say(d, "files are cached; those that can change are asked for again", "set ttl = 1s")
+				case ok && a.value == "":
 					a = attribute{durationText(seconds), []*directive{d}}
 				}
 			}

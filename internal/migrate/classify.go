@@ -113,6 +113,9 @@ func (t *translator) stripsPrefix(l *location) bool {
 			return l.path != "/"
 		}
 	}
+	if stripsByRewrite(l) {
+		return true
+	}
 	return len(named(l.d.block, "ngx_fastdfs_module")) > 0 && len(named(l.d.block, "rewrite")) > 0 && l.path != "/"
 }
 
@@ -169,8 +172,14 @@ func (t *translator) passesFiles(l *location, pass *directive) bool {
 			addresses = append(addresses, d.arg(0))
 		}
 	}
-	return (maybeFiles.MatchString(l.path) || maybeSource.MatchString(pass.arg(0))) &&
+	return (maybeFiles.MatchString(l.path) || maybeSource.MatchString(pass.arg(0)) || stripsByRewrite(l)) &&
 		slices.ContainsFunc(addresses, func(a string) bool { return strings.HasSuffix(a, storagePort) })
+}
+
+// stripsByRewrite reports whether a location passes its files on with their prefix rewritten away.
+func stripsByRewrite(l *location) bool {
+	d := first(l.d.block, "rewrite")
+	return d != nil && l.path != "/" && d.arg(1) == "/$1" && d.arg(2) == "break" && strings.Contains(d.arg(0), l.path)
 }
 
 // storagePort is the port of the web server of a storage, by default.
@@ -235,8 +244,8 @@ func isHTTPSRedirect(d *directive) bool {
 	case "return":
 		return strings.HasPrefix(d.arg(0), "30") && strings.HasPrefix(d.arg(1), "https://")
 	case "rewrite":
-		all := slices.Contains([]string{"^(.*)$", "^(.*)", "^/(.*)$", "^/(.*)", "^", "^.*$", "(.*)", "^(.+)$", "^.*"},
-			d.arg(0))
+		re, err := regexp.Compile(d.arg(0))
+		all := err == nil && re.MatchString("/") && re.MatchString("/a.b") && re.MatchString("/group1/M00/00/00/a.jpg")
 		return all && strings.HasPrefix(d.arg(1), "https://")
 	}
 	return false

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func (e entry) write(b *strings.Builder) {
 // escape returns the value so that no variable of the environment is read in it. Those of the log
 // have another form.
 func escape(e entry) string {
-	value := oneLine(e.value, 4000)
+	value := oneLine(e.value, math.MaxInt)
 	if e.key == "access_log_format" {
 		return value
 	}

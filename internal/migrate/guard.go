@@ -108,8 +108,8 @@ func isGuard(d *directive) bool {
 	for _, r := range named(d.block, "rewrite") {
 		rejects = rejects || !slices.Contains([]string{"break"}, r.arg(2))
 	}
-	if !rejects || isImageSwitch(d) {
-		return false
+	if !rejects || isImageSwitch(d) || slices.ContainsFunc(d.block, isHTTPSRedirect) {
+		return false // see adviseIf
 	}
 	if _, ok := pathPattern(d.args); ok {
 		return false // see returns

@@ -31,7 +31,7 @@ type field struct {
 func fieldsIn(block []*directive) (all []field) {
 	for _, d := range named(block, "add_header", "more_set_headers") {
 		if d.name == "add_header" {
-			all = append(all, field{d.arg(0), d.arg(1), d})
+			all = append(all, field{strings.TrimSuffix(d.arg(0), ":"), d.arg(1), d})
 			continue
 		}
 		for _, arg := range d.args {
@@ -127,6 +127,29 @@ func (t *translator) fieldValue(f field) string {
 		t.note(f.d, "every origin is allowed by *; with credentials browsers want a list",
 			"set cors_origin to the list of origins")
 		return "*"
+	case name == "access-control-allow-origin":
+		list := strings.FieldsFunc(f.value, func(c rune) bool { return c == ' ' || c == ',' || c == ';' })
+		if f.value == "*" || len(list) > 0 && !slices.ContainsFunc(list, func(o string) bool { return !isOrigin(o) }) {
+			return strings.Join(list, ", ")
+		}
+		t.say(f.d, "this is no list of origins", "set cors_origin to origins such as https://www.example.com")
+		return ""
+	case name == "access-control-max-age":
+		seconds := strings.TrimRight(f.value, "; ")
+		if isPort(seconds) && len(seconds) <= 8 {
+			return strconv.FormatInt(min(parsed(seconds), maxAgeOfCORS), 10)
+		}
+		t.say(f.d, "this is no number of seconds", "set cors_max_age")
+		return ""
+	case strings.Contains(name, "cache") && f.value == "$upstream_cache_status":
+		t.out.set("gateway", "x_cache", "true", f.d)
+		if name != "x-cache" {
+			t.note(f.d, "the name of the field is X-Cache", "")
+		}
+		return ""
+	case name == "alt-svc" && strings.Contains(f.value, "h3"):
+		t.say(f.d, "there is no HTTP/3", "clients use HTTP/2")
+		return ""
 	case name == "content-disposition" && strings.Contains(f.value, "$arg_"):
 		return "" // see translateNames
 	case slices.ContainsFunc(computed, func(c string) bool { return strings.EqualFold(c, f.name) }):
@@ -140,6 +163,18 @@ func (t *translator) fieldValue(f field) string {
 	}
 	return f.value
 }
+
+// maxAgeOfCORS is the largest cors_max_age, a year.
+const maxAgeOfCORS = 365 * 86400
+
+func parsed(digits string) int64 {
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
+}
+
+var originPattern = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]_-]+$`)
+
+func isOrigin(text string) bool { return originPattern.MatchString(text) }
 
 // maxAge translates expires.
 func (t *translator) maxAge(d *directive) string {

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -73,6 +74,12 @@ func (t *translator) translateListen() {
 			}
 		}
 	}
+	for _, l := range slices.Clone(plain) { // nginx has one socket for an address, with TLS if one server says so
+		if slices.ContainsFunc(tls, func(other listen) bool { return other.address == l.address }) {
+			plain = slices.DeleteFunc(plain, func(p listen) bool { return p.address == l.address })
+			tls = append(tls, l)
+		}
+	}
 	served := len(plain) > 0
 	var redirects []*directive
 	for _, s := range t.servers {
@@ -122,7 +129,16 @@ func (t *translator) writeListen(key string, list []listen) {
 		from = append(from, l.d)
 	}
 	t.out.set("gateway", key, strings.Join(addresses, ", "), from...)
+	for _, l := range list {
+		if l.port() == adminPort {
+			t.out.set("gateway", "admin_listen", "127.0.0.1:18889", l.d)
+			t.note(l.d, "the admin listener moves from its port "+adminPort+" to 18889", "")
+		}
+	}
 }
+
+// adminPort is the port of admin_listen, by default.
+const adminPort = "8889"
 
 // distinct removes addresses that another one of the list covers: nginx binds the wildcard alone.
 func distinct(list []listen) (kept []listen) {
@@ -144,10 +160,7 @@ func distinct(list []listen) (kept []listen) {
 // redirectsIn returns the tests for plain HTTP in a server that send clients to https.
 func (t *translator) redirectsIn(s *server) (found []*directive) {
 	for _, d := range named(s.d.block, "if") {
-		plain := strings.Join(d.args, " ")
-		if !slices.Contains([]string{"$scheme = http", "$scheme != https", "$server_port = 80", "$https =",
-			"$https != on",
-			"$ssl_protocol ="}, strings.TrimSpace(plain)) {
+		if !s.isPlainTest(d.args) {
 			continue
 		}
 		for _, r := range d.block {
@@ -159,6 +172,35 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 		}
 	}
 	return found
+}
+
+// isPlainTest reports whether a condition is true without TLS, and false with it.
+func (s *server) isPlainTest(condition []string) bool {
+	port := "80"
+	for _, l := range s.listens {
+		if !l.tls {
+			port = l.port()
+		}
+	}
+	values := map[string][2]string{"$scheme": {"http", "https"}, "$https": {"", "on"}, "$server_port": {port, "443"},
+		"$ssl_protocol": {"", "TLSv1.3"}}
+	v, ok := values[(&directive{args: condition}).arg(0)]
+	if !ok {
+		return false
+	}
+	holds := func(value string) bool {
+		if len(condition) == 1 {
+			return value != ""
+		}
+		op, pattern := condition[1], (&directive{args: condition}).arg(2)
+		matched := value == pattern
+		if strings.Contains(op, "~") {
+			re, err := regexp.Compile(pattern)
+			matched = err == nil && re.MatchString(value)
+		}
+		return matched != strings.HasPrefix(op, "!")
+	}
+	return holds(v[0]) && !holds(v[1])
 }
 
 // doneRedirector marks a server that redirects to https; its locations for other paths are left.

@@ -26,7 +26,7 @@ func (t *translator) translateLogs() {
 		switch {
 		case len(logs) == 0:
 			return attribute{}
-		case logs[0].arg(0) == "off":
+		case logs[0].arg(0) == "off" || logs[0].arg(0) == "/dev/null":
 			return attribute{"off", logs}
 		}
 		return attribute{strings.Join(logs[0].args, " "), logs}
@@ -103,6 +103,10 @@ func (t *translator) logFormat(name string) {
 	d := t.http[i]
 	parts := slices.DeleteFunc(slices.Clone(d.args[1:]), func(a string) bool { return strings.HasPrefix(a, "escape=") })
 	template := braced.ReplaceAllString(strings.Join(parts, ""), "$$$1$2")
+	if tabs := strings.ReplaceAll(template, `\t`, " "); tabs != template {
+		t.note(d, "the fields are separated by blanks, not by tabs", "")
+		template = tabs
+	}
 	if template == combined {
 		t.out.set("gateway", "access_log_format", "combined", d)
 		return

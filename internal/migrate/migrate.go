@@ -203,7 +203,8 @@ func (t *translator) sorted() []Finding {
 
 // nothingToServe names a configuration in which no server is translated.
 func (t *translator) nothingToServe() {
-	if len(t.findings) > 0 {
+	t.adviseAll(t.tree.root)
+	if slices.ContainsFunc(t.all, func(s *server) bool { return s.left != nil }) {
 		return
 	}
 	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,

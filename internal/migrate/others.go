@@ -310,7 +310,7 @@ func (t *translator) advise(d *directive) {
 	switch {
 	case listed && advice.applies(d):
 		t.add(advice.kind, d, d.line, advice.text, advice.advice)
-	case listed:
+	case listed, guards[d.name].off != "" && d.arg(0) == guards[d.name].off:
 	case d.name == "if":
 		t.adviseIf(d)
 	case d.name == "try_files":
@@ -352,6 +352,9 @@ func (t *translator) adviseIf(d *directive) {
 		text, advice = "user agents are not rejected", "limit them by requests_per_second, or keep nginx in front"
 	case "$http_referer":
 		text, advice = "this test of the referer is not translated", "write the allowed host names to [access] referers"
+	case "$http_x_forwarded_proto":
+		text, advice = "clients that come to the balancer without TLS are not redirected",
+			"let the balancer redirect them"
 	case "$host", "$http_host", "$server_name":
 		text = "the gateway does not look at the host"
 	}

@@ -70,12 +70,17 @@ func (o outcome) place() *directive {
 	return o.guard
 }
 
-// returns is the return by which a block ends the request for a path, or an if on it with a return.
+// returns is the return or redirect by which a block ends the request for a path, or an if on it
+// with a return.
 func returns(block []*directive, path string) *directive {
 	for _, d := range block {
 		switch d.name {
 		case "return":
 			return d
+		case "rewrite":
+			if isHTTPSRedirect(d) {
+				return d
+			}
 		case "if":
 			if len(named(d.block, "return")) > 0 && matchesPath(d.args, path) {
 				return d

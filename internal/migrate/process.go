@@ -27,6 +27,9 @@ func (t *translator) translateProcess() {
 	t.sendTimeout()
 }
 
+// maxTimeout is the longest time limit in seconds.
+const maxTimeout = 86400
+
 // timeout writes a time limit, which is the same for all servers.
 func (t *translator) timeout(name, key string) {
 	var first *directive
@@ -50,7 +53,10 @@ func (t *translator) timeout(name, key string) {
 		case seconds == 0:
 			t.say(d, "connections are always kept for some time", "set "+key+" = 1s")
 		default:
-			t.done(d)
+			if t.done(d); seconds > maxTimeout {
+				t.note(d, "the time is a day at most", "")
+				seconds = maxTimeout
+			}
 			t.out.set("gateway", key, strconv.FormatInt(seconds, 10)+"s", d)
 		}
 	}

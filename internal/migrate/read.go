@@ -201,7 +201,7 @@ func (r *reader) glob(pattern string) ([]string, error) {
 }
 
 var (
-	commentLine = regexp.MustCompile(`(?m)^\s*#.*$`)
+	comment     = regexp.MustCompile(`(?m)(^|[\s;{}])#.*$`)
 	mainBlock   = regexp.MustCompile(`(?m)(^|[;{}\s])(http|events|stream)\s*\{`)
 	serverBlock = regexp.MustCompile(
 		`(?m)(^|[;}\s])(server\s*\{|upstream\s+\S+\s*\{|(log_format|limit_req_zone|map|geo)\s)`)
@@ -211,7 +211,7 @@ var (
 // blocksAround returns the blocks that nginx.conf puts around a bare file. They are on its first
 // and last line, so line numbers stay.
 func blocksAround(text string) (before, after string) {
-	text = commentLine.ReplaceAllString(text, "")
+	text = comment.ReplaceAllString(text, "$1")
 	switch {
 	case mainBlock.MatchString(text):
 		return "", ""

@@ -60,10 +60,62 @@ func TestSaid(t *testing.T) {
 			config: "\nAccess-Control-Allow-Origin = *", absent: "cors_origin"},
 		{name: "another type of an extension", text: "server { types { application/octet-stream jpg txt; }\n" +
 			" location /group1/ { " + mod + " } }", config: "jpg = application/octet-stream"},
+		{name: "https by the port", text: "server { listen 80; listen 443 ssl; location /group1/ { " + mod + " }" +
+			" if ($server_port !~ 443) { rewrite ^(/.*)$ https://$host$1 permanent; }" +
+			" }", config: "tls_redirect = true"},
+		{name: "https by a rewrite of the server", text: "server { listen 443 ssl; location /group1/ {" +
+			" " + mod + " } }" +
+			" server { rewrite ^(.*)$ https://$host$1 permanent; location /group1/ { " + mod + " } }",
+			config: "tls_redirect = true"},
+		{name: "https by the balancer", text: "server { location /group1/ { " + mod + " }\n" +
+			" if ($http_x_forwarded_proto = http) { return 301 https://$host$request_uri; } }",
+			config: "listen = :80", finding: "2: no translation: if $http_x_forwarded_proto = http"},
+		{name: "origins with blanks", text: "server { location /group1/ { " + mod +
+			" add_header Access-Control-Allow-Origin 'https://a.test https://b.test'; } }",
+			config: "cors_origin = https://a.test, https://b.test"},
+		{name: "origins with a star", text: "server { location /group1/ { " + mod + "\n" +
+			" add_header Access-Control-Allow-Origin *.a.test; } }", absent: "cors_origin = ",
+			finding: "2: no translation: add_header Access-Control-Allow-Origin *.a.test"},
+		{name: "an age with a semicolon", text: "server { location /group1/ { " + mod +
+			" add_header Access-Control-Max-Age '3600;'; } }", config: "cors_max_age = 3600\n"},
+		{name: "a name with a colon", text: "server { location /group1/ { " + mod +
+			" add_header Content-Disposition: attachment; } }", config: "\nContent-Disposition = attachment"},
+		{name: "a long list", text: "server { location /group1/ { " + mod + strings.Repeat(" deny 192.0.2.77;", 400) +
+			" deny 192.0.2.99; } }", config: ", 192.0.2.99\n", absent: "..."},
+		{name: "nothing kept", text: "server { location /group1/ { proxy_pass http://10.0.0.1:8888;" +
+			" proxy_cache a;\n" +
+			" proxy_cache_valid 200 0; } }", finding: "2: no translation: proxy_cache_valid 200" +
+			" 0", absent: "ttl = 0s"},
+		{name: "TLS of one address", text: "server { listen 443 ssl; location /group1/ { " + mod + " } }" +
+			" server { listen 443; location /group1/ { " + mod + " } }", config: "\nlisten =" +
+			" :443\n", absent: "tls_listen"},
+		{name: "the port of the admin listener", text: "server { listen 8889; location /group1/ { " + mod + " } }",
+			config: "admin_listen = 127.0.0.1:18889"},
+		{name: "a long time", text: "server { keepalive_timeout 100000; location /group1/ { " + mod + " } }",
+			config: "idle_timeout = 86400s"},
+		{name: "a prefix by rewrite", text: "server { location ^~ /img/ { rewrite ^/img/(.*)$ /$1 break;" +
+			" proxy_pass http://10.0.0.5:8888; } }", config: "url_prefix = /img\n"},
+		{name: "two groups in an expression", text: "server { location ~ ^/(img|video)/ { " + mod + " } }",
+			config: "listen = :80"},
+		{name: "a hint without a server", text: "server { location / {\n proxy_passs http://10.0.0.1; } }",
+			finding: "2: no translation: proxy_passs http://10.0.0.1: this directive is not known"},
+		{name: "a log without lines", text: "server { access_log /dev/null; location /group1/ { " + mod + " } }",
+			absent: "access_log"},
+		{name: "a host name", text: "server { location /group1/ {\n proxy_pass http://storage.test:8888; } }",
+			finding: "2: no translation: proxy_pass http://storage.test:8888: allow_sources has no host names"},
+		{name: "this host only", text: "server { listen 127.0.0.1:8080; allow 127.0.0.1; deny all; location" +
+			" /group1/ { " +
+			mod + " } }", config: "listen = 127.0.0.1:8080", absent: "[access]"},
+		{name: "the cache in a header", text: "server { location /group1/ { " + mod +
+			" add_header X-Cache $upstream_cache_status; } }", config: "x_cache = true"},
+		{name: "HTTP/3", text: "server { location /group1/ { " + mod + "\n add_header Alt-Svc 'h3=\":443\"'; } }",
+			finding: "2: no translation: add_header Alt-Svc", absent: "Alt-Svc = "},
+		{name: "no check", text: "server { location /group1/ { " + mod + " auth_basic off; } }", absent: "no" +
+			" translation"},
 	} {
 		o := Options{ModuleFile: "/m", Module: Module{GroupInURL: true, StorePaths: 2},
 			Types: map[string]string{"jpg": "image/jpeg"}}
-		if strings.Contains(c.text, "upstream") || strings.Contains(c.text, ":8888") {
+		if strings.Contains(c.text, "upstream") || strings.Contains(c.text, ":8888") && !strings.Contains(c.name, "prefix") {
 			o = Options{}
 		}
 		r := Translate(readText(t, c.text), o)
@@ -76,5 +128,18 @@ func TestSaid(t *testing.T) {
 		if require.Equal(t, c.finding == "" || !r.Complete(), true, c.name); c.absent != "" {
 			require.NotContains(t, r.Config+said, c.absent, c.name)
 		}
+	}
+}
+
+// TestReadable: text that nginx accepts is no mistake.
+func TestReadable(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"server {   # inside of http {}\n location /group1/ { ngx_fastdfs_module; } }",
+		"server { location /group1/ { access_by_lua_block {\n ngx.say(“禁止；”) -- { }\n } ngx_fastdfs_module; } }",
+	} {
+		tree := readText(t, text)
+		require.NotEqual(t, "mistake", string(append(tree.findings, Finding{})[0].Kind), text)
+		require.NotEmpty(t, named(tree.root, "http"), text)
 	}
 }

@@ -146,23 +146,27 @@ func (t *translator) upstreams(passes []*directive) {
 
 // sourceAddresses returns the addresses of upstream servers that are in use.
 func (t *translator) sourceAddresses(passes []*directive) (found []string) {
-	add := func(address string) {
+	add := func(d *directive, address string) {
 		if port, err := netip.ParseAddrPort(address); err == nil {
 			address = port.Addr().String()
 		}
-		if _, err := netip.ParseAddr(address); err == nil && !slices.Contains(found, address) {
+		switch _, err := netip.ParseAddr(address); {
+		case err != nil:
+			t.say(d, "allow_sources has no host names: files of "+oneLine(address, 60)+" are not fetched",
+				"add its address to allow_sources")
+		case !slices.Contains(found, address):
 			found = append(found, address)
 		}
 	}
 	for _, pass := range passes {
 		up := t.upstreamOf(pass)
 		if up == nil {
-			add(target(pass))
+			add(pass, target(pass))
 			continue
 		}
 		for _, d := range named(up.block, "server") {
 			if !d.has("backup") && !d.has("down") {
-				add(d.arg(0))
+				add(d, d.arg(0))
 			}
 		}
 	}

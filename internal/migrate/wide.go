@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ func wideCharacters(file, text string) (found []Finding) {
 	line, quote, tokenStart := 1, rune(0), true
 	comment, escaped, last := false, false, 0
 	var open []int // lines of {
-	for _, c := range text {
+	for _, c := range luaBlocks(text) {
 		if c == '\n' {
 			line++
 			comment = false
@@ -61,9 +62,30 @@ func wideCharacters(file, text string) (found []Finding) {
 		}
 		tokenStart = strings.ContainsRune(" \t\r\n;{}(", c)
 	}
-	if len(open) > 0 && !strings.Contains(text, "_by_lua") {
+	if len(open) > 0 && !luaBlock.MatchString(text) {
 		found = append(found, Finding{Kind: Mistake, File: file, Line: open[0],
 			Text: "the file ends before the } of this block, or of one in it"})
 	}
 	return found
+}
+
+var luaBlock = regexp.MustCompile(`[a-z_]+_by_lua_block\s*\{`)
+
+// luaBlocks returns a text without the Lua in it, which has its own quotes and may have any letter.
+func luaBlocks(text string) string {
+	b := []byte(text)
+	for _, at := range luaBlock.FindAllStringIndex(text, -1) {
+		for i, depth := at[1], 1; i < len(b) && depth > 0; i++ {
+			switch b[i] {
+			case '{':
+				depth++
+			case '}':
+				depth--
+			}
+			if depth > 0 && b[i] != '\n' {
+				b[i] = ' '
+			}
+		}
+	}
+	return string(b)
 }
