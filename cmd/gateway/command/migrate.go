@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/migrate"
@@ -107,10 +110,52 @@ func translate(nginx, module string) (translation, error) {
 		return made, fmt.Errorf("cannot translate %s: %w", nginx, err)
 	}
 	result := migrate.Translate(tree, options)
+	if result.Config != "" {
+		rejected, err := rejectedLines(result.Config)
+		if err != nil {
+			return made, err
+		}
+		result.Findings = append(result.Findings, rejected...)
+	}
 	made.Config, made.Complete = result.Config, result.Complete()
 	made.Findings = append(made.Findings, result.Findings...)
 	return made, nil
 }
+
+// rejectedLines reads a result as gateway check does. Its errors are findings, with the line of
+// nginx that the key comes from.
+func rejectedLines(text string) (found []migrate.Finding, err error) {
+	f, err := os.CreateTemp("", "gateway-migrate-*.conf")
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the result: %w", err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // a file of the system's folder for such files
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cannot check the result: %w", err)
+	}
+	_, problems := config.Load(f.Name())
+	lines := strings.Split(text, "\n")
+	for _, p := range problems {
+		if p.Severity != config.Error || p.File != f.Name() {
+			continue
+		}
+		finding := migrate.Finding{Kind: migrate.Untranslated, File: "the result", Line: p.Line,
+			Text: "gateway check rejects it: " + p.Text.String(), Advice: p.Fix.String()}
+		if p.Line > 1 && p.Line <= len(lines) {
+			finding.Directive = lines[p.Line-1]
+			if m := nginxLine.FindStringSubmatch(lines[p.Line-2]); m != nil {
+				finding.File, finding.Directive = m[1], m[3]
+				finding.Line, _ = strconv.Atoi(m[2])
+			}
+		}
+		found = append(found, finding)
+	}
+	return found, nil
+}
+
+// nginxLine is the comment above a key that names a line of nginx.
+var nginxLine = regexp.MustCompile(`^# (.+):(\d+) (.*)$`)
 
 // problemsError joins the errors of a configuration.
 func problemsError(problems []config.Problem) error {

@@ -107,3 +107,15 @@ func TestMigrateFails(t *testing.T) {
 		require.Empty(t, stdout.String(), c.args)
 	}
 }
+
+// TestMigrateRejected: what gateway check rejects in a result is a finding with the line of nginx.
+func TestMigrateRejected(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "nginx.conf")
+	text := "server {\n listen 80;\n location /group1/ {\n ngx_fastdfs_module;\n add_header 'X Y' 1;\n }\n}\n"
+	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+	made, err := translate(conf, moduleFile(t, "# module: groups=group1"))
+	require.NoError(t, err)
+	require.False(t, made.Complete)
+	require.Equal(t, 5, made.Findings[len(made.Findings)-1].Line)
+	require.Contains(t, made.Findings[len(made.Findings)-1].Text, "gateway check rejects it")
+}
