@@ -57,6 +57,8 @@ func TestReach(t *testing.T) {
 			" location ~ ^/group[12]/M00/ { " + auth + " } }", "group2/0/jpg", ""},
 		{"an assertion about other paths", "server { location ~ /\\.(?!well-known) { deny all; }" +
 			" location ~ ^/group[12]/M00/ { " + module + " } }", "", "group2/0/jpg"},
+		{"hidden extensions", "server { location ~ /group1/M00 { " + module + " } location ~ \\.sql$ { deny all; } }",
+			"other/0/sql group1/1/sql", "group1/0/sql group1/0/jpg other/0/jpg"},
 		{"extensions like a store path", "server { location /group1/ { " + module + " }" +
 			" location ~ \\.(mp3|m4a|mdb)$ { auth_request /a; " + module + " } }", "group1/0/m4a group1/0/mdb",
 			"group1/0/jpg"},

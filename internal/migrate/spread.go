@@ -26,8 +26,10 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 		for _, p := range u.paths {
 			v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p })
 			_, general := values[cell{g, p, ""}]
-			if g == otherGroup && !general { // some extensions say nothing about the files of all groups
-				if named, any := u.commonest(base, func(c cell) bool { return c.path == p }); any {
+			if !general && (g == otherGroup || p == otherPath) { // some extensions say nothing about all files
+				if named, any := u.commonest(base, func(c cell) bool {
+					return g == otherGroup && c.path == p || g != otherGroup && c.group == g
+				}); any {
 					v = named
 				}
 			}
@@ -86,7 +88,8 @@ func (u universe) byPlace(values, base map[cell]string, exts []string) (choices 
 	if !all {
 		clear(others)
 	}
-	return append(choices, u.byGroup(split, exts)...)
+	skip := func(v string) bool { return all && v == general && uniform(others) }
+	return append(choices, u.byGroup(split, exts, skip)...)
 }
 
 // perGroup splits cells by group, in the order of groups.
@@ -142,8 +145,9 @@ func uniform(values map[cell]string) bool {
 
 // byGroup returns one choice for each value, with the groups that have it, and after them those of
 // the store paths that differ from their group.
-// Those of the groups that no pattern names have a choice only for their store paths.
-func (u universe) byGroup(perGroup []map[cell]string, exts []string) []choice {
+// Groups with a value that all have are left out, and those that no pattern names have a choice only
+// for their store paths.
+func (u universe) byGroup(perGroup []map[cell]string, exts []string, skip func(value string) bool) []choice {
 	var groups, paths []choice
 	add := func(to *[]choice, selector, value string) {
 		i := slices.IndexFunc(*to, func(c choice) bool { return c.value == value })
@@ -160,8 +164,9 @@ func (u universe) byGroup(perGroup []map[cell]string, exts []string) []choice {
 		}
 		g, place := u.groups[i], ""
 		if g != otherGroup {
-			place = g + "/"
-			add(&groups, place, common)
+			if place = g + "/"; !skip(common) {
+				add(&groups, place, common)
+			}
 		}
 		for _, p := range u.paths {
 			if v, ok := inGroup[cell{g, p, ""}]; ok && v != common {
