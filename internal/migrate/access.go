@@ -158,15 +158,18 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 		}
 		for _, c := range t.universe.all {
 			o := s.cells[c]
-			if v, open := values[c]; o.guard == nil || open && v != key || s.left != nil && isImageFilter(o.guard) {
+			check := cmp.Or(o.guard, o.idle)
+			v, open := values[c]
+			if check == nil || open && v != key || s.left != nil && isImageFilter(check) {
 				continue // see openElsewhere
 			}
 			rules[key], values[c] = closed, key
-			if s.left == nil { // see sayLeft
+			unserved := o.guard == nil && o.finer == nil
+			if s.left == nil && !unserved { // see sayLeft and otherLocation
 				t.sayClosed(c, o)
 			}
-			if !slices.Contains(from[key], o.guard) {
-				from[key] = append(from[key], o.guard)
+			if !slices.Contains(from[key], check) {
+				from[key] = append(from[key], check)
 			}
 		}
 	}
@@ -347,13 +350,22 @@ func (t *translator) sayClosed(c cell, o outcome) {
 		text = "all files " + c.describe() + " are closed here, since this check is for a part of them"
 	}
 	t.say(o.place(), text, "")
-	t.explainGuard(o.guard)
+	t.explainGuard(cmp.Or(o.guard, o.idle))
 	for _, l := range []*location{o.loc, o.finer} {
-		if l != nil {
+		if l != nil && !t.opens(l) {
 			t.adviseAll(l.d.block)
 			t.doneAll(l.d)
 		}
 	}
+}
+
+// opens reports whether some files of a location are open.
+func (t *translator) opens(l *location) bool {
+	return slices.ContainsFunc(t.servers, func(s *server) bool {
+		return slices.ContainsFunc(t.universe.all, func(c cell) bool {
+			return s.cells[c].open() && s.cells[c].loc == l
+		})
+	})
 }
 
 // describe names a kind of files.

@@ -13,7 +13,8 @@ type outcome struct {
 	via   *directive // serves the files: the module, a proxy_pass, or root and alias; nil = they are not served
 	guard *directive // a check that the gateway does not have: the files stay closed
 	rest  *directive // rejects what no location is for
-	finer *location  // has the guard, for a part of these files
+	idle  *directive // a check of a part of files that the server does not serve
+	finer *location  // has the guard or the idle check
 }
 
 func (o outcome) open() bool { return o.via != nil && o.guard == nil }
@@ -32,6 +33,7 @@ func (t *translator) classify() {
 			s.redirect = redirectsToHTTPS(s)
 			continue
 		}
+		t.leaveNames(s)
 		t.closeFiner(s)
 		if s.left == nil {
 			s.left = t.mustStay(s)
@@ -58,6 +60,17 @@ func (t *translator) classify() {
 	}
 }
 
+// leaveNames keeps a check of a path that may be a group from closing more than that path. Where
+// the server does not serve other groups, nginx has no such files.
+func (t *translator) leaveNames(s *server) {
+	for _, c := range t.universe.all {
+		o := s.cells[c]
+		if t.universe.names[c.group] && o.via == nil && !s.cells[cell{otherGroup, c.path, c.ext}].open() {
+			s.cells[c] = outcome{loc: o.loc, idle: o.guard}
+		}
+	}
+}
+
 // chooseForm finds out in which form the paths of files reach the store: with or without a group,
 // and what is in front of it.
 func (t *translator) chooseForm() {
@@ -73,7 +86,7 @@ func (t *translator) chooseForm() {
 		n := 0
 		for _, s := range t.all {
 			for _, c := range t.universe.all {
-				if c.ext == "" && t.outcomeOf(s, f.url(c)).via != nil {
+				if c.ext == "" && !t.universe.names[c.group] && t.outcomeOf(s, f.url(c)).via != nil {
 					n++
 					t.elsewhere[s] = cmp.Or(t.elsewhere[s], f.prefix, "/")
 				}

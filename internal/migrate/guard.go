@@ -153,6 +153,8 @@ func (t *translator) explainGuard(d *directive) {
 		t.say(d, "the gateway runs no Lua", scriptAdvice)
 	case d.name == "return":
 		t.say(d, "nginx rejects these files; they are closed here, with 403", "")
+	case (d.name == "allow" || d.name == "deny") && d.arg(0) != "all":
+		t.say(d, "the gateway has rules for whole groups, store paths and extensions only", "")
 	case d.name == "allow" || d.name == "deny":
 		t.say(d, "no client may read these files directly", "keep nginx for them, or leave them out")
 	case d.name == "include":

@@ -67,7 +67,7 @@ func (o outcome) place() *directive {
 	case o.loc != nil:
 		return o.loc.d
 	}
-	return o.guard
+	return cmp.Or(o.guard, o.idle)
 }
 
 // returns is the return or redirect by which a block ends the request for a path, or an if on it
@@ -187,7 +187,8 @@ func (t *translator) closeFiner(s *server) {
 		for _, c := range t.cellsOf(class.path) {
 			o := s.cells[c]
 			check := cmp.Or(finer.guard, otherRules(s, o, finer))
-			if guard = cmp.Or(guard, o.guard, check); !o.open() || check == nil || isImageFilter(check) {
+			guard = cmp.Or(guard, o.guard, check)
+			if check == nil || o.guard != nil || isImageFilter(check) {
 				continue
 			}
 			if finer.loc != nil && finer.loc.op == "=" {
@@ -200,7 +201,15 @@ func (t *translator) closeFiner(s *server) {
 					"compare links of such files by gateway compare")
 				continue
 			}
-			o.guard, o.finer = check, finer.loc
+			switch {
+			case o.via != nil:
+				o.guard = check
+			case check.name == "valid_referers", check.name != "if" && finer.via == nil && !t.aboutFiles(finer.loc):
+				continue // nginx serves no such files here
+			default:
+				o.idle = check
+			}
+			o.finer = finer.loc
 			s.cells[c] = o
 		}
 	}
@@ -258,6 +267,11 @@ func otherRules(s *server, o, finer outcome) *directive {
 	return nil
 }
 
+var (
+	onePart   = regexp.MustCompile(`^/[A-Za-z0-9]+$`)
+	groupLike = regexp.MustCompile(`^/group[0-9]*$`)
+)
+
 // expressions returns the expressions by which a server distinguishes paths, those of locations
 // first.
 func (s *server) expressions() (all []string, of []*location) {
@@ -266,7 +280,11 @@ func (s *server) expressions() (all []string, of []*location) {
 		case l.re != nil:
 			all, of = append(all, l.re.String()), append(of, l)
 		case l.op != "@" && !strings.HasPrefix(l.op, "~"):
-			all, of = append(all, literal(l.path, l.op == "=")), append(of, l)
+			text := literal(l.path, l.op == "=")
+			if l.op != "=" && onePart.MatchString(l.path) && !groupLike.MatchString(l.path) {
+				text += "(/|$)" // /private means /private and /private/, not all that begins so
+			}
+			all, of = append(all, text), append(of, l)
 		}
 	})
 	blocks := [][]*directive{s.d.block}

@@ -59,6 +59,12 @@ func TestReach(t *testing.T) {
 			" location ~ ^/group[12]/M00/ { " + module + " } }", "", "group2/0/jpg"},
 		{"hidden extensions", "server { location ~ /group1/M00 { " + module + " } location ~ \\.sql$ { deny all; } }",
 			"other/0/sql group1/1/sql", "group1/0/sql group1/0/jpg other/0/jpg"},
+		{"other groups of one character", "server { location /group1/ { " + module +
+			" } location ~ ^/group[^1]/ { deny all; " + module + " } }", "group7/0/jpg", "group1/0/jpg"},
+		{"groups in any case", "server { location /group1/ { " + module + " } location ~* /GROUP2/ { deny all; } }",
+			"group2/0/jpg GROUP2/0/jpg", "group1/0/jpg"},
+		{"paths that could be groups", "server { location / { " + module + " } location /status { allow 127.0.0.1;" +
+			" deny all; stub_status; } location /private { deny all; } }", "private/0/jpg", "group1/0/jpg other/0/jpg"},
 		{"extensions like a store path", "server { location /group1/ { " + module + " }" +
 			" location ~ \\.(mp3|m4a|mdb)$ { auth_request /a; " + module + " } }", "group1/0/m4a group1/0/mdb",
 			"group1/0/jpg"},

@@ -22,7 +22,8 @@ type universe struct {
 	paths  []int
 	exts   []string // the empty one is first, the group and the store path that no pattern names are last
 	all    []cell
-	over   bool // the patterns name more than the bounds allow
+	over   bool            // the patterns name more than the bounds allow
+	names  map[string]bool // groups that are known only as the first part of a location with a check
 }
 
 // form is the form of the paths of files.
@@ -97,6 +98,9 @@ func (t *translator) sample() {
 			module := len(named(l.d.block, "ngx_fastdfs_module")) > 0 && l.op != "="
 			for _, text := range texts {
 				u.add(text, l.op == "~" || l.op == "~*")
+				if l.op == "~*" { // a group in lower case is one as well
+					u.add(strings.ToLower(text), true)
+				}
 				if l.re == nil {
 					text += "/"
 				}
@@ -109,6 +113,7 @@ func (t *translator) sample() {
 	if len(u.groups) == 0 {
 		u.groups = []string{"group1"}
 	}
+	t.nameLocations(&u)
 	u.groups, u.paths = append(u.groups, otherGroup), append(u.paths, otherPath)
 	for _, g := range u.groups {
 		for _, p := range u.paths {
@@ -123,6 +128,29 @@ func (t *translator) sample() {
 			Text: fmt.Sprintf("the patterns name more than %d groups, %d store paths or %d extensions: further ones "+
 				"are as those that no pattern names", maxGroups, maxPaths, maxExts),
 			Advice: "compare their links by gateway compare"})
+	}
+}
+
+// nameLocations takes the first part of locations with a check for a group, such as /private/: only
+// they are meant, not all groups that no pattern names.
+func (t *translator) nameLocations(u *universe) {
+	u.names = map[string]bool{}
+	for _, s := range t.all {
+		eachLocation(s.locations, func(l *location) {
+			reply, texts := first(l.d.block, "return"), []string{l.path + "/"}
+			if t.guardOf(s, l, false) == nil && (reply == nil || !rejects(reply)) {
+				return
+			}
+			if l.re != nil {
+				texts = stringsOf(l.path)
+			}
+			for _, text := range texts {
+				m := firstPart.FindStringSubmatch(text)
+				if m != nil && !slices.Contains(u.groups, m[1]) && !isStorePath(m[1]) && len(u.groups) < maxGroups {
+					u.names[m[1]], u.groups = true, append(u.groups, m[1])
+				}
+			}
+		})
 	}
 }
 

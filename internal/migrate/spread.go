@@ -144,9 +144,8 @@ func uniform(values map[cell]string) bool {
 }
 
 // byGroup returns one choice for each value, with the groups that have it, and after them those of
-// the store paths that differ from their group.
-// Groups with a value that all have are left out, and those that no pattern names have a choice only
-// for their store paths.
+// the store paths that differ from their group. Groups with a value to skip are left out. Groups
+// that no pattern names have a choice only for their store paths.
 func (u universe) byGroup(perGroup []map[cell]string, exts []string, skip func(value string) bool) []choice {
 	var groups, paths []choice
 	add := func(to *[]choice, selector, value string) {

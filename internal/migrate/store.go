@@ -184,7 +184,8 @@ func (t *translator) noteReach() {
 			if o.open() && open == nil {
 				open = o.loc
 			}
-			closed = closed || o.via == nil && c.group != otherGroup && c.path != otherPath
+			named := c.group != otherGroup && c.path != otherPath && !t.universe.names[c.group]
+			closed = closed || named && o.via == nil
 			if o.rest != nil {
 				t.say(o.rest, "nginx rejects the files of all other groups, store paths and extensions; the gateway "+
 					"serves all files of the groups that mod_fastdfs.conf and the trackers name",
