@@ -343,11 +343,17 @@ func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
 	return strings.TrimSuffix(d.arg(0), "/") + uri
 }
 
+// maxKinds bounds the kinds of files in one finding.
+const maxKinds = 3
+
 // sayClosed names the location of closed files and its check.
 func (t *translator) sayClosed(c cell, o outcome) {
 	text := "these files are closed here, since the gateway does not have the check of this location"
 	if o.finer != nil {
 		text = "all files " + c.describe() + " are closed here, since this check is for a part of them"
+		if t.closed[o.finer]++; t.closed[o.finer] > maxKinds {
+			text = "further kinds of files are closed as well"
+		}
 	}
 	t.say(o.place(), text, "")
 	t.explainGuard(cmp.Or(o.guard, o.idle))

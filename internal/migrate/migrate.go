@@ -99,7 +99,7 @@ func Translate(tree *Tree, o Options) Result {
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
 		inside: map[*directive]*directive{}, elsewhere: map[*server]string{},
-		unclear: map[*server]*directive{}, out: &document{}}
+		closed: map[*location]int{}, unclear: map[*server]*directive{}, out: &document{}}
 	t.collect()
 	t.sample()
 	t.classify()
@@ -135,6 +135,7 @@ type translator struct {
 	redirectors []*server // that send clients to https, and whose addresses are the gateway's
 	form        form
 	elsewhere   map[*server]string     // the prefix under which a server serves files, for those with another form
+	closed      map[*location]int      // kinds of files that are closed for a part of them
 	unclear     map[*server]*directive // a location for which a server keeps its nginx
 	edge        bool                   // no file of this host: all come from storages
 	handled     map[*directive]bool

@@ -188,7 +188,7 @@ func (t *translator) closeFiner(s *server) {
 			o := s.cells[c]
 			check := cmp.Or(finer.guard, otherRules(s, o, finer))
 			guard = cmp.Or(guard, o.guard, check)
-			if check == nil || o.guard != nil || isImageFilter(check) {
+			if check == nil || o.guard != nil || o.idle != nil || isImageFilter(check) {
 				continue
 			}
 			if finer.loc != nil && finer.loc.op == "=" {
@@ -204,8 +204,8 @@ func (t *translator) closeFiner(s *server) {
 			switch {
 			case o.via != nil:
 				o.guard = check
-			case check.name == "valid_referers", check.name != "if" && finer.via == nil && !t.aboutFiles(finer.loc):
-				continue // nginx serves no such files here
+			case check.name == "valid_referers": // the referers of files that this server does not serve
+				continue
 			default:
 				o.idle = check
 			}

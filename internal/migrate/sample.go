@@ -74,6 +74,11 @@ var (
 
 func isStorePath(text string) bool { return len(text) <= 4 && storePath.MatchString(text) }
 
+// isFolder accepts the name of a folder below a store path, which is no group.
+func isFolder(text string) bool { return folderName.MatchString(text) }
+
+var folderName = regexp.MustCompile(`^[0-9A-F]{2}$`)
+
 // sample finds the groups, store paths and extensions that patterns and mod_fastdfs.conf name.
 func (t *translator) sample() {
 	u := universe{groups: slices.Clone(t.Module.Groups), exts: []string{""}}
@@ -146,9 +151,11 @@ func (t *translator) nameLocations(u *universe) {
 			}
 			for _, text := range texts {
 				m := firstPart.FindStringSubmatch(text)
-				if m != nil && !slices.Contains(u.groups, m[1]) && !isStorePath(m[1]) && len(u.groups) < maxGroups {
-					u.names[m[1]], u.groups = true, append(u.groups, m[1])
+				if m == nil || slices.Contains(u.groups, m[1]) || len(u.groups) == maxGroups {
+					continue
 				}
+				u.addGroup(m[1])
+				u.names[m[1]] = slices.Contains(u.groups, m[1])
 			}
 		})
 	}
@@ -185,7 +192,7 @@ func (u *universe) add(text string, expression bool) {
 }
 
 func (u *universe) addGroup(name string) {
-	if !isStorePath(name) && name != otherGroup {
+	if !isStorePath(name) && !isFolder(name) && name != otherGroup {
 		addTo(u, &u.groups, name, maxGroups)
 	}
 }
