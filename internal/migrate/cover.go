@@ -9,7 +9,7 @@ import (
 
 // Bounds of the search for paths of file ids.
 const (
-	maxStates  = 60_000
+	maxStates  = 20_000
 	maxClasses = 4_000
 )
 
@@ -128,12 +128,26 @@ func (m *automata) step(s *state, c rune) *state {
 		if s.matched[i] {
 			continue
 		}
-		next.inside[i], next.matched[i] = advance(p, append([]uint32{uint32(p.Start)}, s.inside[i]...), flags, c)
+		from := m.waiting(s, i)
+		if len(from) == 0 {
+			continue
+		}
+		next.inside[i], next.matched[i] = advance(p, from, flags, c)
 		if next.matched[i] {
 			next.inside[i] = nil
 		}
 	}
 	return next
+}
+
+// waiting returns the instructions of a pattern that wait for a character. It may begin anywhere,
+// unless it is anchored.
+func (m *automata) waiting(s *state, i int) []uint32 {
+	p := m.patterns[i]
+	if s.before >= 0 && p.StartCond()&syntax.EmptyBeginText != 0 {
+		return s.inside[i]
+	}
+	return append([]uint32{uint32(p.Start)}, s.inside[i]...)
 }
 
 // end returns the patterns that match the text of a state, and whether the language has it.
@@ -145,7 +159,7 @@ func (m *automata) end(s *state) (matched []bool, accepted bool) {
 	matched = slices.Clone(s.matched)
 	for i, p := range m.patterns {
 		if !matched[i] {
-			_, matched[i] = advance(p, append([]uint32{uint32(p.Start)}, s.inside[i]...), flags, -1)
+			_, matched[i] = advance(p, m.waiting(s, i), flags, -1)
 		}
 	}
 	return matched, true

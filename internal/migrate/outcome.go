@@ -180,6 +180,9 @@ func (f form) language() string {
 // closeFiner closes the kinds of files of which a server rejects a part that no selector of the
 // gateway describes. A server of which that cannot be found out keeps its nginx.
 func (t *translator) closeFiner(s *server) {
+	if t.anyCheck(s, nil, false) == nil && !s.hasConditions() {
+		return
+	}
 	classes, ok := t.classes(s)
 	var guard *directive
 	for _, class := range classes {
@@ -216,6 +219,15 @@ func (t *translator) closeFiner(s *server) {
 	if unclear := s.unclear(classes); !ok || unclear != nil {
 		s.left, t.unclear[s] = cmp.Or(guard, t.anyCheck(s, classes, ok)), unclear
 	}
+}
+
+// hasConditions reports whether a server has directives that may lead to a check.
+func (s *server) hasConditions() bool {
+	found := len(named(s.d.block, "if", "rewrite")) > 0
+	eachLocation(s.locations, func(l *location) {
+		found = found || len(named(l.d.block, "if", "rewrite", "try_files")) > 0
+	})
+	return found
 }
 
 // anyCheck returns a check of the locations for files, or of all.
