@@ -83,16 +83,22 @@ func (t *translator) chooseForm() {
 	}
 	best := 0
 	for _, f := range forms {
-		n := 0
+		n, served := 0, false
 		for _, s := range t.all {
 			for _, c := range t.universe.all {
-				if c.ext == "" && !t.universe.names[c.group] && t.outcomeOf(s, f.url(c)).via != nil {
+				if c.ext != "" || t.universe.names[c.group] {
+					continue
+				}
+				o := t.outcomeOf(s, f.url(c))
+				if served = served || o.via != nil; o.via != nil || o.guard != nil {
 					n++
+				}
+				if o.via != nil {
 					t.elsewhere[s] = cmp.Or(t.elsewhere[s], f.prefix, "/")
 				}
 			}
 		}
-		if n > 0 && (best == 0 || f.prefix == "" && t.form.prefix == "" && n > best) {
+		if served && (best == 0 || f.prefix == "" && t.form.prefix == "" && n > best) {
 			best, t.form = n, f
 		}
 	}

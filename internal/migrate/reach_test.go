@@ -61,6 +61,8 @@ func TestReach(t *testing.T) {
 			"other/0/sql group1/1/sql", "group1/0/sql group1/0/jpg other/0/jpg"},
 		{"other groups of one character", "server { location /group1/ { " + module +
 			" } location ~ ^/group[^1]/ { deny all; " + module + " } }", "group7/0/jpg", "group1/0/jpg"},
+		{"a group beside all paths", "server { location / { " + module + " } location /group1/ { deny all; } }",
+			"group1/0/jpg", "other/0/jpg"},
 		{"names in folders", "server { location ~ /0[0-9]/ { " + module + " location ~ _orig { return 403; } }" +
 			" location ~ \\.exe$ { " + module + " } }", "group1/0/jpg", ""},
 		{"groups in any case", "server { location /group1/ { " + module + " } location ~* /GROUP2/ { deny all; } }",
