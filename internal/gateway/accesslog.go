@@ -52,8 +52,8 @@ func NewAccessLog(out io.Writer, o AccessLogOptions) (*AccessLog, error) {
 	return l, nil
 }
 
-// skips reports whether the request has no line. A request that was rejected or redirected before its
-// file id was needed is parsed here.
+// skips reports whether the request has no line. A request that was rejected or redirected before
+// its file id was needed is parsed here.
 func (l *AccessLog) skips(r *request) bool {
 	if len(l.o.Except) == 0 {
 		return false

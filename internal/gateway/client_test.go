@@ -102,8 +102,8 @@ func TestProxyHeaders(t *testing.T) {
 	require.NotContains(t, log.String(), "6.6.6.6")
 }
 
-// TestFieldsBehindProxyHeaders: a proxy with the PROXY protocol may pass on fields of the client, so
-// they decide nothing; the header itself tells of TLS.
+// TestFieldsBehindProxyHeaders: a proxy with the PROXY protocol may pass on fields of the client,
+// so they decide nothing; the header itself tells of TLS.
 func TestFieldsBehindProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))

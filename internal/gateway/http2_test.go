@@ -142,8 +142,8 @@ func TestHTTP2Stalls(t *testing.T) {
 	}
 }
 
-// TestHTTP2Bodiless: a response without a body ends with its head, also when its state was used for a
-// download that has ended early, or the request is rejected.
+// TestHTTP2Bodiless: a response without a body ends with its head, also when its state was used for
+// a download that has ended early, or the request is rejected.
 func TestHTTP2Bodiless(t *testing.T) {
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(1<<20))

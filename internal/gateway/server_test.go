@@ -226,8 +226,8 @@ func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 }
 
 // TestLastResponse: a client that has asked for the end of the connection keeps no connection while
-// it reads a short response slowly, and still gets all of it from the kernel. A long response has to
-// be taken first.
+// it reads a short response slowly, and still gets all of it from the kernel. A long response has
+// to be taken first.
 func TestLastResponse(t *testing.T) {
 	s := storetest.New(t)
 	short, long := s.Normal("jpg", s.Bytes(60<<10)), s.Normal("mp4", s.Bytes(100<<10))
@@ -235,7 +235,9 @@ func TestLastResponse(t *testing.T) {
 		ServerOptions{})
 	ask := func(f storetest.Object) net.Conn {
 		dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-			_ = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+			_ = raw.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)
+			})
 			return err
 		}}
 		c, err := dialer.Dial("tcp", r.address)
@@ -255,7 +257,9 @@ func TestLastResponse(t *testing.T) {
 	for i := range 3 { // from the file, and from memory
 		began := time.Now()
 		c := ask(short)
-		eventually.True(t, func() bool { return r.server.accepted.Load() == uint64(i)+1 && r.server.Connections() == 0 })
+		eventually.True(t, func() bool {
+			return r.server.accepted.Load() == uint64(i)+1 && r.server.Connections() == 0
+		})
 		require.Less(t, time.Since(began), 25*time.Second, "the connection was held until 30 s had passed")
 		requireWhole(c, short)
 	}

@@ -154,7 +154,7 @@ func TestSlotCopiesOfDroppedFiles(t *testing.T) {
 		require.True(t, f.Copied())
 		held = append(held, f)
 	}
-	require.Equal(t, room, c.Forget(""))
+	require.Equal(t, room, c.Purge(""))
 	id, _ := s.largeSlot(uint32(room+1)<<18, size)
 	served := make(chan error, 1)
 	go func() {
@@ -177,7 +177,7 @@ func TestSlotCopiesOfDroppedFiles(t *testing.T) {
 	for _, f := range held { // in any case: the search for room is over when they end
 		require.NoError(t, f.Close())
 	}
-	require.NotZero(t, c.Forget(""))
+	require.NotZero(t, c.Purge(""))
 	require.Zero(t, c.Stats().Bytes)
 }
 

@@ -248,9 +248,9 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// TestReducedTable: the first header block after the client has reduced the size of its table begins
-// with an update of that size, which decoders such as that of nghttp2 require (RFC 9113 section
-// 4.3.1). Later blocks, and those of other clients, have none.
+// TestReducedTable: the first header block after the client has reduced the size of its table
+// begins with an update of that size, which decoders such as that of nghttp2 require (RFC 9113
+// section 4.3.1). Later blocks, and those of other clients, have none.
 func TestReducedTable(t *testing.T) {
 	s := start(t, hello, nil)
 	updated := func(c *client, id uint32) bool {

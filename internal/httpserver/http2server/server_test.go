@@ -273,8 +273,8 @@ func TestProgress(t *testing.T) {
 }
 
 // TestPausedStream: a stream whose client stops accepting it is reset, and other streams of the
-// connection go on, however little they have. While the client's host lacks bytes of it, the network
-// is slow, not the client.
+// connection go on, however little they have. While the client's host lacks bytes of it, the
+// network is slow, not the client.
 func TestPausedStream(t *testing.T) {
 	window := func() time.Duration { return 80 * time.Millisecond }
 	ended := make(chan error, 1)
