@@ -140,8 +140,8 @@ func (a *App) syncPurges() error {
 	return nil
 }
 
-// canonical is a purge by the name under which the caches know a file. Other processes and gateways
-// get the id of the request: those of earlier versions know a file by each id apart.
+// canonical returns a purge by the name under which the caches know a file. Other processes and
+// gateways get the id of the request, since the rule may differ by version during an upgrade.
 func canonical(m cache.Match) cache.Match {
 	if !m.IsFile() {
 		return m
