@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/fileselect"
@@ -32,6 +34,24 @@ type RuleSection struct {
 	Files   fileselect.Selector
 	Rules   Rules
 	Replace []func(to, from *Rules) // copies from Rules what it replaces
+}
+
+// String names what the rules look at; empty = they allow every request.
+func (r *Rules) String() string {
+	var of []string
+	if r == nil {
+		return ""
+	}
+	if r.Allow != nil || r.Deny != nil {
+		of = append(of, "address")
+	}
+	if r.Requests != nil {
+		of = append(of, "request rate")
+	}
+	if r.Referers != nil {
+		of = append(of, "Referer")
+	}
+	return strings.Join(of, ", ")
 }
 
 // newRules returns the rules of each file; nil if base is for all files.
@@ -100,7 +120,15 @@ func (r *request) findRules() *Rules {
 		return r.h.o.Rules
 	}
 	r.id = id
-	return r.h.rules.Of(id.Group, id.PathIndex, id.Ext())
+	return r.h.rulesOf(id)
+}
+
+// rulesOf returns the rules of a file; nil if there are none.
+func (h *Handler) rulesOf(id fdfs.FileID) *Rules {
+	if h.rules == nil {
+		return h.o.Rules
+	}
+	return h.rules.Of(id.Group, id.PathIndex, id.Ext())
 }
 
 // asksHealth reports whether the request is for HealthPath.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ func (e *Explanation) end(status int, format string, args ...any) Explanation {
 // might ask. It fetches no content.
 func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
 	e := Explanation{Asked: urlOrID}
+	if status, text := h.explainURL(urlOrID); status != 0 {
+		return e.end(status, "%s", text)
+	}
 	var t target
 	id, err := h.parseAny(&t, urlOrID)
 	if err != nil {
@@ -63,6 +67,9 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	}
 	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex,
 		time.Unix(id.Created, 0).UTC().Format(time.RFC3339))
+	if rules := h.rulesOf(id).String(); rules != "" {
+		e.step("access", "decided by the client's %s", rules)
+	}
 	if h.o.Tokens == nil {
 		e.step("token", "not wanted")
 	} else if err := h.o.Tokens.Check(id.Logic, t.params.token, t.params.ts, now); err != nil {
@@ -99,6 +106,20 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 		}
 	}
 	return e.end(status, "%s", text)
+}
+
+// explainURL returns the response to a URL whatever file it names; 0 = it depends on the file.
+func (h *Handler) explainURL(text string) (status int, response string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme == "":
+		return 0, ""
+	case h.o.HealthPath != "" && u.Path == h.o.HealthPath:
+		return 200, "the state of the gateway (health_path), 503 if it is not ready"
+	case h.o.HTTPSPort != 0 && u.Scheme == "http":
+		return 301, "a redirect to the same URL by https (tls_redirect)"
+	}
+	return 0, ""
 }
 
 // parseAny parses a URL, a target or a file id.
