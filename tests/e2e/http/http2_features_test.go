@@ -128,7 +128,8 @@ func TestHTTP2StreamLimit(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(32<<20))
-	p := e2e.ServeHTTP2(t, s, "[gateway]", "max_connections = 4")
+	// The responses are not read meanwhile, for longer than min_send_rate allows on a slow machine.
+	p := e2e.ServeHTTP2(t, s, "[gateway]", "max_connections = 4", "min_send_rate = 0")
 	var running []*http.Response
 	for range 4 {
 		resp, err := p.HTTP2.Get("https://" + p.Addrs[0] + large.URL())
