@@ -346,7 +346,7 @@ func TestUnreachableForAll(t *testing.T) {
 // connection, without polling.
 func TestReleaseWhileCutOff(t *testing.T) {
 	t.Parallel()
-	r := newRelayed(t, -1, cachelock.Options{Poll: farOff})
+	r := newRelayed(t, 3, cachelock.Options{Poll: farOff}) // the first connections are those that were cut
 	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 2 * farOff})
 	require.NoError(t, err)
 	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
