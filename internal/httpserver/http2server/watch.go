@@ -66,11 +66,15 @@ type stall struct {
 	before int64         // sent when waited began
 }
 
+// underWay bounds bytes that wait for a delayed acknowledgement, however fast the network is. A
+// client that accepts single bytes always has some.
+const underWay = 4 << 10
+
 // isSlow reports whether the client has accepted less than rate bytes per second in a window of
 // waiting. taken is the number of bytes of responses that the client's host has: while it lacks
 // some of this stream, the network is slow. d is the time since the last call.
 func (s *stall) isSlow(d, window time.Duration, rate, taken int64) bool {
-	if !s.waiting || taken < s.position {
+	if !s.waiting || taken+underWay < s.position {
 		return false
 	}
 	if s.waited == 0 {
