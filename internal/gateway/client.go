@@ -20,6 +20,9 @@ const (
 	headerForwardedHost  = fasthttp.HeaderXForwardedHost
 )
 
+// protoHTTPS is the scheme of a client that is connected to its proxy by TLS.
+var protoHTTPS = []byte("https")
+
 // findClient sets client, proto and host by the word of a trusted proxy. Fields of other peers mean
 // nothing, and neither do those behind the header of the PROXY protocol: its proxy may pass on the
 // fields as the client has sent them.
@@ -29,7 +32,7 @@ func (r *request) findClient() error {
 	r.client = ipOf(peer)
 	if proxied, ok := peer.(*proxiedAddr); ok {
 		if proxied.tls {
-			r.proto = []byte("https")
+			r.proto = protoHTTPS
 		}
 		if proxied.tooMany {
 			return errTooManyPerIP
