@@ -213,17 +213,22 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 	}
 }
 
+// failureOf returns DiskOptions.failure for one operation, which fails while failing is set.
+func failureOf(broken string, failing *atomic.Bool) func(op string) error {
+	return func(op string) error {
+		if op == broken && failing.Load() {
+			return errors.New("input/output error")
+		}
+		return nil
+	}
+}
+
 // TestPurgeOfWhatCouldNotBeRemoved: an evicted segment whose file is still there, since the disk
 // failed, is removed by a purge: it would come back with the next process.
 func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	var failing atomic.Bool
 	path := t.TempDir()
-	d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
-		if op == "remove" && failing.Load() {
-			return errors.New("input/output error")
-		}
-		return nil
-	}})
+	d, err := OpenDisk(DiskOptions{Path: path, failure: failureOf("remove", &failing)})
 	require.NoError(t, err)
 	defer d.Close()
 	s := tiny("group1/a")
@@ -250,12 +255,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 		broken, released := test.broken, test.released
 		t.Run(fmt.Sprintf("%s, released %t", broken, released), func(t *testing.T) {
 			var failing atomic.Bool
-			o := DiskOptions{Path: t.TempDir(), failure: func(op string) error {
-				if op == broken && failing.Load() {
-					return errors.New("input/output error")
-				}
-				return nil
-			}}
+			o := DiskOptions{Path: t.TempDir(), failure: failureOf(broken, &failing)}
 			d, err := OpenDisk(o)
 			require.NoError(t, err)
 			purged, other := tiny("group1/a"), tiny("group1/b")
@@ -297,12 +297,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 // could not remove.
 func TestPurgedAndStoredAgain(t *testing.T) {
 	var failing atomic.Bool
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Nanosecond, failure: func(op string) error {
-		if op == "remove" && failing.Load() {
-			return errors.New("input/output error")
-		}
-		return nil
-	}})
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Nanosecond, failure: failureOf("remove", &failing)})
 	require.NoError(t, err)
 	defer d.Close()
 	s := tiny("group1/a")
