@@ -69,8 +69,8 @@ func TestVersionsAreNotMixed(t *testing.T) {
 	f.Settled()
 	storage := f.Cluster.Storage(0)
 	downloads := storage.Counts().Requests[fdfstest.CmdDownload]
-	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: time.Second})
-	done := make(chan error)
+	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Hang: true})
+	done := make(chan error, 1)
 	go func() {
 		resp, err := http.Get("http://" + m.Addrs[0] + e2e.Path(id))
 		if err == nil {
@@ -82,7 +82,7 @@ func TestVersionsAreNotMixed(t *testing.T) {
 	eventually.True(t, func() bool { return storage.Counts().Requests[fdfstest.CmdDownload] > downloads })
 	changed := e2e.RandomContent(len(content) + 1) // other bytes, and longer
 	require.NoError(t, f.Cluster.Change(id, changed, time.Now()))
-	require.Error(t, <-done, "the response began with the old version")
 	f.Fault()
+	require.Error(t, <-done, "the response began with the old version")
 	require.Equal(t, changed, m.Get(e2e.Path(id)).Body)
 }
