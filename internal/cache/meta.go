@@ -48,7 +48,7 @@ type metaRecord struct {
 	sums    sums
 	invalid bool // a storage has another version
 	bytes   int64
-	use     *list.Element // of recordList
+	use     *list.Element // in metaCache.byUse
 
 	attachment atomic.Pointer[any] // see Entry.Attachment
 }
@@ -57,14 +57,15 @@ type metaRecord struct {
 type metaCache struct {
 	o atomic.Pointer[Options] // only the times are used
 
-	mu   sync.Mutex // guards the fields below and the records
-	max  int64
-	list *recordList
-	used int64
+	mu      sync.Mutex // guards the fields below and the records
+	max     int64
+	records map[string]*metaRecord // by file
+	byUse   list.List              // of *metaRecord, the one that was used last at the front
+	used    int64
 }
 
 func newMetaCache(o *Options, most int64) *metaCache {
-	r := &metaCache{list: newRecordList()}
+	r := &metaCache{records: make(map[string]*metaRecord)}
 	r.adjust(o, most)
 	return r
 }
@@ -80,8 +81,8 @@ func (r *metaCache) adjust(o *Options, most int64) {
 
 // shrink evicts records beyond the budget. mu is held.
 func (r *metaCache) shrink() {
-	for r.used > r.max && r.list.Len() > 1 {
-		r.remove(r.list.Oldest())
+	for r.used > r.max && len(r.records) > 1 {
+		r.remove(r.byUse.Back().Value.(*metaRecord))
 	}
 }
 
@@ -91,8 +92,11 @@ func (r *metaCache) shrink() {
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, ok := r.list.Get(file)
-	if !ok || rec.invalid {
+	rec := r.records[file]
+	if rec == nil {
+		return nil, Meta{}, unknown
+	}
+	if r.byUse.MoveToFront(rec.use); rec.invalid {
 		return nil, Meta{}, unknown
 	}
 	f := r.freshness(rec, now, maxAge, asks)
@@ -188,7 +192,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	rec := &metaRecord{file: file, meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if before, ok := r.list.Peek(file); ok {
+	if before := r.records[file]; before != nil {
 		wasThere = !before.meta.Gone
 		if before.meta.Version == m.Version {
 			rec.sums = before.sums
@@ -202,7 +206,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 		rec.sums.expect(m.Version)
 	}
 	rec.bytes += sumCost * rec.sums.expected
-	r.list.Add(rec)
+	rec.use, r.records[file] = r.byUse.PushFront(rec), rec
 	r.used += rec.bytes
 	r.shrink()
 	return wasThere
@@ -211,14 +215,15 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 // remove removes a record. mu is held.
 func (r *metaCache) remove(rec *metaRecord) {
 	r.used -= rec.bytes
-	r.list.Remove(rec)
+	r.byUse.Remove(rec.use)
+	delete(r.records, rec.file)
 }
 
 // failed delays the next request for the metadata of a file.
 func (r *metaCache) failed(file string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec, ok := r.list.Peek(file); ok {
+	if rec := r.records[file]; rec != nil {
 		rec.retry = now.Add(holdOff)
 	}
 }
@@ -227,7 +232,7 @@ func (r *metaCache) failed(file string, now time.Time) {
 func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && !rec.meta.Gone {
+	if rec := r.records[file]; rec != nil && rec.meta.Version == v && !rec.meta.Gone {
 		rec.invalid = true
 	}
 }
@@ -235,20 +240,9 @@ func (r *metaCache) invalidate(file string, v Version) {
 // purge removes the records of the files that match, and returns their number. A purge of one file
 // walks nothing; look-ups go on during that of a folder.
 func (r *metaCache) purge(m Match) (n int) {
-	if m.IsFile() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if rec, ok := r.list.Peek(string(m)); ok {
-			r.remove(rec)
-			n++
-		}
-		return n
-	}
-	tier.Walk(&r.mu, r.list.records, func(file string, rec *metaRecord) {
-		if m.Matches(file) {
-			r.remove(rec)
-			n++
-		}
+	tier.Visit(&r.mu, r.records, m, func(_ string, rec *metaRecord) {
+		r.remove(rec)
+		n++
 	})
 	return n
 }
@@ -257,8 +251,8 @@ func (r *metaCache) purge(m Match) (n int) {
 func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, ok := r.list.Peek(file)
-	if !ok || rec.invalid {
+	rec := r.records[file]
+	if rec == nil || rec.invalid {
 		return Meta{}, time.Time{}, false
 	}
 	return rec.meta, rec.expires, true

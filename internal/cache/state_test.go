@@ -356,7 +356,7 @@ func TestRecordsBudget(t *testing.T) {
 		require.LessOrEqual(t, r.used, r.max)
 	}
 	require.Greater(t, r.used, r.max*9/10)
-	require.Equal(t, r.list.Len(), r.purge(tier.MatchFolder("group1/M00")))
+	require.Equal(t, len(r.records), r.purge(tier.MatchFolder("group1/M00")))
 	require.Zero(t, r.used)
 }
 

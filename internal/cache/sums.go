@@ -69,7 +69,7 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole seg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var known sums
-	if rec, ok := r.list.Peek(key.File); ok && rec.meta.Version == v {
+	if rec := r.records[key.File]; rec != nil && rec.meta.Version == v {
 		known = rec.sums
 	}
 	switch {
@@ -89,7 +89,7 @@ func isWhole(key SegmentKey, v Version) bool { return key.Index == Whole || v.Se
 func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v {
+	if rec := r.records[file]; rec != nil && rec.meta.Version == v {
 		rec.sums.link, rec.sums.isLink = sum, true
 	}
 }
@@ -98,7 +98,7 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 func (r *metaCache) clearSums(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec, ok := r.list.Peek(file); ok {
+	if rec := r.records[file]; rec != nil {
 		clear(rec.sums.bySegment)
 	}
 }

@@ -69,13 +69,12 @@ type Disk struct {
 	writing backoff.State
 	reading backoff.State
 	index   index
-	listed  bool             // the size of every entry is known
-	kept    map[Key]struct{} // purged, but the disk has not removed their files
-	pending files[job]       // to be written, and not canceled
-	active  *job             // being written; if it was canceled, until its file is removed
-	queued  int64            // bytes of all jobs that are not over, canceled ones too
-	writes  int64            // bytes of the budget for active
-	stats   Stats            // the counters among them
+	listed  bool       // the size of every entry is known
+	pending files[job] // to be written, and not canceled
+	active  *job       // being written; if it was canceled, until its file is removed
+	queued  int64      // bytes of all jobs that are not over, canceled ones too
+	writes  int64      // bytes of the budget for active
+	stats   Stats      // the counters among them
 }
 
 // OpenDisk opens a Disk, which the caller closes.
@@ -100,7 +99,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		kept: make(map[Key]struct{}), pending: make(files[job]), rechecks: newRecheckLimit()}
+		pending: make(files[job]), rechecks: newRecheckLimit()}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.inPageCache = d.findPageCache()
 	d.tasks.Go(d.write)
@@ -200,7 +199,7 @@ func (d *Disk) open(key Key, was *diskEntry) *openFile {
 		d.stats.Corrupt++
 		d.index.startUnlink(key)
 		d.mu.Unlock()
-		_, _ = d.unlink(key) // it is logged
+		_, _ = d.unlink(key, false) // it is logged
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		// not a failure of the disk
 	default:
@@ -255,7 +254,7 @@ func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	d.mu.Unlock()
 	f.close()
 	if mine {
-		_, _ = d.unlink(key) // it is logged
+		_, _ = d.unlink(key, false) // it is logged
 	}
 }
 

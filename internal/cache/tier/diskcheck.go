@@ -155,7 +155,7 @@ func (f *openFile) corrupt(why string) error {
 	}
 	d.mu.Unlock()
 	if mine {
-		d.unlink(f.header.key)
+		_, _ = d.unlink(f.header.key, false) // it is logged
 		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
 	}
 	return fmt.Errorf("%w: %q: %s", ErrCorrupt, f.path, why)

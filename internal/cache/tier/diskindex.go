@@ -22,11 +22,16 @@ type index struct {
 	all       files[diskEntry]
 	live, old list.List // of *diskEntry, the one that was used last at the front
 	used      int64     // bytes of those in the lists
-	// unlinking are segments without an entry whose files are about to be removed, or could not be.
-	unlinking files[Key]
+	unlinking files[removal]
 }
 
-func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[Key])} }
+// removal is the removal of the file of a segment without an entry: it is about to begin, or has
+// failed. Disk.mu guards it.
+type removal struct {
+	kept bool // the segment was purged, and the disk has not removed the file
+}
+
+func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[removal])} }
 
 // len returns the number of entries of known size.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
@@ -88,17 +93,21 @@ func (x *index) remove(key Key) {
 }
 
 // startUnlink removes the entry of a segment whose file the caller removes.
-func (x *index) startUnlink(key Key) {
+func (x *index) startUnlink(key Key) *removal {
 	x.remove(key)
-	x.unlinking.set(key, &key)
+	r := x.unlinking.get(key)
+	if r == nil {
+		r = &removal{}
+		x.unlinking.set(key, r)
+	}
+	return r
 }
 
-// startUnlinkFile does the same for all segments of a file, and adds the keys of the files to
-// remove.
-func (x *index) startUnlinkFile(file string, keys []Key) []Key {
-	x.all.each(file, func(key Key, _ *diskEntry) { x.startUnlink(key) })
-	x.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
-	return keys
+// endUnlink ends a removal, unless the key has another one since: that of a newer file.
+func (x *index) endUnlink(key Key, r *removal) {
+	if x.unlinking.get(key) == r {
+		x.unlinking.remove(key)
+	}
 }
 
 // oldest returns the least recently used entry, or nil.

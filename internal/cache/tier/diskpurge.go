@@ -3,8 +3,6 @@ package tier
 import (
 	"errors"
 	"io/fs"
-	"maps"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -27,12 +25,9 @@ func (d *Disk) Purge(m Match) int {
 			d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		}
 	}
-	n, running := d.purgePending(m)
-	if running != nil { // also one that was canceled before: its file may not be removed yet
-		select {
-		case <-running.done:
-		case <-d.life.Done():
-		}
+	n := d.purgePending(m)
+	if running := d.running(m); running != nil {
+		<-running.done
 	}
 	n += d.purgeFiles(m)
 	for i := first; i <= last; i++ {
@@ -41,65 +36,56 @@ func (d *Disk) Purge(m Match) int {
 	return n
 }
 
-// purgePending cancels the segments that wait to be written, and returns their number, and the one
-// that is being written if it matches.
-func (d *Disk) purgePending(m Match) (n int, running *job) {
+// purgePending cancels the segments that wait to be written, and returns their number.
+func (d *Disk) purgePending(m Match) (n int) {
+	Visit(&d.mu, d.pending, m, func(file string, _ segments[job]) {
+		d.pending.each(file, func(key Key, j *job) {
+			j.canceled = true // not written, if that has not begun
+			d.pending.remove(key)
+			n++
+		})
+	})
+	return n
+}
+
+// running returns the segment that is being written if it matches, also if it was canceled before:
+// its file may not be removed yet.
+func (d *Disk) running(m Match) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	cancel := func(key Key, j *job) {
-		j.canceled = true // not written, if that has not begun
-		d.pending.remove(key)
-		n++
-	}
-	if m.IsFile() {
-		d.pending.each(string(m), cancel)
-	} else {
-		for file := range d.pending { // there are maxJobs at most
-			if m.Matches(file) {
-				d.pending.each(file, cancel)
-			}
-		}
-	}
 	if d.active != nil && m.Matches(d.active.segment.File) {
-		running = d.active
+		return d.active
 	}
-	return n, running
+	return nil
 }
 
 // purgeFiles removes the files of segments, and returns their number.
-func (d *Disk) purgeFiles(m Match) int {
+func (d *Disk) purgeFiles(m Match) (n int) {
 	var keys []Key
-	if m.IsFile() {
-		d.mu.Lock()
-		keys = d.index.startUnlinkFile(string(m), keys)
-		d.mu.Unlock()
-		n, _ := d.unlinkPurged(keys) // Sync returns the error if it lasts
-		return n
+	Visit(&d.mu, d.index.all, m, func(file string, _ segments[diskEntry]) {
+		d.index.all.each(file, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
+	})
+	Visit(&d.mu, d.index.unlinking, m, func(file string, _ segments[removal]) {
+		d.index.unlinking.each(file, func(key Key, _ *removal) { keys = append(keys, key) })
+	})
+	for _, key := range keys {
+		if removed, _ := d.unlink(key, true); removed { // Sync returns the error if it lasts
+			n++
+		}
 	}
-	Walk(&d.mu, d.index.all, func(file string, _ segments[diskEntry]) {
-		if m.Matches(file) {
-			d.index.all.each(file, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
-		}
-	})
-	Walk(&d.mu, d.index.unlinking, func(file string, _ segments[Key]) {
-		if m.Matches(file) {
-			d.index.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
-		}
-	})
-	n, _ := d.unlinkPurged(keys) // Sync returns the error if it lasts
 	return n
 }
 
 // unlink removes the file of a segment in index.unlinking, and reports whether there was one. After
-// a failure it stays there, so that a purge tries again.
-func (d *Disk) unlink(key Key) (removed bool, err error) {
+// a failure it stays there, so that a purge tries again, and Sync if it was purged.
+func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
 	if d.released.Load() {
 		return false, nil // another process may have written it
 	}
 	d.mu.Lock()
-	listed := d.index.unlinking.get(key) != nil
+	r := d.index.unlinking.get(key)
 	d.mu.Unlock()
-	if !listed {
+	if r == nil {
 		return false, nil // removed, or replaced by a newer one
 	}
 	err = d.o.failure("remove")
@@ -109,45 +95,28 @@ func (d *Disk) unlink(key Key) (removed bool, err error) {
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		r.kept = r.kept || purged
 		return false, err
 	}
 	d.folders[folderOf(key.File)].removals.Add(1)
 	d.mu.Lock()
-	d.index.unlinking.remove(key)
-	d.mu.Unlock()
+	defer d.mu.Unlock()
+	d.index.endUnlink(key, r)
 	return !missing, nil
 }
 
 // unlinkAll calls unlink for segments whose content is not wrong: their files may stay.
 func (d *Disk) unlinkAll(keys []Key) {
 	for _, key := range keys {
-		_, _ = d.unlink(key) // it is logged
+		_, _ = d.unlink(key, false) // it is logged
 	}
-}
-
-// unlinkPurged calls unlink for purged segments, and returns the number of files. d.kept has those
-// that the disk did not remove.
-func (d *Disk) unlinkPurged(keys []Key) (n int, err error) {
-	for _, key := range keys {
-		removed, failure := d.unlink(key)
-		if removed {
-			n++
-		}
-		d.mu.Lock()
-		if failure == nil {
-			delete(d.kept, key)
-		} else {
-			d.kept[key] = struct{}{}
-			err = failure
-		}
-		d.mu.Unlock()
-	}
-	return n, err
 }
 
 // purgeAgain removes the files that purges could not remove. In a folder whose names no purge could
 // read, those are all files without an entry: none of them was found since.
-func (d *Disk) purgeAgain() error {
+func (d *Disk) purgeAgain() (err error) {
 	for i := range d.folders {
 		f := &d.folders[i]
 		if !f.unread.Swap(false) {
@@ -161,27 +130,35 @@ func (d *Disk) purgeAgain() error {
 		d.mu.Lock()
 		for _, key := range keys {
 			if d.index.all.get(key) == nil && !d.isActive(key) {
-				d.index.startUnlink(key)
-				d.kept[key] = struct{}{}
+				d.index.startUnlink(key).kept = true
 			}
 		}
 		d.mu.Unlock()
 	}
-	d.mu.Lock()
-	keys := slices.Collect(maps.Keys(d.kept))
-	d.mu.Unlock()
-	_, err := d.unlinkPurged(keys)
-	for _, key := range keys {
+	for _, key := range d.kept() {
+		if _, failure := d.unlink(key, true); failure != nil {
+			err = failure
+		}
 		d.folders[folderOf(key.File)].wanted.Store(true)
 	}
 	return err
 }
 
+// kept returns the purged segments whose files the disk has not removed.
+func (d *Disk) kept() (keys []Key) {
+	Visit(&d.mu, d.index.unlinking, MatchAll, func(file string, _ segments[removal]) {
+		d.index.unlinking.each(file, func(key Key, r *removal) {
+			if r.kept {
+				keys = append(keys, key)
+			}
+		})
+	})
+	return keys
+}
+
 // keptError is the error of Sync for files that this process cannot remove any more.
 func (d *Disk) keptError() error {
-	d.mu.Lock()
-	kept := len(d.kept) > 0
-	d.mu.Unlock()
+	kept := len(d.kept()) > 0
 	for i := range d.folders {
 		kept = kept || d.folders[i].unread.Load()
 	}

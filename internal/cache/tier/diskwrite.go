@@ -78,7 +78,7 @@ func (d *Disk) store(j *job) {
 	if d.stored(j, err) {
 		return
 	}
-	_, _ = d.unlink(j.segment.Key) // it is logged; the purge tries again
+	_, _ = d.unlink(j.segment.Key, false) // it is logged; the purge tries again
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.active = nil

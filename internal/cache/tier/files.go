@@ -66,19 +66,28 @@ func (f files[T]) each(file string, do func(key Key, value *T)) {
 	}
 }
 
-// walkStep is how many entries Walk visits before it lets others have the mutex.
+// walkStep is how many entries Visit visits before it lets others have the mutex.
 const walkStep = 512
 
-// Walk calls do for each entry of a map with mu held. It releases mu after every walkStep entries,
-// so that nothing waits for the whole walk: others may then change the map, and do may at any time.
-// Entries that are there from the beginning to the end are visited once; those that are added or
-// removed meanwhile are visited once or not at all. The caller does not hold mu.
-func Walk[K comparable, V any](mu sync.Locker, m map[K]V, do func(K, V)) {
+// Visit calls do, with mu held, for the files of an index that match. For one file it walks
+// nothing. Otherwise it releases mu after every walkStep entries, so that nothing waits for the
+// whole walk: others may then change the index, and do may at any time. Files that are there from
+// the beginning to the end are visited once; those that are added or removed meanwhile are visited
+// once or not at all. The caller does not hold mu.
+func Visit[V any](mu sync.Locker, m map[string]V, match Match, do func(file string, value V)) {
 	mu.Lock()
 	defer mu.Unlock()
+	if match.IsFile() {
+		if value, ok := m[string(match)]; ok {
+			do(string(match), value)
+		}
+		return
+	}
 	n := 0
-	for key, value := range m {
-		do(key, value)
+	for file, value := range m {
+		if match.Matches(file) {
+			do(file, value)
+		}
 		if n++; n%walkStep == 0 {
 			mu.Unlock()
 			mu.Lock() // a goroutine that waits for it gets it within a millisecond

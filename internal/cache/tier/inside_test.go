@@ -423,10 +423,25 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	d.mu.Lock()
 	d.index.startUnlink(Key{File: "group1/a"}) // as when it is evicted
 	d.mu.Unlock()
-	d.unlink(Key{File: "group1/a"})
+	_, _ = d.unlink(Key{File: "group1/a"}, false)
 	failing = true
 	purges(1, MatchFile("group1/a"))
 	failing = false
 	purges(1, MatchFile("group1/a"))
 	purges(0, MatchFile("group1/a"))
+}
+
+// TestRemovalOfANewerFile: the end of the removal of a file is not taken for that of a newer file
+// of the same segment, which was purged meanwhile.
+func TestRemovalOfANewerFile(t *testing.T) {
+	x, key := newIndex(), Key{File: "group1/a"}
+	x.add(&diskEntry{key: key})
+	older := x.startUnlink(key)
+	x.add(&diskEntry{key: key})
+	newer := x.startUnlink(key)
+	x.endUnlink(key, older)
+	require.Same(t, newer, x.unlinking.get(key))
+	require.Same(t, newer, x.startUnlink(key), "the file is still there")
+	x.endUnlink(key, newer)
+	require.Nil(t, x.unlinking.get(key))
 }

@@ -253,24 +253,14 @@ func (m *Memory) unref(k *memoryEntry) {
 }
 
 // Purge removes the segments of the files that match and returns their number.
-func (m *Memory) Purge(match Match) int {
-	n := 0
-	purge := func(_ Key, k *memoryEntry) {
-		if k.segment != nil {
-			n++
-		}
-		m.removeEntry(k)
-	}
-	if match.IsFile() {
-		m.mu.Lock()
-		defer m.unlock()
-		m.all.each(string(match), purge)
-		return n
-	}
-	Walk(locker{m}, m.all, func(file string, _ segments[memoryEntry]) {
-		if match.Matches(file) {
-			m.all.each(file, purge)
-		}
+func (m *Memory) Purge(match Match) (n int) {
+	Visit(locker{m}, m.all, match, func(file string, _ segments[memoryEntry]) {
+		m.all.each(file, func(_ Key, k *memoryEntry) {
+			if k.segment != nil {
+				n++
+			}
+			m.removeEntry(k)
+		})
 	})
 	return n
 }

@@ -287,7 +287,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 			require.NoError(t, d.Sync())
 			require.NoFileExists(t, filepath.Join(o.Path, d.path(purged.Key)))
 			require.FileExists(t, filepath.Join(o.Path, d.path(other.Key)))
-			require.Empty(t, d.kept)
+			require.Empty(t, d.kept())
 			require.NoError(t, d.Close())
 		})
 	}
@@ -328,15 +328,15 @@ func (c *countingLocker) Lock() {
 // TestWalkInSteps: a walk over an index lets others in between, who may change the map.
 func TestWalkInSteps(t *testing.T) {
 	var mu countingLocker
-	m := map[int]bool{}
+	m := map[string]int{}
 	for i := range 10 * walkStep {
-		m[i] = true
+		m[numberedFile(i)] = i
 	}
 	seen := map[int]int{}
-	Walk(&mu, m, func(i int, _ bool) {
+	Visit(&mu, m, MatchAll, func(file string, i int) {
 		require.False(t, mu.TryLock(), "it has the mutex")
 		if seen[i]++; i%2 == 0 {
-			delete(m, i)
+			delete(m, file)
 		}
 	})
 	require.Len(t, seen, 10*walkStep)
