@@ -30,8 +30,8 @@ func (d *Disk) list() {
 		if d.life.Err() != nil {
 			return
 		}
-		var err error
-		if all, err = d.examineFolder(i, all); err != nil {
+		found, err := d.examineFolder(i)
+		if all = append(all, found...); err != nil {
 			named = named && d.folders[i].named.Load()
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 		}
@@ -158,26 +158,29 @@ func sortByUse(all []listedFile, now time.Time) {
 	})
 }
 
-// examineFolder looks at the files of a folder that were there at start, and adds them to all.
-func (d *Disk) examineFolder(i int, all []listedFile) ([]listedFile, error) {
-	err := d.readNames(i)
+// examineFolder looks at the files of a folder that were there at start. With an error of one of
+// them, the size of the others is known nevertheless, so that they can be evicted.
+func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
+	err = d.readNames(i)
 	for _, e := range d.folders[i].take() {
-		f, err := d.examine(e)
-		if errors.Is(err, fs.ErrNotExist) {
+		switch f, failure := d.examine(e); {
+		case errors.Is(failure, fs.ErrNotExist):
 			d.removeMissing(e.key, e)
-			continue
+		case failure != nil:
+			err = failure
+		default:
+			found = append(found, f)
 		}
-		if err != nil {
-			return all, err
-		}
-		all = append(all, f)
 	}
-	return all, err
+	return found, err
 }
 
 // examine looks at size and time of a file. The access time, where the file system keeps it, is
 // later than the modification.
 func (d *Disk) examine(e *diskEntry) (listedFile, error) {
+	if err := d.o.failure("examine"); err != nil {
+		return listedFile{}, err
+	}
 	info, err := d.root.Lstat(d.path(e.key))
 	if err != nil {
 		return listedFile{}, err

@@ -445,3 +445,29 @@ func TestRemovalOfANewerFile(t *testing.T) {
 	x.endUnlink(key, newer)
 	require.Nil(t, x.unlinking.get(key))
 }
+
+// TestFileThatCannotBeExamined: where the size of a file cannot be read at start, those of the
+// others in its folder are known.
+func TestFileThatCannotBeExamined(t *testing.T) {
+	o := DiskOptions{Path: t.TempDir()}
+	d, err := OpenDisk(o)
+	require.NoError(t, err)
+	for i := range int64(5) {
+		require.True(t, d.Put(&Segment{Key: Key{File: "group1/a", Index: i}, Version: Version{Size: 5 * SegmentSize},
+			Chunks: [][]byte{{1}}}))
+	}
+	d.Settle()
+	require.NoError(t, d.Close())
+	var examined atomic.Int64
+	o.failure = func(op string) error {
+		if op == "examine" && examined.Add(1) == 2 {
+			return syscall.EIO
+		}
+		return nil
+	}
+	d, err = OpenDisk(o)
+	require.NoError(t, err)
+	defer d.Close()
+	eventually.True(t, d.Listed)
+	require.Equal(t, 4, d.Stats().Entries)
+}
