@@ -83,8 +83,8 @@ func TestArena(t *testing.T) {
 	require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 }
 
-// TestArenaGivesBack: what is evicted or purged gives its memory back, but not while something
-// reads it, and nothing ever reads bytes of another segment.
+// TestArenaGivesBack: what is evicted or purged gives its memory back, what is read is not evicted,
+// and nothing ever reads bytes of another segment.
 func TestArenaGivesBack(t *testing.T) {
 	m := withArena(t, 4<<20)
 	first := numbered(0, 1<<20)
@@ -102,8 +102,8 @@ func TestArenaGivesBack(t *testing.T) {
 		require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 		require.LessOrEqual(t, m.Stats().Bytes, int64(4<<20), "with what is held")
 	}
-	_, ok := m.Get(first.Key, first.Version, true)
-	require.False(t, ok, "it was evicted")
+	_, ok := m.Holds(first.Key)
+	require.True(t, ok, "it was not evicted")
 	require.Equal(t, bytes.Join(first.Chunks, nil), contentOf(t, held, 1<<20))
 	m.Purge(MatchAll)
 	require.EqualValues(t, 1<<20, m.resident(t), "what is held")
@@ -204,6 +204,34 @@ func TestSlowReadersCount(t *testing.T) {
 	view, ok := m.Get(s.Key, s.Version, true)
 	require.True(t, ok)
 	view.Release()
+}
+
+// TestReadersKeepSegments: segments that are read are not evicted, which would free nothing: room
+// comes from others.
+func TestReadersKeepSegments(t *testing.T) {
+	m := withArena(t, 8<<20)
+	var held []View
+	for i := range 6 {
+		s := numbered(i, 1<<20)
+		require.True(t, m.Put(s))
+		view, ok := m.Get(s.Key, s.Version, true)
+		require.True(t, ok)
+		held = append(held, view)
+	}
+	for i := range 20 {
+		require.True(t, m.Put(numbered(100+i, 1<<20)))
+		require.LessOrEqual(t, m.Stats().Bytes, int64(8<<20))
+	}
+	for i := range held {
+		_, ok := m.Holds(numbered(i, 1).Key)
+		require.True(t, ok, "segment %d is read", i)
+		held[i].Release()
+	}
+	for i := range 20 {
+		require.True(t, m.Put(numbered(200+i, 3<<20)))
+	}
+	_, ok := m.Holds(numbered(0, 1).Key)
+	require.False(t, ok, "it is not read any more")
 }
 
 // TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was

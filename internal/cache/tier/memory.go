@@ -22,8 +22,9 @@ const minExtent = 16 << 10
 // bookkeeping.
 //
 // After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
-// arena is shared memory of the process, not heap. A segment that is evicted from it while readers
-// use it is pinned: its extent counts in the budget until the last one has released it.
+// arena is shared memory of the process, not heap. A segment in it is not evicted while readers use
+// it, which would free nothing. One that is purged is pinned: its extent counts in the budget until
+// the last reader has released it.
 type Memory struct {
 	arena *arena.Arena // nil: segments stay in the heap
 
@@ -31,7 +32,7 @@ type Memory struct {
 	lists
 	budget   int64
 	reserved int64
-	pinned   int64 // bytes of evicted segments with readers
+	pinned   int64 // bytes of removed segments with readers
 	evicted  uint64
 	moved    uint64
 	toFree   []*extent // extents without users, which unlock frees
@@ -216,12 +217,12 @@ func (m *Memory) Promote(view View) (View, bool) {
 	return View{segment: segment, copied: true}, true
 }
 
-// shouldAdmit reports whether a segment that was found on disk should be in memory: small ones
-// always, of one chunk, larger ones if they were evicted not long ago.
+// shouldAdmit reports whether a segment that was found on disk should be in memory: small ones, of
+// one chunk, if they fit, larger ones if they were evicted not long ago.
 func (m *Memory) shouldAdmit(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return length <= ChunkSize || m.isGhost(key)
+	return length <= ChunkSize && headCost(key)+length <= m.budget || m.isGhost(key)
 }
 
 // Reserve makes room for bytes that are being fetched; a negative number gives it back. Reserved

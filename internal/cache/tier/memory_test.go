@@ -158,4 +158,10 @@ func TestPromotion(t *testing.T) {
 	// Evicts it.
 	require.True(t, memory.Put(cachetest.Segment("other", 0, cachetest.Content("other", 3*tier.ChunkSize))))
 	require.True(t, inMemory(large))
+	view, ok := d.Get(little.Key, little.Version, true)
+	require.True(t, ok)
+	view, ok = tier.NewMemory(0).Promote(view)
+	require.True(t, ok)
+	require.False(t, view.InMemory(), "without room in memory it is not read for nothing")
+	view.Release()
 }

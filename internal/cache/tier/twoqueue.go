@@ -66,8 +66,8 @@ func (m *Memory) put(k *memoryEntry) bool {
 	}
 	m.remove(k.key)
 	m.shrink(m.budget - k.cost) // before the insertion, so that the segment does not evict itself
-	if m.pinned > 0 && m.total() > m.budget-k.cost {
-		return false // pinned by slow readers
+	if m.used+m.pinned > 0 && m.total() > m.budget-k.cost {
+		return false // slow readers use the rest
 	}
 	m.used += k.cost
 	m.all.set(k.key, k)
@@ -80,14 +80,25 @@ func (m *Memory) put(k *memoryEntry) bool {
 	return true
 }
 
-// shrink evicts until no more than limit bytes are taken.
+// maxInUse bounds the segments with readers that one shrink passes over. The next one begins behind
+// them.
+const maxInUse = 256
+
+// shrink evicts until no more than limit bytes are taken, or readers use what it could evict.
 func (m *Memory) shrink(limit int64) {
-	for m.total() > limit {
+	for inUse := 0; m.total() > limit; {
+		left := min(m.frequent.Len(), maxInUse) > inUse
 		switch {
-		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
+		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || !left):
 			m.evictRecent()
-		case m.frequent.Len() > 0:
-			m.removeEntry(oldest(&m.frequent))
+		case left:
+			k := oldest(&m.frequent)
+			if k.extent != nil && k.extent.users.Load() > 1 {
+				m.frequent.MoveToFront(k.use)
+				inUse++
+				continue
+			}
+			m.removeEntry(k)
 			m.evicted++
 		case m.ghosts.Len() > 0:
 			m.removeEntry(oldest(&m.ghosts))
