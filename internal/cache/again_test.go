@@ -3,10 +3,12 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
@@ -103,6 +105,38 @@ func TestBehindTheEnd(t *testing.T) {
 			require.Zero(t, c.Stats().CRCErrors)
 			c.Purge(tier.MatchFile(o.file))
 		}
+	}
+}
+
+// TestKnownMeanwhile: a request that has looked before another one has stored metadata and content,
+// and begins a fill after that, fetches nothing.
+func TestKnownMeanwhile(t *testing.T) {
+	for _, index := range []int64{0, MetaOnly} {
+		bubble(t, fmt.Sprint(index), func(t *testing.T) {
+			o := newOrigin(testFile(1), 1000)
+			c := newCache(t, Options{})
+			requireWhole(t, o, get(background, c, o))
+			synctest.Wait()
+			begin := func() (Meta, error) {
+				c.mu.Lock()
+				key := SegmentKey{File: o.file, Index: index}
+				f := c.start(key, o, fillOptions{fetchesMeta: true, forPeer: true}, 0)
+				c.mu.Unlock()
+				defer c.removeReader(background, f, false)
+				if err := f.awaitLeader(background, nil); err != nil {
+					return Meta{}, err
+				}
+				return f.awaitMeta(background)
+			}
+			m, err := begin()
+			require.NoError(t, err)
+			require.Equal(t, o.v, m.Version)
+			c.metas.put(o.file, Meta{Gone: true, Checked: time.Now()})
+			_, err = begin()
+			require.ErrorIs(t, err, ErrNotFound)
+			require.EqualValues(t, 1, o.fetches.Load())
+			require.Zero(t, o.stats.Load())
+		})
 	}
 }
 

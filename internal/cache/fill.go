@@ -33,6 +33,7 @@ type fill struct {
 	maxAge      time.Duration   // as in GetOptions
 	forPeer     bool            // started for another gateway: no owner is asked
 	fetchesMeta bool            // requests for the metadata wait for it
+	early       bool            // the known metadata is fresh, and is to be fetched again nevertheless
 	verifyFirst bool            // no byte is published before the CRC32 was compared: Options.VerifyFirst
 	ctx         context.Context // ends by end, and with the Cache
 	end         context.CancelCauseFunc
@@ -75,6 +76,7 @@ type fillOptions struct {
 	maxAge      time.Duration
 	forPeer     bool
 	fetchesMeta bool
+	early       bool
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
@@ -82,7 +84,7 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	_, verifyFirst := c.o.VerifyFirst(key.File)
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, fetchesMeta: o.fetchesMeta,
-		verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
+		early: o.early, verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
 		changed: make(chan struct{}),
 	}
 	if o.want != nil {

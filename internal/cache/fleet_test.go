@@ -476,14 +476,21 @@ func (s *slowLead) AcquireLease(ctx context.Context, key string, first bool) (co
 
 // TestLookAgain: what has come while the lease was being taken is not fetched.
 func TestLookAgain(t *testing.T) {
-	bubble(t, "segment", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		fleet := &slowLead{member: &member{f: newFleet(), name: "a"}, meanwhile: func(string) {}}
-		c := newCache(t, Options{Fleet: fleet})
-		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
-		require.NoError(t, err)
-		fleet.meanwhile = func(string) { require.True(t, c.memory.Put(cachetest.Segment(o.file, 0, o.content))) }
-		requireWhole(t, o, get(context.Background(), c, o))
-		require.Zero(t, o.fetches.Load())
-	})
+	for name, hint := range map[string]int64{"known file": NoHint, "unknown file": 0} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1000)
+			fleet := &slowLead{member: &member{f: newFleet(), name: "a"}, meanwhile: func(string) {}}
+			c := newCache(t, Options{Fleet: fleet})
+			if hint == NoHint {
+				_, err := lookup(c, o)
+				require.NoError(t, err)
+			}
+			fleet.meanwhile = func(string) {
+				c.metas.put(o.file, Meta{Version: o.v, Checked: time.Now()})
+				require.True(t, c.memory.Put(cachetest.Segment(o.file, 0, o.content)))
+			}
+			requireWhole(t, o, get(context.Background(), c, o))
+			require.Zero(t, o.fetches.Load())
+		})
+	}
 }

@@ -82,8 +82,8 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 
 // loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway.
 func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
-	if c.isStored(f) {
-		return nil
+	if done, err := c.lookUp(f); done {
+		return err
 	}
 	place := c.rank(f)
 	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, ErrNotHere) {
@@ -98,8 +98,8 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return err
 	}
 	defer release()
-	if c.isStored(f) {
-		return nil
+	if done, err := c.lookUp(f); done {
+		return err
 	}
 	f.setRole(leader)
 	defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
@@ -186,20 +186,45 @@ func (c *Cache) rank(f *fill) (p place) {
 	return p
 }
 
-// isStored reports whether the tiers have the entry. Then the fill ends.
-func (c *Cache) isStored(f *fill) bool {
+// lookUp looks for metadata that another fill has stored since the request looked for it, and for
+// the entry in the tiers. The fill is done if it finds all, or that there is no such file.
+func (c *Cache) lookUp(f *fill) (done bool, err error) {
 	v, known := f.expectedVersion()
-	if !known || f.key.Index == MetaOnly {
-		return false
+	if !known && !f.early {
+		_, m, freshness := c.metas.look(f.key.File, time.Now(), f.maxAge, false)
+		switch freshness {
+		case gone:
+			return true, ErrNotFound
+		case fresh, early:
+			if err := f.setMeta(m); err != nil {
+				return true, err
+			}
+			c.publishMeta(f)
+			v, known = m.Version, true
+		}
 	}
-	for key := range segmentsOf(f.key, v) {
-		view, ok := c.find(key, v, false)
+	if f.key.Index == MetaOnly {
+		if known {
+			f.setRole(leader) // other gateways may have it
+		}
+		return known, nil
+	}
+	if !known || !c.isStored(f.key, v) {
+		return false, nil
+	}
+	c.moveToTier(f)
+	return true, nil
+}
+
+// isStored reports whether the tiers have an entry of a version.
+func (c *Cache) isStored(key SegmentKey, v Version) bool {
+	for segment := range segmentsOf(key, v) {
+		view, ok := c.find(segment, v, false)
 		if !ok {
 			return false
 		}
 		view.Release()
 	}
-	c.moveToTier(f)
 	return true
 }
 
