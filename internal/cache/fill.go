@@ -77,6 +77,7 @@ type fillOptions struct {
 	forPeer     bool
 	fetchesMeta bool
 	early       bool
+	mine        [2]*fill // further fills that the caller may read, if they are for the entry
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
@@ -245,6 +246,9 @@ func (f *fill) cameFrom(from From) {
 	defer f.mu.Unlock()
 	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
 }
+
+// isKeptLocked reports whether the fill has all bytes, which no tier has. mu is held.
+func (f *fill) isKeptLocked() bool { return len(f.chunks) > 0 && f.published == f.length }
 
 // sentBy adds the servers that sent a body to the senders, if bytes came after the first before.
 func (f *fill) sentBy(body any, before int64) {

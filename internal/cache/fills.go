@@ -22,8 +22,10 @@ const (
 func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.fills[key]; f != nil && c.addReader(f, o.want, readers) {
-		return f
+	for _, f := range [...]*fill{o.mine[0], o.mine[1], c.fills[key]} {
+		if f != nil && f.key == key && c.addReader(f, o.want, readers) {
+			return f
+		}
 	}
 	return c.start(key, src, o, readers)
 }
@@ -130,12 +132,12 @@ func (c *Cache) invalidate(m Match, v *Version) {
 	}
 }
 
-// addReader makes the caller a reader of a fill, unless that has ended or is for another version
-// than v; nil is any. mu is held.
+// addReader makes the caller a reader of a fill, unless that has ended, and is not kept, or is for
+// another version than v; nil is any. mu is held.
 func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || f.ended || v != nil && f.hasVersion && f.version != *v {
+	if f.err != nil || f.ended && !f.isKeptLocked() || v != nil && f.hasVersion && f.version != *v {
 		return false
 	}
 	f.readers += readers
@@ -146,7 +148,8 @@ func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 
 // removeReader ends the waiting of a request with ctx. A fill without readers is abandoned, unless
 // its source has begun to respond or the deadline of ctx has passed: the next request may need it.
-// Fills without readers last for detachedTime at most, and streams detach maxDetached at most.
+// Fills without readers last for detachedTime at most, and streams detach maxDetached at most. The
+// last stream frees the bytes of a fill that has ended.
 func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,6 +157,9 @@ func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	defer f.mu.Unlock()
 	f.background = f.background || ctx.Err() == context.DeadlineExceeded
 	f.waiting--
+	if isStream && f.waiting == 0 && f.ended {
+		f.chunks, f.tail = nil, nil
+	}
 	switch {
 	case f.waiting > 0 || f.ended || f.inTier || f.err != nil || f.background:
 		return

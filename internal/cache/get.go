@@ -179,5 +179,8 @@ func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 		return Pinned{}, false
 	}
 	c.n.memoryHits.Add(1)
+	if chunk.Bytes != nil { // the view would keep all of the segment after it was evicted
+		view = tier.View{}
+	}
 	return Pinned{chunk, view}, true
 }

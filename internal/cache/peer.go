@@ -97,7 +97,5 @@ func (s *Stream) requireLeader(key SegmentKey) error {
 		return ErrNotHere
 	}
 	s.index, s.seen = s.offset/SegmentSize, s.c.corrupted.count.Load()
-	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: true}, 0)
-	s.c.n.misses.Add(1)
-	return s.f.awaitLeader(s.ctx, &s.v)
+	return s.joinFill()
 }

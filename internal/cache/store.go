@@ -57,7 +57,7 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 func (c *Cache) store(f *fill, onDisk bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.invalidated || f.length == 0 {
+	if f.invalidated || len(f.chunks) == 0 {
 		return false
 	}
 	rest, stored := f.chunks, true

@@ -30,7 +30,7 @@ func (f From) String() string {
 }
 
 // Stream is a range of a file's content, from the tiers or from running fills. Between two calls it
-// refers to one segment in memory, or to one open file.
+// refers to a running fill, one chunk in memory, or one open file.
 //
 // Only one goroutine may use it. Its reads end with the context of Open.
 type Stream struct {
@@ -44,7 +44,7 @@ type Stream struct {
 
 	by         *fill     // the fill that Get has waited for: its segment was in no tier before
 	f          *fill     // source of the current segment; nil = a tier
-	view       tier.View // of the last chunk
+	view       tier.View // of the last chunk, if that is in a file
 	forPeer    bool      // another gateway is the reader
 	index      int64     // of the current segment; -1 before the first
 	aheadIndex int64     // of the last segment that lookAhead has looked for
@@ -130,12 +130,22 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if s.src == nil {
 		return content.Chunk{}, ErrNotHere
 	}
-	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
-	s.c.n.misses.Add(1)
-	if s.forPeer {
-		return content.Chunk{}, s.f.awaitLeader(s.ctx, &s.v)
+	return content.Chunk{}, s.joinFill()
+}
+
+// joinFill makes the fill of the current segment the source of the stream. If it has ended and no
+// tier has taken its segment, that is one that this request has waited for or begun.
+func (s *Stream) joinFill() error {
+	o := fillOptions{want: &s.v, forPeer: s.forPeer}
+	if !s.c.wasCorrupted(s.file) {
+		o.mine = [2]*fill{s.by, s.ahead}
 	}
-	return content.Chunk{}, nil
+	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, s.readers())
+	s.c.n.misses.Add(1)
+	if !s.forPeer {
+		return nil
+	}
+	return s.f.awaitLeader(s.ctx, &s.v) // other gateways read only what this one fetches itself
 }
 
 // stored looks for a segment in the tiers. Responses to other gateways are encrypted, not sent by
@@ -196,7 +206,9 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.
 		hits.Add(1)
 	}
 	s.cameFrom(from)
-	s.view = view
+	if chunk.Bytes == nil { // else the view would keep all of the segment after it was evicted
+		s.view = view
+	}
 	return chunk, nil
 }
 
