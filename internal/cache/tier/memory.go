@@ -69,13 +69,13 @@ func headCost(key Key) int64 { return int64(segmentCost + len(key.File)) }
 // ghostCost returns the memory of a ghost.
 func ghostCost(key Key) int64 { return int64(ghostBytes + len(key.File)) }
 
-// cost returns the memory of a segment in the heap.
-func cost(s *Segment) int64 {
-	n := headCost(s.Key) + int64(24*cap(s.Chunks))
+// newMemoryEntry returns the entry of a segment in the heap.
+func newMemoryEntry(s *Segment) *memoryEntry {
+	cost := headCost(s.Key) + int64(24*cap(s.Chunks))
 	for _, c := range s.Chunks {
-		n += int64(cap(c))
+		cost += int64(cap(c))
 	}
-	return n
+	return &memoryEntry{key: s.Key, segment: s, cost: cost}
 }
 
 // unlock unlocks mu, and then frees the extents in toFree, which takes a while.
@@ -183,19 +183,10 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 
 // Put stores a segment. It returns false if there is no room for it.
 func (m *Memory) Put(s *Segment) bool {
-	k := &memoryEntry{key: s.Key, segment: s, cost: cost(s)}
+	k := newMemoryEntry(s)
 	m.mu.Lock()
 	defer m.unlock()
 	return m.put(k)
-}
-
-// invalidate removes a segment, unless another one has taken its place.
-func (m *Memory) invalidate(s *Segment) {
-	m.mu.Lock()
-	defer m.unlock()
-	if k := m.find(s.Key); k != nil && k.segment.Version == s.Version {
-		m.removeEntry(k)
-	}
 }
 
 // Promote returns the view of a copy in memory instead of the view of a segment on disk, if the
@@ -209,10 +200,13 @@ func (m *Memory) Promote(view View) (View, bool) {
 	if err != nil {
 		return View{}, false // it was removed, or the failure logged
 	}
-	// A purge empties the disk first. So if the segment is still there after the Put, a purge that
-	// matches it has yet to come to memory.
-	if m.Put(segment) && !view.file.disk.isCurrent(view.file) {
-		m.invalidate(segment)
+	k := newMemoryEntry(segment)
+	m.mu.Lock()
+	defer m.unlock()
+	// A purge empties the disk first. So if the segment is still there, a purge that matches it has
+	// yet to come to memory.
+	if view.file.disk.isCurrent(view.file) {
+		m.put(k)
 	}
 	return View{segment: segment, copied: true}, true
 }
