@@ -74,6 +74,7 @@ type Disk struct {
 	active  *job       // being written; if it was canceled, until its file is removed
 	queued  int64      // bytes of all jobs that are not over, canceled ones too
 	writes  int64      // bytes of the budget for active
+	early   int64      // bytes of the budget for what was queued while files had no known size
 	stats   Stats      // the counters among them
 }
 

@@ -22,6 +22,7 @@ type index struct {
 	all       files[diskEntry]
 	live, old list.List // of *diskEntry, the one that was used last at the front
 	used      int64     // bytes of those in the lists
+	unsized   int       // entries in no list
 	unlinking files[removal]
 }
 
@@ -60,6 +61,7 @@ func (x *index) add(e *diskEntry) {
 	x.remove(e.key)
 	x.unlinking.remove(e.key)
 	x.all.set(e.key, e)
+	x.unsized++
 	x.size(e, e.bytes, &x.live)
 }
 
@@ -70,6 +72,7 @@ func (x *index) addName(key Key) *diskEntry {
 	}
 	e := &diskEntry{key: key}
 	x.all.set(key, e)
+	x.unsized++
 	return e
 }
 
@@ -77,6 +80,7 @@ func (x *index) addName(key Key) *diskEntry {
 func (x *index) size(e *diskEntry, bytes int64, l *list.List) {
 	if e.list == nil {
 		e.bytes = bytes
+		x.unsized--
 		x.used += bytes
 		x.push(e, l)
 	}
@@ -85,10 +89,12 @@ func (x *index) size(e *diskEntry, bytes int64, l *list.List) {
 func (x *index) remove(key Key) {
 	if e := x.all.get(key); e != nil {
 		x.all.remove(key)
-		if e.list != nil {
-			e.list.Remove(e.use)
-			x.used -= e.bytes
+		if e.list == nil {
+			x.unsized--
+			return
 		}
+		e.list.Remove(e.use)
+		x.used -= e.bytes
 	}
 }
 

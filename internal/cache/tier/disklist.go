@@ -27,10 +27,10 @@ func (d *Disk) list() {
 	var all []listedFile
 	named := true
 	for i := range folders {
+		found, err := d.examineFolder(i)
 		if d.life.Err() != nil {
 			return
 		}
-		found, err := d.examineFolder(i)
 		if all = append(all, found...); err != nil {
 			named = named && d.folders[i].named.Load()
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
@@ -163,6 +163,9 @@ func sortByUse(all []listedFile, now time.Time) {
 func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 	err = d.readNames(i)
 	for _, e := range d.folders[i].take() {
+		if d.life.Err() != nil {
+			break // another process may wait for the folder
+		}
 		switch f, failure := d.examine(e); {
 		case errors.Is(failure, fs.ErrNotExist):
 			d.removeMissing(e.key, e)

@@ -107,9 +107,13 @@ func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
 	return !missing, nil
 }
 
-// unlinkAll calls unlink for segments whose content is not wrong: their files may stay.
+// unlinkAll calls unlink for segments whose content is not wrong, until the tier ends: their files
+// may stay.
 func (d *Disk) unlinkAll(keys []Key) {
 	for _, key := range keys {
+		if d.life.Err() != nil {
+			return
+		}
 		_, _ = d.unlink(key, false) // it is logged
 	}
 }

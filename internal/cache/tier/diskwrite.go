@@ -9,6 +9,10 @@ import (
 // maxJobs bounds the number of segments that wait to be written, beside their bytes.
 const maxJobs = 4096
 
+// startShare is the divisor of the budget for segments that are stored while there are files of
+// unknown size, for which none can be evicted.
+const startShare = 4
+
 // job is a segment that waits to be written.
 type job struct {
 	segment  *Segment
@@ -25,6 +29,10 @@ func (s *Segment) roomOnDisk() int64 {
 	return onDisk(fixedHeader + int64(4*len(s.Chunks)+len(s.File)) + s.Length())
 }
 
+// isListing reports whether there are files of unknown size, which are about to be listed. mu is
+// held.
+func (d *Disk) isListing() bool { return !d.listed && d.index.unsized > 0 }
+
 // Put queues a segment, which is written in the background; when that fails it is not stored.
 func (d *Disk) Put(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
@@ -36,7 +44,8 @@ func (d *Disk) Put(s *Segment) bool {
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
-	case isDisabled(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil:
+	case isDisabled(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil,
+		d.isListing() && d.early+s.roomOnDisk() > d.o.Max/startShare:
 		d.stats.Skipped++
 		return false
 	}
@@ -52,6 +61,9 @@ func (d *Disk) Put(s *Segment) bool {
 	}
 	d.pending.set(s.Key, j)
 	d.queued += size
+	if d.isListing() {
+		d.early += s.roomOnDisk()
+	}
 	return true
 }
 
