@@ -73,27 +73,14 @@ type reservation struct {
 	share limit
 }
 
-// take waits for a place until ctx ends: first for one in the share, so that fetches from other
-// sources do not queue behind this one.
-func (r *room) take(ctx context.Context, src Source, bytes int64) (reservation, error) {
-	p := reservation{bytes, r, r.shareOf(src)}
-	if err := p.share.acquire(ctx, bytes); err != nil {
-		return reservation{}, err
-	}
-	if err := r.all.acquire(ctx, bytes); err != nil {
-		p.share.release(bytes)
-		return reservation{}, err
-	}
-	return p, nil
-}
-
-// tryTake is take without waiting.
-func (r *room) tryTake(src Source, bytes int64) (p reservation, ok bool) {
+// take acquires a place: first one in the share, so that fetches from other sources do not queue
+// behind this one.
+func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
 	p = reservation{bytes, r, r.shareOf(src)}
-	if !p.share.tryAcquire(bytes) {
+	if !acquire(p.share, bytes) {
 		return reservation{}, false
 	}
-	if !r.all.tryAcquire(bytes) {
+	if !acquire(r.all, bytes) {
 		p.share.release(bytes)
 		return reservation{}, false
 	}
@@ -117,17 +104,17 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	if f.key.Index == MetaOnly || length == 0 || hasPlace {
 		return nil
 	}
-	p, ok := r.tryTake(f.src, length) // the usual case, without a timer
+	p, ok := r.take(f.src, length, limit.tryAcquire) // the usual case, without a timer
 	if !ok {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
 		defer cancel()
-		var err error
-		if p, err = r.take(ctx, f.src, length); err != nil {
-			if f.ctx.Err() != nil {
-				return context.Cause(f.ctx)
-			}
-			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
-		}
+		p, ok = r.take(f.src, length, func(l limit, bytes int64) bool { return l.acquire(ctx, bytes) == nil })
+	}
+	switch {
+	case !ok && f.ctx.Err() != nil:
+		return context.Cause(f.ctx)
+	case !ok:
+		return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 	}
 	f.reserved.free()
 	f.reserved = p
