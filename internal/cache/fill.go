@@ -38,8 +38,8 @@ type fill struct {
 	ctx         context.Context // ends by end, and with the Cache
 	end         context.CancelCauseFunc
 
-	mu         sync.Mutex // guards the fields below; bytes before published never change
-	changed    chan struct{}
+	mu         sync.Mutex    // guards the fields below; bytes before published never change
+	changed    chan struct{} // closed at the next change; nil while nothing waits for it
 	version    Version
 	hasVersion bool // version is set: by meta, or by the first reader
 	meta       Meta // from the source or a peer
@@ -61,6 +61,7 @@ type fill struct {
 	detachedTimer *time.Timer // abandons it after detachedTime; nil = something waits
 	invalidated   bool        // its result is not stored
 	role          role
+	roleAwaited   bool // by awaitLeader
 	from          From
 	fromPeer      bool     // all bytes came from one other gateway
 	senders       []string // servers that sent bytes; "" is one that another gateway asked
@@ -86,7 +87,6 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, fetchesMeta: o.fetchesMeta,
 		early: o.early, verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
-		changed: make(chan struct{}),
 	}
 	if o.want != nil {
 		f.version, f.hasVersion, f.length = *o.want, true, o.want.SegmentLength(key.Index)
@@ -115,10 +115,20 @@ func RankKey(key SegmentKey) string {
 	return key.String()
 }
 
-// notifyLocked wakes all callers of await and of at. mu is held.
+// notifyLocked closes the channel of changedLocked. mu is held.
 func (f *fill) notifyLocked() {
-	close(f.changed)
-	f.changed = make(chan struct{})
+	if f.changed != nil {
+		close(f.changed)
+		f.changed = nil
+	}
+}
+
+// changedLocked returns a channel that is closed at the next change. mu is held.
+func (f *fill) changedLocked() <-chan struct{} {
+	if f.changed == nil {
+		f.changed = make(chan struct{})
+	}
+	return f.changed
 }
 
 // update changes the state under mu and notifies.
@@ -135,11 +145,12 @@ func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	for {
 		f.mu.Lock()
 		ok, err := ready()
-		changed := f.changed
-		f.mu.Unlock()
 		if ok {
+			f.mu.Unlock()
 			return err
 		}
+		changed := f.changedLocked()
+		f.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -168,6 +179,7 @@ func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 // nil. The error is ErrNotHere if another gateway does.
 func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 	return f.await(ctx, func() (bool, error) {
+		f.roleAwaited = true
 		switch {
 		case f.role == waiter:
 			return true, ErrNotHere
@@ -201,7 +213,7 @@ func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-ch
 	case f.err != nil:
 		return s, nil, false, f.err
 	}
-	return s, f.changed, false, nil
+	return s, f.changedLocked(), false, nil
 }
 
 func (f *fill) received() int64 {
@@ -236,7 +248,15 @@ func (f *fill) setMeta(m Meta) error {
 	return nil
 }
 
-func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
+// setRole wakes nothing in the usual case, where only requests of clients wait.
+func (f *fill) setRole(r role) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.role = r; f.roleAwaited {
+		f.notifyLocked()
+	}
+}
+
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
 func (f *fill) publish()       { f.update(func() { f.published = f.have }) }
 

@@ -366,10 +366,8 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		return nil
 	}
 	f.cameFrom(FromOrigin)
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
 	began := time.Now()
-	got, body, err := f.src.Fetch(ctx, want, start(f.key)+have, length-have)
+	got, body, err := f.src.Fetch(f.ctx, want, start(f.key)+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // its content was read
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
