@@ -113,6 +113,21 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	return content.Chunk{}, s.err
 }
 
+// NextStored is the first Next of a stream, for bytes that are in a tier. Otherwise the error is
+// ErrNotHere, nothing is fetched, and Next gives them.
+func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
+	if s.by != nil {
+		return content.Chunk{}, ErrNotHere
+	}
+	src := s.src
+	s.src = nil
+	chunk, err := s.Next(limit)
+	if s.src = src; errors.Is(err, ErrNotHere) {
+		s.err, s.index = nil, -1
+	}
+	return chunk, err
+}
+
 // next returns bytes of the current segment, or an empty chunk if the caller must call it again.
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)

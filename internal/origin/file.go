@@ -86,12 +86,11 @@ func (f *File) Attach(v any) { f.entry.Attach(v) }
 
 // Open waits for the first bytes of a range (length more than 0), which At gives then: until these
 // are here, a failure can be told by a status. It returns where they come from. The errors are
-// those of Find.
+// those of Find. Bytes that the cache has stored need no place among the requests that wait.
 func (f *File) Open(offset, length int64) (cache.From, error) {
 	if f.isCached() {
-		if held, ok := f.a.o.Cache.Pin(&f.entry, offset, length); ok {
-			f.pinned, f.first, f.next = held, held.Chunk, offset
-			return cache.FromMemory, nil
+		if from, ok := f.openStored(offset, length); ok {
+			return from, nil
 		}
 	}
 	f.beginFetch()
@@ -100,7 +99,10 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 		return cache.FromNowhere, err
 	}
 	defer done()
-	if err = f.open(offset, length); err == nil {
+	if !f.isCached() {
+		err = f.open(offset, length)
+	}
+	if err == nil {
 		if f.first, err = f.stream.Next(length); err == nil {
 			return f.stream.From(), nil
 		}
@@ -109,6 +111,22 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 		}
 	}
 	return cache.FromNowhere, f.a.responseErr(f.req.ID, err, f.req.Now)
+}
+
+// openStored is Open for bytes that the cache has stored. Otherwise the stream of the range is
+// open, and has fetched nothing.
+func (f *File) openStored(offset, length int64) (from cache.From, ok bool) {
+	if held, ok := f.a.o.Cache.Pin(&f.entry, offset, length); ok {
+		f.pinned, f.first, f.next = held, held.Chunk, offset
+		return cache.FromMemory, true
+	}
+	f.beginFetch()
+	f.closeStream()
+	stream := f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
+	f.stream, f.next, f.end = stream, offset, offset+length
+	first, err := stream.NextStored(length)
+	f.first = first
+	return stream.From(), err == nil
 }
 
 // At implements content.File.

@@ -5,14 +5,17 @@ import (
 	"context"
 	"hash/crc32"
 	"io"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
@@ -108,4 +111,40 @@ type partOf struct {
 
 func (p partOf) At(offset, limit int64) (content.Chunk, error) {
 	return p.File.At(p.start+offset, limit)
+}
+
+// TestStoredNeedsNoPlace: a file of several segments on the disk of the cache is served while too
+// many requests wait for other hosts; one with a first byte that has to be fetched is not.
+func TestStoredNeedsNoPlace(t *testing.T) {
+	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/10)}
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
+		Size: int64(len(o.bytes)), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin"})
+	require.NoError(t, err)
+	kept, err := cache.New(cache.Options{Memory: -1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, kept.Close()) }()
+	require.NoError(t, kept.OpenDisk(t.TempDir()))
+	a := NewResolver(Options{Protocol: o, Cache: kept,
+		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+	open := func(offset int64, full bool) ([]byte, cache.From, error) {
+		r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}
+		_, err := a.Find(r, local.ErrNoGroup)
+		require.NoError(t, err)
+		defer r.File.Close()
+		length := int64(len(o.bytes)) - offset
+		from, err := r.File.Open(offset, length)
+		if err != nil {
+			return nil, from, err
+		}
+		got, err := contenttest.ReadAll(partOf{&r.File, offset}, length)
+		return got, from, err
+	}
+	_, _, err = open(cache.SegmentSize, false)
+	require.NoError(t, err)
+	eventually.True(t, func() bool { return kept.Stats().Fills == 0 })
+	_, _, err = open(0, true)
+	require.ErrorIs(t, err, ErrTooManyWaiting)
+	got, _, err := open(cache.SegmentSize, true)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(o.bytes[cache.SegmentSize:], got))
 }
