@@ -97,7 +97,7 @@ func TestPurgeAfterAbandoning(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	c.Purge(tier.MatchFile(o.file))
 	close(src.reply)
-	c.tasks.Wait()
+	idle(t, c)
 	_, _, known := c.Meta(o.file)
 	require.False(t, known)
 }

@@ -150,7 +150,8 @@ type Cache struct {
 
 	life  context.Context // of the fills; ends with Close, by ErrClosed
 	end   context.CancelCauseFunc
-	tasks sync.WaitGroup // the fills
+	tasks sync.WaitGroup // goroutines of fills
+	next  chan *fill     // for one of them that waits
 
 	mu sync.Mutex // guards the fields below, and the end of life
 	// running fills, by the key of their entry; one that fetches metadata also by metaKey, until
@@ -177,7 +178,7 @@ func New(o Options) (*Cache, error) {
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
-		fills: make(map[SegmentKey]*fill),
+		fills: make(map[SegmentKey]*fill), next: make(chan *fill),
 	}
 	if contentBudget(&o) >= SegmentSize {
 		if err := c.memory.UseSendfile(); err != nil {

@@ -71,11 +71,33 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 		c.bySource.Store(true)
 	}
 	c.n.fills.Add(1) // before the goroutine: a count of 0 means that none is about to begin
-	c.tasks.Go(func() {
-		defer c.n.fills.Add(-1)
-		c.load(f)
-	})
+	select {
+	case c.next <- f:
+	default:
+		c.tasks.Go(func() { c.loadEach(f) })
+	}
 	return f
+}
+
+// loaderTime is how long a goroutine waits for its next fill: its stack has grown by the last one.
+const loaderTime = time.Second
+
+// loadEach loads a fill, and then others.
+func (c *Cache) loadEach(f *fill) {
+	wait := time.NewTimer(loaderTime)
+	defer wait.Stop()
+	for {
+		c.load(f)
+		c.n.fills.Add(-1)
+		wait.Reset(loaderTime)
+		select {
+		case f = <-c.next:
+		case <-wait.C:
+			return
+		case <-c.life.Done():
+			return
+		}
+	}
 }
 
 // publishMeta ends the waiting for metadata: from now on requests find it in the metaCache.
