@@ -131,6 +131,7 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 // Cache is the cache of one process. It is safe for concurrent use.
 type Cache struct {
 	o         Options
+	isAlone   bool // the Fleet is Standalone
 	metas     *metaCache
 	memory    *tier.Memory
 	disk      *tier.Disk   // nil when there is none
@@ -180,6 +181,7 @@ func New(o Options) (*Cache, error) {
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
 		fills: make(map[SegmentKey]*fill), next: make(chan *fill),
 	}
+	_, c.isAlone = o.Fleet.(Standalone)
 	if contentBudget(&o) >= SegmentSize {
 		if err := c.memory.UseSendfile(); err != nil {
 			o.Logger.Warn("what the cache has in memory is copied for each response", "err", err)

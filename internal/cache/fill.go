@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,7 +81,6 @@ type fillOptions struct {
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
-	key.File = strings.Clone(key.File)
 	_, verifyFirst := c.o.VerifyFirst(key.File)
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, fetchesMeta: o.fetchesMeta,
@@ -272,13 +270,19 @@ func (f *fill) isKeptLocked() bool { return len(f.chunks) > 0 && f.published == 
 
 // sentBy adds the servers that sent a body to the senders, if bytes came after the first before.
 func (f *fill) sentBy(body any, before int64) {
-	senders := []string{""}
+	var senders []string
 	if b, ok := body.(Senders); ok {
 		senders = b.Senders()
+	} else {
+		senders = []string{""}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.have > before {
+	switch {
+	case f.have == before:
+	case f.senders == nil:
+		f.senders = senders
+	default:
 		f.senders = addNew(f.senders, senders)
 	}
 }

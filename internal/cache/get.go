@@ -52,9 +52,10 @@ type Entry struct {
 // Stale metadata is returned at once while one request of all gateways asks again. Else the caller
 // waits for that request, until ctx ends.
 //
-// file is the canonical name; it is not kept. Fills go on with src when the request has ended, so
-// src must not belong to that request alone. With a nil src the cache asks no source: the error is
-// ErrMiss if it would have to, and the Entry has a File if there is metadata nevertheless.
+// file is the canonical name. Fills go on with src and file when the request has ended, so these
+// must not belong to that request alone. With a nil src the cache keeps no file and asks no source:
+// the error is ErrMiss if it would have to, and the Entry has a File if there is metadata
+// nevertheless.
 // Other errors are ErrNotFound, those of src, and the cause of ctx.
 func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) (Entry, error) {
 	now := time.Now()

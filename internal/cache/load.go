@@ -90,11 +90,10 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return err
 	}
 	lease, release, err := c.acquire(f, place.first, waitBudget > 0)
-	var held *Held
-	switch {
-	case errors.As(err, &held):
+	if held, ok := errors.AsType[*Held](err); ok {
 		return c.awaitHolder(f, held, place.keep, waitBudget)
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	defer release()
@@ -102,7 +101,9 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return err
 	}
 	f.setRole(leader)
-	defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
+	if lease.Done() != nil {
+		defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
+	}
 	if err := c.fetch(f, place.next, lease); err != nil {
 		return err
 	}
@@ -113,10 +114,13 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 // acquire takes the lease of the entry. The error is *Held if another gateway has it and the fill
 // may wait. Without a reply of the fleet, a slot of the source replaces the lease.
 func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, release func(), err error) {
+	if c.isAlone {
+		return context.Background(), func() {}, nil
+	}
 	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey(), first)
-	var held *Held
+	_, isHeld := errors.AsType[*Held](err)
 	switch {
-	case err == nil, errors.As(err, &held) && mayWait:
+	case err == nil, isHeld && mayWait:
 		return lease, release, err
 	case f.ctx.Err() != nil:
 		return nil, nil, context.Cause(f.ctx)
@@ -165,6 +169,9 @@ type place struct {
 
 // rank returns the place of this gateway for the entry.
 func (c *Cache) rank(f *fill) (p place) {
+	if c.isAlone {
+		return place{keep: true}
+	}
 	copies := int(c.copies.Load())
 	ranked := c.o.Fleet.Rank(RankKey(f.key), max(copies, maxOwners)+1)
 	self := slices.Index(ranked, "")

@@ -32,6 +32,7 @@ type fetcher struct {
 
 	mu         sync.Mutex // guards what follows
 	candidates *candidates
+	name       string // address of the first candidate; empty: not made yet
 }
 
 var (
@@ -54,7 +55,7 @@ func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher 
 // if there is none.
 func (f *fetcher) choose() error {
 	c := f.decide()
-	f.candidates, f.request.BySource = &c, c.bySource
+	f.candidates, f.name, f.request.BySource = &c, "", c.bySource
 	if len(c.servers) == 0 {
 		return c.err
 	}
@@ -85,10 +86,19 @@ func (f *fetcher) decided() *candidates {
 func (f *fetcher) awaited() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if c := f.candidates; c != nil && len(c.servers) > 0 {
-		return c.servers[0].Addr()
+	return f.firstName()
+}
+
+// firstName returns the address of the first candidate, or the group if there is none. mu is held.
+func (f *fetcher) firstName() string {
+	c := f.candidates
+	if c == nil || len(c.servers) == 0 {
+		return f.request.ID.Group
 	}
-	return f.request.ID.Group
+	if f.name == "" {
+		f.name = c.servers[0].Addr()
+	}
+	return f.name
 }
 
 // setCandidates sets the candidates. Content that is cached for all ids of a trunk file never comes
@@ -97,15 +107,13 @@ func (f *fetcher) setCandidates(c candidates) {
 	if c.bySource && !f.request.BySource {
 		c = candidates{err: ErrUnreachable, why: "the storages of the group are not listed any more"}
 	}
-	f.candidates = &c
+	f.candidates, f.name = &c, ""
 }
 
 // Name implements cache.Source: a storage's load is that of the first one which is asked.
 func (f *fetcher) Name() string {
-	if servers := f.decided().servers; len(servers) > 0 {
-		return servers[0].Addr()
-	}
-	return f.request.ID.Group
+	f.decided()
+	return f.awaited()
 }
 
 // Unlisted implements cache.Source.
@@ -327,7 +335,7 @@ func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int
 		return nil, err
 	}
 	f.a.o.Counters.count(nil)
-	return &fetch{ReadCloser: body, o: &f.a.o}, nil
+	return &fetch{ReadCloser: body, f: f, o: &f.a.o}, nil
 }
 
 var _ cache.Senders = (*fetch)(nil)
@@ -335,6 +343,7 @@ var _ cache.Senders = (*fetch)(nil)
 // fetch is a download.
 type fetch struct {
 	io.ReadCloser
+	f    *fetcher
 	o    *Options
 	once sync.Once
 }
@@ -357,9 +366,14 @@ func (f *fetch) Senders() []string {
 	if !ok {
 		return []string{""}
 	}
+	first := f.f.decided().servers
 	var names []string
 	for _, server := range body.Senders() {
-		names = append(names, server.Addr())
+		if len(first) > 0 && server == first[0] {
+			names = append(names, f.f.awaited())
+		} else {
+			names = append(names, server.Addr())
+		}
 	}
 	return names
 }

@@ -23,7 +23,12 @@ type FetchRequest struct {
 }
 
 // Key is the name by which the result is remembered, see fdfs.FileID.AppendKey.
-func (r *FetchRequest) Key() string { return string(r.ID.AppendKey(nil, r.BySource)) }
+func (r *FetchRequest) Key() string {
+	return string(r.ID.AppendKey(make([]byte, 0, maxKey), r.BySource))
+}
+
+// maxKey is the length of most keys at most, in bytes.
+const maxKey = 128
 
 // Part is a part of a file in one version.
 type Part struct {
