@@ -20,6 +20,7 @@ type File struct {
 	fetcher *fetcher                // nil until it may be needed
 	ctx     context.Context         // of the fetches of this one request; ended by Close
 	cancel  context.CancelCauseFunc // nil until something may be fetched
+	waited  func()                  // ends the wait for a source; nil: there is none
 
 	pinned cache.Pinned  // holds first
 	first  content.Chunk // that Open has waited for; without a length once it is given
@@ -51,6 +52,7 @@ func (f *File) Close() {
 	if f.a == nil {
 		return
 	}
+	f.endWait()
 	f.closeStream()
 	f.pinned.Release()
 	if f.cancel != nil {
@@ -88,17 +90,17 @@ func (f *File) Attach(v any) { f.entry.Attach(v) }
 // are here, a failure can be told by a status. It returns where they come from. The errors are
 // those of Find. Bytes that the cache has stored need no place among the requests that wait.
 func (f *File) Open(offset, length int64) (cache.From, error) {
+	defer f.endWait()
 	if f.isCached() {
 		if from, ok := f.openStored(offset, length); ok {
 			return from, nil
 		}
 	}
 	f.beginFetch()
-	done, err := f.wait()
+	err := f.wait()
 	if err != nil {
 		return cache.FromNowhere, err
 	}
-	defer done()
 	if !f.isCached() {
 		err = f.open(offset, length)
 	}

@@ -55,11 +55,10 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	}
 	file := &r.File
 	file.begin(a, r, f)
-	done, err := file.wait()
+	err = file.wait()
 	switch {
 	case err == nil:
 		err = file.describe(cached)
-		done()
 	case errors.Is(err, ErrTooManyWaiting) && known.File != "" && file.describeExpired() == nil:
 		err = nil // the cache asks in the background
 	}
@@ -147,10 +146,21 @@ func maxAge(localErr error) time.Duration {
 }
 
 // wait counts the request among those that wait for a source, and ends its fetches when its client
-// leaves.
-func (f *File) wait() (done func(), err error) {
-	cancel := f.cancel // of these fetches: f is used again for other ones
-	return f.req.Client.Wait(f.fetcher.awaited(), func() { cancel(ErrClientGone) })
+// leaves, until endWait: from Find to the first bytes of Open.
+func (f *File) wait() (err error) {
+	if f.waited == nil {
+		cancel := f.cancel // of these fetches: f is used again for other ones
+		f.waited, err = f.req.Client.Wait(f.fetcher.awaited(), func() { cancel(ErrClientGone) })
+	}
+	return err
+}
+
+// endWait ends the wait, if there is one.
+func (f *File) endWait() {
+	if f.waited != nil {
+		f.waited()
+		f.waited = nil
+	}
 }
 
 // describe asks for size and time of the file.
