@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -87,6 +88,7 @@ type Watch[S any] struct {
 	dripped time.Duration // of waiting in the last windows, all of which were below MinRate
 
 	decided atomic.Bool             // of the running Read: bytes came, or another source was found
+	once    sync.Once               // guards the making of begun and found: few sources need them
 	begun   chan context.CancelFunc // ends the search that the timer has begun
 	found   chan Found[S]           // result of this search
 }
@@ -102,7 +104,14 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	if o.Skipped == nil {
 		o.Skipped = func() int64 { return 0 }
 	}
-	return &Watch[S]{ctx: ctx, o: o, begun: make(chan context.CancelFunc, 1), found: make(chan Found[S], 1)}
+	return &Watch[S]{ctx: ctx, o: o}
+}
+
+// makeChannels makes begun and found, if they are not there yet.
+func (w *Watch[S]) makeChannels() {
+	w.once.Do(func() {
+		w.begun, w.found = make(chan context.CancelFunc, 1), make(chan Found[S], 1)
+	})
 }
 
 // Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
@@ -131,6 +140,7 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	n, err = w.o.Read(p)
 	received := int64(n) + w.o.Skipped()
 	if !w.timer.Stop() { // a search has begun
+		w.makeChannels()
 		cancel := <-w.begun
 		if received > 0 && w.decided.CompareAndSwap(false, true) {
 			cancel()
@@ -172,6 +182,7 @@ func (w *Watch[S]) replace() (next Found[S], err error) {
 // functions of Options.
 func (w *Watch[S]) search() {
 	ctx, cancel := context.WithCancel(w.ctx)
+	w.makeChannels()
 	w.begun <- cancel
 	var next Found[S]
 	defer func() { w.found <- next }()

@@ -262,6 +262,7 @@ func TestLateTimer(t *testing.T) {
 				})
 				w.due = time.Now().Add(-c.by)
 				go w.search()
+				w.makeChannels()
 				end := <-w.begun
 				if c.by > 0 {
 					time.Sleep(c.readIn)
