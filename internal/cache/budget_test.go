@@ -1,13 +1,18 @@
 package cache
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -120,4 +125,89 @@ func TestReserveAllocatesNothing(t *testing.T) {
 	require.ErrorIs(t, c.reserve(f, c.leaderRoom, v, time.Millisecond), ErrBusy)
 	require.NoError(t, c.reserve(f, c.waiterRoom, v, 0), "a room of its own")
 	c.unreserve(f)
+}
+
+// TestSlowReader: when the fetch is over the reader does not hold the segment; evicted, it is
+// fetched again.
+func TestSlowReader(t *testing.T) {
+	bubble(t, "holds a chunk", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.whole = second
+		c := newCache(t, Options{})
+		e, err := c.Get(background, o.file, o, GetOptions{})
+		require.NoError(t, err)
+		s := c.Open(background, e, o, 0, e.Version.Size)
+		defer func() { _ = s.Close() }()
+		buf := make([]byte, 1000)
+		_, err = io.ReadFull(s, buf)
+		require.NoError(t, err)
+		require.NotNil(t, s.f)
+		time.Sleep(10 * second)
+		s.f.mu.Lock()
+		require.Nil(t, s.f.chunks)
+		s.f.mu.Unlock()
+		c.purgeTiers(tier.MatchAll)
+		rest, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(o.content[1000:], rest))
+		require.EqualValues(t, 2, o.fetches.Load())
+	})
+}
+
+// TestReaderKeepsAChunk: a reader keeps a chunk in memory, not all of a segment that was evicted.
+func TestReaderKeepsAChunk(t *testing.T) {
+	o := newOrigin(testFile(1), SegmentSize)
+	c := newCache(t, Options{})
+	c.memory = tier.NewMemory(64 << 20) // without an arena
+	requireWhole(t, o, get(background, c, o))
+	idle(t, c)
+	view, ok := c.memory.Get(tier.KeyAt(o.file, 0), o.v, false)
+	require.True(t, ok)
+	chunk, err := view.At(tier.ChunkSize, 1)
+	require.NoError(t, err)
+	other := weak.Make(&chunk.Bytes[0])
+	view, chunk = tier.View{}, content.Chunk{}
+	e, err := lookup(c, o)
+	require.NoError(t, err)
+	s := c.Open(background, e, o, 0, o.v.Size)
+	_, err = s.Next(1)
+	require.NoError(t, err)
+	pinned, ok := c.Pin(&e, 0, 1)
+	require.True(t, ok)
+	c.purgeTiers(tier.MatchAll)
+	eventually.True(t, func() bool {
+		runtime.GC()
+		return other.Value() == nil
+	})
+	pinned.Release()
+	require.NoError(t, s.Close())
+}
+
+// TestNoTierTakesIt: a request fetches once what no tier takes: it reads from the fills that it has
+// waited for, or begun ahead, which free their bytes behind it.
+func TestNoTierTakesIt(t *testing.T) {
+	for name, o := range map[string]Options{"memory": {Memory: -1}, "slot": {Memory: -1,
+		VerifyFirst: func(string) (int64, bool) { return 3*SegmentSize - 1, true }}} {
+		bubble(t, name, func(t *testing.T) {
+			src := newOrigin(testFile(1), 3*SegmentSize-1)
+			c := newCache(t, o)
+			e, err := c.Get(background, src.file, src, GetOptions{})
+			require.NoError(t, err)
+			s := c.Open(background, e, src, 0, e.Version.Size)
+			var got []byte
+			for {
+				synctest.Wait() // until the running fills are over
+				chunk, err := s.Next(SegmentSize)
+				if err == io.EOF {
+					break
+				}
+				require.NoError(t, err)
+				got = append(got, chunk.Bytes...)
+			}
+			require.True(t, bytes.Equal(src.content, got))
+			require.EqualValues(t, len(got), src.served.Load(), "it was fetched once")
+			require.NoError(t, s.Close())
+			require.Empty(t, e.by.chunks)
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -203,19 +204,10 @@ func purge(t *testing.T, c Tier) {
 			s := Segment(name, 0, Content(name, 1000))
 			view, ok := c.Get(s.Key, s.Version, false)
 			view.Release()
-			require.Equal(t, contains(left, name), ok, "%s after a purge of %s", name, match)
+			require.Equal(t, slices.Contains(left, name), ok, "%s after a purge of %s", name, match)
 		}
 		c.Purge(tier.MatchAll)
 	}
-}
-
-func contains(list []string, name string) bool {
-	for _, s := range list {
-		if s == name {
-			return true
-		}
-	}
-	return false
 }
 
 // purgeInUse: a reader that has a view reads on.
