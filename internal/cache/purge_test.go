@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,28 +76,6 @@ func TestNotFoundIsCheap(t *testing.T) {
 	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 1, purges, "what is kept of a file that was there goes with it")
-}
-
-func BenchmarkNotFound(b *testing.B) {
-	c, err := New(Options{Memory: 256 << 20})
-	require.NoError(b, err)
-	defer c.Close()
-	for i := range 100_000 {
-		o := newOrigin(fmt.Sprintf("group1/M00/%02X/%02X/f%d", i%256, i/256%256, i), 1)
-		e, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: 0})
-		require.NoError(b, err)
-		s := c.Open(context.Background(), e, o, 0, 1)
-		_, err = s.Next(1)
-		require.NoError(b, err)
-		_ = s.Close()
-	}
-	i := 0
-	for b.Loop() {
-		i++
-		o := &origin{file: fmt.Sprintf("group1/M00/00/00/g%d", i)}
-		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
-		require.ErrorIs(b, err, ErrNotFound)
-	}
 }
 
 // TestPurgeOfAFileWalksNoRecords: what a purge of one file allocates, of which a list of all

@@ -117,19 +117,6 @@ func TestMemoryIsCounted(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-func BenchmarkMemoryGet(b *testing.B) {
-	m := tier.NewMemory(64 << 20)
-	s := small(1, 1000)
-	m.Put(s)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			view, _ := m.Get(s.Key, s.Version, true)
-			view.Release()
-		}
-	})
-}
-
 // TestPromotion: small segments go up when they are found below, large ones when memory had to give
 // them up not long ago.
 func TestPromotion(t *testing.T) {

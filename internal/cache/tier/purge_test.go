@@ -343,26 +343,3 @@ func TestWalkInSteps(t *testing.T) {
 	require.Greater(t, mu.locks, 10)
 	require.Len(t, m, 5*walkStep)
 }
-
-func BenchmarkPurgeFile(b *testing.B) {
-	for _, n := range []int{1000, 500_000} {
-		m := NewMemory(1 << 40)
-		d, err := OpenDisk(DiskOptions{Path: b.TempDir(), Max: 1 << 40})
-		require.NoError(b, err)
-		d.Purge(MatchAll)
-		fill(m, d, n)
-		b.Run(fmt.Sprintf("memory-%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				m.Purge(MatchFile("group1/none"))
-			}
-		})
-		b.Run(fmt.Sprintf("disk-%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				d.Purge(MatchFile("group1/none"))
-			}
-		})
-		require.NoError(b, d.Close())
-	}
-}
