@@ -297,7 +297,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	ctx, cancel, silence := f.awaitPeer(copied)
 	defer cancel(nil)
 	m, body, err := c.o.Fleet.Open(ctx, peer, r)
-	silence.stop()
+	silence.timer.Stop()
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
 			c.storeMeta(f, m)
@@ -315,7 +315,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 		defer closeBody()
 		defer func() { f.sentBy(nil, r.Offset) }() // from an unknown server
 		defer func() { c.n.peerBytes.Add(uint64(f.received() - r.Offset)) }()
-		return c.receive(f, m, silence.body(f, m.Version.SegmentLength(f.key.Index), copied, body))
+		return c.receive(f, m, silence.bound(f, m.Version.SegmentLength(f.key.Index), copied, body))
 	}
 	closeBody() // an unread body would fill the connection to the peer; the next request gets it again
 	if isFresh {

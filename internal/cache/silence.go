@@ -21,12 +21,13 @@ const (
 
 // silence ends a context with ErrSilent when the other gateway sends nothing for the limit.
 type silence struct {
+	body  io.Reader
 	limit time.Duration
 	timer *time.Timer
 }
 
-// awaitPeer returns a context for a request to another gateway. It ends with ErrSilent if
-// silence.stop is not called in time.
+// awaitPeer returns a context for a request to another gateway. It ends with ErrSilent if the timer
+// is not stopped in time.
 func (f *fill) awaitPeer(copied bool) (ctx context.Context, cancel context.CancelCauseFunc, s *silence) {
 	ctx, cancel = context.WithCancelCause(f.ctx)
 	s = &silence{limit: fillSilence}
@@ -37,25 +38,19 @@ func (f *fill) awaitPeer(copied bool) (ctx context.Context, cancel context.Cance
 	return ctx, cancel, s
 }
 
-func (s *silence) stop() { s.timer.Stop() }
-
-// body returns a body whose reads are bounded. The first bytes of a file that is verified first
+// bound returns a body whose reads are bounded. The first bytes of a file that is verified first
 // come after the last one, for which a storage has the time of stall.LowRate.
-func (s *silence) body(f *fill, length int64, copied bool, body io.Reader) io.Reader {
+func (s *silence) bound(f *fill, length int64, copied bool, body io.Reader) io.Reader {
 	if f.verifyFirst && !copied {
 		s.limit += time.Duration(length) * time.Second / stall.LowRate
 	}
-	return &boundedBody{body, s}
-}
-
-type boundedBody struct {
-	io.Reader
-	*silence
+	s.body = body
+	return s
 }
 
 // Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	b.timer.Reset(b.limit)
-	defer b.stop()
-	return b.Reader.Read(p)
+func (s *silence) Read(p []byte) (int, error) {
+	s.timer.Reset(s.limit)
+	defer s.timer.Stop()
+	return s.body.Read(p)
 }
