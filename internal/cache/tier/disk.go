@@ -48,8 +48,9 @@ type DiskOptions struct {
 // about 250 bytes of memory, and 80 more once it was used.
 //
 // After a failed write or read, the disk gets no writes or reads for DiskOptions.Retry, or up to a
-// quarter less; then the next one shows whether it works again. Segments are written in the
-// background from a bounded queue, in which Get finds them.
+// quarter less; then the next one shows whether it works again. A read that hangs disables further
+// ones until it ends. Segments are written in the background from a bounded queue, in which Get
+// finds them.
 type Disk struct {
 	o     DiskOptions
 	root  *diskRoot
@@ -60,7 +61,8 @@ type Disk struct {
 
 	inPageCache pageCache
 	rechecks    recheckLimit
-	released    atomic.Bool // another process may use the folder
+	released    atomic.Bool  // another process may use the folder
+	hanging     atomic.Int64 // reads that take longer than hangTime
 	folders     [folders]folder
 	named       atomic.Bool // all folders are named
 	syncing     sync.Mutex  // held by Sync
@@ -168,7 +170,7 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case e == nil, isDisabled(&d.reading), d.isActive(key): // active and not pending: it was canceled
+	case e == nil, d.readsDisabled(), d.isActive(key): // active and not pending: it was canceled
 		return View{}, nil
 	case e.file != nil && e.file.header.version == v:
 		e.file.users++
@@ -283,7 +285,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	if e != nil {
 		open = e.file
 	}
-	off := isDisabled(&d.reading) || d.isActive(key)
+	off := d.readsDisabled() || d.isActive(key)
 	d.mu.Unlock()
 	switch {
 	case j != nil:
@@ -313,6 +315,37 @@ func (d *Disk) removeMissing(key Key, only *diskEntry) {
 // isDisabled reports whether reads or writes are disabled after a failure.
 func isDisabled(b *backoff.State) bool { return b.InBackoff(time.Now()) }
 
+// readsDisabled reports whether reads are disabled: one has failed, or hangs. mu is held.
+func (d *Disk) readsDisabled() bool { return d.hanging.Load() > 0 || isDisabled(&d.reading) }
+
+// A read that takes longer than hangTime disables reads until it ends, so that others do not hang
+// too. The process may not have run meanwhile, so the read gets graceTime to end.
+const (
+	hangTime  = 10 * time.Second
+	graceTime = time.Second
+)
+
+// watch watches a read, until done is called.
+func (d *Disk) watch() (done func()) {
+	const ended, hangs = 1, 2
+	var state atomic.Int32
+	timer := time.AfterFunc(hangTime, func() {
+		time.Sleep(graceTime)
+		if state.CompareAndSwap(0, hangs) {
+			d.hanging.Add(1)
+			d.failed(&d.reading, "the cache's disk hangs", errHangs)
+		}
+	})
+	return func() {
+		timer.Stop()
+		if state.Swap(ended) == hangs {
+			d.hanging.Add(-1)
+		}
+	}
+}
+
+var errHangs = errors.New("a read does not end")
+
 // failed disables reads or writes for DiskOptions.Retry.
 func (d *Disk) failed(b *backoff.State, what string, err error) {
 	d.mu.Lock()
@@ -333,7 +366,7 @@ func (d *Disk) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.stats
 	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
-	s.Disabled = isDisabled(&d.writing) || isDisabled(&d.reading)
+	s.Disabled = isDisabled(&d.writing) || d.readsDisabled()
 	return s
 }
 

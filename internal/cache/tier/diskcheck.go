@@ -108,6 +108,7 @@ func (f *openFile) check(i, wanted int64) error {
 
 // read reads a chunk and checks it.
 func (f *openFile) read(i int64, p []byte) error {
+	defer f.disk.watch()()
 	err := f.disk.o.failure("read")
 	if err == nil {
 		offset, _ := f.chunk(i)

@@ -24,6 +24,7 @@ type openFile struct {
 
 // openSegment opens the file of a segment and checks its header. was is the entry of the segment.
 func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, err error) {
+	defer d.watch()()
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
 	}

@@ -127,11 +127,12 @@ func (d *Disk) isNamed(file string) bool {
 	}
 	i := folderOf(file)
 	d.mu.Lock()
-	off := isDisabled(&d.reading)
+	off := d.readsDisabled()
 	d.mu.Unlock()
 	if off {
 		return d.folders[i].named.Load()
 	}
+	defer d.watch()()
 	err := d.readNames(i)
 	if err != nil {
 		d.failed(&d.reading, "cannot list what is on the cache's disk", err)

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
 
@@ -71,4 +73,49 @@ func TestReleaseWhileListing(t *testing.T) {
 	require.NoError(t, d.Release())
 	require.Empty(t, examining, "it stops between two files")
 	require.False(t, d.Listed())
+}
+
+// TestHangingRead: while a read of the disk hangs, others do not begin, and their segments are
+// missing. When it has ended they are found.
+func TestHangingRead(t *testing.T) {
+	for _, op := range []string{"open", "read"} {
+		path := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			var hang atomic.Bool
+			goOn := make(chan struct{})
+			d, err := OpenDisk(DiskOptions{Path: path, failure: func(what string) error {
+				if what == op && hang.Swap(false) {
+					<-goOn
+				}
+				return nil
+			}})
+			require.NoError(t, err)
+			defer d.Close()
+			require.True(t, d.Put(tiny("group1/a")))
+			require.True(t, d.Put(tiny("group1/b")))
+			d.Settle()
+			find := func(file string) bool {
+				view, ok := d.Get(Key{File: file}, Version{Size: 1}, true)
+				if ok {
+					_, err := view.At(0, 1)
+					require.NoError(t, err)
+					view.Release()
+				}
+				return ok
+			}
+			hang.Store(true)
+			go find("group1/a")
+			time.Sleep(hangTime + graceTime)
+			synctest.Wait()
+			require.False(t, find("group1/b"))
+			require.True(t, d.Stats().Disabled)
+			time.Sleep(time.Hour)
+			_, held := d.Holds(Key{File: "group1/b"})
+			require.False(t, held, "it hangs still")
+			close(goOn)
+			synctest.Wait()
+			require.True(t, find("group1/b"))
+			require.False(t, d.Stats().Disabled)
+		})
+	}
 }
