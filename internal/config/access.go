@@ -3,15 +3,12 @@ package config
 import (
 	"math"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/i18n"
-
-	"golang.org/x/sys/unix"
 )
 
 // Networks is a list of networks of clients or proxies.
@@ -60,7 +57,7 @@ func accessKeys(a *Access) []setting {
 		{"referers", "", referers(&a.Referers),
 			"sites whose pages may show files: none, blocked, names, *.example.com, example.*, NAME/path/, " +
 				"~expression; empty = all"},
-		{"referer_file", "", path(&a.RefererFile),
+		{refererFile, "", path(&a.RefererFile),
 			"file sent with 200 in place of 403 to other sites"},
 		{"referer_redirect", "", redirectTarget(&a.RefererRedirect),
 			"URL or path to which a 302 leads in place of 403 to other sites"},
@@ -80,13 +77,20 @@ func accessKeys(a *Access) []setting {
 // unixClients is the word for the clients of unix sockets, as in nginx.
 const unixClients = "unix:"
 
-// networks is a comma list of networks, where an address alone is a network of one, and unix:.
+// networks is a comma list of networks, and unix:.
 func networks(p *Networks) field {
+	return networksOr(&p.Prefixes, unixClients, &p.Unix,
+		"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them")
+}
+
+// networksOr is a comma list of networks, where an address alone is a network of one, and a word,
+// which sets a flag.
+func networksOr(p *[]netip.Prefix, word string, flag *bool, fix string) field {
 	return field{parse: func(v string, _ position) *parseError {
-		*p = Networks{}
+		*p, *flag = nil, false
 		for _, part := range splitList(v) {
-			if strings.EqualFold(part, unixClients) {
-				p.Unix = true
+			if strings.EqualFold(part, word) {
+				*flag = true
 				continue
 			}
 			network, err := netip.ParsePrefix(part)
@@ -94,10 +98,9 @@ func networks(p *Networks) field {
 				network, err = ip.Prefix(ip.BitLen())
 			}
 			if err != nil {
-				return invalid("write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them",
-					"holds %s, which is no network", shown(part))
+				return invalid(fix, "holds %s, which is no network", shown(part))
 			}
-			p.Prefixes = append(p.Prefixes, network.Masked())
+			*p = append(*p, network.Masked())
 		}
 		return nil
 	}}
@@ -173,7 +176,7 @@ func (l *loader) lintRules(section string, a *Access) {
 		{"requests_burst", "requests_per_second", a.RequestsBurst != defaultBurst,
 			func(a *Access) bool { return a.RequestsPerSecond != 0 }},
 		{"send_rate_after", "send_rate", a.SendRateAfter != 0, func(a *Access) bool { return a.SendRate != 0 }},
-		{"referer_file", "referers", a.RefererFile != "", func(a *Access) bool { return len(a.Referers) > 0 }},
+		{refererFile, "referers", a.RefererFile != "", func(a *Access) bool { return len(a.Referers) > 0 }},
 		{"referer_redirect", "referers", a.RefererRedirect != "", func(a *Access) bool { return len(a.Referers) > 0 }},
 	} {
 		name := full(section, key.name)
@@ -182,19 +185,8 @@ func (l *loader) lintRules(section string, a *Access) {
 				"%s has no effect without %s", key.name, key.needs)
 		}
 	}
-	file, redirect := full(section, "referer_file"), full(section, "referer_redirect")
+	file, redirect := full(section, refererFile), full(section, "referer_redirect")
 	if l.c.written[file].value != "" && l.c.written[redirect].value != "" {
 		l.keyError(redirect, "keep one of the two", "referer_file and referer_redirect are both set")
-	}
-}
-
-// refererFiles looks for referer_file.
-func (k *checker) refererFiles() {
-	for key, name := range k.c.refererFiles() {
-		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-			k.errorf(k.c.at(key), key,
-				"put a readable file there, correct the name, or remove the line to respond with 403",
-				"cannot read the file %q", name)
-		}
 	}
 }

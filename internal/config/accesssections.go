@@ -1,7 +1,6 @@
 package config
 
 import (
-	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,24 +63,6 @@ func (c *Config) anyAccess(is func(*Access) bool) bool {
 // ChecksReferers reports whether the referers of any requests are checked.
 func (c *Config) ChecksReferers() bool {
 	return c.anyAccess(func(a *Access) bool { return len(a.Referers) > 0 })
-}
-
-// refererFiles yields the keys referer_file with their paths; none if no referers are checked.
-func (c *Config) refererFiles() iter.Seq2[string, string] {
-	const key = "referer_file"
-	return func(yield func(string, string) bool) {
-		if !c.ChecksReferers() {
-			return
-		}
-		if c.Access.RefererFile != "" && !yield(full(AccessName, key), c.Access.RefererFile) {
-			return
-		}
-		for _, s := range c.AccessSections {
-			if s.Writes(key) && s.RefererFile != "" && !yield(full(s.Name, key), s.RefererFile) {
-				return
-			}
-		}
-	}
 }
 
 // redirectTarget is a URL of http or https, or a path of this host; empty = none.

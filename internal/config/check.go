@@ -40,14 +40,10 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.stores()
 	k.lists()
 	k.sources()
-	k.failFile()
-	k.refererFiles()
-	k.errorPages()
+	k.pages()
 	k.account()
-	k.adminToken()
 	k.secrets()
-	k.tokenSecrets()
-	k.peerSecret()
+	k.secretFiles()
 	k.tls()
 	k.redis()
 	k.logs()
@@ -150,36 +146,6 @@ func (k *checker) sources() {
 	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages "+
 		"(local-networks: those of this host)",
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
-}
-
-// adminToken reads admin_token_file.
-func (k *checker) adminToken() {
-	const key = "gateway.admin_token_file"
-	name := k.c.Gateway.AdminTokenFile
-	if name == "" {
-		return
-	}
-	at := k.c.at(key)
-	token, err := ReadSecretFile(name)
-	switch {
-	case err != nil:
-		k.errorf(at, key, "put the token into it, readable for the user of the gateway only", "%v", err)
-	case len(token) < shortSecret:
-		k.warnf(at, key, "write a long random token",
-			"the token in %q has fewer than %d characters and can be found by trying", clip(name), shortSecret)
-	}
-}
-
-func (k *checker) failFile() {
-	const key = "http.anti_steal.token_check_fail"
-	name := k.c.AntiSteal.FailFile
-	if !k.c.AntiSteal.CheckToken || name == "" {
-		return
-	}
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to respond "+
-			"with a status", "cannot read the file %q", name)
-	}
 }
 
 // tls loads the certificates, and reports those that clients will reject.

@@ -114,7 +114,7 @@ func TestRules(t *testing.T) {
 		{"remote Redis without password", base + "[redis]\ntls = true\naddresses = 127.0.0.1:1, 10.0.0.1:1\n", Warning,
 			5, "no password"},
 		{"remote Redis without TLS", base + "[redis]\npassword = p\naddresses = redis:1\n", Warning, 5, "no TLS"},
-		{"peer without secret", base + "[peer]\nadvertise = https://a\n", Error, 4, "no secret"},
+		{"peer without secret", base + "[peer]\nadvertise = https://a\n", Warning, 4, "no secret"},
 		{"short peer secret", fleet + "advertise = https://a\nsecret = 0123456789abcde\n", Error, 7, "by trying"},
 		{"peer secret alone", fleet + "secret = 7f3a9c51e08b4d26\n", Warning, 6, "no advertise"},
 		{"peer without Redis", base + "[peer]\nsecret = 7f3a9c51e08b4d26\nadvertise = https://a\n", Warning, 5,
@@ -263,6 +263,10 @@ func TestCheckHost(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(empty, "data"), nil, 0o755))
 	cert, key := pair(t, time.Now().Add(-time.Hour))
+	soon, soonKey := pair(t, time.Now().Add(200*time.Hour))
+	big := filepath.Join(dir, "big.jpg")
+	require.NoError(t, os.WriteFile(big, nil, 0o644))
+	require.NoError(t, os.Truncate(big, MaxPage+1))
 	token := well + "http.anti_steal.check_token=true\nhttp.anti_steal.secret_key=GoldenSecret-2024\n"
 	for _, c := range []struct {
 		name, text string
@@ -281,6 +285,7 @@ func TestCheckHost(t *testing.T) {
 			"\n[group2]\ngroup_name=b\nstore_path0=/no/such\n", Error, 8, "is not there"},
 		{"no fail file", token + "http.anti_steal.token_check_fail=fail.jpg\n", Error, 5, "fail.jpg"},
 		{"fail file is a folder", token + "http.anti_steal.token_check_fail=" + dir + "\n", Error, 5, "cannot read"},
+		{"fail file is too large", token + "http.anti_steal.token_check_fail=" + big + "\n", Error, 5, "has more than"},
 		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3,
 			"until then [types] and the built-in table count"},
 		{"no admin token", well + "[gateway]\nadmin_token_file=no\n", Error, 4, "cannot read the secret"},
@@ -293,6 +298,10 @@ func TestCheckHost(t *testing.T) {
 		{"access log folder", well + "[gateway]\naccess_log=" + dir + "/no/log\n", Error, 4, "no folder"},
 		{"certificate missing", well + "[gateway]\ntls_cert=c\ntls_key=k\n", Error, 4, "cannot use"},
 		{"certificate ended", well + "[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\n", Error, 4, "ended at"},
+		{"certificate ends", well + "[gateway]\ntls_cert=" + soon + "\ntls_key=" + soonKey + "\n", Warning, 4,
+			"in less than 9 days"},
+		{"key of another", well + "[gateway]\ntls_cert=" + soon + "\ntls_key=" + key + "\n", Error, 4,
+			"private key does not match"},
 		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no/no\n", Warning, 4,
 			"makes it when it starts"},
 		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4,

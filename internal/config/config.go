@@ -60,7 +60,6 @@ type Config struct {
 	LogLevel              slog.Level
 	LogFile               string // log_filename; empty = standard error
 	ResponseMode          string // "proxy" or "redirect"
-	AliasPrefix           string // if_alias_prefix
 	FLV                   bool   // flv_support
 	FLVExtension          string // without a dot
 

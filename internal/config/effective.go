@@ -75,13 +75,8 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 				}
 			}
 		}
-		for name, path := range c.refererFiles() {
-			if !yield(name, path) {
-				return
-			}
-		}
-		for status, path := range c.ErrorPages {
-			if !yield(errorPageKey(status), path) {
+		for _, page := range c.pageFiles() {
+			if !yield(page.key, page.path) {
 				return
 			}
 		}
@@ -91,10 +86,10 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 // usesPath reports whether the function of a key that names a file is switched on.
 func (c *Config) usesPath(key string) bool {
 	switch key {
-	case "http.anti_steal.token_check_fail", "antisteal.secret_files":
+	case "http.anti_steal.token_check_fail", "access.referer_file":
+		return false // pageFiles has them
+	case "antisteal.secret_files":
 		return c.AntiSteal.CheckToken
-	case "access.referer_file":
-		return false // refererFiles has it
 	case "storage_ids_filename":
 		return c.UseStorageID
 	case "redis.password_file", "redis.ca_file", "redis.cert_file", "redis.key_file":

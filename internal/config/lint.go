@@ -22,6 +22,7 @@ func (l *loader) lint() {
 	l.lintListeners()
 	l.lintAccess()
 	l.lintServices()
+	l.lintPorts()
 }
 
 // checkSections reports sections that are not used.
@@ -138,7 +139,7 @@ func (l *loader) lintToken() {
 	for i, s := range a.ExtraSecrets {
 		if len(s) < shortSecret || s == stockSecret {
 			const key = "antisteal.extra_secrets"
-			l.keyWarning(key, "set long random secrets",
+			l.keyWarning(key, "set a long random secret",
 				"member %d of extra_secrets is short or well known and can be found by trying", i+1)
 		}
 	}
@@ -152,17 +153,10 @@ func (l *loader) lintToken() {
 	}
 }
 
-// lintListeners reports addresses with the same port, and an admin listener that other hosts reach.
+// lintListeners reports an admin listener that other hosts reach, and a limit that never counts.
 func (l *loader) lintListeners() {
 	g := &l.c.Gateway
-	const listen, secure, admin = "listen", "tls_listen", "admin_listen"
-	l.lintPorts(listen, g.Listen)
-	l.lintPorts(secure, g.TLSListen)
-	l.lintClashes(listen, g.Listen, secure, g.TLSListen)
-	if g.AdminListen != "" {
-		l.lintClashes(listen, g.Listen, admin, []string{g.AdminListen})
-		l.lintClashes(secure, g.TLSListen, admin, []string{g.AdminListen})
-	}
+	const admin = "admin_listen"
 	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") &&
 		!isLoopback(host) && g.AdminTokenFile == "" {
 		l.keyWarning("gateway."+admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
@@ -173,7 +167,7 @@ func (l *loader) lintListeners() {
 		l.keyWarning(key, "write a smaller number, or unlimited",
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
-	l.bothOrNone("gateway.tls_cert", "gateway.tls_key", "TLS needs both tls_cert and tls_key, only one is set")
+	l.bothOrNone("gateway.tls_cert", "gateway.tls_key")
 	l.lintTLS()
 }
 
@@ -201,48 +195,52 @@ func (l *loader) lintTLS() {
 	}
 }
 
-// lintPorts reports a port that a key of [gateway] names twice.
-func (l *loader) lintPorts(key string, addresses []string) {
-	for i, a := range addresses {
-		for _, b := range addresses[:i] {
-			if clash(a, b) {
-				l.keyError("gateway."+key, "use each port once", "%s holds %s and %s, which are the same port", key,
-					shown(b), shown(a))
+// lintPorts reports a port that is named twice, at the line of the second key if it is written.
+func (l *loader) lintPorts() {
+	g := &l.c.Gateway
+	keys := []string{"gateway.listen", "gateway.tls_listen", "gateway.admin_listen", "peer.listen"}
+	addresses := [][]string{g.Listen, g.TLSListen, {g.AdminListen}, nil}
+	if l.c.Peer.Advertise != "" {
+		addresses[3] = []string{l.c.Peer.Listen}
+	}
+	type named struct{ key, address string }
+	var before []named
+	for i, key := range keys {
+		for _, address := range addresses[i] {
+			for _, b := range before {
+				at := l.c.at(key)
+				if at.line == 0 {
+					at = l.c.at(b.key)
+				}
+				if clash(b.address, address) {
+					l.errorf(at, key, "use another port for one of them", "%s %s and %s %s are the same port", b.key,
+						shown(b.address), key, shown(address))
+				}
 			}
+			before = append(before, named{key, address})
 		}
 	}
 }
 
-// lintClashes reports a port that two keys of [gateway] name, at the line of the second one if it
-// is written.
-func (l *loader) lintClashes(first string, of []string, second string, and []string) {
-	at := l.c.at("gateway." + second)
-	if at.line == 0 {
-		at = l.c.at("gateway." + first)
-	}
-	for _, a := range of {
-		for _, b := range and {
-			if clash(a, b) {
-				l.errorf(at, "gateway."+second, "use another port for one of them", "%s %s and %s %s are the same port",
-					first, shown(a), second, shown(b))
-			}
-		}
-	}
+// bothSet warns of a secret that is written, and in a file.
+func (l *loader) bothSet(key, file string) {
+	l.keyWarning(file, "keep one of the two", "%s and %s are both set: the one in the file is used", key, file)
 }
 
 // bothOrNone reports a key that is set without the other one.
-func (l *loader) bothOrNone(a, b, text string) {
+func (l *loader) bothOrNone(a, b string) {
 	set, other := a, b
 	if l.c.written[a].value == "" {
 		set, other = b, a
 	}
 	if l.c.written[set].value != "" && l.c.written[other].value == "" {
-		l.keyError(set, "set both or none", "%s", i18n.Plain(text))
+		l.keyError(set, "set both or none", "%s and %s belong together, only one is set", a, b)
 	}
 }
 
-// clash reports whether two listen addresses are the same port of the same address. Port 0 is any
-// free port. An empty host and the unspecified addresses mean every address.
+// clash reports whether two listen addresses are the same port of the same address. An empty one is
+// none, and port 0 is any free port. An empty host and the unspecified addresses mean every
+// address.
 func clash(a, b string) bool {
 	if strings.HasPrefix(a, "unix:") || strings.HasPrefix(b, "unix:") {
 		return a == b
@@ -278,7 +276,7 @@ func (l *loader) lintServices() {
 
 // lintPeer checks how the gateways of a fleet reach each other.
 func (l *loader) lintPeer() {
-	const key, listenKey, secretKey = "peer.advertise", "peer.listen", "peer.secret"
+	const key, secretKey = "peer.advertise", "peer.secret"
 	p, at, secretAt := &l.c.Peer, l.c.at(key), l.c.at(secretKey)
 	if p.SecretFile != "" {
 		secretAt = l.c.at(peerSecretFile)
@@ -292,16 +290,20 @@ func (l *loader) lintPeer() {
 	}
 	switch {
 	case p.Secret != "" && p.SecretFile != "":
-		l.warnf(secretAt, secretKey, "keep one of the two",
-			"secret and secret_file are both set: the one in the file is used")
+		l.bothSet(secretKey, peerSecretFile)
 	case p.SecretFile != "": // Check reads it
 	case p.Secret == "":
-		l.errorf(at, secretKey, "set the same long random secret on every gateway",
-			"advertise is set, but there is no secret to make the key of peer connections from")
+		l.warnf(at, secretKey, "set the same long random secret on every gateway",
+			"advertise is set, but there is no secret: no bytes move between this gateway and others")
+		p.Advertise = "" // there are no peers, and no listener
+		return
 	default:
 		l.judgePeerSecret(secretAt, secretKey, p.Secret)
 	}
-	l.lintPeerListener(at, listenKey)
+	if p.Listen == "" {
+		l.keyError("peer.listen", "write an address such as :8887, or remove advertise",
+			"advertise is set, but other gateways are served nowhere")
+	}
 	if len(l.c.Redis.Addresses) == 0 {
 		l.warnf(at, key, "set addresses in [redis]",
 			"gateways find each other by Redis; without it advertise has no effect")
@@ -330,7 +332,7 @@ func (l *loader) lintAuto(at position, key string) {
 	number, _ := strconv.Atoi(port)
 	local := !slices.ContainsFunc(l.c.Redis.Addresses, isRemote)
 	switch {
-	case listen == "": // reported by lintPeerListener
+	case listen == "": // reported by lintPeer
 	case err != nil || strings.HasPrefix(listen, "unix:") || number == 0:
 		l.errorf(l.c.at("peer.listen"), "peer.listen", "write an address with a port, such as :8887",
 			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))
@@ -342,25 +344,5 @@ func (l *loader) lintAuto(at position, key string) {
 		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
 			"advertise = auto is a loopback address, because Redis is on this host: "+
 				"gateways on other hosts would ask themselves")
-	}
-}
-
-// lintPeerListener reports a missing peer listener, and one with the port of another listener.
-func (l *loader) lintPeerListener(advertised position, key string) {
-	at, peer := l.c.at(key), l.c.Peer.Listen
-	if at.line == 0 {
-		at = advertised
-	}
-	if peer == "" {
-		l.errorf(at, key, "write an address such as :8887, or remove advertise",
-			"advertise is set, but other gateways are served nowhere")
-		return
-	}
-	g := &l.c.Gateway
-	for _, other := range slices.Concat([]string{g.AdminListen}, g.Listen, g.TLSListen) {
-		if other != "" && clash(peer, other) {
-			l.errorf(at, key, "use another port for one of them", "[peer] listen %s and %s are the same port",
-				shown(peer), shown(other))
-		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -56,6 +57,17 @@ func (p Problem) Message() i18n.Text {
 		return i18n.Sprintf("%s: %s: %s", p.Place(), severity, p.Text)
 	}
 	return i18n.Sprintf("%s: %s: %s; %s", p.Place(), severity, p.Text, p.Fix)
+}
+
+// JoinErrors makes one error of the problems that are errors.
+func JoinErrors(problems []Problem) error {
+	var errs []error
+	for _, p := range problems {
+		if p.Severity == Error {
+			errs = append(errs, errors.New(p.String()))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // position is a line of a file.

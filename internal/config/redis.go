@@ -28,11 +28,9 @@ func (l *loader) lintRedis() {
 			"sentinel_auth is for mode = sentinel")
 	}
 	if r.Password != "" && r.PasswordFile != "" {
-		l.warnf(at("password_file"), "redis.password", "keep one of the two",
-			"password and password_file are both set: the one in the file is used")
+		l.bothSet("redis.password", "redis.password_file")
 	}
-	l.bothOrNone("redis.cert_file", "redis.key_file",
-		"a client certificate needs both cert_file and key_file, only one is set")
+	l.bothOrNone("redis.cert_file", "redis.key_file")
 	for _, file := range [][2]string{{"ca_file", r.CAFile}, {"cert_file", r.CertFile}} {
 		if file[1] != "" && !r.TLS {
 			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line",
@@ -171,11 +169,7 @@ func (r *Redis) certificates() ([]tls.Certificate, error) {
 // redis reads the files of [redis].
 func (k *checker) redis() {
 	r := &k.c.Redis
-	const password, ca, cert = "redis.password_file", "redis.ca_file", "redis.cert_file"
-	if _, err := r.ReadPassword(); err != nil {
-		k.errorf(k.c.at(password), password, "put the password into it, readable for the user of the gateway only",
-			"%v", err)
-	}
+	const ca, cert = "redis.ca_file", "redis.cert_file"
 	if _, err := r.authorities(); err != nil {
 		k.errorf(k.c.at(ca), ca, "name a readable file in PEM", "%v", err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // secrets reports secret files that other accounts can read.
 func (k *checker) secrets() {
-	keys, first := k.secretFiles()
+	keys, first := k.filesWithSecrets()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		who := k.readers(name)
 		if who.IsZero() {
@@ -32,20 +32,28 @@ func (k *checker) secrets() {
 // peerSecretFile is the key of the file with the secret of the fleet.
 const peerSecretFile = "peer.secret_file"
 
-// peerSecret reads secret_file of [peer].
-func (k *checker) peerSecret() {
-	p := &k.c.Peer
-	if p.SecretFile == "" || p.Advertise == "" {
-		return
+// secretFiles reads the files that hold one secret each, and judges what they hold.
+func (k *checker) secretFiles() {
+	const admin, redis, tokens = "gateway.admin_token_file", "redis.password_file", "antisteal.secret_files"
+	c := k.c
+	for key, files := range map[string][]string{admin: {c.Gateway.AdminTokenFile}, redis: {c.Redis.PasswordFile},
+		tokens: c.AntiSteal.SecretFiles, peerSecretFile: {c.Peer.SecretFile}} {
+		for _, name := range files {
+			if name == "" || !c.usesPath(key) {
+				continue
+			}
+			secret, err := ReadSecretFile(name)
+			switch {
+			case err != nil:
+				k.errorf(c.at(key), key, "put the secret into it, readable for the user of the gateway only", "%v", err)
+			case key == peerSecretFile:
+				k.judgePeerSecret(c.at(key), key, secret)
+			case key != redis && (len(secret) < shortSecret || slices.Contains(publishedSecrets, secret)):
+				k.warnf(c.at(key), key, "set a long random secret",
+					"the secret in %q is short or well known and can be found by trying", clip(name))
+			}
+		}
 	}
-	at := k.c.at(peerSecretFile)
-	secret, err := p.ReadSecret()
-	if err != nil {
-		k.errorf(at, peerSecretFile, "put the secret of the fleet into it, readable for the user of the gateway only",
-			"%v", err)
-		return
-	}
-	k.judgePeerSecret(at, peerSecretFile, secret)
 }
 
 // judgePeerSecret reports a secret of the fleet that can be guessed.
@@ -61,27 +69,9 @@ func (r *report) judgePeerSecret(at position, key, secret string) {
 	}
 }
 
-// tokenSecrets reads secret_files of [antisteal].
-func (k *checker) tokenSecrets() {
-	const key = "antisteal.secret_files"
-	if !k.c.AntiSteal.CheckToken {
-		return
-	}
-	for _, name := range k.c.AntiSteal.SecretFiles {
-		secret, err := ReadSecretFile(name)
-		switch {
-		case err != nil:
-			k.errorf(k.c.at(key), key, "put a secret into it, readable for the user of the gateway only", "%v", err)
-		case len(secret) < shortSecret, secret == stockSecret:
-			k.warnf(k.c.at(key), key, "write a long random secret",
-				"the secret in %q is short or well known and can be found by trying", clip(name))
-		}
-	}
-}
-
-// secretFiles returns the files that hold secrets: the keys of each, and the position of its first
-// key.
-func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
+// filesWithSecrets returns the files that hold secrets: the keys of each, and the position of its
+// first key.
+func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string]position) {
 	keys, first = map[string][]string{}, map[string]position{}
 	for name, s := range k.c.settings() {
 		line, written := k.c.written[name]

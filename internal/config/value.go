@@ -387,28 +387,10 @@ func logLevel(p *slog.Level) field {
 // localNetworks is the word for the networks of this host's interfaces.
 const localNetworks = "local-networks"
 
-// sources is a comma list of networks, where an address alone is a network of one, and the word
-// local-networks.
+// sources is a comma list of networks, and local-networks.
 func sources(p *[]netip.Prefix, local *bool) field {
-	return field{parse: func(v string, _ position) *parseError {
-		*p, *local = nil, false
-		for _, part := range splitList(v) {
-			if strings.EqualFold(part, localNetworks) {
-				*local = true
-				continue
-			}
-			network, err := netip.ParsePrefix(part)
-			if ip, ipErr := netip.ParseAddr(part); ipErr == nil && ip.Zone() == "" {
-				network, err = ip.Prefix(ip.BitLen())
-			}
-			if err != nil {
-				return invalid("write networks such as 10.0.0.0/8, or local-networks, with commas between them",
-					"holds %s, which is no network", shown(part))
-			}
-			*p = append(*p, network.Masked())
-		}
-		return nil
-	}}
+	return networksOr(p, localNetworks, local,
+		"write networks such as 10.0.0.0/8, or local-networks, with commas between them")
 }
 
 // addresses is a comma list of IP addresses.

@@ -213,7 +213,6 @@ func everyKeyConfig(dir string) *Config {
 		LogLevel:              2,
 		LogFile:               filepath.Join(dir, "log"),
 		ResponseMode:          "redirect",
-		AliasPrefix:           "eth",
 		FLVExtension:          "f4v",
 		DefaultType:           "text/plain; charset=gbk",
 		TypesFile:             filepath.Join(dir, "mime.types"),

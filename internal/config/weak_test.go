@@ -4,10 +4,26 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestPublishedSecrets: a secret that was copied out of a document or an example is weak.
+func TestPublishedSecrets(t *testing.T) {
+	for _, name := range []string{"docs/hardening.md", "packaging/examples/fleet.conf",
+		"packaging/examples/kubernetes.yaml"} {
+		text, err := os.ReadFile("../../" + name)
+		require.NoError(t, err)
+		found := regexp.MustCompile(`\b[0-9a-f]{64}\b`).FindAllString(string(text), -1)
+		require.NotEmpty(t, found, name)
+		for _, secret := range found {
+			require.True(t, isWeak(secret), "%s: %s", name, secret)
+		}
+	}
+}
 
 // TestWeakSecrets: published and made-up secrets are weak, random ones are not.
 func TestWeakSecrets(t *testing.T) {

@@ -48,7 +48,8 @@ func TestHardening(t *testing.T) {
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
 	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway",
-		dir+"/cache", "user = fdfs", "user = nobody").
+		dir+"/cache", "user = fdfs", "user = nobody",
+		"655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b", "7f3a9c51e08b4d2690b1e5d7c8f2a346").
 		Replace(lines.String())
 	code, stdout, stderr := e2e.Run(t, "check", "-c", e2e.WriteConfig(t, storetest.New(t).Config()+"\n"+config))
 	require.Equal(t, 0, code, stdout+stderr)

@@ -29,7 +29,7 @@ var sentenceArguments = map[string][]int{
 	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
 	// internal/config
 	"errorf": {2, 3}, "warnf": {2, 3}, "keyError": {1, 2}, "keyWarning": {1, 2}, "invalid": {0, 1},
-	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "bothOrNone": {2}, "stop": {1}, "fail": {1},
+	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "stop": {1}, "fail": {1},
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "plural": {1, 2}, "entries": {1, 2},
@@ -44,7 +44,7 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 // packages they may be others.
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
-		"bothOrNone", "stop", "fail"},
+		"networksOr", "stop", "fail"},
 	"internal/doctor": {"add", "Warning"}, "internal/app": {"entries"},
 	"internal/admin/status": {"list.add", "plural"},
 }

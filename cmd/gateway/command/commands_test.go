@@ -117,6 +117,10 @@ func TestUsage(t *testing.T) {
 		"check -config":                "check: flag needs an argument: -config",
 		"-jsno":                        "serve: there is no flag -jsno",
 		"check -lang fr":               `check: invalid value "fr" for flag -lang`,
+		"check -c x more":              `check: "more" is one argument too many`,
+		"inspect":                      "inspect: an argument is missing",
+		"inspect -file x a b":          "inspect: -file takes one id",
+		"token -c x -ts 1 -ttl 1h a":   "token: -ts and -ttl exclude each other",
 		"check --=x":                   "check: bad flag syntax: --=x",
 		"inspect -c x -file y a --jso": "inspect: there is no flag -jso (did you mean -json?)",
 	} {

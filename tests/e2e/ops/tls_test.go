@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -265,45 +264,4 @@ func TestSessionsOutliveProcess(t *testing.T) {
 	p.AwaitExit()
 	p = e2e.ServeConfig(t, conf)
 	shake(p, true, "after a restart")
-}
-
-// TestCheckTLS: each fault of certificates, with its line.
-func TestCheckTLS(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	dir := t.TempDir()
-	certificate(t, dir, "good", nil, 2000*time.Hour, "a.example")
-	certificate(t, dir, "other", nil, 2000*time.Hour, "b.example")
-	certificate(t, dir, "soon", nil, 200*time.Hour, "c.example")
-	certificate(t, dir, "ended", nil, -time.Hour, "d.example")
-	certificate(t, dir, "nameless", nil, 2000*time.Hour)
-	mixed := strings.Replace(tlsKeys(dir, "good"), "good.key", "other.key", 1)
-	for _, c := range []struct {
-		lines    string
-		severity string // empty = no problem of TLS
-		text     string
-	}{
-		{tlsKeys(dir, "good", "other") + "\ntls_listen = :8443", "", ""},
-		{mixed, "error", "private key does not match"},
-		{tlsKeys(dir, "soon"), "warning", "in less than 9 days"},
-		{tlsKeys(dir, "ended"), "error", "ended at"},
-		{tlsKeys(dir, "nameless"), "warning", "no subject alternative name"},
-		{tlsKeys(dir, "good", "good"), "warning", "is never used"},
-		{"tls_listen = :8443", "error", "no certificate"},
-		{"tls_redirect = true\n" + tlsKeys(dir, "good"), "error", "no tls_listen"},
-		{tlsKeys(dir, "good", "other")[:len(tlsKeys(dir, "good", "other"))-len(", "+dir+"/other.key")], "error",
-			"2 and 1"},
-		{"tls_min_version = 1.1", "error", "1.2 or 1.3"},
-	} {
-		conf := e2e.WriteConfig(t, s.Config("[gateway]", c.lines))
-		code, stdout, _ := e2e.Run(t, "check", "-c", conf)
-		if c.severity == "" {
-			require.NotContains(t, stdout, "tls_", c.lines)
-			require.NotContains(t, stdout, dir, c.lines)
-			continue
-		}
-		require.Regexp(t, fmt.Sprintf(`(?m)^%s:\d+: %s: .*%s`, regexp.QuoteMeta(conf), c.severity,
-			regexp.QuoteMeta(c.text)), stdout)
-		require.Equal(t, c.severity == "error", code == 1, stdout)
-	}
 }

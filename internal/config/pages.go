@@ -1,0 +1,105 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// errorPagesSection is the section whose keys are statuses.
+const errorPagesSection = "error_pages"
+
+// Bounds of files that are kept in memory, in bytes: of error pages, and of token_check_fail and
+// referer_file.
+const (
+	MaxErrorPage = 1 << 20
+	MaxPage      = 8 << 20
+)
+
+// refererFile is the key of the file that is sent in place of 403 for a referer.
+const refererFile = "referer_file"
+
+// applyErrorPages reads `<status> = <path>`.
+func (l *loader) applyErrorPages() {
+	for _, e := range l.lastEntries(errorPagesSection) {
+		name := full(errorPagesSection, e.key)
+		status, ok := parseErrorStatus(e.key)
+		switch {
+		case !ok:
+			l.errorf(e.at, name, "write a status from 400 to 599, or 4xx or 5xx", "%q is no status of an error",
+				clip(e.key))
+		case e.value == "":
+			l.errorf(e.at, name, "write the path of a page, or remove the line", "%s names no file", name)
+		default:
+			e.key = strings.ToLower(e.key)
+			l.keep(e, false)
+			l.c.ErrorPages[status] = resolve(e.value, e.at)
+		}
+	}
+}
+
+// parseErrorStatus reads a status from 400 to 599, or 4xx or 5xx, which is its first digit.
+func parseErrorStatus(key string) (int, bool) {
+	if digit, ok := strings.CutSuffix(strings.ToLower(key), "xx"); ok {
+		n, err := strconv.Atoi(digit)
+		return n, err == nil && (n == 4 || n == 5)
+	}
+	n, err := strconv.Atoi(key)
+	return n, err == nil && n >= 400 && n <= 599 && len(key) == 3
+}
+
+// errorPageKey is the key of a status of ErrorPages.
+func errorPageKey(status int) string {
+	if status < 10 {
+		return full(errorPagesSection, fmt.Sprintf("%dxx", status))
+	}
+	return full(errorPagesSection, strconv.Itoa(status))
+}
+
+// pageFile is a file that is sent in place of others, and kept in memory.
+type pageFile struct {
+	key, path string
+	limit     int64 // of its size in bytes
+}
+
+// pageFiles returns those that the gateway reads: not those of functions that are switched off.
+func (c *Config) pageFiles() (list []pageFile) {
+	add := func(key, path string, limit int64) {
+		if path != "" {
+			list = append(list, pageFile{key, path, limit})
+		}
+	}
+	if c.AntiSteal.CheckToken {
+		add("http.anti_steal.token_check_fail", c.AntiSteal.FailFile, MaxPage)
+	}
+	if c.ChecksReferers() {
+		add(full(AccessName, refererFile), c.Access.RefererFile, MaxPage)
+		for _, s := range c.AccessSections {
+			if s.Writes(refererFile) {
+				add(full(s.Name, refererFile), s.RefererFile, MaxPage)
+			}
+		}
+	}
+	for status, path := range c.ErrorPages {
+		add(errorPageKey(status), path, MaxErrorPage)
+	}
+	return list
+}
+
+// pages looks at these files.
+func (k *checker) pages() {
+	for _, page := range k.c.pageFiles() {
+		at := k.c.at(page.key)
+		info, err := os.Stat(page.path)
+		switch {
+		case err != nil || !info.Mode().IsRegular() || !may(page.path, unix.R_OK):
+			k.errorf(at, page.key, "put a readable file there, correct the name, or remove the line",
+				"cannot read the file %q", page.path)
+		case info.Size() > page.limit:
+			k.errorf(at, page.key, "use a smaller page", "the file %q has more than %d bytes", page.path, page.limit)
+		}
+	}
+}
