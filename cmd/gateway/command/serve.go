@@ -42,30 +42,35 @@ func serveCommand(version string) *cobra.Command {
 	return cmd
 }
 
+// signals are those that the program catches: SIGTERM and SIGINT, which have to wait for no other,
+// and SIGHUP and SIGUSR2.
+type signals struct{ stop, change chan os.Signal }
+
 // watchSignals catches the signals of the program. SIGPIPE is ignored: the reader of its output may
 // leave.
-func watchSignals() chan os.Signal {
+func watchSignals() signals {
 	signal.Ignore(syscall.SIGPIPE)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR2)
-	return signals
+	s := signals{make(chan os.Signal, 1), make(chan os.Signal, 4)}
+	signal.Notify(s.stop, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(s.change, syscall.SIGHUP, syscall.SIGUSR2)
+	return s
 }
 
 // runUntilStopped handles signals until SIGTERM, SIGINT or the end of a gateway, and then stops the
 // gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.
-func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
+func runUntilStopped(s signals, gateways ...*app.App) (broken error) {
 	ended := make(chan error)
 	for _, a := range gateways {
 		go func() { ended <- <-a.Ended() }() // ends with the process
 	}
-	var broken error
-	for stopping := false; !stopping; {
-		select {
-		case broken = <-ended:
-			stopping = true
-		case s := <-signals:
-			stopping = handle(s, gateways)
+	go func() { // the same
+		for change := range s.change {
+			handle(change, gateways)
 		}
+	}()
+	select {
+	case broken = <-ended:
+	case <-s.stop:
 	}
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT) // from here on they end the process at once
 	for _, a := range gateways {
@@ -76,19 +81,13 @@ func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
 	return broken
 }
 
-// handle handles one signal; stop is true for those that end the program.
-func handle(s os.Signal, gateways []*app.App) (stop bool) {
+// handle handles SIGHUP or SIGUSR2.
+func handle(s os.Signal, gateways []*app.App) {
 	for _, a := range gateways {
-		switch s {
-		case syscall.SIGHUP:
-			if err := a.Reload(); err != nil {
-				a.Log().Error("configuration rejected, the old one stays", "err", err)
-			}
-		case syscall.SIGUSR2:
+		if s == syscall.SIGUSR2 {
 			a.Upgrade()
-		default:
-			return true
+		} else if err := a.Reload(); err != nil {
+			a.Log().Error("configuration rejected, the old one stays", "err", err)
 		}
 	}
-	return false
 }
