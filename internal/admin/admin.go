@@ -131,8 +131,8 @@ func New(o Options) http.Handler {
 // profiles of half a minute. errors receives the log lines of the server.
 func NewServer(h http.Handler, errors *log.Logger) *http.Server {
 	connections := limit{all: map[net.Conn]*list.Element{}}
-	return &http.Server{Handler: h, ConnState: connections.changed, ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, ErrorLog: errors}
+	return &http.Server{Handler: connections.handler(h), ConnContext: withConn, ConnState: connections.changed,
+		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, ErrorLog: errors}
 }
 
 func write(w http.ResponseWriter, status int, text string) {

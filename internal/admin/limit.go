@@ -2,6 +2,7 @@ package admin
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -11,47 +12,79 @@ import (
 const MaxConnections = 32
 
 // limit bounds the connections of a server. A new connection evicts the longest idle one. If all
-// are busy, the new one is closed.
+// are busy, the new one is closed. A connection is busy while the handler runs: a client that sends
+// half a request, or reads no response, is idle.
 type limit struct {
 	mu   sync.Mutex                 // guards the fields below
-	all  map[net.Conn]*list.Element // in idle; nil = busy with a request
+	all  map[net.Conn]*list.Element // in idle; nil = busy
 	idle list.List                  // of net.Conn, the longest idle first
+}
+
+// connKey is the key of the connection in the context of a request.
+type connKey struct{}
+
+// withConn implements http.Server.ConnContext.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
+
+// handler is next, and notes which connections are busy.
+func (l *limit) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		conn := req.Context().Value(connKey{}).(net.Conn)
+		l.set(conn, true)
+		defer l.set(conn, false)
+		next.ServeHTTP(w, req)
+	})
 }
 
 // changed implements http.Server.ConnState.
 func (l *limit) changed(conn net.Conn, state http.ConnState) {
-	if surplus := l.note(conn, state); surplus != nil {
-		_ = surplus.Close() // an error means that the client has closed it
+	switch state {
+	case http.StateNew:
+		if surplus := l.admit(conn); surplus != nil {
+			_ = surplus.Close() // an error means that the client has closed it
+		}
+	case http.StateClosed:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.remove(conn)
 	}
 }
 
-// note records the state of a connection, and returns a connection to close, or nil.
-func (l *limit) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
+// admit adds a connection, and returns one to close, or nil.
+func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at, known := l.all[conn]
-	if state != http.StateNew && !known {
-		return nil // evicted before
+	if len(l.all) >= MaxConnections {
+		oldest := l.idle.Front()
+		if oldest == nil {
+			return conn
+		}
+		surplus = oldest.Value.(net.Conn)
+		l.remove(surplus)
 	}
-	if at != nil {
+	l.all[conn] = l.idle.PushBack(conn)
+	return surplus
+}
+
+// set makes a connection busy or idle, unless it was evicted.
+func (l *limit) set(conn net.Conn, busy bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.all[conn]; !known {
+		return
+	}
+	l.remove(conn)
+	if l.all[conn] = nil; !busy {
+		l.all[conn] = l.idle.PushBack(conn)
+	}
+}
+
+// remove forgets a connection. l.mu is held.
+func (l *limit) remove(conn net.Conn) {
+	if at := l.all[conn]; at != nil {
 		l.idle.Remove(at)
 	}
 	delete(l.all, conn)
-	switch state {
-	case http.StateNew:
-		if len(l.all) >= MaxConnections {
-			oldest := l.idle.Front()
-			if oldest == nil {
-				return conn
-			}
-			surplus = l.idle.Remove(oldest).(net.Conn)
-			delete(l.all, surplus)
-		}
-		l.all[conn] = l.idle.PushBack(conn)
-	case http.StateIdle:
-		l.all[conn] = l.idle.PushBack(conn)
-	case http.StateActive:
-		l.all[conn] = nil
-	}
-	return surplus
 }

@@ -86,3 +86,16 @@ func TestBusyConnectionsStay(t *testing.T) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 	}
 }
+
+// TestUnsentBodiesMakeRoom: a client that gets its response and does not send the body of its
+// request takes the place of no operator.
+func TestUnsentBodiesMakeRoom(t *testing.T) {
+	done := make(chan bool, 2*MaxConnections)
+	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) { done <- true })
+	for range MaxConnections {
+		_, err := io.WriteString(connect(), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+		require.NoError(t, err)
+		<-done
+	}
+	require.Equal(t, http.StatusOK, ask(t, connect()).StatusCode)
+}
