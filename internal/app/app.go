@@ -219,9 +219,7 @@ func (a *App) Stop() error {
 	a.upgrade.end()
 	a.loading.Unlock()
 	a.draining.Store(true)
-	if !a.upgrade.done.Load() {
-		a.notify(daemon.SdNotifyStopping)
-	}
+	a.notify(daemon.SdNotifyStopping)
 	timeout := a.config().Gateway.ShutdownTimeout
 	a.log.Info("stopping", "timeout", timeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -13,8 +13,12 @@ import (
 // This file tells systemd about the state of the service (sd_notify(3)). It does nothing where
 // NOTIFY_SOCKET is not set.
 
-// notify sends lines. If systemd does not get them, its own timeout ends a start or reload.
+// notify sends lines, unless the service is another process. If systemd does not get them, its own
+// timeout ends a start or reload.
 func (a *App) notify(lines ...string) {
+	if a.upgrade.done.Load() {
+		return
+	}
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
 		a.log.Warn("cannot tell systemd about the state of the service", "state", lines[0], "err", err)
 	}
@@ -54,9 +58,7 @@ func (a *App) pingWatchdog() {
 	defer tick.Stop()
 	for {
 		a.counts()
-		if !a.upgrade.done.Load() { // else the service is another process
-			a.notify(daemon.SdNotifyWatchdog)
-		}
+		a.notify(daemon.SdNotifyWatchdog)
 		select {
 		case <-a.stopping:
 			return

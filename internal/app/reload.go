@@ -33,14 +33,14 @@ func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
 	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
-	switch {
-	case a.upgrade.life.Err() != nil:
+	if a.upgrade.life.Err() != nil {
 		return errStopping
-	case a.upgrade.begun.Load():
+	}
+	a.notifyReloading() // systemd waits for the end of a rejected reload too
+	defer a.notify(daemon.SdNotifyReady)
+	if a.upgrade.begun.Load() {
 		return errUpgrading
 	}
-	a.notifyReloading()
-	defer a.notify(daemon.SdNotifyReady)
 	c, err := a.readReload()
 	if err != nil {
 		return err

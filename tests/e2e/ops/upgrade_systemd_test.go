@@ -38,6 +38,28 @@ func TestUpgradeNotifies(t *testing.T) {
 	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
 }
 
+// TestReloadDuringUpgrade: systemd is told the end of a reload that is rejected.
+func TestReloadDuringUpgrade(t *testing.T) {
+	t.Parallel()
+	sd := newSystemd(t)
+	program := filepath.Join(t.TempDir(), "gateway")
+	require.NoError(t, os.Link(e2e.Binary, program))
+	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(program, "-c", conf)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path)
+	p := e2e.StartCommand(t, conf, cmd)
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	require.NoError(t, os.Remove(program))
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
+	u := startedBy(p)
+	u.signal(syscall.SIGUSR2)
+	u.logged(1, "upgrade: starting a new process")
+	u.signal(syscall.SIGHUP)
+	require.Equal(t, "1", sd.next()["RELOADING"])
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	u.logged(1, `msg="configuration rejected, the old one stays" err="a new process is taking over`)
+}
+
 // TestUpgradeWaitsForNotice: the process that systemd watches does not end before systemd has been
 // told of the new one.
 func TestUpgradeWaitsForNotice(t *testing.T) {
