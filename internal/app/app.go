@@ -43,6 +43,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 )
 
 // Options name a gateway.
@@ -83,6 +84,7 @@ type App struct {
 	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
 	namesLost  bool        // Landlock keeps this process from the files of the resolver
 	draining   atomic.Bool // Stop has begun, or another process serves
+	storeCheck singleflight.Group
 	upgrade    upgradeState
 
 	// Components that Start makes and that stay until Stop.

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"time"
 
 	"fastdfs-gateway/internal/i18n"
@@ -10,6 +9,9 @@ import (
 // storeCheckEvery is how often the store paths are checked, for disks that are mounted late or
 // replaced.
 const storeCheckEvery = 10 * time.Second
+
+// storeCheckTime bounds the wait for a check: that of a disk that hangs does not end.
+const storeCheckTime = 2 * time.Second
 
 // ready returns why requests cannot be served; nil when they can.
 func (a *App) ready() error {
@@ -20,30 +22,46 @@ func (a *App) ready() error {
 	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.upstreams.Trackers.Members().Known() {
 		return i18n.Errorf("no tracker has replied yet, and there is no store here")
 	}
-	return a.storeReady()
+	_, err := a.checkStore()
+	return err
 }
 
-// storeReady returns why store paths cannot be read; nil when they can.
-func (a *App) storeReady() error {
-	p := a.components.Load()
-	return cmp.Or(a.storeReplaced(p.cfg), p.store.Ready())
+// checkStore returns why store paths cannot be read; nil when they can. replaced is true if
+// Landlock keeps this process from a folder that was put in place. One check runs at a time, so
+// that a disk that hangs holds one thread.
+func (a *App) checkStore() (replaced bool, err error) {
+	checked := a.storeCheck.DoChan("", func() (any, error) {
+		p := a.components.Load()
+		if err := a.storeReplaced(p.cfg); err != nil {
+			return true, err
+		}
+		return false, p.store.Ready()
+	})
+	select {
+	case result := <-checked:
+		return result.Val.(bool), result.Err
+	case <-time.After(storeCheckTime):
+		return false, i18n.Errorf("a store path does not respond")
+	}
 }
 
-// watchStore logs when the store paths become unreadable and readable. If Landlock keeps this
-// process from a folder that was put in place, a new process takes over.
+// watchStore logs when the store paths become unreadable and readable. When another folder has
+// replaced one, and Landlock keeps this process from it, a new process takes over. A process that
+// begins so does not start another one, which would be no better.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
 	last := ""
-	for {
+	for first := true; ; first = false {
 		text := ""
-		if err := a.storeReady(); err != nil {
+		replaced, err := a.checkStore()
+		if err != nil {
 			text = err.Error()
 		}
 		if text != last {
 			if last = text; text != "" {
 				a.log.Error("store is not ready", "err", text)
-				if a.storeReplaced(a.config()) != nil {
+				if replaced && !first {
 					a.Upgrade()
 				}
 			} else {

@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/storage/local"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,4 +80,23 @@ func TestReloadListeners(t *testing.T) {
 	require.Error(t, err)
 	r.requireServed(file, "hello")
 	require.Empty(t, r.Ended())
+}
+
+// TestHangingStore: while the check of a store path hangs, this gateway is not ready, and no
+// further check hangs.
+func TestHangingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := local.Open(local.Options{})
+		require.NoError(t, err)
+		a := New(Options{})
+		a.components.Store(&components{cfg: &config.Config{}, store: store})
+		hang := make(chan struct{})
+		a.storeCheck.DoChan("", func() (any, error) { <-hang; return false, nil })
+		for range 3 {
+			require.EqualError(t, a.ready(), "a store path does not respond")
+		}
+		close(hang)
+		synctest.Wait()
+		require.NoError(t, a.ready())
+	})
 }

@@ -207,6 +207,7 @@ var zhStatus = []entry{
 	{"%d files", "%d 个文件"},
 	{"stopping", "正在停止"},
 	{"no tracker has replied yet, and there is no store here", "还没有跟踪服务器响应，本机也没有存储"},
+	{"a store path does not respond", "有一个存储路径没有响应"},
 	{"This process is not kept from other files: %s", "没有限制本进程访问其他文件：%s"},
 	{"Landlock has no rule for a store path that was not there at the start: %s",
 		"有的存储路径在启动时不存在，Landlock 没有相应的规则：%s"},

@@ -210,6 +210,27 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
+// TestKeptFromStore: a gateway that something else keeps from its store is not ready, and starts no
+// further process: none would be better.
+func TestKeptFromStore(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s := storetest.New(t)
+	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(os.Args[0], e2e.Binary, "-c", conf)
+	cmd.Env = append(os.Environ(), keptTo+"="+filepath.Dir(conf)+":"+filepath.Dir(e2e.Binary))
+	p := e2e.StartCommand(t, conf, cmd)
+	u := startedBy(p)
+	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) }) // it may have ended
+	u.logged(1, `msg="store is not ready"`)
+	u.upgrade()
+	u.logged(2, `msg="store is not ready"`)
+	code, body := p.AdminGet("/readyz")
+	require.Equal(t, 503, code)
+	require.Contains(t, body, "Landlock keeps this process from it")
+	require.Equal(t, 1, strings.Count(u.log(), "upgrade: starting a new process"), u.log())
+}
+
 // TestLandlockOfAStockConfiguration: a stock http.conf names a page for rejected tokens in a folder
 // that this host does not have, and checks no tokens. A reload, and one after an upgrade, apply it.
 func TestLandlockOfAStockConfiguration(t *testing.T) {
@@ -461,24 +482,4 @@ func TestUser(t *testing.T) {
 		require.Error(t, err)
 		require.Contains(t, string(out), "not root")
 	})
-}
-
-// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here for want of /proc,
-// serves. It says at its start, and again on SIGUSR2, that only a restart replaces it.
-func TestServesWithoutUpgrades(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: only root can take /proc away")
-	}
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
-	p := e2e.StartCommand(t, conf, exec.Command("unshare", "--mount", "sh", "-c",
-		`umount -l /proc && exec "$0" serve -c "$1"`, e2e.Binary, conf))
-	const why = `err="cannot find the program .*/proc/self/exe: no such file or directory"`
-	require.Regexp(t, `msg="SIGUSR2 cannot upgrade this process, a restart can" `+why, p.LogText())
-	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
-	startedBy(p).logged(1, "upgrade failed, this process goes on")
-	require.Regexp(t, `msg="upgrade failed, this process goes on" `+why, p.LogText())
-	require.Equal(t, http.StatusOK, p.Get(f.URL()).StatusCode)
 }

@@ -103,3 +103,23 @@ func TestUpgradeAfterActivation(t *testing.T) {
 	require.FileExists(t, path, "it is systemd's")
 	require.False(t, errors.Is(ln.Close(), net.ErrClosed))
 }
+
+// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here for want of /proc,
+// serves. It says at its start, and again on SIGUSR2, that only a restart replaces it.
+func TestServesWithoutUpgrades(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can take /proc away")
+	}
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
+	p := e2e.StartCommand(t, conf, exec.Command("unshare", "--mount", "sh", "-c",
+		`umount -l /proc && exec "$0" serve -c "$1"`, e2e.Binary, conf))
+	const why = `err="cannot find the program .*/proc/self/exe: no such file or directory"`
+	require.Regexp(t, `msg="SIGUSR2 cannot upgrade this process, a restart can" `+why, p.LogText())
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
+	startedBy(p).logged(1, "upgrade failed, this process goes on")
+	require.Regexp(t, `msg="upgrade failed, this process goes on" `+why, p.LogText())
+	require.Equal(t, http.StatusOK, p.Get(f.URL()).StatusCode)
+}
