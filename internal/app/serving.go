@@ -110,8 +110,8 @@ func (a *App) open(cfg *config.Config) error {
 	given, p := a.o.inherited(), &components{}
 	a.components.Store(p)
 	for _, role := range roles {
-		if role == roleFilesTLS && len(role.addresses(cfg)) == 0 { // there may be no certificate
-			continue
+		if (role == roleFilesTLS || role == rolePeers) && len(role.addresses(cfg)) == 0 {
+			continue // a socket of systemd could not be served: there is no certificate, or no fleet
 		}
 		sockets, err := given.Listen(role.key(), role.addresses(cfg), role.socketMode(cfg))
 		if err != nil {

@@ -132,13 +132,15 @@ func TestActivatedSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(response), string(f.Content)))
 
-	stray := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web.socket exec "$0" -c "$1"`,
-		e2e.Binary,
-		e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)))
-	stray.ExtraFiles = []*os.File{file}
-	out, err := stray.CombinedOutput()
-	require.Error(t, err)
-	require.Contains(t, string(out), "systemd has given the socket "+ln.Addr().String()+" (web.socket), which no key")
+	for _, name := range []string{"web.socket", "peer_listen"} { // a gateway without a fleet serves no peers
+		stray := exec.Command("timeout", "60", "/bin/sh", "-c",
+			`LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=`+name+` exec "$0" -c "$1"`, e2e.Binary,
+			e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)))
+		stray.ExtraFiles = []*os.File{file}
+		out, err := stray.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "systemd has given the socket "+ln.Addr().String()+" ("+name+"), which no key")
+	}
 }
 
 // systemd takes what a service tells it.
