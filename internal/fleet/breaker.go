@@ -122,7 +122,7 @@ var advices = []struct {
 		i18n.Plain("check mode and master_name in [redis]: with mode = sentinel the " +
 			"addresses are those of the sentinels")},
 	{"READONLY", i18n.Plain("name the master in [redis], or the sentinels with mode = sentinel")},
-	{"OOM", i18n.Plain("give redis more memory, or a maxmemory-policy that evicts")},
+	{"OOM", i18n.Plain("give redis more memory")},
 	{"SELECT", i18n.Plain("check db in [redis]")},
 	{"DB index", i18n.Plain("check db in [redis]")},
 }

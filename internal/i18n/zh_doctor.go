@@ -100,7 +100,7 @@ var zhDoctor = []entry{
 		"请检查 [redis] 的 mode 和 master_name：mode = sentinel 时 addresses 为哨兵的地址"},
 	{"name the master in [redis], or the sentinels with mode = sentinel",
 		"[redis] 的 addresses 请写主节点；mode = sentinel 时写哨兵"},
-	{"give redis more memory, or a maxmemory-policy that evicts", "增加 Redis 的内存，或使用会淘汰的 maxmemory-policy"},
+	{"give redis more memory", "增加 Redis 的内存"},
 	{"check db in [redis]", "请检查 [redis] 的 db"},
 	{"check addresses and tls in [redis], and that redis-server runs there",
 		"请检查 [redis] 的 addresses 和 tls，以及那里是否运行着 redis-server"},
