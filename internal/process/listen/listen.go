@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,6 +34,7 @@ type Socket struct {
 	// Activated: systemd owns it. Its file is neither removed nor given to another account.
 	Activated bool
 
+	name    string     // under which it was passed: that of a key, or another one
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	onClose func()
@@ -88,15 +90,7 @@ func (s *Socket) SetOwned(owned bool) {
 
 // Sockets are those that the process was given and that no key has taken yet. The zero value has
 // none.
-type Sockets struct {
-	list []inherited
-}
-
-// inherited is a socket with the name under which it was passed.
-type inherited struct {
-	*Socket
-	name string // of the key, or another one
-}
+type Sockets struct{ list []*Socket }
 
 // UpgradeVariable is the variable that marks the sockets of File. They are not addressed to a
 // process by its id, which is not known before it runs.
@@ -113,11 +107,11 @@ func Inherited() (*Sockets, error) {
 	s := &Sockets{}
 	var errs []error
 	for _, f := range activation.Files(true) {
-		g, err := newInherited(f, upgraded)
+		socket, err := newInherited(f, upgraded)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the socket %q that this process was given: %w", f.Name(), err))
 		} else {
-			s.list = append(s.list, g)
+			s.list = append(s.list, socket)
 		}
 		_ = f.Close() // the listener has a descriptor of its own
 	}
@@ -128,45 +122,38 @@ func Inherited() (*Sockets, error) {
 }
 
 // newInherited makes a listener of a descriptor.
-func newInherited(f *os.File, upgraded bool) (inherited, error) {
+func newInherited(f *os.File, upgraded bool) (*Socket, error) {
 	accepts, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
-		return inherited{}, os.NewSyscallError("getsockopt", err)
+		return nil, os.NewSyscallError("getsockopt", err)
 	}
 	if accepts == 0 {
-		return inherited{}, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
+		return nil, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
-		return inherited{}, err
+		return nil, err
 	}
-	if err := setKeepAlive(ln); err != nil {
-		return inherited{}, errors.Join(err, ln.Close())
+	if tcp, ok := ln.(*net.TCPListener); ok {
+		raw, err := tcp.SyscallConn()
+		if err == nil {
+			err = keepAlive("", "", raw)
+		}
+		if err != nil {
+			return nil, errors.Join(err, ln.Close())
+		}
 	}
-	g := inherited{&Socket{Listener: ln, Activated: true}, f.Name()}
+	s := &Socket{Listener: ln, Activated: true, name: f.Name()}
 	if upgraded {
-		g.describe(f.Name())
+		s.describe(f.Name())
 	}
-	return g, nil
-}
-
-// setKeepAlive turns on keep-alive probes for what a given TCP listener accepts.
-func setKeepAlive(ln net.Listener) error {
-	tcp, ok := ln.(*net.TCPListener)
-	if !ok {
-		return nil
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
-	return keepAlive("", "", raw)
+	return s, nil
 }
 
 // Listen returns the sockets of a key: those that were given for it, and for the addresses without
 // one, new ones. mode is that of the files of new unix sockets. After an error none is open.
 func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sockets []*Socket, err error) {
-	named := func(g inherited) bool { return g.Activated && g.Address == "" && g.name == key }
+	named := func(g *Socket) bool { return g.Activated && g.Address == "" && g.name == key }
 	for g := s.take(named); g != nil; g = s.take(named) {
 		sockets = append(sockets, g)
 	}
@@ -174,9 +161,9 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 		return sockets, nil
 	}
 	for _, address := range addresses {
-		socket := s.take(func(g inherited) bool { return g.Address == address && g.name == key && g.boundAsNamed() })
+		socket := s.take(func(g *Socket) bool { return g.Address == address && g.name == key && g.boundAsNamed() })
 		if socket == nil {
-			socket = s.take(func(g inherited) bool { return matches(g.Addr(), address) })
+			socket = s.take(func(g *Socket) bool { return matches(g.Addr(), address) })
 		}
 		if socket == nil {
 			ln, err := bind(address, mode)
@@ -197,20 +184,20 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 // boundAsNamed reports whether a unix socket is bound to the address in its name. The process that
 // passed it may have fewer rights than this one, which gives the file of the socket to another
 // account.
-func (g *inherited) boundAsNamed() bool {
-	_, local := g.Addr().(*net.UnixAddr)
-	return !local || matches(g.Addr(), g.Address)
+func (s *Socket) boundAsNamed() bool {
+	_, local := s.Addr().(*net.UnixAddr)
+	return !local || matches(s.Addr(), s.Address)
 }
 
 // take removes the first socket of the list that is wanted, and returns it; nil = there is none.
-func (s *Sockets) take(wanted func(inherited) bool) *Socket {
-	for i, g := range s.list {
-		if wanted(g) {
-			s.list = append(s.list[:i:i], s.list[i+1:]...)
-			return g.Socket
-		}
+func (s *Sockets) take(wanted func(*Socket) bool) *Socket {
+	i := slices.IndexFunc(s.list, wanted)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	socket := s.list[i]
+	s.list = slices.Delete(s.list, i, i+1)
+	return socket
 }
 
 // matches reports whether a socket's address is one of the configuration.
@@ -259,7 +246,7 @@ const (
 )
 
 // describe reads the fields of a name that File has made.
-func (g *inherited) describe(name string) {
+func (s *Socket) describe(name string) {
 	fields := strings.Split(name, "&")
 	if len(fields) != 3 {
 		return
@@ -267,7 +254,7 @@ func (g *inherited) describe(name string) {
 	for i := range fields {
 		fields[i], _ = url.QueryUnescape(fields[i]) // a name that File has not made matches no key
 	}
-	g.name, g.Address, g.Activated = fields[0], fields[1], fields[2] == ofSystemd
+	s.name, s.Address, s.Activated = fields[0], fields[1], fields[2] == ofSystemd
 }
 
 // File returns a descriptor of the socket for another process, and the name that tells Inherited

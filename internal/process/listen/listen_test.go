@@ -229,7 +229,7 @@ func TestKeepAlive(t *testing.T) {
 	f, _ := open(t, "tcp", "127.0.0.1:0")
 	given, err := newInherited(f, false)
 	require.NoError(t, err)
-	for _, s := range []*Socket{sockets[0], given.Socket} {
+	for _, s := range []*Socket{sockets[0], given} {
 		fd, _, err := s.File("listen")
 		require.NoError(t, err)
 		idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE)

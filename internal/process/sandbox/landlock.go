@@ -45,9 +45,6 @@ var errMoves = errors.New(
 	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on " +
 		"disk does")
 
-// movesFiles reports whether a rule is for moving files between folders.
-func movesFiles(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }
-
 // Domain is the access that Restrict has left. Nil allows everything.
 type Domain struct {
 	abi   int
@@ -91,7 +88,7 @@ func scopes(errata int, talks string) (set landlock.ScopedSet) {
 
 // restrict is Restrict on a kernel with an ABI.
 func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error) {
-	if abi < 2 && slices.ContainsFunc(rules, movesFiles) {
+	if abi < 2 && slices.ContainsFunc(rules, func(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }) {
 		return nil, errMoves
 	}
 	d := &Domain{abi: abi}

@@ -12,25 +12,18 @@ import (
 
 // Privileges describe the process to its operator: the account that it has become, and Landlock.
 type Privileges struct {
-	User string // the account of Become; empty = none
-	Off  string // the reason for which there is no Landlock; empty = there is
-
-	domain *Domain // nil = no Landlock
+	User    string // the account of Become; empty = none
+	Off     string // the reason for which there is no Landlock; empty = there is
+	*Domain        // nil = no Landlock
 }
 
 // Restrict calls the function Restrict, and keeps the domain or the error.
 func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
-	if p.domain, err = Restrict(rules, talks); err != nil {
+	if p.Domain, err = Restrict(rules, talks); err != nil {
 		p.Off = err.Error()
 	}
 	return err
 }
-
-// Keeps calls Domain.Keeps.
-func (p *Privileges) Keeps(path string) bool { return p.domain.Keeps(path) }
-
-// Outside calls Domain.Outside.
-func (p *Privileges) Outside(rules []Rule) []Rule { return p.domain.Outside(rules) }
 
 // Account names the user of the process.
 func (p *Privileges) Account() string {
@@ -42,10 +35,10 @@ func (p *Privileges) Account() string {
 
 // State returns the domain, or the reason for which Landlock is off.
 func (p *Privileges) State() string {
-	if p.domain == nil {
+	if p.Domain == nil {
 		return "off: " + p.Off
 	}
-	return p.domain.String()
+	return p.String()
 }
 
 // Status has names and values for a status page.
@@ -67,7 +60,7 @@ func (p *Privileges) Explain(err error) error {
 	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
 	}
-	if p.domain != nil {
+	if p.Domain != nil {
 		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start "+
 			"(Landlock): let it read the file, or restart it",
 			err, p.Account())
