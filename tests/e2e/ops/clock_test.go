@@ -79,7 +79,8 @@ func jumpsAtStore(t *testing.T, built string) {
 	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
 	f := s.Normal("jpg", s.Bytes(100_000))
 	slave := s.Slave(f, "_150x150", "jpg", s.Bytes(3000))
-	kept, closed := askAlways(p, f, 4, false), askAlways(p, f, 2, true)
+	files := map[string][]byte{f.URL(): f.Content}
+	kept, closed := askAlways(p.Addrs[0], files, 4, false), askAlways(p.Addrs[0], files, 2, true)
 	for n, offset := range append(jumps, time.Hour) {
 		clock.Set(offset)
 		eventually.True(t, func() bool { // it is made once a second

@@ -1,19 +1,11 @@
 package ops
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -29,10 +21,9 @@ import (
 // replaces the process.
 func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	m.T.Helper()
-	file := filepath.Join(m.Options.Dir, "gateway-"+strconv.Itoa(m.Options.Port), "mod_fastdfs.conf")
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(confOf(m))
 	require.NoError(m.T, err)
-	require.NoError(m.T, os.WriteFile(file, []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600))
+	require.NoError(m.T, os.WriteFile(confOf(m), []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600))
 	status, response := m.AdminPost("/reload", "")
 	require.Equal(m.T, http.StatusOK, status, response)
 	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", response)
@@ -50,60 +41,20 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 
 // readers read files through all gateways until the returned function is called, which requires
 // that each response was right.
-func readers(f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
-	f.T.Helper()
-	var ids []fdfs.FileID
-	for id := range files {
-		ids = append(ids, id)
+func readers(f *e2e.Fleet, files map[fdfs.FileID][]byte) (end func()) {
+	paths := map[string][]byte{}
+	for id, content := range files {
+		paths[e2e.Path(id)] = content
 	}
-	stop := make(chan struct{})
-	var reading sync.WaitGroup
-	var responses, failed atomic.Int64
-	var first atomic.Pointer[error]
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: e2e.Timeout}
-	read := func(url string, content []byte) error {
-		resp, err := client.Get(url)
-		if err != nil {
-			return err
-		}
-		body, err := io.ReadAll(resp.Body)
-		if err = errors.Join(err, resp.Body.Close()); err == nil && !bytes.Equal(body, content) {
-			err = fmt.Errorf("%s: %s, %d other bytes", url, resp.Status, len(body))
-		}
-		return err
+	var clients []*asker
+	for _, m := range f.Gateways {
+		clients = append(clients, askAlways(m.Addrs[0], paths, 3, false))
 	}
-	for i := range n {
-		reading.Go(func() {
-			m := f.Gateways[i%len(f.Gateways)]
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				id := ids[rand.IntN(len(ids))]
-				if err := read("http://"+m.Addrs[0]+e2e.Path(id), files[id]); err != nil {
-					failed.Add(1)
-					first.CompareAndSwap(nil, &err)
-				}
-				responses.Add(1)
-			}
-		})
-	}
-	stopped := sync.OnceFunc(func() {
-		close(stop)
-		reading.Wait()
-		client.CloseIdleConnections()
-	})
-	f.T.Cleanup(stopped)
 	return func() {
 		f.T.Helper()
-		stopped()
-		if err := first.Load(); err != nil {
-			f.T.Errorf("%d of %d requests have failed; the first: %v", failed.Load(), responses.Load(), *err)
+		for _, c := range clients {
+			c.end(f.T)
 		}
-		require.Positive(f.T, responses.Load())
-		f.T.Logf("%d responses, all right", responses.Load())
 	}
 }
 
@@ -152,7 +103,7 @@ func TestUpgradeToOtherRedis(t *testing.T) {
 		m.OnDisk(t, segments)
 	}
 	f.ForgetCounts()
-	end := readers(f, 6, files)
+	end := readers(f, files)
 	from, to := f.Redis.Client(), redistest.Start(t)
 	for _, m := range f.Gateways {
 		name := m.Name()
@@ -178,7 +129,7 @@ func TestUpgradeToOtherSecret(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Cache: []string{"memory_max = 8MB"}})
 	f.Formed()
-	end := readers(f, 6, someFiles(f, 12))
+	end := readers(f, someFiles(f, 12))
 	for _, m := range f.Gateways {
 		changeFleet(m, "[lock]", lab.Secret, "the next secret of this experiment",
 			"[peer]", "[lock]\nttl = 9s\n[peer]")

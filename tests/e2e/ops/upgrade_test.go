@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,11 +80,12 @@ func (u *upgraded) logged(n int, text string) {
 	eventually.True(u.t, func() bool { return strings.Count(u.log(), text) >= n }, text)
 }
 
-// asker asks for a file again and again, and counts.
+// asker asks for files again and again, and counts.
 type asker struct {
 	address   string
-	request   string
-	want      []byte
+	files     map[string][]byte // by path
+	paths     []string
+	closes    bool
 	stop      chan struct{}
 	done      sync.WaitGroup
 	responses atomic.Int64
@@ -89,14 +93,11 @@ type asker struct {
 	first     atomic.Pointer[error]
 }
 
-// askAlways starts n clients. Each reuses its connection until the gateway says that it closes it;
-// with closes, it opens one for each request.
-func askAlways(p *e2e.Process, f storetest.Object, n int, closes bool) *asker {
-	a := &asker{address: p.Addrs[0], want: f.Content, stop: make(chan struct{})}
-	a.request = e2e.Request(http.MethodGet, f.URL())
-	if closes {
-		a.request = e2e.Request(http.MethodGet, f.URL(), "Connection: close")
-	}
+// askAlways starts n clients, which ask for files by their paths, at random. Each reuses its
+// connection until the gateway says that it closes it; with closes, it opens one for each request.
+func askAlways(address string, files map[string][]byte, n int, closes bool) *asker {
+	a := &asker{address: address, files: files, paths: slices.Collect(maps.Keys(files)), closes: closes,
+		stop: make(chan struct{})}
 	for range n {
 		a.done.Go(func() {
 			var c net.Conn
@@ -140,7 +141,11 @@ func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, 
 	if err := c.SetDeadline(time.Now().Add(e2e.Timeout)); err != nil {
 		return nil, nil, err
 	}
-	if _, err := io.WriteString(c, a.request); err != nil {
+	path, fields := a.paths[rand.IntN(len(a.paths))], []string{"Connection: close"}
+	if !a.closes {
+		fields = nil
+	}
+	if _, err := io.WriteString(c, e2e.Request(http.MethodGet, path, fields...)); err != nil {
 		return nil, nil, err
 	}
 	resp, err := http.ReadResponse(r, nil)
@@ -151,8 +156,8 @@ func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, 
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case resp.StatusCode != http.StatusOK || !bytes.Equal(body, a.want):
-		return nil, nil, fmt.Errorf("status %s, %d bytes", resp.Status, len(body))
+	case resp.StatusCode != http.StatusOK || !bytes.Equal(body, a.files[path]):
+		return nil, nil, fmt.Errorf("%s: status %s, %d bytes", path, resp.Status, len(body))
 	}
 	a.responses.Add(1)
 	if keep = !resp.Close; keep {
@@ -162,7 +167,7 @@ func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, 
 }
 
 // end stops the clients and requires that no request has failed.
-func (a *asker) end(t *testing.T) {
+func (a *asker) end(t testing.TB) {
 	t.Helper()
 	close(a.stop)
 	a.done.Wait()
@@ -180,7 +185,8 @@ func TestUpgradeRejectsNoRequest(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(20000))
 	p := e2e.Serve(t, s)
 	u := startedBy(p)
-	kept, closed := askAlways(p, f, 8, false), askAlways(p, f, 8, true)
+	files := map[string][]byte{f.URL(): f.Content}
+	kept, closed := askAlways(p.Addrs[0], files, 8, false), askAlways(p.Addrs[0], files, 8, true)
 	var wrk *exec.Cmd
 	var report bytes.Buffer
 	if path, err := exec.LookPath("wrk"); err == nil {
