@@ -1,7 +1,7 @@
 // Package admin is the HTTP listener for operators: state, metrics, profiles, reload, purges and
 // prefetches.
 //
-//	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Metrics: registry, Cache: cache}), errors)
+//	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Metrics: registry, Purge: purge}), errors)
 //	err := s.Serve(listener)
 //
 // The package does not depend on the gateway: Options are functions.
@@ -36,7 +36,11 @@ type Options struct {
 	Pending func() []string
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
-	Cache   *Cache
+	Purge   func(ctx context.Context, what PurgeTarget) (Purged, error)
+	// Prefetch fetches one file. The text of its error is for the operator.
+	Prefetch func(ctx context.Context, id string) (size int64, where string, err error)
+	Locks    func() any                    // a list for JSON
+	Status   func(ctx context.Context) any // an object for JSON
 	// Snapshot returns the state for the status page.
 	Snapshot func(ctx context.Context) status.Snapshot
 	Access   func() Access // nil = the zero value
@@ -58,13 +62,20 @@ type Trial struct {
 //	GET  /reload        the result that a reload would have (Trial)
 //	POST /reload        200, or 422 with the problems of the configuration
 //	GET  /status        a page for people (statuspage.go), with forms for explain and purge
-//	POST /purge, POST /prefetch, GET /locks, GET /status.json: see Cache
+//	GET  /status.json   the state of the caches and the fleet
+//	GET  /locks         the locks that this gateway holds or waits for
+//	POST /purge?id=|prefix=|all=1  200 and how many gateways have applied it; 504 and the names of
+//	                    those that have not within 5 s
+//	POST /prefetch      file ids, one a line; responds with a line for each: id, result and size
 //	GET  /debug/pprof/  profiles
 //
 // Without a token the listener trusts every client, so it belongs on a loopback address, a unix
 // socket or a network of operators. Pages of other sites in an operator's browser cannot use it:
 // see guard.
 func New(o Options) http.Handler {
+	if o.Access == nil {
+		o.Access = func() Access { return Access{} }
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -98,21 +109,26 @@ func New(o Options) http.Handler {
 			return
 		}
 		text := "reloaded"
-		if o.Pending != nil {
-			if keys := o.Pending(); len(keys) > 0 {
-				text += "; only a restart, or an upgrade (SIGUSR2), applies: " + strings.Join(keys, ", ")
-			}
+		if keys := o.Pending(); len(keys) > 0 {
+			text += "; only a restart, or an upgrade (SIGUSR2), applies: " + strings.Join(keys, ", ")
 		}
 		write(w, http.StatusOK, text)
 	})
-	o.Cache.register(mux)
+	mux.HandleFunc("POST /purge", o.purge)
+	mux.HandleFunc("POST /prefetch", o.prefetch)
+	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, o.Locks())
+	})
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) {
+		writeJSON(w, http.StatusOK, o.Status(req.Context()))
+	})
 	mux.HandleFunc("GET /status", o.statusPage)
 	mux.HandleFunc("POST /status/purge", o.purgeByForm)
 	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline,
 		"profile": pprof.Profile,
 		"symbol":  pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, req *http.Request) {
-			if o.access().NoProfiles {
+			if o.Access().NoProfiles {
 				write(w, http.StatusNotFound, "pprof = false")
 				return
 			}

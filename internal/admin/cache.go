@@ -33,40 +33,13 @@ type Purged struct {
 // ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.
 var ErrPurgeTarget = errors.New("cannot tell what to purge")
 
-// Cache holds the operations of the admin listener on the cache.
-type Cache struct {
-	Purge func(ctx context.Context, what PurgeTarget) (Purged, error)
-	// Prefetch fetches one file. The text of its error is for the operator.
-	Prefetch func(ctx context.Context, id string) (size int64, where string, err error)
-	Locks    func(ctx context.Context) any // a list for JSON
-	Status   func(ctx context.Context) any // an object for JSON
-}
-
-// register adds:
-//
-//	POST /purge?id=|prefix=|all=1  200 and how many gateways have applied it; 504 and the names of
-//	                               those that have not within 5 s
-//	POST /prefetch                 file ids, one a line; responds with a line for each: id, result and size
-//	GET  /locks                    the locks that this gateway holds or waits for
-//	GET  /status.json              the state of the caches and the fleet
-func (a *Cache) register(mux *http.ServeMux) {
-	mux.HandleFunc("POST /purge", a.purge)
-	mux.HandleFunc("POST /prefetch", a.prefetch)
-	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) {
-		writeJSON(w, http.StatusOK, a.Locks(req.Context()))
-	})
-	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) {
-		writeJSON(w, http.StatusOK, a.Status(req.Context()))
-	})
-}
-
-func (a *Cache) purge(w http.ResponseWriter, req *http.Request) {
+func (o *Options) purge(w http.ResponseWriter, req *http.Request) {
 	what, err := purgeTarget(req.URL.Query())
 	if err != nil {
 		write(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	purged, err := a.Purge(req.Context(), what)
+	purged, err := o.Purge(req.Context(), what)
 	if err != nil {
 		write(w, purgeStatus(purged, err), err.Error())
 		return
@@ -115,7 +88,7 @@ const (
 )
 
 // prefetch fetches files, a few at a time, and reports each when it is done.
-func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
+func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 	control := http.NewResponseController(w)
 	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // a prefetch has no time limit
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -126,7 +99,7 @@ func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 		_ = control.Flush() // the context ends with a disconnect
 	}
 	one := func(id string) {
-		size, where, err := a.prefetchOne(req.Context(), id)
+		size, where, err := o.prefetchOne(req.Context(), id)
 		mu.Lock()
 		defer mu.Unlock()
 		done++
@@ -162,9 +135,9 @@ func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 }
 
 // prefetchOne runs on a goroutine of its own.
-func (a *Cache) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
+func (o *Options) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
 	defer panics.ToError(&err, "fetching for a prefetch")
-	return a.Prefetch(ctx, id)
+	return o.Prefetch(ctx, id)
 }
 
 // printable replaces the characters that control a terminal.

@@ -38,7 +38,7 @@ func TestPurgeTarget(t *testing.T) {
 // TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it
 // does nothing to a terminal.
 func TestPrefetchOfABadList(t *testing.T) {
-	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) {
+	admin := &Options{Prefetch: func(context.Context, string) (int64, string, error) {
 		return 0, "", errors.New("file not found")
 	}}
 	long := strings.Repeat("a", maxPrefetchLine+1)
@@ -56,7 +56,7 @@ func TestPrefetchOfABadList(t *testing.T) {
 
 // TestPrefetchError: the response has one line for each file, also where several servers failed.
 func TestPrefetchError(t *testing.T) {
-	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) {
+	admin := &Options{Prefetch: func(context.Context, string) (int64, string, error) {
 		return 0, "", errors.Join(errors.New("storage 1 is down"), errors.New("storage 2 is down"))
 	}}
 	w := httptest.NewRecorder()

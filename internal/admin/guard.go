@@ -34,7 +34,7 @@ func (o *Options) guard(next http.Handler) http.Handler {
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer panics.Abort("serving an operator", "path", req.URL.Path)
-		access := o.access()
+		access := o.Access()
 		switch {
 		case !access.allowsHost(req.Host):
 			write(w, http.StatusMisdirectedRequest, "use an address, localhost, or a name of admin_hosts")
@@ -52,14 +52,6 @@ func (o *Options) guard(next http.Handler) http.Handler {
 // challenges are those of RFC 6750, section 3, for programs, and of RFC 7617, section 2, which
 // makes a browser ask for the token.
 var challenges = []string{"Bearer", `Basic realm="fastdfs-gateway: the token is the password", charset="UTF-8"`}
-
-// access returns the current restrictions.
-func (o *Options) access() Access {
-	if o.Access == nil {
-		return Access{}
-	}
-	return o.Access()
-}
 
 // allowsHost checks a Host field. Browsers always send one; HTTP/1.0 probes do not.
 func (a *Access) allowsHost(field string) bool {

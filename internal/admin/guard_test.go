@@ -15,7 +15,7 @@ import (
 
 // TestBugsAreContained: a panic is counted, the connection is cut, and the next request is served.
 func TestBugsAreContained(t *testing.T) {
-	s := httptest.NewServer(New(Options{Metrics: prometheus.NewRegistry(), Cache: &Cache{},
+	s := httptest.NewServer(New(Options{Metrics: prometheus.NewRegistry(),
 		Explain: func(context.Context, string) fmt.Stringer { panic("test") }}))
 	defer s.Close()
 	before := panics.Total()

@@ -57,23 +57,19 @@ func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, i
 				Text: i18n.Plain("The file id is missing.")},
 			http.StatusBadRequest
 	}
-	purged, err := o.Cache.Purge(ctx, PurgeTarget{ID: id})
-	result := &status.Result{State: status.Good, Title: i18n.Plain("purged"), Text: purgedText(purged)}
+	purged, err := o.Purge(ctx, PurgeTarget{ID: id})
+	result := &status.Result{State: status.Good, Title: i18n.Plain("purged"),
+		Text: i18n.Plain("This gateway has forgotten it.")}
 	switch {
 	case err != nil:
 		result = &status.Result{State: status.Bad, Title: i18n.Plain("not purged"), Text: i18n.ErrorText(err)}
 	case len(purged.Missing) > 0:
 		result = &status.Result{State: status.Warn, Title: i18n.Plain("not purged everywhere"),
 			Text: i18n.Sprintf("Not yet applied by %s.", strings.Join(purged.Missing, ", "))}
+	case purged.Gateways > 1:
+		result.Text = i18n.Sprintf("All %d gateways of the fleet have forgotten it.", purged.Gateways)
 	}
 	return result, purgeStatus(purged, err)
-}
-
-func purgedText(p Purged) i18n.Text {
-	if p.Gateways > 1 {
-		return i18n.Sprintf("All %d gateways of the fleet have forgotten it.", p.Gateways)
-	}
-	return i18n.Plain("This gateway has forgotten it.")
 }
 
 // fileID returns a pasted file id without blanks and leading slash.

@@ -29,7 +29,7 @@ func (e explained) String() string { return "asked " + string(e) + "\n" }
 func startPage(t *testing.T, purge func(PurgeTarget) (Purged, error)) *httptest.Server {
 	s := httptest.NewServer(New(Options{
 		Metrics: prometheus.NewRegistry(),
-		Cache:   &Cache{Purge: func(_ context.Context, what PurgeTarget) (Purged, error) { return purge(what) }},
+		Purge:   func(_ context.Context, what PurgeTarget) (Purged, error) { return purge(what) },
 		Explain: func(_ context.Context, url string) fmt.Stringer { return explained(url) },
 		Snapshot: func(context.Context) status.Snapshot {
 			return status.Snapshot{At: time.Now(), Started: time.Now(), Version: "1.2.3"}

@@ -82,7 +82,7 @@ func sectionRules(a *config.Access, section string, cfg *config.Config) (rules g
 		}
 	}
 	if a.RefererFile != "" && cfg.ChecksReferers() {
-		rules.RefererFile, err = readPage("referer_file of ["+section+"]", a.RefererFile, maxFailFile, cfg)
+		rules.RefererFile, err = readPage("referer_file of ["+section+"]", a.RefererFile, config.MaxPage, cfg)
 	}
 	return rules, err
 }

@@ -19,9 +19,7 @@ import (
 	"errors"
 	"log"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,14 +58,6 @@ type Options struct {
 	NoStarter error
 }
 
-// inherited are the sockets of the options.
-func (o *Options) inherited() *listen.Sockets {
-	if o.Inherited == nil {
-		return &listen.Sockets{}
-	}
-	return o.Inherited
-}
-
 // App is one running gateway. It is used once: New, Start, any number of Reloads, Stop.
 type App struct {
 	o          Options
@@ -98,8 +88,6 @@ type App struct {
 
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
 	components atomic.Pointer[components] // replaced by Reload
-	// retired close components that were replaced, and may be called twice. Guarded by loading.
-	retired map[*retiredComponent]func()
 
 	diskReady   chan struct{} // closed by purgesKnown
 	purgesKnown func()        // is called when all purges from before the start were applied
@@ -110,9 +98,12 @@ type App struct {
 
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
-	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
-		retired: make(map[*retiredComponent]func()), stopping: make(chan struct{}), ended: make(chan error, 1),
-		diskReady: make(chan struct{})}
+	if o.Inherited == nil {
+		o.Inherited = &listen.Sockets{}
+	}
+	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(),
+		history:  status.NewHistory(gateway.FirstByteBounds()),
+		stopping: make(chan struct{}), ended: make(chan error, 1), diskReady: make(chan struct{})}
 	a.purgesKnown = sync.OnceFunc(func() { close(a.diskReady) })
 	a.components.Store(&components{})
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
@@ -153,19 +144,8 @@ func (a *App) Start() (err error) {
 	if err := a.dropPrivileges(c.cfg); err != nil {
 		return err
 	}
-	// The components open their files with the remaining privileges: a store, log or cache that the
-	// account cannot use is found at once.
-	if err := a.openFleet(c.cfg); err != nil {
-		return a.privileges.AsUser(err)
-	}
-	if a.cache, err = a.openCache(c.cfg); err != nil {
-		return a.privileges.AsUser(err)
-	}
-	handler, err := a.use(c)
+	handler, err := a.openComponents(c)
 	if err != nil {
-		return a.privileges.AsUser(err)
-	}
-	if err := a.takeOver(c.cfg); err != nil {
 		return a.privileges.AsUser(err)
 	}
 	a.warnOfPrivileges(c.cfg)
@@ -173,7 +153,8 @@ func (a *App) Start() (err error) {
 	a.joinFleet(c.cfg)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
-	a.logPrivileges()
+	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
+		a.privileges.State())
 	a.serveAll()
 	a.running.Go(a.watchStore)
 	a.running.Go(a.sampleTraffic)
@@ -182,6 +163,21 @@ func (a *App) Start() (err error) {
 	a.running.Go(a.pingWatchdog)
 	a.notifyServing()
 	return nil
+}
+
+// openComponents opens the files of the components with the remaining privileges: a store, log or
+// cache that the account cannot use is found at once. When it returns, this process may serve.
+func (a *App) openComponents(c loaded) (handler *gateway.Handler, err error) {
+	if err = a.openFleet(c.cfg); err != nil {
+		return nil, err
+	}
+	if a.cache, err = a.openCache(c.cfg); err != nil {
+		return nil, err
+	}
+	if handler, err = a.use(c); err != nil {
+		return nil, err
+	}
+	return handler, a.takeOver(c.cfg)
 }
 
 // takeOver waits until this process may serve: it returns at once where the process replaces none.
@@ -255,12 +251,6 @@ func (a *App) release() error {
 	p := a.components.Load()
 	if a.fleet != nil {
 		errs = append(errs, a.fleet.Close())
-	}
-	a.loading.Lock()
-	retired := slices.Collect(maps.Values(a.retired))
-	a.loading.Unlock()
-	for _, end := range retired {
-		end()
 	}
 	if p.cfg != nil {
 		p.upstreams.Close()

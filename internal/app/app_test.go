@@ -304,14 +304,12 @@ func TestReload(t *testing.T) {
 	require.Same(t, before.store, now.store)
 	require.Same(t, before.files, now.files)
 	require.Same(t, before.upstreams, now.upstreams)
-	require.Empty(t, r.retired)
 
 	r.write("connect_timeout = 7", "[open_file_cache]", "max_files = 3")
 	require.NoError(t, r.Reload())
 	require.Same(t, now.store, r.components.Load().store)
 	require.NotSame(t, now.files, r.components.Load().files)
 	require.NotSame(t, now.upstreams, r.components.Load().upstreams)
-	require.Len(t, r.retired, 2)
 	r.requireServed(file, "hello")
 	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
 }

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,8 +44,9 @@ func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	if onlyPlain && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) can be used everywhere
 		body = min(body, worthCopying)
 	}
+	spare, _ := spareFiles() // without the limit, no file is kept
 	return local.FileCacheOptions{
-		MaxFiles: orNone(min(c.MaxFiles, keptFiles())), Valid: orNone(c.Valid),
+		MaxFiles: orNone(min(c.MaxFiles, spare/4)), Valid: orNone(c.Valid),
 		MaxBody: orNone(body), Memory: orNone(c.Memory),
 	}
 }
@@ -96,7 +96,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: secrets, TTL: anti.TTL})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
-		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, maxFailFile, cfg)
+		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, config.MaxPage, cfg)
 		if err != nil {
 			return o, err
 		}
@@ -113,9 +113,6 @@ func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store o
 	options.Targets = origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL, Tokens: o.Tokens}
 	return options
 }
-
-// maxFailFile bounds token_check_fail and referer_file, which are kept in memory.
-const maxFailFile = 8 << 20
 
 // addPages adds the headers of files and the error pages.
 func addPages(o *gateway.Options, cfg *config.Config) error {
@@ -191,15 +188,4 @@ func adminAccess(cfg *config.Config) (admin.Access, error) {
 // would find.
 func HostProblems(cfg *config.Config) []config.Problem {
 	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
-}
-
-// joinProblems makes one error of the problems that are errors.
-func joinProblems(problems []config.Problem) error {
-	var errs []error
-	for _, p := range problems {
-		if p.Severity == config.Error {
-			errs = append(errs, errors.New(p.String()))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -16,22 +16,13 @@ import (
 // connections.
 const reserved = 64 + admin.MaxConnections
 
-// spareFiles is how many files may be open besides the reserved ones.
+// spareFiles is how many files may be open besides the reserved ones; 0 after an error.
 func spareFiles() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, err
 	}
 	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
-}
-
-// keptFiles is the most that the cache of open files may keep: a quarter.
-func keptFiles() int {
-	spare, err := spareFiles()
-	if err != nil {
-		return 0
-	}
-	return spare / 4
 }
 
 // DefaultConnections is max_connections where no number is configured.

@@ -33,8 +33,10 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 		return fmt.Errorf("user in [gateway]: %w", err)
 	}
 	if sandbox.IsRoot() {
-		if err := a.giveSockets(u.UID, u.GID); err != nil {
-			return err
+		for _, ln := range a.listeners() {
+			if err := ln.Give(u.UID, u.GID); err != nil {
+				return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
+			}
 		}
 	}
 	if err := u.Become(); err != nil {
@@ -42,16 +44,6 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 	}
 	a.privileges.User = name
 	return nil
-}
-
-// warnOfPrivileges warns of a process that has kept all privileges, and of one that has too few for
-// a reload.
-func (a *App) warnOfPrivileges(cfg *config.Config) {
-	if a.privileges.User == "" {
-		logProblems(a.log, rootProblem(cfg))
-	} else {
-		a.warnOfReload(cfg)
-	}
 }
 
 // rootProblem returns the warning that a gateway started by this account has all rights.
@@ -64,8 +56,13 @@ func rootProblem(cfg *config.Config) []config.Problem {
 		Fix:  i18n.Plain("set user in [gateway], or start it as the user of the storage server")}}
 }
 
-// warnOfReload names the files that a reload will not be able to read.
-func (a *App) warnOfReload(cfg *config.Config) {
+// warnOfPrivileges warns of a process that has kept all privileges, and names the files that a
+// reload will not be able to read without.
+func (a *App) warnOfPrivileges(cfg *config.Config) {
+	if a.privileges.User == "" {
+		logProblems(a.log, rootProblem(cfg))
+		return
+	}
 	g := &cfg.Gateway
 	files := slices.Concat(cfg.Files, g.TLSCert, g.TLSKey, []string{g.AdminTokenFile})
 	files = slices.DeleteFunc(files, func(name string) bool {
@@ -87,8 +84,10 @@ func (a *App) restrict() {
 	}
 	_, _ = x509.SystemCertPool() // read once in a process; without a pool each handshake has the error
 	rules := rulesOf(cfg)
-	for _, name := range a.sockets() { // Stop removes the files
-		rules = append(rules, sandbox.Rule{Path: filepath.Dir(name), Access: sandbox.Remove})
+	for _, ln := range a.listeners() {
+		if name := ln.Path(); name != "" { // Stop removes the file
+			rules = append(rules, sandbox.Rule{Path: filepath.Dir(name), Access: sandbox.Remove})
+		}
 	}
 	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
 		if !errors.Is(err, sandbox.ErrUnsupported) {
@@ -116,11 +115,6 @@ func missingStores(cfg *config.Config) (missing []string) {
 		}
 	}
 	return missing
-}
-
-func (a *App) logPrivileges() {
-	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
-		a.privileges.State())
 }
 
 // warnOfNames logs once that a file of the resolver was replaced: from then on the names of hosts

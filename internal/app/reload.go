@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/admin"
@@ -112,7 +111,7 @@ type loaded struct {
 // read.
 func readConfig(file string) (c loaded, err error) {
 	if c.cfg, c.problems = config.Load(file); c.cfg == nil {
-		return c, joinProblems(c.problems)
+		return c, config.JoinErrors(c.problems)
 	}
 	if c.access, err = adminAccess(c.cfg); err != nil {
 		return c, err
@@ -278,28 +277,22 @@ func (a *App) retireReplaced(old, now *components) {
 	}
 }
 
-// retiredComponent names a part that was replaced.
-type retiredComponent struct{ _ byte }
-
 // retire calls end after retireAfter, or later when busy returns 0 (nil = always), or when the
 // gateway stops.
 func (a *App) retire(end func(), busy func() int64) {
-	end = sync.OnceFunc(end)
-	part := new(retiredComponent)
-	a.retired[part] = end
-	var check func()
-	check = func() {
+	a.running.Go(func() {
 		defer panics.Contain("closing a part that was replaced")
-		if busy != nil && busy() > 0 {
-			time.AfterFunc(retireAfter, check)
-			return
+		defer end()
+		tick := time.NewTicker(retireAfter)
+		defer tick.Stop()
+		for again := true; again; again = busy != nil && busy() > 0 {
+			select {
+			case <-a.stopping:
+				return
+			case <-tick.C:
+			}
 		}
-		end()
-		a.loading.Lock()
-		defer a.loading.Unlock()
-		delete(a.retired, part)
-	}
-	time.AfterFunc(retireAfter, check)
+	})
 }
 
 // withoutSecret are the settings of peers that a reload does not apply.

@@ -47,35 +47,31 @@ func (p role) key() string {
 
 // setting returns the key and its section, for messages.
 func (p role) setting() string {
-	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]",
-		"tls_listen in [gateway]"}[p]
+	if p == rolePeers {
+		return "listen in [peer]"
+	}
+	return p.key() + " in [gateway]"
 }
 
 // addresses returns the addresses that a configuration has for the role.
-func (p role) addresses(cfg *config.Config) []string {
+func (p role) addresses(cfg *config.Config) (list []string) {
 	switch p {
 	case roleAdmin:
-		return nonEmpty(cfg.Gateway.AdminListen)
+		list = []string{cfg.Gateway.AdminListen}
 	case rolePeers:
-		if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !cfg.Cache.Enabled() { // nothing to be asked
-			return nil
+		if cfg.Peer.Advertise != "" && len(cfg.Redis.Addresses) > 0 && cfg.Cache.Enabled() { // else nothing is asked
+			list = []string{cfg.Peer.Listen}
 		}
-		return nonEmpty(cfg.Peer.Listen)
+	case roleFiles:
+		list = cfg.Gateway.Listen
 	case roleFilesTLS:
-		return cfg.Gateway.TLSListen
+		list = cfg.Gateway.TLSListen
 	}
-	return cfg.Gateway.Listen
+	return slices.DeleteFunc(slices.Clone(list), func(address string) bool { return address == "" })
 }
 
 // servesFiles reports whether the clients of a role get files.
 func (p role) servesFiles() bool { return p == roleFiles || p == roleFilesTLS }
-
-func nonEmpty(address string) []string {
-	if address == "" {
-		return nil
-	}
-	return []string{address}
-}
 
 // Address is one address that a gateway listens on.
 type Address struct {
@@ -97,23 +93,19 @@ func Addresses(cfg *config.Config) (list []Address) {
 // folder decide which accounts may connect.
 const filesSocketMode = 0o666
 
-// socketMode returns the mode of the unix sockets of a role.
-func (p role) socketMode(cfg *config.Config) os.FileMode {
-	if p == roleAdmin {
-		return cfg.Gateway.AdminSocketMode
-	}
-	return filesSocketMode
-}
-
 // open opens every listener, or takes those over that the process was given.
 func (a *App) open(cfg *config.Config) error {
-	given, p := a.o.inherited(), &components{}
+	given, p := a.o.Inherited, &components{}
 	a.components.Store(p)
 	for _, role := range roles {
 		if (role == roleFilesTLS || role == rolePeers) && len(role.addresses(cfg)) == 0 {
 			continue // a socket of systemd could not be served: there is no certificate, or no fleet
 		}
-		sockets, err := given.Listen(role.key(), role.addresses(cfg), role.socketMode(cfg))
+		mode := os.FileMode(filesSocketMode)
+		if role == roleAdmin {
+			mode = cfg.Gateway.AdminSocketMode
+		}
+		sockets, err := given.Listen(role.key(), role.addresses(cfg), mode)
 		if err != nil {
 			return errors.Join(fmt.Errorf("%w; see %s", err, role.setting()), given.Close())
 		}
@@ -193,27 +185,6 @@ func (a *App) closeListeners(roles ...role) {
 	}
 }
 
-// giveSockets gives the unix sockets to the account that the gateway serves as.
-func (a *App) giveSockets(uid, gid int) error {
-	for _, ln := range a.listeners() {
-		if err := ln.Give(uid, gid); err != nil {
-			return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
-		}
-	}
-	return nil
-}
-
-// sockets returns the paths of the open unix sockets whose files this process owns.
-func (a *App) sockets() []string {
-	var paths []string
-	for _, ln := range a.listeners() {
-		if path := ln.Path(); path != "" {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
 // serverOptions returns the settings of all listeners for files.
 func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	g := &cfg.Gateway
@@ -224,28 +195,14 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	}
 }
 
-// listenerOptions returns the settings of one listener for files. Listeners of listen keep their
-// kind, plain or TLS, until a restart.
-func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
-	if p == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
-		o.TLS = a.certificates.Config()
-	}
-	return o
-}
-
-// protocols returns the protocols that clients of TLS may choose (RFC 7301).
-func protocols(http2 bool) []string {
-	if http2 {
-		return []string{"h2", "http/1.1"}
-	}
-	return []string{"http/1.1"}
-}
-
 // tlsSettings returns the settings of TLS connections by a configuration, without the certificates.
 func tlsSettings(cfg *config.Config) *tls.Config {
-	o := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols(cfg.Gateway.HTTP2)}
+	o := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}} // RFC 7301
 	if cfg.Gateway.TLSMinVersion == "1.3" {
 		o.MinVersion = tls.VersionTLS13
+	}
+	if !cfg.Gateway.HTTP2 {
+		o.NextProtos = o.NextProtos[1:]
 	}
 	return o
 }
@@ -271,11 +228,15 @@ func (a *App) serveAll() {
 	a.serveFiles(a.listeners())
 }
 
-// serveFiles begins to serve the listeners of the list that are for files.
+// serveFiles begins to serve the listeners of the list that are for files. Those of listen keep
+// their kind, plain or TLS, until a restart.
 func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
 		if ln.role.servesFiles() {
-			o := a.listenerOptions(ln.role)
+			o := gateway.ListenerOptions{}
+			if ln.role == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
+				o.TLS = a.certificates.Config()
+			}
 			a.serve(func() error { return a.server.Serve(ln, o) })
 			a.log.Info("serving", "address", ln.Addr().String(), "tls", o.TLS != nil, "version", a.o.Version)
 		}
@@ -301,9 +262,12 @@ func adminError(err error) error {
 func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Ready: a.ready, Reload: a.Reload, TryReload: a.TryReload, Pending: a.Pending,
-		Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
-		Snapshot: a.snapshot,
-		Access:   func() admin.Access { return a.components.Load().access },
+		Explain: a.explain, Metrics: a.metrics.Registry, Snapshot: a.snapshot,
+		Purge: a.purge, Locks: a.locks, Status: a.status,
+		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
+			return a.server.Handler().Prefetch(ctx, id, time.Now())
+		},
+		Access: func() admin.Access { return a.components.Load().access },
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client"
@@ -23,23 +22,16 @@ func (a *App) sampleTraffic() {
 	defer tick.Stop()
 	for {
 		a.history.Add(a.metrics.Sample())
-		a.shareSnapshot()
+		if a.fleet != nil { // for the status pages of the others; a failure of Redis is in the log already
+			s := a.localSnapshot()
+			_ = a.fleet.Publish(context.Background(), s.Announcement().String())
+		}
 		select {
 		case <-a.stopping:
 			return
 		case <-tick.C:
 		}
 	}
-}
-
-// shareSnapshot publishes the state of this gateway for the status pages of the others. A failure
-// of Redis is in the log already.
-func (a *App) shareSnapshot() {
-	if a.fleet == nil {
-		return
-	}
-	s := a.localSnapshot()
-	_ = a.fleet.Publish(context.Background(), s.Announcement().String())
 }
 
 // snapshot is the content of the status page.
@@ -255,6 +247,3 @@ func settingRows(cfg *config.Config) []status.Setting {
 	}
 	return rows
 }
-
-// newHistory makes the history of the status page.
-func newHistory() *status.History { return status.NewHistory(gateway.FirstByteBounds()) }

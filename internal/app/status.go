@@ -4,32 +4,22 @@ import (
 	"context"
 	"time"
 
-	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/fleet"
 )
-
-// cacheAdmin are the functions of the admin listener for the cache.
-func (a *App) cacheAdmin() *admin.Cache {
-	return &admin.Cache{
-		Purge: a.purge,
-		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
-			return a.server.Handler().Prefetch(ctx, id, time.Now())
-		},
-		Locks:  func(context.Context) any { return a.locks() },
-		Status: a.status,
-	}
-}
 
 // status is the content of /status.json: objects of names and values.
 func (a *App) status(ctx context.Context) any {
 	n := a.counts()
 	s := a.snapshot(ctx)
-	verdict := s.Verdict()
+	verdict, ready := s.Verdict(), "yes"
+	if err := a.ready(); err != nil {
+		ready = err.Error()
+	}
 	sections := map[string]any{
 		"gateway": map[string]any{
 			"version": a.o.Version, "started": a.started.Format(time.RFC3339),
 			"up_seconds":    int64(time.Since(a.started).Seconds()),
-			"configuration": a.o.Config, "ready": readyText(a.ready()),
+			"configuration": a.o.Config, "ready": ready,
 		},
 		"health": map[string]any{
 			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": verdict.More,
@@ -58,16 +48,9 @@ func (a *App) status(ctx context.Context) any {
 }
 
 // locks lists the leases that this gateway holds or waits for.
-func (a *App) locks() []fleet.LockInfo {
+func (a *App) locks() any {
 	if a.fleet == nil {
 		return []fleet.LockInfo{} // in JSON not null, but []
 	}
 	return a.fleet.Locks()
-}
-
-func readyText(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return "yes"
 }

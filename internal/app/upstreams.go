@@ -91,7 +91,7 @@ func openUpstreams(s upstreamSettings, log *slog.Logger) *Upstreams {
 	trackers, sources := s.trackers, s.sources
 	trackers.Pool, trackers.Log = pool, log
 	u := &Upstreams{settings: s, options: s.options, running: &atomic.Int64{}, Trackers: tracker.New(trackers)}
-	u.options.SyncDelay = u.syncDelay
+	u.options.SyncDelay = func() time.Duration { return u.Trackers.Current().SyncMaxDelay } // trackers may set it
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew, u.options.Running = u.Trackers.Members(), u.Trackers.Renew, u.running
 	u.Sources = origin.NewSources(sources)
@@ -140,9 +140,6 @@ func (u *Upstreams) Await() {
 	case <-time.After(trackerTimeout):
 	}
 }
-
-// syncDelay returns the time that a file may take to reach all storages; trackers may set it.
-func (u *Upstreams) syncDelay() time.Duration { return u.Trackers.Current().SyncMaxDelay }
 
 // maxSlot returns the size of the largest trunk slot by the configuration or the trackers,
 // whichever is larger.

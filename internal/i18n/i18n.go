@@ -49,12 +49,6 @@ func (t Text) IsZero() bool { return t.english == "" }
 // MarshalText returns the text in English: output for programs does not depend on the language.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t.english), nil }
 
-// UnmarshalText sets a text that was marshalled. It has lost its arguments.
-func (t *Text) UnmarshalText(text []byte) error {
-	*t = Plain(string(text))
-	return nil
-}
-
 // In returns the text in a language.
 func (t Text) In(l Language) string {
 	if l == English {

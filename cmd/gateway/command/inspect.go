@@ -3,8 +3,10 @@ package command
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -69,15 +71,17 @@ func inspectCommand() *cobra.Command {
 				return err
 			}
 		}
-		failed, ids := false, app.NewStorageIDs(cfg)
-		defer ids.Close()
+		failed := false
+		lists := sync.OnceValue(func() *app.Upstreams { return openLists(cfg) }) // ends with the process
 		for i, arg := range args {
 			if i > 0 && !*asJSON {
 				fmt.Fprintln(cmd.OutOrStdout())
 			}
 			found := inspect(cfg, arg)
-			if found.SourceID != 0 && cfg != nil {
-				found.Source = ids.Address(found.SourceID)
+			if found.SourceID != 0 && cfg != nil && lists() != nil {
+				if server, ok := lists().Sources.ByID(found.SourceID); ok {
+					found.Source = server.Addr()
+				}
 			}
 			if *content != "" && found.Error == "" {
 				if err := found.compare(*content); err != nil {
@@ -95,6 +99,16 @@ func inspectCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// openLists loads the storage ids of a configuration, and of its trackers; nil = that failed.
+func openLists(cfg *config.Config) *app.Upstreams {
+	upstreams, err := app.OpenUpstreams(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil
+	}
+	upstreams.Await()
+	return upstreams
 }
 
 // inspect decodes one id. A configuration gives the path on this host.

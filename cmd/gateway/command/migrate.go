@@ -93,7 +93,7 @@ func translate(nginx, module string) (translation, error) {
 	if module != "" {
 		cfg, problems := config.Load(module)
 		if cfg == nil {
-			return made, fmt.Errorf("cannot use %s: %w", module, problemsError(problems))
+			return made, fmt.Errorf("cannot use %s: %w", module, config.JoinErrors(problems))
 		}
 		path, err := filepath.Abs(module)
 		if err != nil {
@@ -156,17 +156,6 @@ func rejectedLines(text string) (found []migrate.Finding, err error) {
 
 // nginxLine is the comment above a key that names a line of nginx.
 var nginxLine = regexp.MustCompile(`^# (.+):(\d+) (.*)$`)
-
-// problemsError joins the errors of a configuration.
-func problemsError(problems []config.Problem) error {
-	var all []error
-	for _, p := range problems {
-		if p.Severity == config.Error {
-			all = append(all, errors.New(p.String()))
-		}
-	}
-	return errors.Join(all...)
-}
 
 // moduleOf returns what the translation needs of a mod_fastdfs.conf.
 func moduleOf(cfg *config.Config) migrate.Module {

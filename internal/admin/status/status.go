@@ -28,8 +28,8 @@ type Snapshot struct {
 	// NotReady is why requests cannot be served; empty = they can.
 	NotReady i18n.Text
 	// Sandbox is a problem of the sandbox; empty = none.
-	Sandbox i18n.Text `json:"Confined"`
-	Panics  int64     // contained since the start: bugs
+	Sandbox i18n.Text
+	Panics  int64 // contained since the start: bugs
 	Process []Fact
 	// Certificates are those of the listeners, by name.
 	Certificates []Certificate
