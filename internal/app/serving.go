@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
 	"net"
 	"net/http"
@@ -73,20 +74,17 @@ func (p role) addresses(cfg *config.Config) (list []string) {
 // servesFiles reports whether the clients of a role get files.
 func (p role) servesFiles() bool { return p == roleFiles || p == roleFilesTLS }
 
-// Address is one address that a gateway listens on.
-type Address struct {
-	Address string
-	Setting string // the key and its section, for messages
-}
-
-// Addresses returns all addresses of a configuration.
-func Addresses(cfg *config.Config) (list []Address) {
-	for _, p := range roles {
-		for _, address := range p.addresses(cfg) {
-			list = append(list, Address{address, p.setting()})
+// Addresses yields all addresses of a configuration, each with its key and section for messages.
+func Addresses(cfg *config.Config) iter.Seq2[string, string] {
+	return func(yield func(address, setting string) bool) {
+		for _, p := range roles {
+			for _, address := range p.addresses(cfg) {
+				if !yield(address, p.setting()) {
+					return
+				}
+			}
 		}
 	}
-	return list
 }
 
 // filesSocketMode is the mode of a unix socket on which files are served: the permissions of its

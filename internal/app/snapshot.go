@@ -10,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client"
@@ -100,32 +101,26 @@ func (a *App) servesOn() string {
 func (a *App) fleetRows(ctx context.Context, about status.Announcement) *status.Fleet {
 	shares, self := a.fleet.Shares(), a.fleet.Name()
 	f := &status.Fleet{Redis: strings.Join(a.atStart.Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
-	share := func(name string) float64 {
-		if part, ok := shares[name]; ok {
-			return part
-		}
-		return -1
-	}
 	list, err := a.fleet.Gateways(ctx)
+	if err != nil || len(list) == 0 {
+		f.RedisDown, list = err != nil, []fleet.Gateway{{Name: self, Live: true}}
+		for name := range shares {
+			if name != self {
+				list = append(list, fleet.Gateway{Name: name, Live: true})
+			}
+		}
+		slices.SortFunc(list, func(x, y fleet.Gateway) int { return strings.Compare(x.Name, y.Name) })
+	}
 	for _, g := range list {
-		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name)}
+		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: -1}
+		if share, ok := shares[g.Name]; ok {
+			row.Share = share
+		}
 		if row.Announcement = status.ParseAnnouncement(g.Announcement); row.Self {
 			row.Announcement = about // the newest
 		}
 		f.Gateways = append(f.Gateways, row)
 	}
-	if err == nil && len(list) > 0 {
-		return f
-	}
-	f.RedisDown = err != nil
-	for name := range shares {
-		if name != self {
-			f.Gateways = append(f.Gateways, status.Gateway{Name: name, Live: true, Share: share(name)})
-		}
-	}
-	f.Gateways = append(f.Gateways, status.Gateway{Name: self, Self: true, Live: true, Share: share(self),
-		Announcement: about})
-	slices.SortFunc(f.Gateways, func(x, y status.Gateway) int { return strings.Compare(x.Name, y.Name) })
 	return f
 }
 

@@ -14,12 +14,7 @@ import (
 )
 
 func TestAccessRules(t *testing.T) {
-	for _, c := range []struct {
-		name, text string
-		severity   Severity
-		line       int
-		want       string
-	}{
+	for _, c := range []mistake{
 		{"PROXY protocol of no proxy", "[gateway]\nclient_address = proxy-protocol\n", Error, 4, "names no proxy"},
 		{"method without proxies", "[gateway]\nclient_address = x-real-ip\n", Warning, 4, "has no effect"},
 		{"all are proxies", "[gateway]\ntrusted_proxies = 10.0.0.1, 0.0.0.0/0\n", Warning, 4, "address of its choice"},

@@ -20,16 +20,19 @@ const fleet = base + "[redis]\naddresses = 127.0.0.1:6379\n[peer]\n"
 // tlsKeys name a certificate.
 const tlsKeys = "[gateway]\ntls_cert = c\ntls_key = k\n"
 
+// mistake is a text with a problem, and where it is found; no severity and want = none is.
+type mistake struct {
+	name, text string
+	severity   Severity
+	line       int
+	want       string
+}
+
 // What the text alone shows: each classic mistake, its line and its advice.
 func TestRules(t *testing.T) {
 	const multi = "url_have_group_name = true\n"
 	const token = base + "http.anti_steal.check_token = true\n"
-	for _, c := range []struct {
-		name, text string
-		severity   Severity
-		line       int
-		want       string
-	}{
+	for _, c := range []mistake{
 		{"groups without group in the URL",
 			"group_count = 1\nurl_have_group_name = false\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2,
 			"does not say which group it means; set url_have_group_name = true"},
@@ -268,12 +271,7 @@ func TestCheckHost(t *testing.T) {
 	require.NoError(t, os.WriteFile(big, nil, 0o644))
 	require.NoError(t, os.Truncate(big, MaxPage+1))
 	token := well + "http.anti_steal.check_token=true\nhttp.anti_steal.secret_key=GoldenSecret-2024\n"
-	for _, c := range []struct {
-		name, text string
-		severity   Severity
-		line       int
-		want       string
-	}{
+	for _, c := range []mistake{
 		{"relative store path", "group_name=g\nstore_path0=STORE_S1_0\n", Error, 2, "not absolute"},
 		{"no store path", "group_name=g\nstore_path0=" + dir + "/no\n", Error, 2, "is not there"},
 		{"no store path by base_path", "group_name=g\nbase_path=" + dir + "/no\n", Error, 2, "is not there"},

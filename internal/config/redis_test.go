@@ -92,12 +92,7 @@ func TestSecretFiles(t *testing.T) {
 	head := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + dir + "\n"
 	tokens := head + "http.anti_steal.check_token = true\n[antisteal]\nsecret_files = "
 	peers := head + "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\nsecret_file = "
-	for _, c := range []struct {
-		name, text string
-		severity   Severity
-		line       int
-		want       string
-	}{
+	for _, c := range []mistake{
 		{"tokens", tokens + dir + "/new, " + dir + "/old\n", 0, 0, ""},
 		{"tokens, one empty", tokens + dir + "/new, " + dir + "/empty\n", Error, 6, "empty"},
 		{"tokens, one missing", tokens + dir + "/new, " + dir + "/missing\n", Error, 6, "no such file"},

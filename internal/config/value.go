@@ -93,9 +93,8 @@ func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
 
 func text(p *string) field { return checkedText(p, func(string) *parseError { return nil }) }
 
-// hidden is a text whose value is never shown.
-func hidden(p *string) field {
-	f := text(p)
+// hidden is a field whose value is never shown.
+func hidden(f field) field {
 	f.secret = true
 	return f
 }
@@ -152,16 +151,14 @@ func fileMode(p *fs.FileMode) field {
 	})
 }
 
-// hiddenList is a comma list of values that are never shown.
-func hiddenList(p *[]string) field {
-	f := commaList(p, func(part string) (string, *parseError) {
+// members is a comma list of values that are not empty.
+func members(p *[]string) field {
+	return commaList(p, func(part string) (string, *parseError) {
 		if part == "" {
 			return "", invalid("remove the comma too many", "has an empty member")
 		}
 		return part, nil
 	})
-	f.secret = true
-	return f
 }
 
 // path is a file name, relative to the folder of the file it is written in.
@@ -192,16 +189,8 @@ func paths(p *[]string) field {
 	}}
 }
 
-// secretPath is the path of a file that holds a secret.
-func secretPath(p *string) field {
-	f := path(p)
-	f.holdsSecret = true
-	return f
-}
-
-// secretPaths is a list of files that hold secrets.
-func secretPaths(p *[]string) field {
-	f := paths(p)
+// secretIn is a field that names files, each of which holds a secret.
+func secretIn(f field) field {
 	f.holdsSecret = true
 	return f
 }

@@ -152,23 +152,23 @@ func (d *doctor) clock(context.Context) {
 // ports tries to listen on each address.
 func (d *doctor) ports(context.Context) {
 	const area = "port"
-	for _, a := range app.Addresses(d.cfg) {
-		if path, isSocket := strings.CutPrefix(a.Address, "unix:"); isSocket {
-			d.add(area, a.Address, OK, "", "%s", socketState(path))
+	for address, setting := range app.Addresses(d.cfg) {
+		if path, isSocket := strings.CutPrefix(address, "unix:"); isSocket {
+			d.add(area, address, OK, "", "%s", socketState(path))
 			continue
 		}
-		ln, err := net.Listen("tcp", a.Address)
+		ln, err := net.Listen("tcp", address)
 		switch {
 		case err == nil:
 			_ = ln.Close()
-			d.add(area, a.Address, OK, "", "free")
+			d.add(area, address, OK, "", "free")
 		case errors.Is(err, unix.EADDRINUSE):
-			d.taken(a.Address, a.Setting)
+			d.taken(address, setting)
 		case errors.Is(err, unix.EACCES):
-			d.add(area, a.Address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
+			d.add(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
 				"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
 		default:
-			d.add(area, a.Address, Fail, i18n.Sprintf("correct %s", a.Setting), "%v", err)
+			d.add(area, address, Fail, i18n.Sprintf("correct %s", setting), "%v", err)
 		}
 	}
 }

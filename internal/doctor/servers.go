@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,9 +33,8 @@ func (d *doctor) trackers(ctx context.Context) {
 		d.add(area, "tracker_server", OK, "", "none is configured")
 		return
 	}
-	var mu sync.Mutex // guards what follows
-	var failed []Finding
-	replied := 0
+	var mu sync.Mutex // guards list
+	var list []Finding
 	var asking sync.WaitGroup
 	for _, t := range d.cfg.TrackerServers {
 		for _, address := range t.Addresses {
@@ -43,23 +43,21 @@ func (d *doctor) trackers(ctx context.Context) {
 				groups, err := d.groupsOf(ctx, address)
 				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
 					Text: i18n.Sprintf("replies, %d groups", len(groups))}
+				if err != nil {
+					f.Status = Fail
+					f.Text, f.Advice = unreachable(err, i18n.Sprintf("%s", "fdfs_trackerd"),
+						i18n.Plain("or correct tracker_server"))
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				if err == nil {
-					replied++
-					d.put(f)
-					return
-				}
-				f.Status = Fail
-				f.Text, f.Advice = unreachable(err, i18n.Sprintf("%s", "fdfs_trackerd"),
-					i18n.Plain("or correct tracker_server"))
-				failed = append(failed, f)
+				list = append(list, f)
 			})
 		}
 	}
 	asking.Wait()
-	for _, f := range failed {
-		if replied > 0 { // the others do its work
+	replied := slices.ContainsFunc(list, func(f Finding) bool { return f.Status == OK })
+	for _, f := range list {
+		if replied && f.Status == Fail { // the others do its work
 			f.Status = Warn
 		}
 		d.put(f)

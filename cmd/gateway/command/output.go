@@ -30,29 +30,16 @@ func jsonFlag(cmd *cobra.Command) *bool {
 // languageFlag adds -lang. Without it the environment decides.
 func languageFlag(cmd *cobra.Command) *i18n.Language {
 	l := i18n.FromEnvironment(os.Getenv)
-	flag := cmd.Flags().VarPF((*languageValue)(&l), "lang", "",
-		"print in the language `en|zh`; default: that of LC_ALL, LC_MESSAGES or LANG")
-	flag.DefValue = ""
+	cmd.Flags().Func("lang", "print in the language `en|zh`; default: that of LC_ALL, LC_MESSAGES or LANG",
+		func(text string) error {
+			named, ok := i18n.ParseLanguage(text)
+			if !ok {
+				return errors.New("the languages are en and zh")
+			}
+			l = named
+			return nil
+		})
 	return &l
-}
-
-// languageValue is the value of -lang.
-type languageValue i18n.Language
-
-// String implements pflag.Value.
-func (v *languageValue) String() string { return string(*v) }
-
-// Type implements pflag.Value.
-func (v *languageValue) Type() string { return "language" }
-
-// Set implements pflag.Value.
-func (v *languageValue) Set(text string) error {
-	l, ok := i18n.ParseLanguage(text)
-	if !ok {
-		return errors.New("the languages are en and zh")
-	}
-	*v = languageValue(l)
-	return nil
 }
 
 // printJSON prints a value on one line.

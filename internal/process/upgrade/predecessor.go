@@ -41,23 +41,21 @@ func (p *Predecessor) Ready() error {
 
 // Fail reports why this process ends before it is ready. The old one continues.
 func (p *Predecessor) Fail(reason error) {
-	if p == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	text := reason.Error()
-	_ = send(p.conn, msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
+	p.tell(msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
 }
 
 // Serving reports that this process serves, and has notified systemd.
-func (p *Predecessor) Serving() {
+func (p *Predecessor) Serving() { p.tell(msgServing, "") }
+
+// tell sends a message, which fails if the old process has ended.
+func (p *Predecessor) tell(word, text string) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = send(p.conn, msgServing, "") // fails if the old process has ended
+	_ = send(p.conn, word, text)
 }
 
 // purgeTimeout bounds the wait for a purge by another process.
