@@ -25,18 +25,13 @@ func (s *AccessSection) Writes(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return slices.Contains(s.written, key) })
 }
 
-// isAccessFor reports whether a section is [access SELECTORS].
-func isAccessFor(section string) bool {
-	words := strings.Fields(section)
-	return len(words) > 1 && words[0] == AccessName
-}
-
 // applyAccess reads the sections [access SELECTORS].
 func (l *loader) applyAccess() {
 	begin := func(name string, files fileselect.Selector) {
 		l.c.AccessSections = append(l.c.AccessSections, &AccessSection{Name: name, Files: files, Access: l.c.Access})
 	}
-	l.selectSections(AccessName, isAccessFor, begin, func(e entry) {
+	isSection := func(section string) bool { return selects(section, AccessName) }
+	l.selectSections(AccessName, isSection, begin, func(e entry) {
 		l.accessLine(e, l.c.AccessSections[len(l.c.AccessSections)-1])
 	})
 }

@@ -56,13 +56,18 @@ var computedHeaders = map[string]i18n.Text{
 
 // isHeaders reports whether a section is [headers ...].
 func isHeaders(section string) bool {
+	return section == headersSection || selects(section, headersSection)
+}
+
+// selects reports whether a section selects files behind its first word.
+func selects(section, first string) bool {
 	words := strings.Fields(section)
-	return len(words) > 0 && words[0] == headersSection
+	return len(words) > 1 && words[0] == first
 }
 
 // isOwn reports whether a section is one of the gateway.
 func isOwn(section string) bool {
-	return slices.Contains(ownSections, section) || isHeaders(section) || isAccessFor(section)
+	return slices.Contains(ownSections, section) || isHeaders(section) || selects(section, AccessName)
 }
 
 // applyHeaders reads `<Name> = <value>` of all sections [headers ...].

@@ -43,7 +43,7 @@ func checkCommand() *cobra.Command {
 	path, asJSON, lang := requiredConfigFlag(cmd), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var found checkup
-		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
+		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found, _ = check(ctx, *path) })
 		if err != nil {
 			return err
 		}
@@ -60,9 +60,9 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// check examines a configuration on this host.
-func check(ctx context.Context, path string) checkup {
-	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
+// check examines a configuration on this host; nil = it cannot be used.
+func check(ctx context.Context, path string) (found checkup, cfg *config.Config) {
+	found = checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
 	cfg, problems := doctor.Check(ctx, path)
 	if cfg != nil {
 		advertise, unknown := doctor.Advertised(ctx, cfg)
@@ -77,7 +77,7 @@ func check(ctx context.Context, path string) checkup {
 	}
 	found.Problems = append(found.Problems, problems...)
 	found.Warnings, found.Usable = len(problems)-found.Errors, found.Errors == 0
-	return found
+	return found, cfg
 }
 
 // trialTimeout bounds the request to a running gateway.

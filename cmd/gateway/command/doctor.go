@@ -52,7 +52,7 @@ func doctorCommand() *cobra.Command {
 
 // examine reports the problems of a configuration, and for a usable one the rest.
 func examine(ctx context.Context, path string, report func(doctor.Finding)) error {
-	found := check(ctx, path)
+	found, cfg := check(ctx, path)
 	for _, p := range found.Problems {
 		f := doctor.Finding{Area: "config", Subject: p.Place(), Status: doctor.Warn, Text: p.Text, Advice: p.Fix}
 		if p.Severity == config.Error {
@@ -64,7 +64,6 @@ func examine(ctx context.Context, path string, report func(doctor.Finding)) erro
 		report(doctor.Finding{Area: "config", Subject: path, Status: doctor.OK,
 			Text: i18n.Plain("no problems")})
 	}
-	cfg, _ := config.Load(path)
 	if cfg == nil {
 		return nil // reported
 	}

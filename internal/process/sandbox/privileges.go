@@ -60,15 +60,14 @@ func (p *Privileges) Explain(err error) error {
 	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
 	}
-	if p.Domain != nil {
-		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start "+
-			"(Landlock): let it read the file, or restart it",
-			err, p.Account())
+	reads := ""
+	switch {
+	case p.Domain != nil:
+		reads = ", and may read only what its configuration named at the start (Landlock)"
+	case p.User == "":
+		return err
 	}
-	if p.User != "" {
-		return fmt.Errorf("%w; this process runs as %s: let it read the file, or restart it", err, p.Account())
-	}
-	return err
+	return fmt.Errorf("%w; this process runs as %s%s: let it read the file, or restart it", err, p.Account(), reads)
 }
 
 // SystemRules are for the Go runtime, the resolver of names, metrics, and looking accounts up.

@@ -130,10 +130,7 @@ func (s *Starter) Start(ctx context.Context, sockets []Socket, links []int) (_ *
 // started reads the starter's reply and returns the process id.
 func (s *Starter) started() (pid int, err error) {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
-			return 0, err
-		}
-		word, text, _, err := receive(s.conn)
+		word, text, err := s.reply()
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("the starter of upgrades does not reply: %w", err)
@@ -143,6 +140,14 @@ func (s *Starter) started() (pid int, err error) {
 			return 0, errors.New(text)
 		}
 	}
+}
+
+// reply reads a message of the starter.
+func (s *Starter) reply() (word, text string, err error) {
+	if err = s.conn.SetReadDeadline(time.Now().Add(replyTimeout)); err == nil {
+		word, text, _, err = receive(s.conn)
+	}
+	return word, text, err
 }
 
 // awaitReady waits until the process is ready, for at most readyTimeout.
@@ -165,11 +170,8 @@ func (s *Starter) awaitReady(ctx context.Context, n *Successor) error {
 
 // stateOf returns the exit state of a process as text, "" if it is not known.
 func (s *Starter) stateOf(pid int) string {
-	if s.conn.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
-		return ""
-	}
 	for {
-		word, text, _, err := receive(s.conn)
+		word, text, err := s.reply()
 		if err != nil {
 			return ""
 		}

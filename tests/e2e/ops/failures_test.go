@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -77,27 +76,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1000))
 	p := e2e.Serve(t, s)
-	var stop atomic.Bool
-	var load, reloads sync.WaitGroup
-	for range 4 {
-		load.Go(func() {
-			client := http.Client{Transport: &http.Transport{}}
-			defer client.CloseIdleConnections()
-			for !stop.Load() {
-				resp, err := client.Get("http://" + p.Addrs[0] + f.URL())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
-				if resp.StatusCode != 200 {
-					t.Errorf("status %d", resp.StatusCode)
-					return
-				}
-			}
-		})
-	}
+	clients := askAlways(p.Addrs[0], map[string][]byte{f.URL(): f.Content}, 4, false)
+	var reloads sync.WaitGroup
 	for i := range 4 {
 		reloads.Go(func() {
 			for j := range 20 {
@@ -117,8 +97,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		})
 	}
 	reloads.Wait()
-	stop.Store(true)
-	load.Wait()
+	clients.end(t)
 }
 
 // TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then
