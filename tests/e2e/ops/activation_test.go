@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ func freeAddress(t testing.TB) string {
 func getUnix(t testing.TB, path, url string) (int, string) {
 	t.Helper()
 	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+		DialContext: dialTo("unix", path)}}
 	resp, err := client.Get("http://localhost" + url)
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -145,10 +144,10 @@ func TestActivatedSocket(t *testing.T) {
 
 // systemd takes what a service tells it.
 type systemd struct {
-	t    *testing.T
-	path string
-	conn *net.UnixConn
-	told chan []byte // messages that attend has taken; nil: read takes them from the socket
+	t     *testing.T
+	path  string
+	conn  *net.UnixConn
+	pings int // of the watchdog, which next has passed
 }
 
 func newSystemd(t *testing.T) *systemd {
@@ -158,22 +157,6 @@ func newSystemd(t *testing.T) *systemd {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return &systemd{t: t, path: path, conn: conn}
-}
-
-// attend takes messages as they come, as the real one does: a socket has room for ten, and a
-// service waits for room.
-func (s *systemd) attend() {
-	s.told = make(chan []byte, 1<<16)
-	go func() {
-		for {
-			buf := make([]byte, 4096)
-			n, err := s.conn.Read(buf)
-			if err != nil {
-				return // the end of the test
-			}
-			s.told <- buf[:n]
-		}
-	}()
 }
 
 // fill sends messages until there is no room for more: what a service tells waits for next.
@@ -193,38 +176,27 @@ func (s *systemd) fill() {
 func (s *systemd) next() map[string]string {
 	s.t.Helper()
 	for {
-		if fields := s.read(); fields["WATCHDOG"] == "" {
+		fields := s.read()
+		if fields["WATCHDOG"] == "" {
 			return fields
 		}
+		s.pings++
 	}
 }
 
+// read waits for a message. The socket has room for ten.
 func (s *systemd) read() map[string]string {
 	s.t.Helper()
-	fields := map[string]string{}
-	for line := range strings.Lines(string(s.take())) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		fields[name] = value
-	}
-	return fields
-}
-
-// take waits for a message.
-func (s *systemd) take() []byte {
-	s.t.Helper()
-	if s.told != nil {
-		select {
-		case text := <-s.told:
-			return text
-		case <-time.After(e2e.Timeout):
-			s.t.Fatal("systemd is told nothing")
-		}
-	}
 	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(e2e.Timeout)))
 	buf := make([]byte, 4096)
 	n, err := s.conn.Read(buf)
 	require.NoError(s.t, err)
-	return buf[:n]
+	fields := map[string]string{}
+	for line := range strings.Lines(string(buf[:n])) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		fields[name] = value
+	}
+	return fields
 }
 
 // TestNotify: systemd is told when the service is ready, reloads, lives, and stops.

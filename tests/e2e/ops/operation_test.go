@@ -3,7 +3,6 @@ package ops
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -196,10 +195,7 @@ func TestTLSAndUnixSocket(t *testing.T) {
 	}{
 		"TLS": {secure, "https://" + secure.Addrs[0],
 			&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
-		"unix": {local, "http://gateway", &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
-			error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}}},
+		"unix": {local, "http://gateway", &http.Transport{DialContext: dialTo("unix", socket)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer tt.transport.CloseIdleConnections()
