@@ -118,8 +118,7 @@ func (o *LockOptions) check(c *Client) error {
 	return nil
 }
 
-// Locker acquires locks. All clients of this package implement it: on one Redis, on several, and in
-// this process.
+// Locker acquires locks, as a Client does.
 type Locker interface {
 	// Acquire acquires the lock or returns the reason as an error.
 	Acquire(ctx context.Context, key string, o LockOptions) (*Lock, error)

@@ -12,21 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestConformanceLocal(t *testing.T) {
-	locktest.Run(t, locktest.Implementation{
-		Simulated: true,
-		New: func(*testing.T) locktest.Open {
-			var c *cachelock.Client
-			return func(o cachelock.Options) *cachelock.Client {
-				if c == nil {
-					c = cachelock.NewLocal(o)
-				}
-				return c
-			}
-		},
-	})
-}
-
 func TestConformanceRedis(t *testing.T) {
 	t.Parallel()
 	rdb := cachelock.PatientClient(t, redistest.Shared(t))

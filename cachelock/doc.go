@@ -1,7 +1,6 @@
 // Package cachelock is a library of distributed locks on Redis 6.2 or later: standalone, Sentinel,
-// Cluster, or several independent masters (Redlock). Programs without Redis can use the same locks
-// in one process. Other programs can use it (docs/locks.md): its API has no types of other packages
-// of this module.
+// Cluster, or several independent masters (Redlock). Other programs can use it (docs/locks.md): its
+// API has no types of other packages of this module.
 //
 //	locks := cachelock.New(rdb, cachelock.Options{})
 //	defer locks.Close()
@@ -41,8 +40,7 @@
 //   - Client.Folders has locks on the paths of a tree, shared or exclusive, and for the operations
 //     of a cloud drive.
 //   - Guard wraps a function that runs under a lock, whose key is a template over its argument.
-//   - NewRedlock keeps each lock on a majority of several masters; NewLocal keeps them in this
-//     process.
+//   - NewRedlock keeps each lock on a majority of several masters.
 //
 // # Errors
 //

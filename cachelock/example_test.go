@@ -4,14 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// With Redis; a process needs one client.
+// rdb is a client of a Redis on this host.
+var rdb = redis.NewClient(&redis.Options{
+	Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		address, err := redistest.SharedAddr()
+		if err != nil {
+			return nil, err
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	},
+	MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, // has goroutines
+})
+
+// A process needs one client.
 func ExampleNew() {
 	rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
 	locks := cachelock.New(rdb, cachelock.Options{Prefix: "thumbnails", Holder: "gateway-1:8080"})
@@ -20,7 +35,7 @@ func ExampleNew() {
 
 func ExampleClient_Acquire() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{Holder: "gateway-1:8080"})
+	locks := cachelock.New(rdb, cachelock.Options{Holder: "gateway-1:8080"})
 	defer locks.Close()
 	lock, err := locks.Acquire(ctx, "report", cachelock.LockOptions{TTL: time.Minute})
 	if err != nil {
@@ -40,7 +55,7 @@ func ExampleClient_Acquire() {
 // Work that takes longer than the ttl renews its lock, and stops when that is lost.
 func ExampleLock_Context() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
 	lock, err := locks.Acquire(ctx, "export",
 		cachelock.LockOptions{TTL: 30 * time.Second, Renew: true, MaxHold: time.Hour})
@@ -63,19 +78,19 @@ func ExampleLock_Context() {
 
 func ExamplePolicy() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
-	lock, err := locks.Acquire(ctx, "report", cachelock.LockOptions{})
+	lock, err := locks.Acquire(ctx, "policy", cachelock.LockOptions{})
 	if err != nil {
 		return
 	}
 	go lock.Release(ctx)
 	// The release wakes the waiters.
-	next, err := locks.Acquire(ctx, "report", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
+	next, err := locks.Acquire(ctx, "policy", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
 	if err != nil {
 		return
 	}
-	_, err = locks.Acquire(ctx, "report", cachelock.LockOptions{
+	_, err = locks.Acquire(ctx, "policy", cachelock.LockOptions{
 		Policy: cachelock.Policy{Retries: 3, Sleep: time.Millisecond, MaxSleep: 2 * time.Millisecond},
 	})
 	fmt.Println(errors.Is(err, cachelock.ErrHeld), next.Release(ctx))
@@ -87,7 +102,7 @@ func ExampleGuard() {
 		File  string
 		Width int
 	}
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
 	thumbnail, err := cachelock.Guard(locks, "thumbnail:{{.File}}:{{.Width}}",
 		cachelock.LockOptions{Policy: cachelock.DefaultRetry()},
@@ -101,7 +116,7 @@ func ExampleGuard() {
 
 func ExampleClient_AcquireAll() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
 	both, err := locks.AcquireAll(ctx, []string{"account:1", "account:2"}, cachelock.LockOptions{})
 	if err != nil {
@@ -118,28 +133,9 @@ func ExampleClient_AcquireAll() {
 	// <nil>
 }
 
-func ExampleLock_Fence() {
-	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
-	defer locks.Close()
-	var last int64
-	for range 3 {
-		lock, err := locks.Acquire(ctx, "entry", cachelock.LockOptions{})
-		if err != nil {
-			return
-		}
-		fmt.Println(lock.Fence() > last, lock.Release(ctx))
-		last = lock.Fence()
-	}
-	// Output:
-	// true <nil>
-	// true <nil>
-	// true <nil>
-}
-
 func ExampleLockOptions_owner() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
 	mine := cachelock.LockOptions{Owner: "job-7"}
 	outer, err := locks.Acquire(ctx, "table", mine)
@@ -155,27 +151,53 @@ func ExampleLockOptions_owner() {
 	// true <nil>
 }
 
-func ExampleLockOptions_fair() {
+func ExampleClient_Folders() {
 	ctx := context.Background()
-	locks := cachelock.NewLocal(cachelock.Options{})
+	locks := cachelock.New(rdb, cachelock.Options{Holder: "alice"})
 	defer locks.Close()
-	// All users of the lock have to set Fair.
-	lock, err := locks.Acquire(ctx, "printer",
-		cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(time.Minute)})
+	folders, err := locks.Folders("project 7")
 	if err != nil {
 		return
+	}
+	lock, err := folders.Acquire(ctx, "docs/2026", cachelock.Exclusive, cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	for _, path := range []string{"docs", "docs/2026/11/plan.txt", "docs/2026-11"} {
+		other, err := folders.Acquire(ctx, path, cachelock.Shared, cachelock.LockOptions{})
+		if held := (*cachelock.HeldError)(nil); errors.As(err, &held) {
+			fmt.Printf("%s: %s has %s\n", path, held.Holder, held.Key)
+			continue
+		}
+		fmt.Println(path+": free", other.Release(ctx))
 	}
 	fmt.Println(lock.Release(ctx))
-	// Output: <nil>
+	// Output:
+	// docs: alice has docs/2026
+	// docs/2026/11/plan.txt: alice has docs/2026
+	// docs/2026-11: free <nil>
+	// <nil>
 }
 
-// Without Redis, the same locks hold in one process.
-func ExampleNewLocal() {
-	var locks cachelock.Locker = cachelock.NewLocal(cachelock.Options{})
-	lock, err := locks.Acquire(context.Background(), "k", cachelock.LockOptions{})
+func ExampleFolders_Begin() {
+	ctx := context.Background()
+	locks := cachelock.New(rdb, cachelock.Options{})
+	defer locks.Close()
+	folders, err := locks.Folders("project 8")
 	if err != nil {
 		return
 	}
-	fmt.Println(lock.Key(), lock.Release(context.Background()))
-	// Output: k <nil>
+	lock, err := folders.Begin(ctx, cachelock.OpCopyDir, "photos", "backup", cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	_, err = folders.Begin(ctx, cachelock.OpUpload, "photos", "", cachelock.LockOptions{})
+	fmt.Println("an upload to it is rejected:", errors.Is(err, cachelock.ErrHeld))
+	upload, err := folders.Begin(ctx, cachelock.OpUpload, "backup", "", cachelock.LockOptions{})
+	fmt.Println("an upload to its target:", err)
+	fmt.Println(upload.Release(ctx), lock.Release(ctx))
+	// Output:
+	// an upload to it is rejected: true
+	// an upload to its target: <nil>
+	// <nil> <nil>
 }

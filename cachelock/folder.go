@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Mode is the mode of a lock on a path.
@@ -35,20 +37,9 @@ const (
 // continuous stream of overlapping shared holders can delay an exclusive one for long.
 type Folders struct {
 	c         *Client
+	rdb       redis.UniversalClient
 	namespace string
-	store     folderStore
-}
-
-// folderStore keeps the locks of one namespace.
-type folderStore interface {
-	// acquire acquires all claims or none. The error is a *HeldError if another lock is in the way;
-	// then, if w.waiter is not empty, the client is notified of every release in the namespace.
-	acquire(ctx context.Context, w folderRequest) (holding, int64, error)
-}
-
-// folderKeeper is a store that supports folder locks.
-type folderKeeper interface {
-	folders(namespace string) folderStore
+	keys      []string // in Redis, see folder_redis.go
 }
 
 // claim is a requested path with its kind.
@@ -72,11 +63,11 @@ func (c *Client) Folders(namespace string) (*Folders, error) {
 	if namespace == "" || len(namespace) > maxKey || strings.Contains(namespace, "\x00") {
 		return nil, invalid("a namespace has 1 to %d bytes and no NUL", maxKey)
 	}
-	keeper, ok := c.store.(folderKeeper)
+	s, ok := c.store.(*redisStore)
 	if !ok {
 		return nil, invalid("a Redlock does not support folder locks")
 	}
-	return &Folders{c: c, namespace: namespace, store: keeper.folders(namespace)}, nil
+	return &Folders{c: c, rdb: s.rdb, namespace: namespace, keys: c.folderKeys(namespace)}, nil
 }
 
 // Acquire acquires a lock on a path. If another lock is in the way, the error is a *HeldError with
@@ -142,7 +133,7 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 func (f *Folders) try(ctx context.Context, w folderRequest, keys []string, queue string,
 	o LockOptions) (*Lock, error) {
 	start := time.Now()
-	h, fence, err := f.store.acquire(ctx, w)
+	h, fence, err := f.claim(ctx, w)
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		held.queue = queue
 	}
@@ -165,13 +156,15 @@ func (f *Folders) queueName(claims []claim) string {
 	return name
 }
 
-// foldersReleased notifies the wait queues of a namespace whose paths overlap the released ones.
-// Any of them may be able to continue, so the head of each tries.
-func (c *Client) foldersReleased(namespace string, released []string) {
-	prefix := folderQueuePrefix + namespace + "\x00"
+// onFolderMessage handles a message of folder_release.lua, from "folder-waiting:" on: the namespace
+// and the released paths. It notifies the wait queues whose paths overlap them. Any of these may be
+// able to continue, so the head of each tries.
+func (c *Client) onFolderMessage(message string) {
+	parts := strings.Split(message, "\x00")
+	prefix := folderQueuePrefix + parts[0] + "\x00"
 	c.waitQueues.wakeMatching(func(key string) bool {
 		claims, ok := strings.CutPrefix(key, prefix)
-		return ok && claimsOverlap(claims, released)
+		return ok && claimsOverlap(claims, parts[1:])
 	})
 }
 
@@ -228,15 +221,4 @@ func displayPath(path string) string {
 // within reports whether path is folder or lies below it.
 func within(folder, path string) bool {
 	return strings.HasPrefix(path, folder) && (len(path) == len(folder) || path[len(folder)] == '/')
-}
-
-// ancestors returns the path's ancestors, from the root, and the path.
-func ancestors(path string) []string {
-	var all []string
-	for i := range len(path) {
-		if path[i] == '/' {
-			all = append(all, path[:i])
-		}
-	}
-	return append(all, path)
 }

@@ -1,7 +1,6 @@
 package cachelock
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -182,82 +181,44 @@ func (s step) checkEnd(err error) error {
 	return nil
 }
 
-// playLocal plays a sequence in this process.
-func playLocal(steps []step) error {
-	c := NewLocal(Options{})
-	defer c.Close()
-	s := c.store.(*localStore).folders("n").(*localFolderStore)
-	last := int64(0)
-	for _, step := range steps {
-		h := &localFolderHold{s: s, token: step.token}
-		var err error
-		switch step.what {
-		case "acquire":
-			var fence int64
-			_, fence, err = s.acquire(context.Background(),
-				folderRequest{claims: step.claims, token: step.token, ttl: time.Hour})
-			err = step.check(fence, err, &last)
-		case "release":
-			err = step.checkEnd(h.release(context.Background()))
-		case "extend":
-			err = step.checkEnd(h.extend(context.Background(), 2*time.Hour, false))
-		case "expire":
-			tree := s.all.trees[s.namespace]
-			t := tree.tokens[step.token]
-			t.until = time.Now()
-			heap.Fix(&tree.order, t.index)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, step := range steps {
-		_ = (&localFolderHold{s: s, token: step.token}).release(context.Background()) // some are released already
-	}
-	if len(s.all.trees) > 0 {
-		return errors.New("something is left behind")
-	}
-	return nil
-}
-
 // redisPlayer plays sequences in Redis, each in a namespace of its own and in one pipeline.
 type redisPlayer struct {
-	s       *redisStore
-	scripts *folderScripts
-	played  int
+	c      *Client
+	rdb    *redis.Client
+	played int
 }
 
-func newRedisPlayer(t *testing.T, scripts *folderScripts) *redisPlayer {
-	c := New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()})
+func newRedisPlayer(t *testing.T) *redisPlayer {
+	rdb := PatientClient(t, redistest.Shared(t))
+	c := New(rdb, Options{Prefix: t.Name() + randomHex()})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	p := &redisPlayer{s: c.store.(*redisStore), scripts: scripts}
-	for _, script := range []*redis.Script{scripts.acquire, scripts.extend, scripts.release} {
-		require.NoError(t, script.Load(t.Context(), p.s.rdb).Err())
+	for _, script := range []*redis.Script{folderAcquireScript, folderExtendScript, folderReleaseScript} {
+		require.NoError(t, script.Load(t.Context(), rdb).Err())
 	}
-	return p
+	return &redisPlayer{c: c, rdb: rdb}
 }
 
 func (p *redisPlayer) play(steps []step) error {
 	ctx := context.Background()
 	p.played++
-	names := p.s.folders("n" + strconv.Itoa(p.played)).(*redisFolders).names
-	pipe := p.s.rdb.Pipeline()
+	names := p.c.folderKeys("n" + strconv.Itoa(p.played))
+	pipe := p.rdb.Pipeline()
 	for _, step := range steps {
 		switch step.what {
 		case "acquire":
 			w := folderRequest{claims: step.claims, token: step.token, ttl: time.Hour}
-			p.scripts.acquire.EvalSha(ctx, pipe, names, folderArgs(w)...)
+			folderAcquireScript.EvalSha(ctx, pipe, names, folderArgs(w)...)
 		case "release":
-			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
+			folderReleaseScript.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
 		case "extend":
-			p.scripts.extend.EvalSha(ctx, pipe, names, classes, step.token, "7200000", "0")
+			folderExtendScript.EvalSha(ctx, pipe, names, classes, step.token, "7200000", "0")
 		case "expire":
 			pipe.ZAddXX(ctx, names[1], redis.Z{Score: 1, Member: step.token})
 		}
 	}
 	for _, step := range steps {
 		if step.what == "acquire" {
-			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
+			folderReleaseScript.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
 		}
 	}
 	left := pipe.Exists(ctx, names[1:]...)
@@ -292,15 +253,10 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 	return nil
 }
 
-func TestFolderModelLocal(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, playLocal(manyClaims()))
-	rapid.Check(t, func(t *rapid.T) { require.NoError(t, playLocal(rapidSequence(t))) })
-}
-
 func TestFolderModelRedis(t *testing.T) {
 	t.Parallel()
-	p := newRedisPlayer(t, defaultFolderScripts)
+	p := newRedisPlayer(t)
+	require.NoError(t, p.play(manyClaims()))
 	rapid.Check(t, func(t *rapid.T) { require.NoError(t, p.play(rapidSequence(t))) })
 }
 

@@ -32,21 +32,20 @@ func TestCanonicalRejects(t *testing.T) {
 
 // TestDeepestPath locks a path of the greatest depth and length.
 func TestDeepestPath(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		deep := strings.Repeat(strings.Repeat("x", 31)+"/", maxDepth)
-		l, err := f.Acquire(t.Context(), deep, Exclusive, LockOptions{})
-		require.NoError(t, err)
-		for _, above := range ancestors("/" + strings.TrimSuffix(deep, "/")) {
-			_, err := f.Acquire(t.Context(), displayPath(above), Shared, LockOptions{})
-			require.ErrorIs(t, err, ErrHeld)
-		}
-		require.NoError(t, l.Release(t.Context()))
-		l, err = f.Acquire(t.Context(), "/", Exclusive, LockOptions{})
-		require.NoError(t, err)
-		_, err = f.Acquire(t.Context(), deep, Shared, LockOptions{})
+	f := newFolders(t)
+	deep := strings.Repeat(strings.Repeat("x", 31)+"/", maxDepth)
+	l, err := f.Acquire(t.Context(), deep, Exclusive, LockOptions{})
+	require.NoError(t, err)
+	for _, above := range ancestors("/" + strings.TrimSuffix(deep, "/")) {
+		_, err := f.Acquire(t.Context(), displayPath(above), Shared, LockOptions{})
 		require.ErrorIs(t, err, ErrHeld)
-		require.NoError(t, l.Release(t.Context()))
-	})
+	}
+	require.NoError(t, l.Release(t.Context()))
+	l, err = f.Acquire(t.Context(), "/", Exclusive, LockOptions{})
+	require.NoError(t, err)
+	_, err = f.Acquire(t.Context(), deep, Shared, LockOptions{})
+	require.ErrorIs(t, err, ErrHeld)
+	require.NoError(t, l.Release(t.Context()))
 }
 
 // segmentsOf splits a path that callers have given: the plain way to compare paths that the tests
@@ -86,4 +85,15 @@ func FuzzCanonical(f *testing.F) {
 			require.Equal(t, within(pathB, pathA), slices.Contains(all, pathB))
 		}
 	})
+}
+
+// ancestors returns the path's ancestors, from the root, and the path.
+func ancestors(path string) []string {
+	var all []string
+	for i := range len(path) {
+		if path[i] == '/' {
+			all = append(all, path[:i])
+		}
+	}
+	return append(all, path)
 }

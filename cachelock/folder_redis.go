@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"fastdfs-gateway/lua"
@@ -12,8 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisFolders keeps the folder locks of one namespace in Redis. The keys of the namespace N are
-// all in the slot of its shard n, with the prefix p; lua/folder_common.lua describes their values:
+// The scripts of the folder locks.
+var (
+	folderAcquireScript = redis.NewScript(lua.FolderAcquire)
+	folderExtendScript  = redis.NewScript(lua.FolderExtend)
+	folderReleaseScript = redis.NewScript(lua.FolderRelease)
+)
+
+// folderKeys returns the keys of the namespace N. They are all in the slot of its shard n, with the
+// prefix p; lua/folder_common.lua describes their values:
 //
 //	p:{n}:fence             fence counter of the shard
 //	p:{n}:folder-until:N    tokens by expiry
@@ -21,49 +27,31 @@ import (
 //	p:{n}:folder-paths:N    number of claims on each path
 //	p:{n}:folder-waiting:N  processes that wait for a release
 //	p:{n}:folder-tree-C:N   for each class C the paths and their tokens, sorted
-type redisFolders struct {
-	s       *redisStore
-	names   []string
-	scripts *folderScripts
-}
-
-// folderScripts are the scripts of the folder locks.
-type folderScripts struct{ acquire, extend, release *redis.Script }
-
-var defaultFolderScripts = &folderScripts{
-	acquire: redis.NewScript(lua.FolderAcquire),
-	extend:  redis.NewScript(lua.FolderExtend),
-	release: redis.NewScript(lua.FolderRelease),
-}
-
-var (
-	_ folderKeeper = (*redisStore)(nil)
-	_ folderStore  = (*redisFolders)(nil)
-)
-
-func (s *redisStore) folders(namespace string) folderStore {
-	shard := s.c.shardOf(namespace)
-	names := []string{shard + ":fence"}
+func (c *Client) folderKeys(namespace string) []string {
+	shard := c.shardOf(namespace)
+	keys := []string{c.fenceOf(namespace)}
 	for _, what := range []string{"until", "claims", "paths", "waiting"} {
-		names = append(names, shard+":folder-"+what+":"+namespace)
+		keys = append(keys, shard+":folder-"+what+":"+namespace)
 	}
 	for _, class := range classes {
-		names = append(names, shard+":folder-tree-"+string(class)+":"+namespace)
+		keys = append(keys, shard+":folder-tree-"+string(class)+":"+namespace)
 	}
-	return &redisFolders{s: s, names: names, scripts: defaultFolderScripts}
+	return keys
 }
 
-func (f *redisFolders) acquire(ctx context.Context, w folderRequest) (holding, int64, error) {
-	h := &redisFolderHold{f: f, token: w.token}
+// claim acquires all claims or none. The error is a *HeldError if another lock is in the way; then,
+// if w.waiter is not empty, the client is notified of every release in the namespace.
+func (f *Folders) claim(ctx context.Context, w folderRequest) (holding, int64, error) {
+	h := &folderHold{f: f, token: w.token}
 	args, repaired := folderArgs(w), false
 	for {
-		reply := f.scripts.acquire.Run(ctx, f.s.rdb, f.names, args...)
+		reply := folderAcquireScript.Run(ctx, f.rdb, f.keys, args...)
 		if err := reply.Err(); err != nil {
 			if isCorrupt(err) && !repaired && f.clear(ctx) == nil {
 				repaired = true
 				continue
 			}
-			f.s.c.releaseInBackground(h) // the lock may have been acquired nevertheless
+			f.c.releaseInBackground(h) // the lock may have been acquired nevertheless
 			return nil, 0, failed(ctx, "acquire a folder lock", err)
 		}
 		values, _ := reply.Val().([]any)
@@ -85,8 +73,8 @@ func isCorrupt(err error) bool {
 
 // clear removes the locks of the namespace, where another program has overwritten them: no call
 // would succeed any more. The holders of locks lose them.
-func (f *redisFolders) clear(ctx context.Context) error {
-	return f.s.rdb.Del(ctx, f.names[1:]...).Err()
+func (f *Folders) clear(ctx context.Context) error {
+	return f.rdb.Del(ctx, f.keys[1:]...).Err()
 }
 
 // folderArgs returns the arguments of folder_acquire.lua.
@@ -118,27 +106,20 @@ func parseAcquired(values []any) (int64, error) {
 	return 0, fmt.Errorf("%w: cannot parse the reply %v to a folder lock's request", ErrUnreachable, values)
 }
 
-// redisFolderHold implements holding for redisFolders.
-type redisFolderHold struct {
-	f     *redisFolders
+// folderHold implements holding for Folders.
+type folderHold struct {
+	f     *Folders
 	token string
 }
 
-var _ holding = (*redisFolderHold)(nil)
+var _ holding = (*folderHold)(nil)
 
-func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
-	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl), *flag(sooner)).Int()
+func (h *folderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+	n, err := folderExtendScript.Run(ctx, h.f.rdb, h.f.keys, classes, h.token, millis(ttl), *flag(sooner)).Int()
 	return holdError(ctx, "extend a folder lock", n == 1, err)
 }
 
-func (h *redisFolderHold) release(ctx context.Context) error {
-	n, err := h.f.scripts.release.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, h.f.s.c.channels()).Int()
+func (h *folderHold) release(ctx context.Context) error {
+	n, err := folderReleaseScript.Run(ctx, h.f.rdb, h.f.keys, classes, h.token, h.f.c.channels()).Int()
 	return holdError(ctx, "release a folder lock", n == 1, err)
-}
-
-// onFolderMessage handles a message of folder_release.lua, from "folder-waiting:" on: the namespace
-// and the paths.
-func (c *Client) onFolderMessage(message string) {
-	parts := strings.Split(message, "\x00")
-	c.foldersReleased(parts[0], parts[1:])
 }

@@ -98,7 +98,7 @@ func TestFolderSweep(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	holdMany(t, rdb, f, 1000, func(i int) []claim { return []claim{{kindExclusive, "/p/" + strconv.Itoa(i)}} })
-	names := f.store.(*redisFolders).names
+	names := f.keys
 	pipe := rdb.Pipeline()
 	for i := range 1000 {
 		pipe.ZAddXX(t.Context(), names[1], redis.Z{Score: 1, Member: "held:" + strconv.Itoa(i)})
@@ -115,13 +115,12 @@ func TestFolderSweep(t *testing.T) {
 // holdMany takes n locks in few round trips, with the tokens held:0, held:1, ...
 func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i int) []claim) {
 	t.Helper()
-	store := f.store.(*redisFolders)
-	require.NoError(t, store.scripts.acquire.Load(t.Context(), rdb).Err())
+	require.NoError(t, folderAcquireScript.Load(t.Context(), rdb).Err())
 	for from := 0; from < n; from += 1000 {
 		pipe := rdb.Pipeline()
 		for i := from; i < min(n, from+1000); i++ {
 			w := folderRequest{claims: claims(i), token: "held:" + strconv.Itoa(i), ttl: time.Hour}
-			store.scripts.acquire.EvalSha(t.Context(), pipe, store.names, folderArgs(w)...)
+			folderAcquireScript.EvalSha(t.Context(), pipe, f.keys, folderArgs(w)...)
 		}
 		replies, err := pipe.Exec(t.Context())
 		require.NoError(t, err)
@@ -138,13 +137,13 @@ func TestFolderRetriedRequest(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "me:1", ttl: time.Minute}
-	_, first, err := f.store.acquire(t.Context(), w)
+	_, first, err := f.claim(t.Context(), w)
 	require.NoError(t, err)
-	h, second, err := f.store.acquire(t.Context(), w)
+	h, second, err := f.claim(t.Context(), w)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
 	require.NoError(t, h.release(t.Context()))
-	require.Zero(t, rdb.Exists(t.Context(), f.store.(*redisFolders).names[1:]...).Val())
+	require.Zero(t, rdb.Exists(t.Context(), f.keys[1:]...).Val())
 }
 
 // deaf is a Redis client that does not receive the reply to its first script.
@@ -175,8 +174,7 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func TestFolderLostReply(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
-	store := f.store.(*redisFolders)
-	require.NoError(t, store.scripts.acquire.Load(t.Context(), rdb).Err())
+	require.NoError(t, folderAcquireScript.Load(t.Context(), rdb).Err())
 	rdb.AddHook(&deaf{})
 	_, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{})
 	require.ErrorIs(t, err, ErrUnreachable)
@@ -215,7 +213,7 @@ func TestFolderClock(t *testing.T) {
 	_, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 	after := rdb.Time(t.Context()).Val()
-	until := rdb.ZRangeWithScores(t.Context(), f.store.(*redisFolders).names[1], 0, -1).Val()
+	until := rdb.ZRangeWithScores(t.Context(), f.keys[1], 0, -1).Val()
 	require.Len(t, until, 1)
 	require.GreaterOrEqual(t, int64(until[0].Score), before.Add(time.Hour).UnixMilli())
 	require.LessOrEqual(t, int64(until[0].Score), after.Add(time.Hour).UnixMilli())
@@ -279,16 +277,16 @@ func TestFolderCost(t *testing.T) {
 				most *= 10
 			}
 			sizes := []int{10, 1000, most}
-			stores := make([]folderStore, len(sizes))
+			namespaces := make([]*Folders, len(sizes))
 			costs := make([]map[string]int64, len(sizes))
 			for i, size := range sizes {
 				ns, err := f.c.Folders(strconv.Itoa(size))
 				require.NoError(t, err)
-				stores[i] = ns.store
+				namespaces[i] = ns
 				holdMany(t, rdb, ns, size, shape.held)
-				cycle(t, stores[i], shape.wanted)
+				cycle(t, ns, shape.wanted)
 				before := server.Commands()
-				cycle(t, stores[i], shape.wanted)
+				cycle(t, ns, shape.wanted)
 				costs[i] = spent(before, server.Commands())
 			}
 			require.Equal(t, costs[0], costs[1])
@@ -302,7 +300,7 @@ func TestFolderCost(t *testing.T) {
 			if !long {
 				return
 			}
-			times := scriptTimes(t, rdb, stores, shape.wanted)
+			times := scriptTimes(t, rdb, namespaces, shape.wanted)
 			t.Logf("script time: %v", times)
 			require.Less(t, times[2], 1.5*times[0], "more than log n explains")
 		})
@@ -310,9 +308,9 @@ func TestFolderCost(t *testing.T) {
 }
 
 // cycle takes the lock and gives it back.
-func cycle(t testing.TB, store folderStore, wanted kind) {
+func cycle(t testing.TB, f *Folders, wanted kind) {
 	t.Helper()
-	h, _, err := store.acquire(t.Context(),
+	h, _, err := f.claim(t.Context(),
 		folderRequest{claims: []claim{{wanted, "/p/q/r"}}, token: "me:me", ttl: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, h.release(t.Context()))
@@ -332,18 +330,18 @@ func spent(before, after map[string]int64) map[string]int64 {
 
 // scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds:
 // rounds of 50 cycles, in turns.
-func scriptTimes(t testing.TB, rdb *redis.Client, stores []folderStore, wanted kind) []float64 {
-	rounds := make([][]float64, len(stores))
+func scriptTimes(t testing.TB, rdb *redis.Client, namespaces []*Folders, wanted kind) []float64 {
+	rounds := make([][]float64, len(namespaces))
 	for range 7 {
-		for i, store := range stores {
+		for i, f := range namespaces {
 			before := evalMicros(t, rdb)
 			for range 50 {
-				cycle(t, store, wanted)
+				cycle(t, f, wanted)
 			}
 			rounds[i] = append(rounds[i], (evalMicros(t, rdb)-before)/50)
 		}
 	}
-	medians := make([]float64, len(stores))
+	medians := make([]float64, len(namespaces))
 	for i, all := range rounds {
 		slices.Sort(all)
 		medians[i] = all[len(all)/2]
@@ -379,35 +377,13 @@ func TestFolderScripts(t *testing.T) {
 func BenchmarkFolders(b *testing.B) {
 	shape := shapes["elsewhere"]
 	for _, held := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprintf("redis/held=%d", held), func(b *testing.B) {
+		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
 			_, rdb, f := ownRedis(b)
 			holdMany(b, rdb, f, held, shape.held)
-			benchmarkCycle(b, f)
-		})
-		b.Run(fmt.Sprintf("local/held=%d", held), func(b *testing.B) {
-			c := NewLocal(Options{})
-			defer c.Close()
-			f, err := c.Folders("project")
-			require.NoError(b, err)
-			for i := range held {
-				w := folderRequest{claims: shape.held(i), token: strconv.Itoa(i), ttl: time.Hour}
-				_, _, err := f.store.acquire(b.Context(), w)
-				require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				cycle(b, f, kindExclusive)
 			}
-			benchmarkCycle(b, f)
 		})
-	}
-}
-
-func benchmarkCycle(b *testing.B, f *Folders) {
-	b.ReportAllocs()
-	for b.Loop() {
-		l, err := f.Acquire(b.Context(), "p/q/r", Exclusive, LockOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := l.Release(b.Context()); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,19 +23,12 @@ var seldom = Options{Poll: time.Hour, TTL: time.Hour}
 // patient waits as long as a test may take.
 var patient = LockOptions{Policy: WaitFor(5 * time.Minute)}
 
-// twoFolders runs a test on two clients' folders of one namespace in Redis, and on the one client
-// that a process has locally.
-func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
-	t.Run("redis", func(t *testing.T) {
-		o := seldom
-		o.Prefix = t.Name() + randomHex()
-		rdb := PatientClient(t, redistest.Shared(t))
-		test(t, testFolders(t, New(rdb, o)), testFolders(t, New(rdb, o)))
-	})
-	t.Run("local", func(t *testing.T) {
-		f := testFolders(t, NewLocal(seldom))
-		test(t, f, f)
-	})
+// twoFolders returns the folders of two clients with one namespace.
+func twoFolders(t *testing.T) (a, b *Folders) {
+	o := seldom
+	o.Prefix = t.Name() + randomHex()
+	rdb := PatientClient(t, redistest.Shared(t))
+	return testFolders(t, New(rdb, o)), testFolders(t, New(rdb, o))
 }
 
 // waiting returns the number of wait queues of f in this process that have entered the queue in
@@ -68,47 +61,45 @@ func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions
 // below it or on it.
 func TestFolderWoken(t *testing.T) {
 	t.Parallel()
-	twoFolders(t, func(t *testing.T, a, b *Folders) {
-		for _, held := range []string{"/", "p", "p/q", "p/q/r"} {
-			l := mustAcquire(t, a, held, Exclusive, LockOptions{})
-			got := make(chan error, 1)
-			go func() {
-				mine, err := b.Acquire(context.Background(), "p/q", Shared, patient)
-				if err == nil {
-					err = mine.Release(context.Background())
-				}
-				got <- err
-			}()
-			untilWaiting(t, b, 1)
-			require.NoError(t, l.Release(context.Background()))
-			require.NoError(t, <-got, held)
-			require.Zero(t, waiting(b))
-		}
-	})
+	a, b := twoFolders(t)
+	for _, held := range []string{"/", "p", "p/q", "p/q/r"} {
+		l := mustAcquire(t, a, held, Exclusive, LockOptions{})
+		got := make(chan error, 1)
+		go func() {
+			mine, err := b.Acquire(context.Background(), "p/q", Shared, patient)
+			if err == nil {
+				err = mine.Release(context.Background())
+			}
+			got <- err
+		}()
+		untilWaiting(t, b, 1)
+		require.NoError(t, l.Release(context.Background()))
+		require.NoError(t, <-got, held)
+		require.Zero(t, waiting(b))
+	}
 }
 
 // TestFolderWokenByOperations: each of two paths wakes its waiters.
 func TestFolderWokenByOperations(t *testing.T) {
 	t.Parallel()
-	twoFolders(t, func(t *testing.T, a, b *Folders) {
-		l, err := a.Begin(t.Context(), OpMoveDir, "from/dir", "to", LockOptions{})
-		require.NoError(t, err)
-		var all sync.WaitGroup
-		for _, path := range []string{"from", "from/dir/x", "to/y"} {
-			all.Go(func() {
-				mine, err := b.Begin(context.Background(), OpUpload, path, "", patient)
-				if err == nil {
-					err = mine.Release(context.Background())
-				}
-				if err != nil {
-					t.Errorf("%s: %v", path, err)
-				}
-			})
-		}
-		untilWaiting(t, b, 3)
-		require.NoError(t, l.Release(t.Context()))
-		all.Wait()
-	})
+	a, b := twoFolders(t)
+	l, err := a.Begin(t.Context(), OpMoveDir, "from/dir", "to", LockOptions{})
+	require.NoError(t, err)
+	var all sync.WaitGroup
+	for _, path := range []string{"from", "from/dir/x", "to/y"} {
+		all.Go(func() {
+			mine, err := b.Begin(context.Background(), OpUpload, path, "", patient)
+			if err == nil {
+				err = mine.Release(context.Background())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		})
+	}
+	untilWaiting(t, b, 3)
+	require.NoError(t, l.Release(t.Context()))
+	all.Wait()
 }
 
 // TestFolderNotDisturbed: a release of another path of the namespace costs the waiters nothing.
@@ -174,102 +165,99 @@ func TestFolderHerd(t *testing.T) {
 // TestFolderExpires: a crashed holder sends no notification; a waiter checks when the lock expires.
 func TestFolderExpires(t *testing.T) {
 	t.Parallel()
-	twoFolders(t, func(t *testing.T, a, b *Folders) {
-		l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
-		if err := l.Extend(t.Context(), 500*time.Millisecond); err != nil {
-			require.ErrorIs(t, err, ErrLost) // the machine stood still that long
-		}
-		mustAcquire(t, b, "p/q", Exclusive, patient)
-		<-l.Context().Done()
-		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
-		require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrLost)
-		require.ErrorIs(t, l.Release(t.Context()), ErrLost)
-	})
+	a, b := twoFolders(t)
+	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
+	if err := l.Extend(t.Context(), 500*time.Millisecond); err != nil {
+		require.ErrorIs(t, err, ErrLost) // the machine stood still that long
+	}
+	mustAcquire(t, b, "p/q", Exclusive, patient)
+	<-l.Context().Done()
+	require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+	require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrLost)
+	require.ErrorIs(t, l.Release(t.Context()), ErrLost)
 }
 
 func TestFolderGivesUp(t *testing.T) {
 	t.Parallel()
-	twoFolders(t, func(t *testing.T, a, b *Folders) {
-		l := mustAcquire(t, a, "p/q", Exclusive, LockOptions{})
-		for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond),
-			{Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
-			var all sync.WaitGroup
-			for range 5 { // not all of them are heads
-				all.Go(func() {
-					_, err := b.Acquire(context.Background(), "p", Exclusive, LockOptions{Policy: policy})
-					held := (*HeldError)(nil)
-					if !errors.As(err, &held) || held.Key != "p/q" && held.Key != "p" {
-						t.Errorf("%v", err)
-					}
-				})
-			}
-			all.Wait()
+	a, b := twoFolders(t)
+	l := mustAcquire(t, a, "p/q", Exclusive, LockOptions{})
+	for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond),
+		{Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
+		var all sync.WaitGroup
+		for range 5 { // not all of them are heads
+			all.Go(func() {
+				_, err := b.Acquire(context.Background(), "p", Exclusive, LockOptions{Policy: policy})
+				held := (*HeldError)(nil)
+				if !errors.As(err, &held) || held.Key != "p/q" && held.Key != "p" {
+					t.Errorf("%v", err)
+				}
+			})
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		got := make(chan error, 1)
-		go func() {
-			_, err := b.Acquire(ctx, "p", Exclusive, patient)
-			got <- err
-		}()
-		untilWaiting(t, b, 1)
-		cancel()
-		require.ErrorIs(t, <-got, ErrCancelled)
-		require.Zero(t, waiting(b))
-		require.NoError(t, l.Release(t.Context()))
-		require.ErrorIs(t, l.Release(t.Context()), ErrNotHeld)
-	})
+		all.Wait()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, "p", Exclusive, patient)
+		got <- err
+	}()
+	untilWaiting(t, b, 1)
+	cancel()
+	require.ErrorIs(t, <-got, ErrCancelled)
+	require.Zero(t, waiting(b))
+	require.NoError(t, l.Release(t.Context()))
+	require.ErrorIs(t, l.Release(t.Context()), ErrNotHeld)
 }
 
 func TestFolderHeldError(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		mustAcquire(t, f, "/", Shared, LockOptions{TTL: time.Minute})
-		_, err := f.Acquire(t.Context(), "a/b/", Exclusive, LockOptions{})
-		held := (*HeldError)(nil)
-		require.ErrorAs(t, err, &held)
-		require.Equal(t, "/", held.Key)
-		require.Equal(t, f.c.o.Holder, held.Holder)
-		require.Less(t, 30*time.Second, held.TTL)
-		require.LessOrEqual(t, held.TTL, time.Minute)
-	})
+	f := newFolders(t)
+	mustAcquire(t, f, "/", Shared, LockOptions{TTL: time.Minute})
+	_, err := f.Acquire(t.Context(), "a/b/", Exclusive, LockOptions{})
+	held := (*HeldError)(nil)
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "/", held.Key)
+	require.Equal(t, f.c.o.Holder, held.Holder)
+	require.Less(t, 30*time.Second, held.TTL)
+	require.LessOrEqual(t, held.TTL, time.Minute)
 }
 
 // A machine that stands still for two thirds of the ttl loses the lock: then the scene is played
 // again.
 func TestFolderRenews(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, f *Folders) {
-		for scene := 1; ; scene++ {
-			l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 15 * time.Second, Renew: true})
-			require.Equal(t, "a/b", l.Key())
-			first := l.Until()
-			eventually.True(t, func() bool { return l.Until().After(first) || l.Context().Err() != nil })
-			_, err := f.Acquire(t.Context(), "a", Shared, LockOptions{})
-			if l.Release(t.Context()) == nil {
-				require.ErrorIs(t, err, ErrHeld)
-				return
-			}
-			require.Less(t, scene, 5, "the lock is not renewed")
+	f := newFolders(t)
+	for scene := 1; ; scene++ {
+		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 15 * time.Second, Renew: true})
+		require.Equal(t, "a/b", l.Key())
+		first := l.Until()
+		eventually.True(t, func() bool { return l.Until().After(first) || l.Context().Err() != nil })
+		_, err := f.Acquire(t.Context(), "a", Shared, LockOptions{})
+		if l.Release(t.Context()) == nil {
+			require.ErrorIs(t, err, ErrHeld)
+			return
 		}
-	})
+		require.Less(t, scene, 5, "the lock is not renewed")
+	}
 }
 
 func TestFolderNamespaces(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		same, err := f.c.Folders("project")
-		require.NoError(t, err)
-		other, err := f.c.Folders("other")
-		require.NoError(t, err)
-		mustAcquire(t, f, "a", Exclusive, LockOptions{})
-		_, err = same.Acquire(t.Context(), "a", Exclusive, LockOptions{})
-		require.ErrorIs(t, err, ErrHeld)
-		mustAcquire(t, other, "a", Exclusive, LockOptions{})
-		_, err = f.c.Acquire(t.Context(), "a", LockOptions{})
-		require.NoError(t, err, "a lock that is no folder's")
-	})
+	f := newFolders(t)
+	same, err := f.c.Folders("project")
+	require.NoError(t, err)
+	other, err := f.c.Folders("other")
+	require.NoError(t, err)
+	mustAcquire(t, f, "a", Exclusive, LockOptions{})
+	_, err = same.Acquire(t.Context(), "a", Exclusive, LockOptions{})
+	require.ErrorIs(t, err, ErrHeld)
+	mustAcquire(t, other, "a", Exclusive, LockOptions{})
+	_, err = f.c.Acquire(t.Context(), "a", LockOptions{})
+	require.NoError(t, err, "a lock that is no folder's")
 }
 
 func TestFolderRejects(t *testing.T) {
-	c := NewLocal(Options{})
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	c := New(rdb, Options{})
 	f := testFolders(t, c)
 	for _, namespace := range []string{"", "a\x00b"} {
 		_, err := c.Folders(namespace)
@@ -289,59 +277,44 @@ func TestFolderRejects(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 }
 
-// TestFolderTimes looks at times exactly, in a time that stands still: locally.
-func TestFolderTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := testFolders(t, NewLocal(Options{}))
-		mustAcquire(t, f, "p/q", Exclusive, LockOptions{TTL: 10 * time.Second})
-		mustAcquire(t, f, "p/r", Shared, LockOptions{TTL: 20 * time.Second})
-		start := time.Now()
-		mustAcquire(t, f, "p", Shared, LockOptions{Policy: WaitFor(time.Minute), TTL: 5 * time.Second})
-		require.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second), "beside the shared one")
-		mustAcquire(t, f, "p", Exclusive, LockOptions{Policy: WaitFor(time.Minute)})
-		require.InDelta(t, 20*time.Second, time.Since(start), float64(time.Second))
-	})
-}
-
 // TestFolderGuards has goroutines of two processes write into locked folders: an exclusive holder
 // must be alone.
 func TestFolderGuards(t *testing.T) {
 	t.Parallel()
-	twoFolders(t, func(t *testing.T, a, b *Folders) {
-		var tree [3]atomic.Int64 // of p, p/0 and p/1: readers count 1, writers 1,000
-		paths := []string{"p", "p/0", "p/1"}
-		var all sync.WaitGroup
-		for worker := range 8 {
-			f, mode, size := []*Folders{a, b}[worker%2], Shared, int64(1)
-			if worker < 3 {
-				mode, size = Exclusive, 1000
-			}
-			all.Go(func() {
-				for i := range 25 {
-					at := (worker + i) % len(paths)
-					l, err := f.Acquire(context.Background(), paths[at], mode, patient)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					here := tree[at].Add(size)
-					time.Sleep(time.Millisecond) // so that others could come in
-					above, below := int64(0), int64(0)
-					if at > 0 {
-						above = tree[0].Load()
-					} else {
-						below = max(tree[1].Load(), tree[2].Load())
-					}
-					if sum := here + above + below; here > 1000 || sum > 1000 && sum != size {
-						t.Errorf("%d here, %d above, %d below", here, above, below)
-					}
-					tree[at].Add(-size)
-					if err := l.Release(context.Background()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+	a, b := twoFolders(t)
+	var tree [3]atomic.Int64 // of p, p/0 and p/1: readers count 1, writers 1,000
+	paths := []string{"p", "p/0", "p/1"}
+	var all sync.WaitGroup
+	for worker := range 8 {
+		f, mode, size := []*Folders{a, b}[worker%2], Shared, int64(1)
+		if worker < 3 {
+			mode, size = Exclusive, 1000
 		}
-		all.Wait()
-	})
+		all.Go(func() {
+			for i := range 25 {
+				at := (worker + i) % len(paths)
+				l, err := f.Acquire(context.Background(), paths[at], mode, patient)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				here := tree[at].Add(size)
+				time.Sleep(time.Millisecond) // so that others could come in
+				above, below := int64(0), int64(0)
+				if at > 0 {
+					above = tree[0].Load()
+				} else {
+					below = max(tree[1].Load(), tree[2].Load())
+				}
+				if sum := here + above + below; here > 1000 || sum > 1000 && sum != size {
+					t.Errorf("%d here, %d above, %d below", here, above, below)
+				}
+				tree[at].Add(-size)
+				if err := l.Release(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"fastdfs-gateway/internal/testing/redistest"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,14 +67,14 @@ func TestLateFolder(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Minute}
-	h, _, err := f.store.acquire(t.Context(), w)
+	h, _, err := f.claim(t.Context(), w)
 	require.NoError(t, err)
 	ends := func() time.Duration {
-		until := rdb.ZScore(t.Context(), f.store.(*redisFolders).names[1], w.token).Val()
+		until := rdb.ZScore(t.Context(), f.keys[1], w.token).Val()
 		return time.UnixMilli(int64(until)).Sub(rdb.Time(t.Context()).Val())
 	}
 	require.NoError(t, h.extend(t.Context(), time.Hour, false))
-	_, _, err = f.store.acquire(t.Context(), w)
+	_, _, err = f.claim(t.Context(), w)
 	require.NoError(t, err)
 	require.Greater(t, ends(), time.Minute, "an acquisition")
 	require.NoError(t, h.extend(t.Context(), time.Second, false))
@@ -134,36 +132,6 @@ func TestRenewalAfterExtension(t *testing.T) {
 		require.Equal(t, []time.Duration{time.Hour, time.Hour}, ttls)
 		require.NoError(t, lock.Release(t.Context()))
 	})
-}
-
-// Namespaces of folders that were abandoned do not pile up in a process.
-func TestAbandonedNamespaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := NewLocal(Options{TTL: time.Second})
-		defer c.Close()
-		for i := range 1000 {
-			f, err := c.Folders("project " + strconv.Itoa(i))
-			require.NoError(t, err)
-			_, err = f.Acquire(t.Context(), "a/b", Exclusive, LockOptions{})
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Minute)
-		f, err := c.Folders("another")
-		require.NoError(t, err)
-		for range 1000 {
-			mustAcquire(t, f, "a", Shared, LockOptions{})
-		}
-		require.Len(t, c.store.(*localStore).folderTrees.trees, 1)
-	})
-}
-
-// A thousand clients cost nothing that stays: they have their scripts in common.
-func TestClientsShareScripts(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
-	one, two := New(rdb, Options{}), New(rdb, Options{})
-	require.Same(t, one.store.(*redisStore).scripts, two.store.(*redisStore).scripts)
-	require.NoError(t, errors.Join(one.Close(), two.Close()))
 }
 
 // FuzzMessage: any message on the channel only notifies waiters that it names.

@@ -25,7 +25,6 @@ type run struct {
 	server  *redistest.Server
 	restart bool // the server is this run's own, and is killed and started again in the middle
 	prefix  string
-	change  func(*cachelock.Client) // breaks the library on purpose; nil = leaves it as it is
 	history *history
 	relays  []*redistest.Relay
 }
@@ -191,9 +190,6 @@ func (p *process) begin() {
 	p.client = cachelock.New(p.rdb, cachelock.Options{
 		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Shards: 1, Poll: 100 * time.Millisecond,
 	})
-	if p.run.change != nil {
-		p.run.change(p.client)
-	}
 }
 
 func (p *process) end() {

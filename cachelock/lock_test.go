@@ -58,6 +58,22 @@ func TestFailingRenewal(t *testing.T) {
 	})
 }
 
+// TestLongestRenewal: a lock is renewed at each third of its ttl, until it was held for MaxHold.
+func TestLongestRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var renewed []time.Duration
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true, MaxHold: 70 * time.Second},
+			func(context.Context, time.Duration) error {
+				renewed = append(renewed, time.Since(begin))
+				return nil
+			})
+		<-lock.Context().Done()
+		require.Equal(t, []time.Duration{20 * time.Second, 40 * time.Second, time.Minute}, renewed)
+		require.Equal(t, time.Minute+validity(time.Minute), time.Since(begin))
+	})
+}
+
 // A closed client renews nothing, and its locks end nevertheless.
 func TestClosedClientEndsLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,12 +70,9 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 	require.LessOrEqual(t, len(classes), 10, "each one costs a look")
 }
 
-// eachStore runs a test on folders that Redis keeps, and on such that the process keeps.
-func eachStore(t *testing.T, test func(t *testing.T, f *Folders)) {
-	t.Run("redis", func(t *testing.T) {
-		test(t, testFolders(t, New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()})))
-	})
-	t.Run("local", func(t *testing.T) { test(t, testFolders(t, NewLocal(Options{}))) })
+// newFolders returns a namespace of its own.
+func newFolders(t *testing.T) *Folders {
+	return testFolders(t, New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()}))
 }
 
 // testFolders returns a namespace of a client, which is closed when the test ends.
@@ -90,58 +87,55 @@ func testFolders(t *testing.T, c *Client) *Folders {
 // TestOperationsCellByCell meets each path of each running operation with each path of each wanted
 // one, on the path itself, above and below.
 func TestOperationsCellByCell(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		for running := range operations {
-			for wanted := range operations {
-				for runningRole := range rolesOf(running) {
-					for wantedRole := range rolesOf(wanted) {
-						want := operationTable[running][wanted][runningRole][wantedRole]
-						for _, path := range []string{"w/a", "w/a/b", "w/a/b/c"} {
-							held := begin(t, f, running, paths(running, "w/a/b", "r", runningRole), verdictYes)
-							ask(t, f, wanted, paths(wanted, path, "other", wantedRole), want)
-							require.NoError(t, held.Release(t.Context()))
-						}
+	f := newFolders(t)
+	for running := range operations {
+		for wanted := range operations {
+			for runningRole := range rolesOf(running) {
+				for wantedRole := range rolesOf(wanted) {
+					want := operationTable[running][wanted][runningRole][wantedRole]
+					for _, path := range []string{"w/a", "w/a/b", "w/a/b/c"} {
+						held := begin(t, f, running, paths(running, "w/a/b", "r", runningRole), verdictYes)
+						ask(t, f, wanted, paths(wanted, path, "other", wantedRole), want)
+						require.NoError(t, held.Release(t.Context()))
 					}
 				}
 			}
 		}
-	})
+	}
 }
 
 // TestOperationsApart has all operations beside each other where no path overlaps.
 func TestOperationsApart(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		for running := range operations {
-			held := begin(t, f, running, [2]string{"w/A", "w/B"}, verdictYes)
-			for wanted := range operations {
-				ask(t, f, wanted, [2]string{"w/AB", "w/A0"}, verdictYes)
-				ask(t, f, wanted, [2]string{"w/b", "w/BA"}, verdictYes)
-			}
-			require.NoError(t, held.Release(t.Context()))
+	f := newFolders(t)
+	for running := range operations {
+		held := begin(t, f, running, [2]string{"w/A", "w/B"}, verdictYes)
+		for wanted := range operations {
+			ask(t, f, wanted, [2]string{"w/AB", "w/A0"}, verdictYes)
+			ask(t, f, wanted, [2]string{"w/b", "w/BA"}, verdictYes)
 		}
-	})
+		require.NoError(t, held.Release(t.Context()))
+	}
 }
 
 func TestModesExcludeOperations(t *testing.T) {
-	eachStore(t, func(t *testing.T, f *Folders) {
-		for op := range operations {
-			for _, mode := range []Mode{Shared, Exclusive} {
-				held, err := f.Acquire(t.Context(), "w/A", mode, LockOptions{})
-				require.NoError(t, err)
-				ask(t, f, op, [2]string{"w/A/x", "v"}, verdictNo)
-				require.NoError(t, held.Release(t.Context()))
+	f := newFolders(t)
+	for op := range operations {
+		for _, mode := range []Mode{Shared, Exclusive} {
+			held, err := f.Acquire(t.Context(), "w/A", mode, LockOptions{})
+			require.NoError(t, err)
+			ask(t, f, op, [2]string{"w/A/x", "v"}, verdictNo)
+			require.NoError(t, held.Release(t.Context()))
 
-				held = begin(t, f, op, [2]string{"w/A/x", "v"}, verdictYes)
-				_, err = f.Acquire(t.Context(), "w/A", mode, LockOptions{})
-				require.ErrorIs(t, err, ErrHeld)
-				require.NoError(t, held.Release(t.Context()))
-			}
+			held = begin(t, f, op, [2]string{"w/A/x", "v"}, verdictYes)
+			_, err = f.Acquire(t.Context(), "w/A", mode, LockOptions{})
+			require.ErrorIs(t, err, ErrHeld)
+			require.NoError(t, held.Release(t.Context()))
 		}
-	})
+	}
 }
 
 func TestBeginRejects(t *testing.T) {
-	f := testFolders(t, NewLocal(Options{}))
+	f := newFolders(t)
 	for _, c := range []struct {
 		op             Operation
 		source, target string

@@ -21,8 +21,6 @@ type redisStore struct {
 	// wake begins the names of the channels.
 	wake string
 
-	scripts *lockScripts
-
 	// holds one value while the fields below are in use: a mutex that can be awaited with a context
 	listening chan struct{}
 	pubsub    *redis.PubSub
@@ -33,8 +31,7 @@ type redisStore struct {
 var _ store = (*redisStore)(nil)
 
 func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
-	return &redisStore{rdb: rdb, c: c, wake: c.channels(), scripts: defaultLockScripts,
-		listening: make(chan struct{}, 1)}
+	return &redisStore{rdb: rdb, c: c, wake: c.channels(), listening: make(chan struct{}, 1)}
 }
 
 // shardOf returns the beginning of the keys of a key's shard. The keys of a shard n with the prefix
@@ -125,10 +122,10 @@ func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, in
 	}
 	var reply *redis.Cmd
 	if w.hold != "" {
-		reply = run(ctx, s.rdb, s.scripts.reenter, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, &h.name,
+		reply = run(ctx, s.rdb, reenterScript, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, &h.name,
 			flag(false))
 	} else {
-		reply = run(ctx, s.rdb, s.scripts.acquire, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, flag(w.fair))
+		reply = run(ctx, s.rdb, acquireScript, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
 		s.c.releaseInBackground(h) // the lock may have been acquired nevertheless
@@ -175,14 +172,14 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error
 		names[i] = h.names[1+3*i]
 	}
 	ms := millis(ttl)
-	n, err := run(ctx, h.s.rdb, h.s.scripts.extend, names, &h.token, &ms, flag(sooner)).Int()
+	n, err := run(ctx, h.s.rdb, extendScript, names, &h.token, &ms, flag(sooner)).Int()
 	return holdError(ctx, "extend a lock", n == 1, err)
 }
 
 // extendOwner extends a hold of the owner and its lock, which never ends sooner because of it.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	ms, noWaiter, noQueueTTL := millis(ttl), "", "0"
-	values, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,
+	values, err := run(ctx, h.s.rdb, reenterScript, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,
 		&h.name, flag(true)).Slice()
 	return holdError(ctx, "extend a lock", len(values) > 0 && values[0] == int64(1), err)
 }
@@ -190,9 +187,9 @@ func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 func (h *hold) release(ctx context.Context) error {
 	var reply *redis.Cmd
 	if h.name != "" {
-		reply = run(ctx, h.s.rdb, h.s.scripts.reenterRelease, h.names[1:], &h.token, &h.s.wake, &h.name)
+		reply = run(ctx, h.s.rdb, reenterReleaseScript, h.names[1:], &h.token, &h.s.wake, &h.name)
 	} else {
-		reply = run(ctx, h.s.rdb, h.s.scripts.release, h.names[1:], &h.token, &h.s.wake)
+		reply = run(ctx, h.s.rdb, releaseScript, h.names[1:], &h.token, &h.s.wake)
 	}
 	n, err := reply.Int()
 	return holdError(ctx, "release a lock", n >= h.keys, err)
@@ -212,7 +209,7 @@ func holdError(ctx context.Context, what string, held bool, err error) error {
 func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	shard := s.c.shardOf(key)
 	names := appendNames(nil, shard, key)
-	if err := run(ctx, s.rdb, s.scripts.leave, names, &waiter, &s.wake).Err(); err != nil {
+	if err := run(ctx, s.rdb, leaveScript, names, &waiter, &s.wake).Err(); err != nil {
 		return failed(ctx, "leave a queue", err)
 	}
 	return nil

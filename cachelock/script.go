@@ -19,17 +19,15 @@ func newScript(text string) *script {
 	return &script{s, s.Hash()}
 }
 
-// lockScripts are the scripts of the locks.
-type lockScripts struct{ acquire, release, extend, leave, reenter, reenterRelease *script }
-
-var defaultLockScripts = &lockScripts{
-	acquire:        newScript(lua.Acquire),
-	release:        newScript(lua.Release),
-	extend:         newScript(lua.Extend),
-	leave:          newScript(lua.Leave),
-	reenter:        newScript(lua.Reenter),
-	reenterRelease: newScript(lua.ReenterRelease),
-}
+// The scripts of the locks.
+var (
+	acquireScript        = newScript(lua.Acquire)
+	releaseScript        = newScript(lua.Release)
+	extendScript         = newScript(lua.Extend)
+	leaveScript          = newScript(lua.Leave)
+	reenterScript        = newScript(lua.Reenter)
+	reenterReleaseScript = newScript(lua.ReenterRelease)
+)
 
 // run runs a script by its digest, or by its text if the server does not know it. Unlike
 // redis.Script it allocates nothing for keys and arguments, which go-redis accepts as pointers.

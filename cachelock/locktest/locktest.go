@@ -1,11 +1,12 @@
 // Package locktest is the conformance suite of cachelock for all implementations of its locks.
 //
-//	func TestLocal(t *testing.T) {
+//	func TestRedis(t *testing.T) {
 //		locktest.Run(t, locktest.Implementation{
-//			Simulated: true,
 //			New: func(t *testing.T) locktest.Open {
-//				c := cachelock.NewLocal(cachelock.Options{})
-//				return func(cachelock.Options) *cachelock.Client { return c }
+//				return func(o cachelock.Options) *cachelock.Client {
+//					o.Prefix = t.Name()
+//					return cachelock.New(rdb, o)
+//				}
 //			},
 //		})
 //	}
@@ -16,7 +17,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/cachelock"
@@ -25,7 +25,7 @@ import (
 )
 
 // Open returns another client of the same locks, as another process would have it. The suite closes
-// it. If only one client sees the locks, it is the same client each time.
+// it.
 type Open func(o cachelock.Options) *cachelock.Client
 
 // Implementation is an implementation to test.
@@ -39,9 +39,7 @@ type Implementation struct {
 	Afterwards bool
 	// NoFair says that fair locks are rejected.
 	NoFair bool
-	// Simulated runs each test under testing/synctest. Such an implementation has no sockets.
-	Simulated bool
-	// Queued returns the number of names in the queue of a fair lock; nil if Simulated. The clients
+	// Queued returns the number of names in the queue of a fair lock; nil if NoFair. The clients
 	// that it is called for have one shard.
 	Queued func(t *testing.T, key string) int
 }
@@ -54,10 +52,6 @@ func Run(t *testing.T, impl Implementation) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if impl.Simulated {
-				synctest.Test(t, func(t *testing.T) { test(newSuite(t, impl)) })
-				return
-			}
 			test(newSuite(t, impl))
 		})
 	}
@@ -248,10 +242,6 @@ func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken 
 
 // settle lets background work finish.
 func (s *suite) settle() {
-	if s.impl.Simulated {
-		synctest.Wait()
-		return
-	}
 	time.Sleep(50 * time.Millisecond) // the assertions hold if this is not enough, too
 }
 

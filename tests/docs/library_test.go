@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/redistest"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,7 +34,7 @@ func TestLibrary(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
 	for _, args := range [][]string{
 		{"mod", "edit", "-replace=fastdfs-gateway=" + root},
-		{"run", "-mod=mod", "."},
+		{"run", "-mod=mod", ".", redistest.Start(t).Addr()},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = dir

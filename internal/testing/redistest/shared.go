@@ -22,17 +22,29 @@ var shared struct {
 // stops it. Each test uses keys of its own, and neither stops, pauses, flushes nor reconfigures it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
+	server, err := useShared()
+	check(t, err)
+	view := *server
+	view.t = t
+	return &view
+}
+
+// SharedAddr returns the address of the server of Shared, for examples, which have no testing.TB.
+func SharedAddr() (string, error) {
+	server, err := useShared()
+	if err != nil {
+		return "", err
+	}
+	return server.Addr(), nil
+}
+
+func useShared() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server == nil && shared.err == nil {
 		shared.server, shared.err = startShared()
 	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	view := *shared.server
-	view.t = t
-	return &view
+	return shared.server, shared.err
 }
 
 func startShared() (*Server, error) {

@@ -1,18 +1,24 @@
-// Command library is another program that uses the packages of this module: see docs/locks.md.
+// Command library is another program that uses the packages of this module: see docs/locks.md. Its
+// argument is the address of a Redis.
 package main
 
 import (
 	"context"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/cachelock"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func main() {
-	locks := cachelock.NewLocal(cachelock.Options{}) // with Redis: cachelock.New
+	rdb := redis.NewClient(&redis.Options{Addr: os.Args[1]})
+	defer rdb.Close()
+	locks := cachelock.New(rdb, cachelock.Options{})
 	defer locks.Close()
 	ctx := context.Background()
 	lock, err := locks.Acquire(ctx, "thumbnail:42", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
