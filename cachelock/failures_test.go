@@ -3,6 +3,7 @@ package cachelock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -370,8 +371,15 @@ func TestForeignKeys(t *testing.T) {
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})
 	name := t.Name() + ":{0}:lock:"
 	require.NoError(t, r.admin.LPush(t.Context(), name+"list", "x").Err())
-	_, err := r.c.Acquire(t.Context(), "list", cachelock.LockOptions{})
-	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, r.admin.Set(t.Context(), name+"huge", ":"+strings.Repeat("x", 1<<20), time.Minute).Err())
+	for _, o := range []cachelock.LockOptions{{}, {Owner: "me"}} {
+		_, err := r.c.Acquire(t.Context(), "list", o)
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		_, err = r.c.Acquire(t.Context(), "huge", o)
+		held := (*cachelock.HeldError)(nil)
+		require.ErrorAs(t, err, &held)
+		require.LessOrEqual(t, len(held.Holder), 1024)
+	}
 	for _, kind := range []string{"queue", "living"} {
 		require.NoError(t, r.admin.LPush(t.Context(), t.Name()+":{0}:"+kind+":k", "x").Err())
 	}

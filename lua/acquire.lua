@@ -13,39 +13,16 @@
 -- lock is held, cut if another program has written a long one. If the lock is free but others are
 -- first in its queue, the token is "".
 --
--- The lock and its expiry are set by one SET. Time is the server's. A lock that has this token
--- already counts as acquired: the reply to an earlier request was lost, or the request arrived
--- twice. It may have been extended since, so its expiry is never made sooner. The fence is a
--- counter that is never less than the clock in microseconds, so it rises even if the server has
--- lost its data.
+-- The lock and its expiry are set by one SET. A lock that has this token already counts as acquired:
+-- the reply to an earlier request was lost, or the request arrived twice. It may have been extended
+-- since, so its expiry is never made sooner.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local waits = ARGV[3] ~= ''
 
 -- The usual case, one free lock that is not fair, costs one command.
 local taken = #KEYS == 4 and ARGV[5] ~= '1' and redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
 
 if not taken then
-	local function enqueue(queue, living)
-		for _, key in ipairs({queue, living}) do
-			local kind = redis.call('TYPE', key).ok
-			if kind ~= 'zset' and kind ~= 'none' then -- of another program, without an expiry
-				redis.call('DEL', key)
-			end
-		end
-		for _, dead in ipairs(redis.call('ZRANGEBYSCORE', living, '-inf', now, 'LIMIT', 0, 16)) do
-			redis.call('ZREM', queue, dead)
-			redis.call('ZREM', living, dead)
-		end
-		local arrival = string.format('%.0f', time[1] * 1000000 + time[2])
-		redis.call('ZADD', queue, 'NX', arrival, ARGV[3])
-		redis.call('ZADD', living, string.format('%.0f', now + ARGV[4]), ARGV[3])
-		local keep = math.max(ARGV[4] * 2, redis.call('PTTL', queue)) -- others may have set a longer one
-		redis.call('PEXPIRE', queue, keep)
-		redis.call('PEXPIRE', living, keep)
-	end
-
 	-- Returns the first name in the queue that has not expired, or false.
 	local function first(queue, living)
 		while true do
@@ -64,11 +41,9 @@ if not taken then
 
 	-- Returns the token in the way and its remaining milliseconds, or false.
 	local function conflict(lock, queue, living)
-		local holder = redis.pcall('GET', lock)
+		local holder = holderOf(lock)
 		if holder == ARGV[1] then
 			return false
-		elseif type(holder) == 'table' then -- an error: a key of another type, of another program
-			return '?', redis.call('PTTL', lock)
 		elseif holder then
 			return holder, redis.call('PTTL', lock)
 		elseif ARGV[5] == '1' then
@@ -100,10 +75,4 @@ if waits then
 	end
 end
 
-local fence = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('SET', KEYS[1], string.format('%.0f', fence), 'GET') or 0) or 0
-if last >= fence then
-	fence = last + 1
-	redis.call('SET', KEYS[1], string.format('%.0f', fence))
-end
-return {1, fence}
+return {1, nextFence()}

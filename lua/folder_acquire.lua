@@ -14,7 +14,7 @@
 -- set suffices: one HMGET for the ancestors, and below the path the first entry of each excluding
 -- class. The cost is O(depth + log n) for n claims; expired claims are removed at the cost of O(log
 -- n) each. A token that has its claims already gets them again: the reply to an earlier request
--- was lost. The fence is a counter that is never less than the clock in microseconds.
+-- was lost.
 
 local sweep = 200
 
@@ -81,12 +81,7 @@ for i = 6, #ARGV, 3 do
 	end
 end
 
-local fence = redis.call('INCR', KEYS[1])
-local clock = time[1] * 1000000 + time[2]
-if fence < clock then
-	fence = clock
-	redis.call('SET', KEYS[1], string.format('%.0f', fence))
-end
+local fence = nextFence()
 local claims = {fence}
 for i = 6, #ARGV, 3 do
 	local class, path = ARGV[i], ARGV[i + 1]

@@ -1,5 +1,5 @@
--- Functions of the folder locks. Each of their scripts begins with them and has these keys and
--- first arguments, all of one namespace and in one slot:
+-- Functions of the folder locks. Each of their scripts begins with common.lua and them, and has
+-- these keys and first arguments, all of one namespace and in one slot:
 --
 -- KEYS[1]    fence counter of the shard
 -- KEYS[2]    until: sorted set of tokens by expiry in milliseconds
@@ -14,8 +14,6 @@
 -- on or below a path begin with the path and "/", those on the path itself first, and "0" is the
 -- byte after "/". The keys expire with the last of the claims.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local token = ARGV[2]
 
 local trees = {}

@@ -10,12 +10,6 @@
 local was = redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])
 if redis.call('EXISTS', KEYS[1]) == 0 then
-	for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, 7)) do
-		local slash = string.find(name, '/', 1, true)
-		local process = slash and string.sub(name, 1, slash - 1) or name
-		if redis.call('PUBLISH', ARGV[2] .. process, name .. ' ' .. KEYS[1]) > 0 then
-			break
-		end
-	end
+	wake(KEYS[1], KEYS[2], KEYS[3])
 end
 return was

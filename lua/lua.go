@@ -1,46 +1,31 @@
 // Package lua has the scripts that run in Redis, one file each. The head of a file describes its
 // keys, arguments and result. All scripts use the server's clock, name every key that they touch,
 // and set an expiry on every key that they create, except for a few counters. Functions that
-// several scripts share precede them: wake.lua, folder_common.lua.
+// several scripts share precede them: common.lua, wake.lua, folder_common.lua.
 package lua
 
 import _ "embed" // for the scripts
 
-// Acquire acquires locks, all or none.
-//
-//go:embed acquire.lua
-var Acquire string
-
-//go:embed release.lua
-var release string
-
-// Extend sets a new time to live on locks.
-//
-//go:embed extend.lua
-var Extend string
-
-// Leave removes a waiter from a lock's queue.
-//
-//go:embed leave.lua
-var Leave string
-
-// Reenter acquires a lock that its owner may acquire again.
-//
-//go:embed reenter.lua
-var Reenter string
-
-//go:embed reenter_release.lua
-var reenterRelease string
+//go:embed common.lua
+var common string
 
 //go:embed wake.lua
 var wake string
 
-// Release releases locks and notifies the first waiter of each, by wake.lua.
-var Release = wake + release
+//go:embed acquire.lua
+var acquire string
 
-// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies the
-// first waiter, by wake.lua.
-var ReenterRelease = wake + reenterRelease
+//go:embed release.lua
+var release string
+
+//go:embed leave.lua
+var leave string
+
+//go:embed reenter.lua
+var reenter string
+
+//go:embed reenter_release.lua
+var reenterRelease string
 
 //go:embed folder_common.lua
 var folderCommon string
@@ -54,14 +39,35 @@ var folderExtend string
 //go:embed folder_release.lua
 var folderRelease string
 
+// Acquire acquires locks, all or none.
+var Acquire = common + acquire
+
+// Release releases locks and notifies the first waiter of each.
+var Release = wake + release
+
+// Extend sets a new time to live on locks.
+//
+//go:embed extend.lua
+var Extend string
+
+// Leave removes a waiter from a lock's queue.
+var Leave = wake + leave
+
+// Reenter acquires a lock that its owner may acquire again.
+var Reenter = common + reenter
+
+// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies the
+// first waiter.
+var ReenterRelease = wake + reenterRelease
+
 // FolderAcquire claims paths of a tree, all or none.
-var FolderAcquire = folderCommon + folderAcquire
+var FolderAcquire = common + folderCommon + folderAcquire
 
 // FolderExtend sets a new time to live on such claims.
-var FolderExtend = folderCommon + folderExtend
+var FolderExtend = common + folderCommon + folderExtend
 
 // FolderRelease releases such claims and notifies the waiters.
-var FolderRelease = folderCommon + folderRelease
+var FolderRelease = common + folderCommon + folderRelease
 
 // FleetPurge purges files and returns the gateways that have to apply it.
 //

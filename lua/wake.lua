@@ -1,5 +1,5 @@
 -- Notifies the first waiter in a lock's queue that the lock is free. This function begins the
--- scripts that release locks, whose ARGV[2] is the beginning of the channels' names.
+-- scripts that release locks or leave a queue, whose ARGV[2] is the beginning of the channels' names.
 --
 -- A name in the queue is "process" or "process/number"; the message is "name lock". If no client
 -- listens for the first name, the next one is notified. A server in a Cluster does not see
