@@ -146,6 +146,27 @@ func TestFolderRetriedRequest(t *testing.T) {
 	require.Zero(t, rdb.Exists(t.Context(), f.keys[1:]...).Val())
 }
 
+// TestFullServer: a server without free memory extends and releases locks, and acquires none.
+func TestFullServer(t *testing.T) {
+	t.Parallel()
+	_, rdb, f := ownRedis(t)
+	folder := mustAcquire(t, f, "a/b", Exclusive, LockOptions{})
+	locks := []*Lock{folder}
+	for key, o := range map[string]LockOptions{"plain": {}, "fair": {Fair: true}, "owner": {Owner: "me"}} {
+		lock, err := f.c.Acquire(t.Context(), key, o)
+		require.NoError(t, err)
+		locks = append(locks, lock)
+	}
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, err := f.c.Acquire(t.Context(), "another", LockOptions{})
+	require.ErrorIs(t, err, ErrUnreachable)
+	for _, lock := range locks {
+		require.NoError(t, lock.Extend(t.Context(), time.Hour), lock.Key())
+		require.NoError(t, lock.Release(t.Context()), lock.Key())
+	}
+	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
+}
+
 // deaf is a Redis client that does not receive the reply to its first script.
 type deaf struct{ done bool }
 

@@ -177,6 +177,26 @@ func TestFolderExpires(t *testing.T) {
 	require.ErrorIs(t, l.Release(t.Context()), ErrLost)
 }
 
+// TestFolderPollsDiffer: a waiter with a short poll does not make Redis forget those with longer
+// ones.
+func TestFolderPollsDiffer(t *testing.T) {
+	t.Parallel()
+	a, b := twoFolders(t)
+	hasty := testFolders(t, New(a.rdb, Options{Prefix: a.c.o.Prefix, Poll: 10 * time.Millisecond}))
+	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(context.Background(), "p/q", Exclusive, patient)
+		got <- err
+	}()
+	untilWaiting(t, b, 1)
+	_, err := hasty.Acquire(t.Context(), "p/r", Exclusive, LockOptions{Policy: WaitFor(100 * time.Millisecond)})
+	require.ErrorIs(t, err, ErrHeld)
+	require.Greater(t, a.rdb.PTTL(t.Context(), a.keys[4]).Val(), time.Hour)
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, <-got)
+}
+
 func TestFolderGivesUp(t *testing.T) {
 	t.Parallel()
 	a, b := twoFolders(t)

@@ -59,7 +59,8 @@ end
 local function wait()
 	redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
 	redis.call('ZADD', KEYS[5], now + ARGV[5], ARGV[4])
-	redis.call('PEXPIRE', KEYS[5], ARGV[5] * 2)
+	-- others may have set a longer expiry
+	redis.call('PEXPIRE', KEYS[5], math.max(ARGV[5] * 2, redis.call('PTTL', KEYS[5])))
 end
 
 local mine = redis.call('HGET', KEYS[3], token)

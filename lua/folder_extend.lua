@@ -13,6 +13,7 @@ end
 if ARGV[4] ~= '1' and tonumber(till) >= now + ARGV[3] then
 	return 1
 end
+redis.call('ZREM', KEYS[2], token) -- a server without free memory adds nothing before it has removed something
 redis.call('ZADD', KEYS[2], now + ARGV[3], token)
 keep(cmsgpack.unpack(redis.call('HGET', KEYS[3], token)))
 return 1

@@ -34,7 +34,11 @@ if not holder or fence == 0 then
 	fence = nextFence()
 end
 local till = math.max(ttl, tonumber(ARGV[2]))
-redis.call('SET', KEYS[2], ARGV[1], 'PX', till)
+if holder then
+	redis.call('PEXPIRE', KEYS[2], till) -- a server without free memory does this too
+else
+	redis.call('SET', KEYS[2], ARGV[1], 'PX', till)
+end
 redis.call('HSET', KEYS[5], ARGV[5], '1', 'fence', string.format('%.0f', fence))
 redis.call('PEXPIRE', KEYS[5], till)
 if ARGV[3] ~= '' then
