@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -179,4 +181,21 @@ func TestRedlockNodeTimeout(t *testing.T) {
 		require.Equal(t, want, (&redlockStore{}).limit(ttl), ttl)
 	}
 	require.Equal(t, time.Second, (&redlockStore{timeout: time.Second}).limit(time.Hour))
+}
+
+// TestRedlockSubscription: a subscription, which needs a new connection, has more time than a
+// request to a node.
+func TestRedlockSubscription(t *testing.T) {
+	left := make(chan time.Duration, 3)
+	rdb := redis.NewClient(&redis.Options{DialerRetries: 1, MaxRetries: -1, DialTimeout: time.Minute,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			deadline, _ := ctx.Deadline()
+			left <- time.Until(deadline)
+			return nil, errors.New("no route")
+		}})
+	defer rdb.Close()
+	c := NewRedlock([]redis.UniversalClient{rdb}, Options{NodeTimeout: time.Second})
+	defer c.Close()
+	require.ErrorIs(t, c.store.listen(t.Context()), ErrUnreachable)
+	require.Greater(t, <-left, time.Second)
 }

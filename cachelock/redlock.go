@@ -347,9 +347,10 @@ func (s *redlockStore) leave(ctx context.Context, key, waiter string) error {
 	})
 }
 
-// listen subscribes on a majority of the nodes.
+// listen subscribes on a majority of the nodes. No lock is held meanwhile, and a new connection
+// needs several round trips: it has more time than a request.
 func (s *redlockStore) listen(ctx context.Context) error {
-	return s.majority(ctx, "subscribe to releases", s.limit(s.c.o.TTL), func(ctx context.Context, node int) error {
+	return s.majority(ctx, "subscribe to releases", subscribeTimeout, func(ctx context.Context, node int) error {
 		return s.nodes[node].listen(ctx)
 	})
 }
