@@ -76,7 +76,7 @@ func (r *run) do() []string {
 		relay.Close()
 	}
 	if r.restart {
-		r.server.Stop()
+		r.server.Kill()
 	}
 	return wrongs
 }

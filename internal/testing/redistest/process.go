@@ -4,7 +4,6 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
-	"time"
 )
 
 // process is a child that does not outlive this process, whatever ends it.
@@ -44,17 +43,6 @@ func startProcess(path string, args ...string) (*process, error) {
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
-}
-
-// stop asks the child to end, a paused one too, and kills it when it does not.
-func (p *process) stop() {
-	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT)
-	select {
-	case <-p.done:
-	case <-time.After(waitBudget):
-		p.kill()
-	}
 }
 
 // signal sends a signal unless the child is gone: its number may belong to another process by then.

@@ -20,8 +20,6 @@ const MasterName = "test-master"
 
 // Sentinel is a master with two replicas, watched by three Sentinels of which two must agree.
 type Sentinel struct {
-	MasterName string
-
 	t         testing.TB
 	servers   []*Server // the first one starts as the master
 	sentinels []*Server
@@ -33,7 +31,7 @@ type Sentinel struct {
 // stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
-	s := &Sentinel{MasterName: MasterName, t: t}
+	s := &Sentinel{t: t}
 	quick := []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
 	s.servers = append(s.servers, Start(t, quick...))
 	for range 2 {
@@ -83,7 +81,7 @@ func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 // Client returns a new client which follows the master, and is closed when the test ends.
 func (s *Sentinel) Client() *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: waitBudget,
+		MasterName: MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: waitBudget,
 		ReadTimeout: waitBudget,
 	})
 	s.t.Cleanup(func() { client.Close() })
@@ -107,7 +105,7 @@ func (s *Sentinel) Master() *Server {
 func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
 	defer client.Close()
-	addr, err := client.GetMasterAddrByName(ctx, s.MasterName).Result()
+	addr, err := client.GetMasterAddrByName(ctx, MasterName).Result()
 	if err != nil {
 		return nil
 	}
@@ -128,7 +126,7 @@ func (s *Sentinel) KillMaster() *Server {
 	await(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
 		first := s.named(ctx, s.sentinels[0])
 		if first == nil { // none yet; an order that comes twice is rejected
-			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", s.MasterName)
+			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", MasterName)
 			return false
 		}
 		for _, other := range s.sentinels[1:] {

@@ -184,15 +184,6 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server in order, a paused one too, and returns when it is gone. One that does not
-// run is fine.
-func (s *Server) Stop() {
-	if s.proc != nil {
-		s.proc.stop()
-		s.proc = nil
-	}
-}
-
 // finish ends the server for good. Nothing reads its further output.
 func (s *Server) finish() {
 	s.Kill()

@@ -21,7 +21,7 @@ func TestFleetFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
 		s := redistest.StartSentinel(t)
-		failover(t, strings.Join(s.Addrs(), ", ")+"\nmode = sentinel\nmaster_name = "+s.MasterName, func() {
+		failover(t, strings.Join(s.Addrs(), ", ")+"\nmode = sentinel\nmaster_name = "+redistest.MasterName, func() {
 			s.KillMaster()
 		})
 	})
