@@ -24,7 +24,7 @@ var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 
 // breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
 // failures in a row, or one reply that says that Redis cannot serve: one failing server serves
-// some requests, a full one those that only read. Then nothing is asked, except by the
+// some requests, a full one those that need no memory. Then nothing is asked, except by the
 // background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log    *slog.Logger

@@ -34,6 +34,7 @@
 //	p:{0}:applied       fence of the last purge that each has applied
 //	p:{0}:members       record of each
 //	p:{0}:about:NAME    announcement of each gateway; only status pages show it
+//	p:{0}:probe         written to see whether Redis has memory again
 //
 // # Failures of Redis
 //

@@ -97,6 +97,23 @@ func TestRedisFails(t *testing.T) {
 	}
 }
 
+// TestFullRedis: a Redis without free memory is known to be unavailable until it has memory again,
+// although heartbeats succeed meanwhile.
+func TestFullRedis(t *testing.T) {
+	server := redistest.Start(t)
+	f := member(t, fleetOf(server.Addr()), 1)
+	start(t, f, (&memory{}).local())
+	configure("maxmemory", "1")(t, server, nil)
+	require.Error(t, tryAll(f))
+	for range 3 {
+		<-f.logRead.Load().next
+		require.ErrorIs(t, tryAll(f), cache.ErrFleetDown)
+	}
+	require.EqualValues(t, 1, f.Stats().Opened)
+	configure("maxmemory", "0")(t, server, nil)
+	eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
+}
+
 func configure(key, value string) func(*testing.T, *redistest.Server, *redistest.Relay) {
 	return func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
 		require.NoError(t, s.Client().ConfigSet(t.Context(), key, value).Err())

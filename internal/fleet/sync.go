@@ -83,7 +83,9 @@ func (f *Fleet) loop() {
 		if f.beating.Err() != nil {
 			return
 		}
-		f.breaker.note(err, true)
+		if err != nil || !f.isFull() {
+			f.breaker.note(err, true)
+		}
 		if err != nil {
 			f.tried(time.Time{})
 		}
@@ -97,6 +99,16 @@ func (f *Fleet) loop() {
 		case <-f.beating.Done():
 		}
 	}
+}
+
+// isFull reports whether the breaker is open and Redis has no memory for a lease. sync needs none.
+func (f *Fleet) isFull() bool {
+	if !f.breaker.isOpen() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
+	defer cancel()
+	return f.rdb.Set(ctx, f.key("probe"), "", time.Second).Err() != nil
 }
 
 // listen is the goroutine that is notified of purges. After a lost connection it looks at once, and
