@@ -78,7 +78,9 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	require.NoError(t, client.Set(t.Context(), a.key("lock:key"), forged, time.Minute).Err())
 	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
 	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())
-	require.ErrorIs(t, leaseRejected(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
+	for _, f := range []*Fleet{b, noPeers} {
+		require.ErrorIs(t, leaseRejected(t, f, "key"), cache.ErrFleetDown, "no lease lasts for ever")
+	}
 }
 
 // Another program has written a long value in the place of a lease: only its beginning is read.

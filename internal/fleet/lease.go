@@ -53,7 +53,7 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
 		return r.lock.Context(), r.end, nil
 	case errors.As(err, &held):
 		name, ours := self.records.parse(held.Holder)
-		if self.advertise == "" || ours && held.TTL > 0 {
+		if held.TTL > 0 && (self.advertise == "" || ours) {
 			f.stats.change(func(n *Stats) { n.Held++ })
 			return nil, nil, &cache.Held{Holder: f.peerOf(name), Wait: func(ctx context.Context) error {
 				return f.awaitRelease(ctx, name, LockInfo{Key: key, Holder: cmp.Or(name, held.Holder), TTL: held.TTL})
