@@ -29,6 +29,9 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
 	fence, names, err := f.writePurge(deadline, string(m))
+	if errors.Is(err, cachelock.ErrHeld) {
+		return 0, nil, fmt.Errorf("cannot purge %s: %w", m, err)
+	}
 	if err != nil {
 		f.local.Load().Purge(m)
 		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
