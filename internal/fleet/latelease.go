@@ -52,7 +52,7 @@ type lateLeases struct {
 // lateLease is a lease request that outlasted the wait of its fill.
 type lateLease struct {
 	*leaseRequest
-	taken bool // by the next attempt, which releases the lease; guarded by lateLeases.mu
+	stop func() bool // makes the end of the fill release nothing; false = it has
 }
 
 // keep holds the lease of a request until ctx ends, unless take returns it before.
@@ -61,21 +61,19 @@ func (l *lateLeases) keep(ctx context.Context, key string, r *leaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.byKey[key] = late // another one is of a fill that a purge has replaced
-	context.AfterFunc(ctx, func() {
-		if l.drop(key, late) {
-			late.giveUp()
-		}
+	late.stop = context.AfterFunc(ctx, func() {
+		l.drop(key, late)
+		late.giveUp()
 	})
 }
 
-// drop forgets a request; false if take has returned it.
-func (l *lateLeases) drop(key string, late *lateLease) bool {
+// drop forgets a request.
+func (l *lateLeases) drop(key string, late *lateLease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byKey[key] == late {
 		delete(l.byKey, key)
 	}
-	return !late.taken
 }
 
 // take returns the request for the lease of a key that is kept; nil if there is none, or no lease
@@ -84,11 +82,10 @@ func (l *lateLeases) take(key string) *leaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	late := l.byKey[key]
-	if late == nil || late.hasFailed() {
+	if late == nil || late.hasFailed() || !late.stop() {
 		return nil
 	}
 	delete(l.byKey, key)
-	late.taken = true
 	return late.leaseRequest
 }
 

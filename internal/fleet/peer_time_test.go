@@ -99,36 +99,27 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 	return f, network
 }
 
+// openSegment asks the other gateway for the segment of the tests.
+func openSegment(ctx context.Context, f *Fleet, r cache.PeerRequest) (io.ReadCloser, error) {
+	r.Key = testKey
+	_, body, err := f.open(ctx, otherGateway, entryRequest{PeerRequest: r})
+	return body, err
+}
+
 // A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body
 // and before its head.
 func TestPeerThatFreezes(t *testing.T) {
 	small := cache.Version{Size: 1 << 20}
-	for name, c := range map[string]struct {
-		head time.Duration // until the head of the response
-		want int           // bytes that are read
-	}{
-		"in a body": {0, 1000}, "before the head": {time.Hour, 0},
-	} {
+	for name, head := range map[string]time.Duration{"in a body": 0, "before the head": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := make(chan struct{})
-				p, network := bubbled(
-					t,
-					func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
-						close(began)
-						if err := rest(ctx, c.head); err != nil {
-							return cache.Meta{}, nil, err
-						}
-						return cache.Meta{
-								Version: small,
-							}, &slowStream{
-								ctx,
-								time.Hour,
-								[][]byte{make([]byte, 1000)},
-								0,
-							}, nil
-					},
-				)
+				open := func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+					close(began)
+					body := &slowStream{ctx, time.Hour, [][]byte{make([]byte, 1000)}, 0}
+					return cache.Meta{Version: small}, body, rest(ctx, head)
+				}
+				p, network := bubbled(t, open)
 				frozen := make(chan time.Time, 1)
 				go func() {
 					<-began
@@ -136,16 +127,12 @@ func TestPeerThatFreezes(t *testing.T) {
 					frozen <- time.Now()
 					network.frozen.Store(true)
 				}()
-				_, body, err := p.open(
-					t.Context(),
-					otherGateway,
-					entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}},
-				)
-				if c.head == 0 {
+				body, err := openSegment(t.Context(), p, cache.PeerRequest{Want: &small})
+				if head == 0 {
 					require.NoError(t, err)
 					var got []byte
 					got, err = io.ReadAll(body)
-					require.Len(t, got, c.want)
+					require.Len(t, got, 1000)
 					require.NoError(t, body.Close())
 				}
 				require.Error(t, err)
@@ -168,7 +155,7 @@ func TestPeerThatIsStuck(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { cancel(cache.ErrSilent) })
-				_, body, err := p.open(ctx, otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+				body, err := openSegment(ctx, p, cache.PeerRequest{})
 				if head == 0 {
 					require.NoError(t, err)
 					_, err = io.Copy(io.Discard, body)
@@ -228,7 +215,7 @@ func TestSlowFillStaysConnected(t *testing.T) {
 				&slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
-		_, body, err := p.open(t.Context(), otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		body, err := openSegment(t.Context(), p, cache.PeerRequest{})
 		require.NoError(t, err)
 		defer body.Close()
 		first := make([]byte, 10)
@@ -255,13 +242,13 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, _, err := p.open(ctx, otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		_, err := openSegment(ctx, p, cache.PeerRequest{})
 		require.ErrorIs(t, err, context.Canceled)
 		require.True(t, p.backoff.Allow(otherGateway), "the caller's leaving says nothing about the peer")
 		p.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("a second connection")
 		}
-		_, body, err := p.open(t.Context(), otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		body, err := openSegment(t.Context(), p, cache.PeerRequest{})
 		require.NoError(t, err)
 		require.NoError(t, body.Close())
 		ended.Wait()
@@ -312,25 +299,12 @@ func TestPeerTooSlowForCopies(t *testing.T) {
 			if r.Copy && asked.Load() > 2 {
 				pause = copyTimeout / 2
 			}
-			return cache.Meta{
-					Version: cache.Version{Size: 1},
-				}, &slowStream{
-					ctx,
-					time.Hour,
-					[][]byte{[]byte("x")},
-					0,
-				}, rest(
-					ctx,
-					pause,
-				)
+			body := &slowStream{ctx, time.Hour, [][]byte{[]byte("x")}, 0}
+			return cache.Meta{Version: cache.Version{Size: 1}}, body, rest(ctx, pause)
 		})
 		open := func(copied bool) (time.Duration, error) {
 			began := time.Now()
-			_, body, err := f.open(
-				t.Context(),
-				otherGateway,
-				entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Copy: copied}},
-			)
+			body, err := openSegment(t.Context(), f, cache.PeerRequest{Copy: copied})
 			took := time.Since(began)
 			if err == nil {
 				time.Sleep(copyTimeout)

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"encoding/json"
-	"fastdfs-gateway/internal/cache"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/cache"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +20,7 @@ func FuzzEntryRequest(f *testing.F) {
 		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5},
 		{Key: cache.SegmentKey{File: "a b&c?\x7f\xff//../%", Index: 7}, Copy: true},
 		{Key: cache.SegmentKey{File: "f", Index: cache.MetaOnly}, MaxAge: time.Second},
+		{Key: cache.SegmentKey{File: "f", Index: cache.Whole}, Offset: 2 * cache.SegmentSize},
 	} {
 		text, err := json.Marshal(entryRequest{r, 77})
 		require.NoError(f, err)
@@ -28,15 +31,10 @@ func FuzzEntryRequest(f *testing.F) {
 		f.Add(testFile, string(text))
 		f.Add(strings.Repeat("a", maxFile+1), string(text))
 	}
-	f.Add(
-		"f",
-		`{"Key":{"File":"","Index":9223372036854775808},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Purge":0}`,
-	)
-	f.Add("f", `{"Key":{"File":"","Index":0},"Want":null,"Offset":-1,"MaxAge":0,"Copy":false,"Purge":0}`)
-	f.Add(
-		"f",
-		`{"Key":{"File":"","Index":-2},"Want":null,"Offset":0,"MaxAge":-1,"Copy":false,"Purge":9007199254740992}`,
-	)
+	for _, numbers := range [][]any{{"9223372036854775808", 0, 0, 0}, {0, -1, 0, 0}, {-2, 0, -1, 1 << 53}} {
+		const form = `{"Key":{"File":"","Index":%v},"Want":null,"Offset":%d,"MaxAge":%d,"Copy":false,"Purge":%d}`
+		f.Add("f", fmt.Sprintf(form, numbers...))
+	}
 	peer, err := parsePeer(otherGateway)
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, file, text string) {
@@ -51,23 +49,15 @@ func FuzzEntryRequest(f *testing.F) {
 			return
 		}
 		require.Equal(t, file, r.Key.File)
-		require.True(
-			t,
-			r.Key.Index >= cache.MetaOnly && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 &&
-				r.Purge >= 0,
-		)
+		require.True(t, r.Key.Index >= cache.Whole && r.Offset >= 0 && r.MaxAge >= 0 && r.Purge >= 0)
+		require.True(t, r.Offset <= cache.SegmentSize || r.Key.Index == cache.Whole)
 		require.True(t, r.Want == nil || r.Want.Size >= 0)
 		made := r.make(t.Context(), peer)
 		require.Equal(t, text, made.Header.Get(requestHeader))
 		require.Equal(t, "10.0.0.2:8887", made.URL.Host)
 		arrived, err := url.ParseRequestURI(made.URL.RequestURI())
 		require.NoError(t, err)
-		require.Equal(
-			t,
-			&url.URL{Path: entryPath + file, RawPath: arrived.RawPath},
-			arrived,
-			"nothing of a name is lost",
-		)
+		require.Equal(t, &url.URL{Path: entryPath + file, RawPath: arrived.RawPath}, arrived, "no part is lost")
 	})
 }
 

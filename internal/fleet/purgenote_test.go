@@ -35,6 +35,3 @@ func TestPurgesAreNotedTogether(t *testing.T) {
 	require.Equal(t, a.Stats().Applied, m.last)
 	require.LessOrEqual(t, len(noted), pages+1, "the last one when the log was read")
 }
-
-// While a gateway is not registered any more nothing waits for it, but it applies before it may use
-// what it has kept.
