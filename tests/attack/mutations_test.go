@@ -363,13 +363,13 @@ func (a *attack) onAdmin() error {
 		"POST /purge?prefix="+f.url[1:1+a.r.IntN(12)],
 		"GET /status", "GET /status.json", "GET /locks", "GET /readyz", "GET /debug/pprof/cmdline",
 		"GET /../../etc/passwd", "POST /prefetch", "GET /debug/pprof/goroutine?debug=1") +
-		" HTTP/1.1\r\nHost: " + a.g.admin + "\r\n" + choose(a.r, "", "Content-Length: 30\r\n",
+		" HTTP/1.1\r\nHost: " + a.g.Admin + "\r\n" + choose(a.r, "", "Content-Length: 30\r\n",
 		"Transfer-Encoding: chunked\r\n", "Origin: http://evil.example\r\n") + "Connection: close\r\n\r\n" +
 		choose(a.r, "", f.url+"\n", "5\r\nhello\r\n0\r\n\r\n", mutate(a.r, strings.Repeat(f.url+"\n", 3), 5))
 	if a.r.IntN(3) == 0 {
 		b = mutate(a.r, b, 3)
 	}
-	c, err := a.dial(a.g.admin)
+	c, err := a.dial(a.g.Admin)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package attack
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -98,11 +97,8 @@ func startNginx(dir, gateway string) (*proxy, error) {
 }
 
 func startHAProxy(dir, gateway string) (*proxy, error) {
-	addr, conf := lab.Address(lab.Port()), filepath.Join(dir, "haproxy.cfg")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, haproxyConf, addr, gateway, haproxySource), 0o600); err != nil {
-		return nil, err
-	}
-	log := filepath.Join(dir, "log")
-	p, err := lab.Start(addr, log, lab.Listens(addr), "haproxy", "-db", "-f", conf)
-	return &proxy{Process: p, name: "haproxy", log: log, source: haproxySource, parse: parseHAProxy}, err
+	addr := lab.Address(lab.Port())
+	p, err := lab.RunHAProxy(dir, addr, fmt.Sprintf(haproxyConf, addr, gateway, haproxySource))
+	return &proxy{Process: p, name: "haproxy", log: filepath.Join(dir, "log"), source: haproxySource,
+		parse: parseHAProxy}, err
 }

@@ -2,10 +2,6 @@ package attack
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,45 +21,11 @@ func (u usage) String() string {
 		u.goroutines, u.connections)
 }
 
-// usage asks the kernel and the gateway itself.
+// usage asks the gateway itself.
 func (g *target) usage() (usage, error) {
-	var u usage
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.PID()))
-	if err != nil {
-		return u, err
-	}
-	_, rss, _ := strings.Cut(string(status), "VmRSS:")
-	if _, err := fmt.Sscan(rss, &u.memory); err != nil {
-		return u, err
-	}
-	u.memory <<= 10
-	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.PID()))
-	if err != nil {
-		return u, err
-	}
-	u.descriptors = len(fds)
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + g.admin + "/metrics")
-	if err != nil {
-		return u, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return u, err
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		name, value, _ := strings.Cut(line, " ")
-		for want, to := range map[string]*int{"go_goroutines": &u.goroutines,
-			"fdfs_gateway_connections": &u.connections} {
-			if name == want {
-				if _, err := fmt.Sscan(value, to); err != nil {
-					return u, err
-				}
-			}
-		}
-	}
-	return u, nil
+	of, err := g.Metrics()
+	return usage{memory: int(of["process_resident_memory_bytes"]), descriptors: int(of["process_open_fds"]),
+		goroutines: int(of["go_goroutines"]), connections: int(of["fdfs_gateway_connections"])}, err
 }
 
 // watch looks at the gateway until stop is closed, and returns the most that it held. A look

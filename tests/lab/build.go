@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // WithGateway calls run, which gives an exit code, when *binary names a gateway: where it is empty
@@ -21,7 +22,8 @@ func WithGateway(binary *string, run func() int) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "gateway")
-	build := exec.Command("go", "build", "-o", path, "fastdfs-gateway/cmd/gateway")
+	_, source, _, _ := runtime.Caller(0) // tests of other modules call this too
+	build := exec.Command("go", "build", "-C", filepath.Dir(source), "-o", path, "fastdfs-gateway/cmd/gateway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the gateway: %v\n%s", err, out)

@@ -17,11 +17,12 @@ func StartRedis(dir string) (*Process, error) {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no")
 }
 
-// GatewayOptions say what a gateway without a store of its own is to be like.
+// GatewayOptions say what a gateway is to be like.
 type GatewayOptions struct {
-	Binary   string // the built gateway
-	Dir      string // for its configuration and its log
-	Trackers []string
+	Binary   string   // the built gateway
+	Dir      string   // for its configuration and its log
+	Trackers []string // of a gateway without a store of its own
+	Config   string   // of another one: the keys of the module and sections, but [gateway] and those named here
 	Redis    string   // host:port; empty = none, and the gateway is on its own
 	Peers    int      // port where other gateways are served; default: one that is free
 	Reached  string   // host:port at which the other gateways reach it; default: on loopback at Peers; "-" = nowhere
@@ -89,13 +90,7 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 // config is the configuration.
 func (o *GatewayOptions) config(dir string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b,
-		"base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\n"+
-			"network_timeout = 30\n", dir)
-	for _, tracker := range o.Trackers {
-		fmt.Fprintf(&b, "tracker_server = %s\n", tracker)
-	}
-	fmt.Fprintf(&b, "http.default_content_type = application/octet-stream\nhttp.mime_types_filename = %s\n", o.Types)
+	o.module(&b, dir)
 	if o.Redis != "" {
 		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
 	}
@@ -107,6 +102,21 @@ func (o *GatewayOptions) config(dir string) string {
 	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", o.address(o.Port),
 		o.address(o.Admin), strings.Join(o.Lines, "\n"))
 	return b.String()
+}
+
+// module writes the keys of the module.
+func (o *GatewayOptions) module(b *strings.Builder, dir string) {
+	if o.Config != "" {
+		fmt.Fprintln(b, o.Config)
+		return
+	}
+	fmt.Fprintf(b,
+		"base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\n"+
+			"network_timeout = 30\n", dir)
+	for _, tracker := range o.Trackers {
+		fmt.Fprintf(b, "tracker_server = %s\n", tracker)
+	}
+	fmt.Fprintf(b, "http.default_content_type = application/octet-stream\nhttp.mime_types_filename = %s\n", o.Types)
 }
 
 func (o *GatewayOptions) reached() string {

@@ -42,6 +42,16 @@ func RunNginx(dir, address, main, http string) (*Process, error) {
 	return Start(address, filepath.Join(dir, "log"), Listens(address), "nginx", "-p", dir, "-c", conf)
 }
 
+// RunHAProxy starts haproxy, and waits until it listens on the address. The error is ErrMissing
+// when it is not installed.
+func RunHAProxy(dir, address, config string) (*Process, error) {
+	conf := filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(conf, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	return Start(address, filepath.Join(dir, "log"), Listens(address), "haproxy", "-db", "-f", conf)
+}
+
 // stampedeMain are the directives outside of http.
 const stampedeMain = "worker_processes auto; error_log stderr error; worker_rlimit_nofile 65536;\n" +
 	"events { worker_connections 16384; }"

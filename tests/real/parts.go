@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/real/client"
 )
 
@@ -52,21 +52,12 @@ func (w *world) typesPart() {
 		for _, server := range []string{w.gatewayAt(f.from), w.edge.url} {
 			r := get(server + "/" + f.id)
 			media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
-			if r.status != http.StatusOK || !containsText(want, media) {
+			if r.status != http.StatusOK || !slices.Contains(want, media) {
 				wrong = append(wrong, fmt.Sprintf("%s: status %d, %q", server, r.status, media))
 			}
 		}
 		w.report.check("types", len(wrong) == 0, ".%s is %s %v", ext, want[0], wrong)
 	}
-}
-
-func containsText(list []string, text string) bool {
-	for _, t := range list {
-		if t == text {
-			return true
-		}
-	}
-	return false
 }
 
 // crcPart looks that a file is read once, whichever CRC32 its id holds.
@@ -75,25 +66,17 @@ func (w *world) crcPart() {
 	if w.report.failed("crc", err) {
 		return
 	}
-	before := w.metric(w.edge, "fdfs_gateway_origin_bytes_total")
+	before := w.originBytes()
 	wrong := f.whole(get(w.edge.url + "/" + f.id))
-	read := w.metric(w.edge, "fdfs_gateway_origin_bytes_total") - before
+	read := w.originBytes() - before
 	w.report.check("crc", wrong == "" && read > 0 && read <= extraReads*float64(len(f.want)),
 		"the id's CRC32 is the %s one; %.0f bytes were read for %d %s", crcForm(f.id, f.want), read, len(f.want), wrong)
 }
 
-// metric reads one series of a gateway at the edge; -1 when it is not there.
-func (w *world) metric(s *server, series string) float64 {
+// originBytes is how many bytes the edge has read from storages.
+func (w *world) originBytes() float64 {
 	r := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
-	for line := range strings.Lines(string(r.body)) {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			if err == nil {
-				return v
-			}
-		}
-	}
-	return -1
+	return lab.ParseMetrics(string(r.body))["fdfs_gateway_origin_bytes_total"]
 }
 
 // deletePart deletes files that are asked for all the time: a normal one, an appender, and with

@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,24 +69,12 @@ func (s *sampler) run(ctx context.Context, lasts time.Duration) {
 }
 
 func (s *sampler) sample(i int, g *node) error {
-	resp, err := http.Get("http://" + g.Admin + "/metrics")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	of, err := g.Metrics()
 	if err != nil {
 		return err
 	}
 	hits, requests := 0.0, 0.0
-	of := map[string]float64{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			continue
-		}
-		of[name] = n
+	for name, n := range of {
 		if !strings.HasPrefix(name, "fdfs_gateway_requests_total") {
 			continue
 		}
@@ -103,31 +87,16 @@ func (s *sampler) sample(i int, g *node) error {
 			}
 		}
 	}
-	rss, err := residentOf(g.PID())
-	if err != nil {
-		return err
-	}
 	ratio := 0.0
 	if d := requests - s.requests[i]; d > 0 {
 		ratio = (hits - s.hits[i]) / d
 	}
 	s.hits[i], s.requests[i] = hits, requests
-	heap := of["go_memstats_heap_inuse_bytes"]
+	rss, heap := of["process_resident_memory_bytes"], of["go_memstats_heap_inuse_bytes"]
 	for q, v := range []float64{rss / 1e6, heap / 1e6, of["process_open_fds"], of["go_goroutines"], ratio} {
 		s.values[i][q] = append(s.values[i][q], v)
 	}
 	return nil
-}
-
-// residentOf is the memory of a process in bytes.
-func residentOf(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(text))
-	pages, err := strconv.ParseFloat(fields[1], 64)
-	return pages * float64(os.Getpagesize()), err
 }
 
 // csv has a line for each sample of each gateway.

@@ -80,7 +80,11 @@ func start(t *testing.T) *world {
 	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: remoteGroup, Count: 2}}})
 	require.NoError(t, err)
 	t.Cleanup(w.cluster.Close)
-	w.add("store", startStore(t, w))
+	g, err := lab.StartGateway(lab.GatewayOptions{Binary: binary, Dir: t.TempDir(),
+		Config: w.store.Config("tracker_server = "+w.cluster.Trackers()[0], "connect_timeout = 2"),
+		Cache:  []string{"memory_max = " + cacheMemory}})
+	require.NoError(t, err)
+	w.add("store", g)
 	for _, disk := range []bool{false, true} {
 		o := lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: w.cluster.Trackers(), Redis: w.redis.Addr(),
 			Cache: []string{"memory_max = " + cacheMemory}}
@@ -106,21 +110,6 @@ func (w *world) add(name string, g *lab.Gateway) {
 		require.NotContains(w.t, g.Log(), "BUG:")
 	})
 	w.gateways = append(w.gateways, &node{name, g})
-}
-
-// startStore starts a gateway with a store.
-func startStore(t *testing.T, w *world) *lab.Gateway {
-	t.Helper()
-	address, admin, dir := lab.Address(lab.Port()), lab.Address(lab.Port()), t.TempDir()
-	conf := filepath.Join(dir, "mod_fastdfs.conf")
-	text := w.store.Config("tracker_server = "+w.cluster.Trackers()[0], "connect_timeout = 2",
-		"[gateway]", "listen = "+address, "admin_listen = "+admin, "[cache]", "memory_max = "+cacheMemory)
-	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mime.types"), []byte(storetest.Types), 0o600))
-	ready := lab.Responds("http://" + admin + "/readyz")
-	p, err := lab.Start(address, filepath.Join(dir, "log"), ready, binary, "serve", "-c", conf)
-	require.NoError(t, err)
-	return &lab.Gateway{Process: p, Admin: admin}
 }
 
 // TestSoak runs mixed traffic while things go wrong, and then compares the second half with itself.
