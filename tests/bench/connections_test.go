@@ -22,16 +22,6 @@ func gatherAt(t *testing.T, w *world, s *settings, g clientGroup, o object, d ti
 	return e
 }
 
-func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
-	w, s := newTestWorld(t)
-	o, err := w.store.plain(4 * kib)
-	require.NoError(t, err)
-	clients := affordable(2000)
-	e := gatherAt(t, w, s, clientGroup{clients: clients, idle: true}, o, 0)
-	require.Less(t, e.rss(), int64(clients*20*kib), "about 7 KiB each; a read buffer alone is 16")
-	require.Less(t, e.threads(), 20)
-}
-
 func TestSlowReadersCostNoThreads(t *testing.T) {
 	w, s := newTestWorld(t)
 	o, err := w.store.plain(100 * mib)

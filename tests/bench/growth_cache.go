@@ -185,7 +185,7 @@ func firstResponse(o lab.GatewayOptions, of *object) (took time.Duration, err er
 	if err := <-arrived; err != nil {
 		return 0, err
 	}
-	return took, await(func() bool { return onDisk(g.Admin) })
+	return took, await(func() bool { return onDisk(g) })
 }
 
 // download requests a file and compares it.
@@ -199,15 +199,9 @@ func download(url string, of *object) error {
 }
 
 // onDisk reports whether the cache of a gateway has segments on disk.
-func onDisk(admin string) bool {
-	resp, err := http.Get("http://" + admin + "/metrics")
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	const series = `cache_bytes{tier="disk"} `
-	return err == nil && bytes.Contains(text, []byte(series)) && !bytes.Contains(text, []byte(series+"0\n"))
+func onDisk(g *lab.Gateway) bool {
+	of, err := g.Metrics()
+	return err == nil && of[`fdfs_gateway_cache_bytes{tier="disk"}`] > 0
 }
 
 // fillDisk stores segments in the folder of a cache.

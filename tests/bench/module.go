@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"fastdfs-gateway/tests/lab"
 )
 
 // moduleFolder is where the FastDFS module of nginx reads its configuration. The path is compiled
@@ -71,14 +69,6 @@ func (w *world) startModule(nginx string, f flavour) (*process, error) {
 			return nil, err
 		}
 	}
-	addr, conf, err := w.nginxConf(dir, f, "ngx_fastdfs_module;", "127.0.0.1:9")
-	if err != nil {
-		return nil, err
-	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "unshare", "-m", "sh", "-c", withFolder,
-		"sh", dir, nginx, "-p", dir, "-c", conf)
-	if err != nil {
-		return nil, err
-	}
-	return &process{Process: p, tls: w.keys(f) != nil}, nil
+	return w.runNginx(dir, f, "ngx_fastdfs_module;", "127.0.0.1:9", "unshare", "-m", "sh", "-c", withFolder, "sh", dir,
+		nginx)
 }

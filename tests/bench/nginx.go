@@ -60,19 +60,11 @@ func (w *world) startNginx(f flavour) (*process, error) {
 			location += nginxCache
 		}
 	}
-	addr, conf, err := w.nginxConf(dir, f, location, origin)
-	if err != nil {
-		return nil, err
-	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
-	if err != nil {
-		return nil, err
-	}
-	return &process{Process: p, tls: w.keys(f) != nil}, nil
+	return w.runNginx(dir, f, location, origin, "nginx")
 }
 
-// nginxConf writes the configuration of an nginx, and returns its address and its path.
-func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr, conf string, err error) {
+// runNginx writes the configuration of an nginx and starts it by a command.
+func (w *world) runNginx(dir string, f flavour, location, origin string, command ...string) (*process, error) {
 	addr, more := w.address(), ""
 	listen := addr
 	if keys := w.keys(f); keys != nil {
@@ -80,6 +72,14 @@ func (w *world) nginxConf(dir string, f flavour, location, origin string) (addr,
 		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
 			keys.key) // before 1.23.4 its default was without 1.3
 	}
-	conf, err = lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more))
-	return addr, conf, err
+	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more))
+	if err != nil {
+		return nil, err
+	}
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), command[0],
+		append(command[1:], "-p", dir, "-c", conf)...)
+	if err != nil {
+		return nil, err
+	}
+	return &process{Process: p, tls: w.keys(f) != nil}, nil
 }
