@@ -144,8 +144,7 @@ bench: build ## compare with nginx and write docs/benchmarks.md
 # make bench-compare REF=v1.0.0 COMPARE='-packages ./storage/local -cases mix'
 REF ?= HEAD
 bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage/local"
-	$(GO) build -C tests/bench -o $(CURDIR)/bin/compare ./compare
-	bin/compare -ref $(REF) $(COMPARE)
+	GO='$(GO)' tests/bench/compare -ref $(REF) $(COMPARE)
 
 # cachelock beside redsync and redislock on one Redis.
 bench-locks: need ## compare cachelock with other lock libraries
