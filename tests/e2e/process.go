@@ -253,27 +253,26 @@ func (p *Process) NewRequest(method, url string, body io.Reader) *http.Request {
 // AdminGet asks the admin listener.
 func (p *Process) AdminGet(path string) (int, string) {
 	p.T.Helper()
-	resp, err := http.Get("http://" + p.AdminAddr + path)
-	require.NoError(p.T, err)
+	a := Fetch(p.T, http.DefaultClient, "http://"+p.AdminAddr+path)
+	return a.StatusCode, string(a.Body)
+}
+
+// Fetch reads a whole response.
+func Fetch(t testing.TB, client *http.Client, url string) Response {
+	t.Helper()
+	resp, err := client.Get(url)
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	require.NoError(p.T, err)
-	return resp.StatusCode, string(body)
+	require.NoError(t, err)
+	return Response{resp, body}
 }
 
 // Metric reads one series of /metrics; 0 when it is not there.
 func (p *Process) Metric(series string) float64 {
 	p.T.Helper()
 	_, text := p.AdminGet("/metrics")
-	for _, line := range strings.Split(text, "\n") {
-		if rest, ok := strings.CutPrefix(line, series+" "); ok {
-			var v float64
-			_, err := fmt.Sscan(rest, &v)
-			require.NoError(p.T, err)
-			return v
-		}
-	}
-	return 0
+	return lab.ParseMetrics(text)[series]
 }
 
 // Dial opens a raw connection to the first address.
@@ -299,6 +298,33 @@ func (p *Process) Sends(url string) bool {
 	_, _ = io.WriteString(c, Request(http.MethodGet, url, "Connection: close"))
 	got, _ := io.ReadAll(c)
 	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))
+}
+
+// Kept is a connection for several requests.
+type Kept struct {
+	net.Conn
+	In *bufio.Reader // of the connection
+
+	t testing.TB
+}
+
+// Keep opens one.
+func (p *Process) Keep() *Kept {
+	c := p.Dial()
+	return &Kept{c, bufio.NewReader(c), p.T}
+}
+
+// Ask sends a request and reads its response.
+func (k *Kept) Ask(request string) Response {
+	k.t.Helper()
+	_, err := io.WriteString(k, request)
+	require.NoError(k.t, err)
+	method, _, _ := strings.Cut(request, " ")
+	resp, err := http.ReadResponse(k.In, &http.Request{Method: method})
+	require.NoError(k.t, err, "to %q", request)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(k.t, err, "to %q", request)
+	return Response{resp, body}
 }
 
 // Raw sends bytes and reads all responses until the gateway closes.
@@ -360,10 +386,10 @@ func MemoryOf(t testing.TB, pid int, name string) (kb int) {
 
 // Download begins one and reads its head only; the file is larger than all socket buffers, so the
 // connection stays busy.
-func (p *Process) Download(f storetest.Object) (*http.Response, net.Conn) {
+func (p *Process) Download(url string, lines ...string) (*http.Response, net.Conn) {
 	p.T.Helper()
 	c := p.Dial()
-	_, err := io.WriteString(c, Request(http.MethodGet, f.URL()))
+	_, err := io.WriteString(c, Request(http.MethodGet, url, lines...))
 	require.NoError(p.T, err)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(p.T, err)

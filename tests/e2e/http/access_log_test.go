@@ -28,23 +28,14 @@ const sameInNginx = `$remote_addr - $remote_user "$request" $status $body_bytes_
 const jsonInNginx = `{"request":"$request","agent":"$http_user_agent","none":"$http_none","status":$status,` +
 	`"arg":"$arg_a"}`
 
-// nginxLogConf has as arguments: its folder, its address, the folder of the files, the template,
-// the one for JSON.
-const nginxLogConf = `daemon off;
-worker_processes 1;
-error_log stderr crit;
-pid %[1]s/pid;
-events { worker_connections 64; }
-http {
-	log_format same '%[4]s';
-	log_format object escape=json '%[5]s';
+// nginxLogs has as arguments: the folder of nginx, the template, the one for JSON, its address, the
+// folder of the files.
+const nginxLogs = `	log_format same '%[2]s';
+	log_format object escape=json '%[3]s';
 	access_log %[1]s/access.log same;
 	access_log %[1]s/json.log object;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	types { image/jpeg jpg; }
-	server { listen %[2]s; location / { root %[3]s; } }
-}
+	server { listen %[4]s; location / { root %[5]s; } }
 `
 
 // TestLogTemplatesBesideNginx: the same requests give the same lines by the same templates.
@@ -58,14 +49,8 @@ func TestLogTemplatesBesideNginx(t *testing.T) {
 	require.NoError(t, os.WriteFile(copied, file.Content, 0o644))
 	dir := t.TempDir()
 	address := lab.Address(lab.Port())
-	conf := filepath.Join(dir, "nginx.conf")
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;\n" // its workers read folders of ours
-	}
-	text := fmt.Appendf(nil, user+nginxLogConf, dir, address, root, sameInNginx, jsonInNginx)
-	require.NoError(t, os.WriteFile(conf, text, 0o600))
-	nginx, err := lab.Start(address, filepath.Join(dir, "log"), lab.Listens(address), "nginx", "-p", dir, "-c", conf)
+	nginx, err := lab.RunNginx(dir, address, "worker_processes 1; error_log stderr crit; events {}",
+		fmt.Sprintf(nginxLogs, dir, sameInNginx, jsonInNginx, address, root))
 	if err != nil {
 		t.Skipf("nginx does not start: %v", err)
 	}

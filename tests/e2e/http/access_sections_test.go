@@ -135,7 +135,7 @@ func TestUnlimitedConnections(t *testing.T) {
 	p := e2e.Serve(t, s, "[gateway]", "max_connections_per_ip = 1", "[access]", "send_rate = 1MB",
 		"unlimited = 127.0.0.0/8")
 	for range 3 {
-		_, c := p.Download(f)
+		_, c := p.Download(f.URL())
 		defer c.Close()
 	}
 	require.Equal(t, 200, p.Do(http.MethodHead, f.URL()).StatusCode)

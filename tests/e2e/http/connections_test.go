@@ -32,8 +32,8 @@ func TestConnectionLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := e2e.Serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s")
-			_, first := p.Download(f)
-			p.Download(f)
+			_, first := p.Download(f.URL())
+			p.Download(f.URL())
 			rejected := p.Raw(e2e.Request(http.MethodGet, f.URL()))
 			require.True(t, strings.HasPrefix(rejected, tt.status), "%.100q", rejected)
 			require.Contains(t, rejected, "\r\nRetry-After: ")
@@ -81,7 +81,7 @@ const leastIdle = 5 * time.Second
 func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, small, large storetest.Object) {
 	t.Helper()
 	p := e2e.Serve(t, s, "[gateway]", key, "read_timeout = 5m", "idle_timeout = 5m") // neither ends one
-	busy, _ := p.Download(large)
+	busy, _ := p.Download(large.URL())
 	for range mostConnections - 1 {
 		c := p.Dial()
 		_, err := io.WriteString(c, send)

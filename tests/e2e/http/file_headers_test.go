@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"fastdfs-gateway/internal/testing/eventually"
@@ -108,7 +106,7 @@ func TestDifferencesErrorPages(t *testing.T) {
 	missing := page("404.html", "<h1>missing</h1>\n")
 	p := e2e.Serve(t, s, "[gateway]", "cors_origin = *", "[error_pages]", "404 = "+missing,
 		"4xx = "+page("4xx.txt", "wrong\n"))
-	file, gone := s.Normal("jpg", s.Bytes(10)), s.Missing("jpg", storetest.Created)
+	file, gone, byHTTP2 := s.Normal("jpg", s.Bytes(10)), s.Missing("jpg", storetest.Created), p.OverHTTP2(t)
 	for _, tt := range []struct {
 		name, method, url string
 		send              []string
@@ -126,12 +124,14 @@ func TestDifferencesErrorPages(t *testing.T) {
 		{"HEAD of a page", "HEAD", gone.URL(), nil, 404, "text/html", "", []string{"Content-Length: 17"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := p.In(t).Do(tt.method, tt.url, tt.send...)
-			require.Equal(t, tt.status, a.StatusCode)
-			require.Equal(t, tt.mediaType, a.Header.Get("Content-Type"))
-			require.Equal(t, tt.body, string(a.Body))
-			requireHeaders(t, a.Header, tt.headers...)
-			require.Equal(t, 200, p.In(t).Get(file.URL()).StatusCode)
+			for _, p := range []*e2e.Process{p, byHTTP2} {
+				a := p.In(t).Do(tt.method, tt.url, tt.send...)
+				require.Equal(t, tt.status, a.StatusCode)
+				require.Equal(t, tt.mediaType, a.Header.Get("Content-Type"))
+				require.Equal(t, tt.body, string(a.Body))
+				requireHeaders(t, a.Header, tt.headers...)
+				require.Equal(t, 200, p.In(t).Get(file.URL()).StatusCode)
+			}
 		})
 	}
 	page("404.html", "changed")
@@ -204,24 +204,4 @@ func TestDifferencesOrigins(t *testing.T) {
 		{name: "another origin than the only one", url: file.URL(), send: []string{"Origin: " + b}, status: 200,
 			headers: []string{origin, "Vary: Origin"}},
 	})
-}
-
-// TestEnvironment: one configuration for several hosts, as in containers.
-func TestEnvironment(t *testing.T) {
-	s := storetest.New(t)
-	file := s.Normal("jpg", s.Bytes(10))
-	t.Setenv("GATEWAY_TEST_NAME", "gw-7")
-	t.Setenv("GATEWAY_TEST_AGE", "77")
-	lines := []string{"[gateway]", "cache_control = max-age=${GATEWAY_TEST_AGE}", "[headers]",
-		"X-Gateway = ${GATEWAY_TEST_NAME}, $$5"}
-	p := e2e.Serve(t, s, lines...)
-	requireHeaders(t, p.Get(file.URL()).Header, "Cache-Control: max-age=77", "X-Gateway: gw-7, $5")
-	conf := e2e.WriteConfig(t, s.Config(append(lines, "X-Other = ${GATEWAY_TEST_UNSET}")...))
-	code, stdout, stderr := e2e.Run(t, "check", "-c", conf)
-	require.Equal(t, 1, code)
-	text, err := os.ReadFile(conf)
-	require.NoError(t, err)
-	line := strings.Count(string(text[:strings.Index(string(text), "X-Other")]), "\n") + 1
-	require.Contains(t, stdout+stderr, conf+":"+strconv.Itoa(line)+
-		": error: X-Other: the environment has no variable GATEWAY_TEST_UNSET")
 }

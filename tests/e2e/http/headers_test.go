@@ -5,7 +5,6 @@ package http
 // and framing.
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -88,20 +87,12 @@ func requirePlainReason(t testing.TB, a e2e.Response) {
 // be closed.
 func talk(p *e2e.Process, requests ...string) []e2e.Response {
 	p.T.Helper()
-	c := p.Dial()
-	in := bufio.NewReader(c)
+	c := p.Keep()
 	responses := make([]e2e.Response, 0, len(requests))
 	for _, r := range requests {
-		_, err := io.WriteString(c, r)
-		require.NoError(p.T, err)
-		method, _, _ := strings.Cut(r, " ")
-		resp, err := http.ReadResponse(in, &http.Request{Method: method})
-		require.NoError(p.T, err, "to %q", r)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(p.T, err, "to %q", r)
-		responses = append(responses, e2e.Response{Response: resp, Body: body})
+		responses = append(responses, c.Ask(r))
 	}
-	rest, err := io.ReadAll(in)
+	rest, err := io.ReadAll(c.In)
 	require.NoError(p.T, err)
 	require.Empty(p.T, string(rest), "behind the last response")
 	return responses

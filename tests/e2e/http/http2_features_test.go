@@ -3,6 +3,7 @@ package http
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,9 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
@@ -24,77 +23,20 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestHTTP2Features: a key of each section decides about requests by HTTP/2 as about others.
-func TestHTTP2Features(t *testing.T) {
+// TestHTTP2Rates: a limited rate counts requests by HTTP/2, but not those of health_path; its 429
+// keeps the connection.
+func TestHTTP2Rates(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	jpg, txt := s.Normal("jpg", s.Bytes(1000)), s.Normal("txt", s.Bytes(10))
-	page := filepath.Join(t.TempDir(), "404.html")
-	require.NoError(t, os.WriteFile(page, []byte("<p>gone</p>"), 0o600))
-	p := e2e.ServeHTTP2(t, s, "[gateway]", "health_path = /health", "cors_origin = https://a.test",
-		"[headers jpg]", "X-Kind = picture", "Cache-Control = max-age=1", "[error_pages]", "404 = "+page,
-		"[access]", "referers = none, *.good.test", "[access txt]", "deny = 127.0.0.0/8")
-	missing := s.Missing("jpg", storetest.Created)
-	for _, c := range []struct {
-		method, url string
-		send        []string
-		status      int
-		headers     []string
-		body        string // "-" = not examined
-	}{
-		{"GET", "/health", nil, 200, nil, "-"},
-		{"GET", jpg.URL(), nil, 200,
-			[]string{"X-Kind: picture", "Cache-Control: max-age=1", "Content-Type: image/jpeg"}, string(jpg.Content)},
-		{"GET", jpg.URL(), []string{"Origin: https://a.test"}, 200,
-			[]string{"Access-Control-Allow-Origin: https://a.test"}, "-"},
-		{"OPTIONS", jpg.URL(), []string{"Origin: https://a.test", "Access-Control-Request-Method: GET"}, 204,
-			[]string{"Content-Type", "Content-Length"}, ""},
-		{"GET", jpg.URL(), []string{"Referer: https://www.good.test/"}, 200, nil, string(jpg.Content)},
-		{"GET", jpg.URL(), []string{"Referer: https://evil.test/"}, 403, []string{"X-Kind"}, "referer refused\n"},
-		{"GET", txt.URL(), nil, 403, nil, "access denied\n"},
-		{"GET", missing.URL(), nil, 404, []string{"Content-Type: text/html", "Content-Length: 11"}, "<p>gone</p>"},
-		{"HEAD", missing.URL(), nil, 404, []string{"Content-Length: 11"}, ""},
-		{"GET", jpg.URL() + "?attname=a.jpg", nil, 200,
-			[]string{`Content-Disposition: attachment; filename="a.jpg"`}, "-"},
-	} {
-		a := p.Do(c.method, c.url, c.send...)
-		require.Equal(t, "HTTP/2.0", a.Proto)
-		require.Equal(t, c.status, a.StatusCode, "%s %s", c.url, c.send)
-		requireHeaders(t, a.Header, c.headers...)
-		if c.body != "-" {
-			require.Equal(t, c.body, string(a.Body), c.url)
-		}
+	url := s.Normal("jpg", s.Bytes(1000)).URL()
+	p := e2e.ServeHTTP2(t, s, "[gateway]", "health_path = /health", "[access]", "requests_per_second = 0.01",
+		"requests_burst = 2")
+	for _, status := range []int{200, 200, 429} {
+		require.Equal(t, 200, p.Get("/health").StatusCode)
+		require.Equal(t, status, p.Get(url).StatusCode)
 	}
-	rates := e2e.ServeHTTP2(t, s, "[access]", "requests_per_second = 0.01", "requests_burst = 2")
-	require.Equal(t, 200, rates.Get(jpg.URL()).StatusCode)
-	require.Equal(t, 200, rates.Get(jpg.URL()).StatusCode)
-	limited := rates.Get(jpg.URL())
-	require.Equal(t, 429, limited.StatusCode)
-	require.NotEmpty(t, limited.Header.Get("Retry-After"))
-	require.Equal(t, 1.0, rates.Metric("fdfs_gateway_connections"), "the connection is kept")
-}
-
-// TestHTTP2Selections: tokens, several ranges, and conditions.
-func TestHTTP2Selections(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f, now := s.Normal("jpg", s.Bytes(1000)), time.Now().Unix()
-	p := e2e.ServeHTTP2(t, s, e2e.TokenKeys()...)
-	url := f.URL() + "?" + antisteal.Query(e2e.TokenSecret, f.ID.Logic, now)
-	require.Equal(t, 400, p.Get(f.URL()).StatusCode)
-	require.Equal(t, 400, p.Get(url+"0").StatusCode)
-	whole := p.Get(url)
-	require.True(t, bytes.Equal(f.Content, whole.Body))
-	parts := p.Get(url, "Range: bytes=0-9,500-899,-1")
-	require.Equal(t, 206, parts.StatusCode)
-	require.Equal(t, fmt.Sprint(len(parts.Body)), parts.Header.Get("Content-Length"))
-	_, ranges := readParts(t, parts, f)
-	require.Equal(t, []string{"0-9", "500-899", "999-999"}, ranges)
-	tag, modified := whole.Header.Get("ETag"), whole.Header.Get("Last-Modified")
-	for condition, status := range map[string]int{"If-None-Match: " + tag: 304, "If-Modified-Since: " + modified: 304,
-		"If-Match: " + tag: 206, `If-Match: "x"`: 412, "If-Range: " + tag: 206, `If-Range: "x"`: 200} {
-		require.Equal(t, status, p.Get(url, condition, "Range: bytes=1-2").StatusCode, condition)
-	}
+	require.NotEmpty(t, p.Get(url).Header.Get("Retry-After"))
+	require.Equal(t, 1.0, p.Metric("fdfs_gateway_connections"), "the connection is kept")
 }
 
 // TestHTTP2MakesRoom: an idle connection makes room for a new one at max_connections, one with a
@@ -250,8 +192,11 @@ func TestHTTP2GoAway(t *testing.T) {
 		requireGoAway(t, fromBusy, "busy")
 		require.NoError(t, busy.WriteWindowUpdate(0, 4<<20))
 		require.NoError(t, busy.WriteWindowUpdate(1, 4<<20))
+		_, err := tls.Dial("tcp", p.Addrs[0], p.TLS)
+		require.Error(t, err, "it still accepts")
 		requireEnd(t, fromBusy, 1)
 		p.AwaitExit()
+		require.Equal(t, 0, p.Cmd.ProcessState.ExitCode())
 	})
 	t.Run("upgrade", func(t *testing.T) {
 		p := e2e.ServeHTTP2(t, s, "[gateway]", "idle_timeout = 10m")

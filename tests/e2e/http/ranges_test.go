@@ -111,17 +111,19 @@ func TestDifferencesMultipart(t *testing.T) {
 				"25-25", "27-27", "29-29", "31-31"}},
 		{"two of three satisfiable", "bytes=1-2,5000-,4-5", []string{"1-2", "4-5"}},
 	}
-	seen := map[string]bool{}
+	seen, byHTTP2 := map[string]bool{}, p.OverHTTP2(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := p.In(t).Get(file.URL(), "Range: "+tt.value)
-			require.Equal(t, http.StatusPartialContent, a.StatusCode)
-			requireHeaders(t, a.Header, "Content-Range", "Content-Length: "+strconv.Itoa(len(a.Body)))
-			boundary, parts := readParts(t, a, file)
-			require.Equal(t, tt.parts, parts)
-			require.NotRegexp(t, `\A[0-9]+\z`, boundary, "the module takes the time")
-			require.False(t, seen[boundary], "boundary comes again")
-			seen[boundary] = true
+			for _, p := range []*e2e.Process{p, byHTTP2} {
+				a := p.In(t).Get(file.URL(), "Range: "+tt.value)
+				require.Equal(t, http.StatusPartialContent, a.StatusCode)
+				requireHeaders(t, a.Header, "Content-Range", "Content-Length: "+strconv.Itoa(len(a.Body)))
+				boundary, parts := readParts(t, a, file)
+				require.Equal(t, tt.parts, parts)
+				require.NotRegexp(t, `\A[0-9]+\z`, boundary, "the module takes the time")
+				require.False(t, seen[boundary], "boundary comes again")
+				seen[boundary] = true
+			}
 		})
 	}
 }

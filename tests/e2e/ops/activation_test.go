@@ -3,7 +3,6 @@ package ops
 import (
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -31,17 +30,16 @@ func freeAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
+// unixClient asks a unix socket, whatever the URL says.
+func unixClient(path string) *http.Client {
+	return &http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: dialTo("unix", path), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+}
+
 // getUnix asks a unix socket.
-func getUnix(t testing.TB, path, url string) (int, string) {
+func getUnix(t testing.TB, path, url string) e2e.Response {
 	t.Helper()
-	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: dialTo("unix", path)}}
-	resp, err := client.Get("http://localhost" + url)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(body)
+	return e2e.Fetch(t, unixClient(path), "http://localhost"+url)
 }
 
 // TestSocketActivation: systemd-socket-activate opens the sockets and starts the gateway at the
@@ -78,14 +76,11 @@ func TestSocketActivation(t *testing.T) {
 				require.FileExists(t, path)
 			}()
 			eventually.True(t, func() bool { return strings.Contains(text(), "Listening on "+path) }, path)
-			status, body := getUnix(t, path, f.URL())
-			require.Equal(t, http.StatusOK, status)
-			require.Equal(t, string(f.Content), body)
+			a := getUnix(t, path, f.URL())
+			require.Equal(t, http.StatusOK, a.StatusCode)
+			require.Equal(t, f.Content, a.Body)
 			for _, url := range []string{"http://" + address + f.URL(), "http://" + admin + "/readyz"} {
-				resp, err := http.Get(url)
-				require.NoError(t, err)
-				_ = resp.Body.Close() // the status says all
-				require.Equal(t, http.StatusOK, resp.StatusCode)
+				require.Equal(t, http.StatusOK, e2e.Fetch(t, http.DefaultClient, url).StatusCode)
 			}
 		})
 	}
@@ -100,46 +95,6 @@ func startWith(t *testing.T, conf string, env []string, names []string, files ..
 	cmd.Env = append(os.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	cmd.Env = append(cmd.Env, env...)
 	return e2e.StartCommand(t, conf, cmd)
-}
-
-// TestActivatedSocket: a TLS listener whose socket the process was given also serves clients that
-// connected before the start, and a socket that no key names ends the start.
-func TestActivatedSocket(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(1000))
-	dir := t.TempDir()
-	pool := e2e.Certificate(t, dir)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	file, err := ln.(*net.TCPListener).File()
-	require.NoError(t, err)
-	defer file.Close()
-	early, err := net.Dial("tcp", ln.Addr().String())
-	require.NoError(t, err)
-	defer early.Close()
-	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+ln.Addr().String(), "admin_listen = 127.0.0.1:0",
-		"tls_cert = "+filepath.Join(dir, "cert.pem"), "tls_key = "+filepath.Join(dir, "key.pem")))
-	p := startWith(t, conf, nil, []string{"web.socket"}, file)
-	require.Equal(t, ln.Addr().String(), p.Addrs[0])
-	secure := tls.Client(early, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
-	require.NoError(t, secure.SetDeadline(time.Now().Add(e2e.Timeout)))
-	_, err = io.WriteString(secure, e2e.Request(http.MethodGet, f.URL(), "Connection: close"))
-	require.NoError(t, err)
-	response, err := io.ReadAll(secure)
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(response), string(f.Content)))
-
-	for _, name := range []string{"web.socket", "peer_listen"} { // a gateway without a fleet serves no peers
-		stray := exec.Command("timeout", "60", "/bin/sh", "-c",
-			`LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=`+name+` exec "$0" -c "$1"`, e2e.Binary,
-			e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)))
-		stray.ExtraFiles = []*os.File{file}
-		out, err := stray.CombinedOutput()
-		require.Error(t, err)
-		require.Contains(t, string(out), "systemd has given the socket "+ln.Addr().String()+" ("+name+"), which no key")
-	}
 }
 
 // systemd takes what a service tells it.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
@@ -54,7 +55,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestCheck: the classic mistakes, each with file, line and what to do.
+// TestCheck: a good configuration has no problems; one for root has a warning.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -69,21 +70,6 @@ func TestCheck(t *testing.T) {
 			e2e.WriteConfig(t, s.Config("[gateway]", "allow_sources = local-networks")))
 		require.Equal(t, 0, code, stdout)
 		require.Contains(t, stdout, "warning: started by root, the gateway serves as root; set user in [gateway]")
-	}
-	for _, tt := range []struct{ name, from, to, want string }{
-		{"store path that is missing", "/group1/path1", "/group1/path9",
-			`:\d+: error: store path ".*path9" is not there; `},
-		{"unknown key", "[group1]", "[gateway]\nlistn = :80\n[group1]", `:\d+: error: .*listn.*listen`},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			text, err := os.ReadFile(good)
-			require.NoError(t, err)
-			require.Contains(t, string(text), tt.from)
-			bad := e2e.WriteConfig(t, strings.Replace(string(text), tt.from, tt.to, 1))
-			code, stdout, _ := e2e.Run(t, "check", "-c", bad)
-			require.Equal(t, 1, code, stdout)
-			require.Regexp(t, regexp.QuoteMeta(bad)+tt.want, stdout)
-		})
 	}
 }
 
@@ -141,6 +127,37 @@ func TestInspectResolvesStorageIDs(t *testing.T) {
 	require.Regexp(t, `storage id 100002\n`, stdout)
 }
 
+// TestInspectFile says which variant of CRC32 an id has.
+func TestInspectFile(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	content := []byte("hello")
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	inspect := func(id fdfs.FileID, code int, variant string) {
+		t.Helper()
+		got, stdout, stderr := e2e.Run(t, "inspect", "-json", "-file", path, id.String())
+		require.Equal(t, code, got, stderr)
+		var out struct {
+			Variant string `json:"crc32_variant"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(stdout), &out))
+		require.Equal(t, variant, out.Variant)
+	}
+	standard := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: content})
+	inspect(standard, 0, "standard")
+	legacy := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: content, LegacyCRC: true})
+	require.Equal(t, uint32(0x1bedb6f4), legacy.CRC32)
+	inspect(legacy, 0, "legacy")
+	inspect(e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: []byte("hallo")}), 1, "none")
+	_, stdout, _ := e2e.Run(t, "inspect", "-file", path, legacy.String())
+	require.Regexp(t, `crc32 variant +legacy: the file has it in the variant of FastDFS 5.x`, stdout)
+	appender := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender})
+	code, _, stderr := e2e.Run(t, "inspect", "-file", path, appender.String())
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "is not that of its content")
+}
+
 // TestTokenCommand: what it prints is let in.
 func TestTokenCommand(t *testing.T) {
 	t.Parallel()
@@ -179,18 +196,14 @@ func TestDemo(t *testing.T) {
 		require.Greater(t, len(urls), 12)
 		index := ""
 		for _, url := range urls {
-			resp, err := http.Get(url)
-			require.NoError(t, err)
-			body, err := io.ReadAll(resp.Body)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			require.Equal(t, 200, resp.StatusCode, url)
-			require.NotEmpty(t, body)
+			a := e2e.Fetch(t, http.DefaultClient, url)
+			require.Equal(t, 200, a.StatusCode, url)
+			require.NotEmpty(t, a.Body)
 			if strings.HasSuffix(url, "/") {
-				index = string(body)
+				index = string(a.Body)
 			}
 			if strings.Contains(url, guarded) {
-				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"),
+				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(a.Body), "token"),
 					"the page for rejected tokens: %s", url)
 			}
 		}
@@ -203,15 +216,10 @@ func TestDemo(t *testing.T) {
 			case strings.HasPrefix(url, "/"):
 				url = "http://" + args[4] + url
 			}
-			resp, err := http.Get(url)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			require.Equal(t, 200, resp.StatusCode, url)
+			require.Equal(t, 200, e2e.Fetch(t, http.DefaultClient, url).StatusCode, url)
 		}
-		resp, err := http.Get("http://" + guarded + "/")
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 400, resp.StatusCode, "there is one index page")
+		none := e2e.Fetch(t, http.DefaultClient, "http://"+guarded+"/")
+		require.Equal(t, 400, none.StatusCode, "there is one index page")
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		require.NoError(t, cmd.Wait())
 	}

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -79,8 +78,7 @@ func jumpsAtStore(t *testing.T, built string) {
 	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
 	f := s.Normal("jpg", s.Bytes(100_000))
 	slave := s.Slave(f, "_150x150", "jpg", s.Bytes(3000))
-	files := map[string][]byte{f.URL(): f.Content}
-	kept, closed := askAlways(p.Addrs[0], files, 4, false), askAlways(p.Addrs[0], files, 2, true)
+	kept, closed := askAlways(t, p, f, 4, false), askAlways(t, p, f, 2, true)
 	for n, offset := range append(jumps, time.Hour) {
 		clock.Set(offset)
 		eventually.True(t, func() bool { // it is made once a second
@@ -114,8 +112,8 @@ func jumpsAtStore(t *testing.T, built string) {
 		status, page := p.AdminGet("/status")
 		require.Equal(t, http.StatusOK, status, page)
 	}
-	kept.end(t)
-	closed.end(t)
+	kept()
+	closed()
 }
 
 // jumpsAtTokens: a token is judged by the clock of the gateway, and by no memory of another time.
@@ -313,11 +311,7 @@ func jumpsAtUpgrade(t *testing.T, built string) {
 	u := &upgraded{t, m.PID(), m.Log}
 	f.ForgetCounts()
 	for n, offset := range jumps {
-		c := m.Dial()
-		_, err := io.WriteString(c, e2e.Request(http.MethodGet, "/"+id.String(), "Connection: close"))
-		require.NoError(t, err)
-		download, err := http.ReadResponse(bufio.NewReader(c), nil)
-		require.NoError(t, err)
+		download, _ := m.Download(e2e.Path(id), "Connection: close")
 		m.Options.Clock.Set(offset)
 		u.upgrade()
 		m.Options.Clock.Set(-offset)

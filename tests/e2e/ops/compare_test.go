@@ -77,45 +77,6 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, stdout, "done: 2 paths, 2 equal,")
 }
 
-// TestCompareFails: with what is no list, and a server that is not there.
-func TestCompareFails(t *testing.T) {
-	t.Parallel()
-	p := e2e.Serve(t, storetest.New(t))
-	address := "http://" + p.Addrs[0]
-	free := lab.Address(lab.Port())
-	var many []string
-	for i := range 100 {
-		many = append(many, fmt.Sprint("/", i))
-	}
-	for _, tt := range []struct {
-		name string
-		args []string
-		code int
-		says string
-	}{
-		{"one address", []string{address}, 2, "an argument is missing"},
-		{"no address", []string{"localhost:8888", address}, 2,
-			`cannot use the address "localhost:8888": want http://host:port`},
-		{"misspelt flag", []string{"-range", address, address}, 2, "there is no flag -range (did you mean -ranges?)"},
-		{"sample", []string{"-sample", "-1", address, address}, 2, "-sample is not between 0 and 100000"},
-		{"rate", []string{"-rate", "NaN", address, address}, 2, "-rate is negative"},
-		{"timeout", []string{"-timeout", "0", address, address}, 2, "-timeout is not positive"},
-		{"no such list", []string{address, address, "/no/such/list"}, 1, "cannot read the list: open /no/such/list"},
-		{"folder", []string{address, address, t.TempDir()}, 1, "cannot read the list: read "},
-		{"empty list", []string{address, address, list(t)}, 1, "the list has no path"},
-		{"no list", []string{address, address, list(t, "hello")}, 1, "the list has no path: line 1: neither a file id"},
-		{"server away", []string{address, "http://" + free, list(t, many...)}, 1,
-			"gateway: http://" + free + " does not respond, 5 times in a row: dial tcp"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			code, stdout, stderr := e2e.Run(t, append([]string{"compare"}, tt.args...)...)
-			require.Equal(t, tt.code, code, stdout+stderr)
-			require.Contains(t, stderr, tt.says)
-			require.NotContains(t, stdout, "\ndone")
-		})
-	}
-}
-
 // TestCompareOnTerminal: colors, a bar, and a summary when Ctrl-C ends it, also while the list
 // comes from a terminal.
 func TestCompareOnTerminal(t *testing.T) {
@@ -195,9 +156,7 @@ func TestCompareWithNginx(t *testing.T) {
 	p := e2e.Serve(t, s)
 	missing := s.Missing("jpg", storetest.Created)
 	for _, f := range append(files, missing, files[0]) {
-		resp, err := http.Get("http://" + nginx + f.URL() + "?a=%20")
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
+		e2e.Fetch(t, http.DefaultClient, "http://"+nginx+f.URL()+"?a=%20")
 	}
 	noHTTP, err := net.Dial("tcp", nginx)
 	require.NoError(t, err)

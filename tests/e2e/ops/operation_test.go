@@ -1,9 +1,7 @@
 package ops
 
 import (
-	"bufio"
 	"bytes"
-	"crypto/tls"
 	"encoding/json"
 	"io"
 	"net"
@@ -32,11 +30,7 @@ func TestStopLetsResponsesEnd(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := e2e.Serve(t, s, "[gateway]", "read_timeout = 5m", "shutdown_timeout = 5m")
 	idle := p.Dial()
-	c := p.Dial()
-	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	require.NoError(t, err)
+	resp, _ := p.Download(f.URL())
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 	eventually.True(t, func() bool {
 		probe, err := net.Dial("tcp", p.Addrs[0])
@@ -127,14 +121,7 @@ func TestReload(t *testing.T) {
 		return s.Config(e2e.WithListen([]string{"[gateway]", "cache_control = " + cacheControl})...)
 	}
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines("max-age=1")))
-	reload := func() (int, string) {
-		resp, err := http.Post("http://"+p.AdminAddr+"/reload", "", nil)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		return resp.StatusCode, string(body)
-	}
+	reload := func() (int, string) { return p.AdminPost("/reload", "") }
 	require.Equal(t, "max-age=1", p.Get(f.URL()).Header.Get("Cache-Control"))
 
 	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("max-age=2")), 0o600))
@@ -177,47 +164,6 @@ func TestReadyFollowsTheStore(t *testing.T) {
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
-// TestTLSAndUnixSocket: files of every kind where sendfile cannot be used.
-func TestTLSAndUnixSocket(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	files := []storetest.Object{s.Normal("mp4", s.Bytes(3<<20)), s.Trunk("txt", s.Bytes(5000)), s.Normal("txt", nil)}
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "socket")
-	pool := e2e.Certificate(t, dir)
-	secure := e2e.Serve(t, s, "[gateway]", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
-	local := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = unix:"+socket,
-		"admin_listen = 127.0.0.1:0")))
-	for name, tt := range map[string]struct {
-		p         *e2e.Process
-		base      string
-		transport *http.Transport
-	}{
-		"TLS": {secure, "https://" + secure.Addrs[0],
-			&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
-		"unix": {local, "http://gateway", &http.Transport{DialContext: dialTo("unix", socket)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer tt.transport.CloseIdleConnections()
-			client := http.Client{Transport: tt.transport, Timeout: e2e.Timeout}
-			for _, f := range files {
-				for range 3 {
-					resp, err := client.Get(tt.base + f.URL())
-					require.NoError(t, err)
-					body, err := io.ReadAll(resp.Body)
-					require.NoError(t, err)
-					require.NoError(t, resp.Body.Close())
-					require.Equal(t, 200, resp.StatusCode)
-					require.True(t, bytes.Equal(f.Content, body))
-				}
-			}
-			require.Zero(t, tt.p.Metric("fdfs_gateway_sendfile_bytes_total"))
-		})
-	}
-	_, err := os.Stat(socket)
-	require.NoError(t, err)
-}
-
 // TestStaleSocketIsReplaced: a gateway that was killed leaves its socket behind.
 func TestStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -237,27 +183,6 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	out, err = exec.Command(e2e.Binary, "-c", conf).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "there is a file of that name")
-}
-
-// TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a
-// word.
-func TestTimeouts(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	const idle = 3 * time.Second // enough for a client that stands still between its connection and its request
-	p := e2e.Serve(t, s, "[gateway]", "read_timeout = "+idle.String(), "idle_timeout = "+idle.String())
-	response := p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
-	require.True(t, strings.HasPrefix(response, "HTTP/1.1 408 "), response)
-	c := p.Dial()
-	began := time.Now()
-	_, err := io.WriteString(c, "HEAD "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
-	require.NoError(t, err)
-	all, err := io.ReadAll(c)
-	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the response: %q", all)
-	require.Greater(t, time.Since(began), idle*3/4, "a deadline that is nearly the same is not set anew")
-	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 })
 }
 
 // TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is

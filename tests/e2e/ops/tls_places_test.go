@@ -1,8 +1,6 @@
 package ops
 
 import (
-	"bufio"
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -81,13 +79,7 @@ func TestTLSSockets(t *testing.T) {
 	path := filepath.Join(dir, "tls.sock")
 	p := e2e.Serve(t, s, "[gateway]", "tls_listen = unix:"+path, tlsKeys(dir, "a"), "tls_redirect = true")
 	require.Equal(t, path, tlsAddress(p))
-	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DialContext:     func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
-	resp, err := client.Get("https://a.example" + f.URL())
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Equal(t, http.StatusOK, e2e.Fetch(t, unixClient(path), "https://a.example"+f.URL()).StatusCode)
 	require.Contains(t, p.Raw("GET /x HTTP/1.1\r\nHost: a.example:8080\r\nConnection: close\r\n\r\n"),
 		"Location: https://a.example/x\r\n", "tls_listen has no port")
 
@@ -109,52 +101,6 @@ func TestTLSSockets(t *testing.T) {
 	require.Equal(t, addresses[1], p.Addrs[0])
 	require.Equal(t, "a", served(t, addresses[0], f.URL(), "a.example"))
 	require.Equal(t, f.Content, p.Get(f.URL()).Body)
-}
-
-// TestTLSRedirectBehindProxy: a trusted proxy knows scheme and host, other clients do not, and
-// probes of health_path are not redirected.
-func TestTLSRedirectBehindProxy(t *testing.T) {
-	t.Parallel()
-	s, dir := storetest.New(t), t.TempDir()
-	f := s.Normal("jpg", s.Bytes(100))
-	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
-	for trusted, want := range map[string]map[string]string{
-		"127.0.0.1": {
-			"X-Forwarded-Proto: https":                                   "",
-			"X-Forwarded-Proto: http":                                    "gateway.example",
-			"X-Forwarded-Proto: http\r\nX-Forwarded-Host: front.example": "front.example",
-		},
-		"10.0.0.1": {
-			"X-Forwarded-Proto: https":                                    "gateway.example",
-			"X-Forwarded-Proto: https\r\nX-Forwarded-Host: front.example": "gateway.example",
-		},
-	} {
-		p := e2e.Serve(t, s, "[gateway]", "tls_listen = 127.0.0.1:0", tlsKeys(dir, "a"), "tls_redirect = true",
-			"health_path = /health", "trusted_proxies = "+trusted)
-		_, port, err := net.SplitHostPort(tlsAddress(p))
-		require.NoError(t, err)
-		for fields, host := range want {
-			resp := response(t, p.Raw("GET "+f.URL()+" HTTP/1.1\r\nHost: gateway.example\r\n"+fields+
-				"\r\nConnection: close\r\n\r\n"))
-			if host == "" {
-				require.Equal(t, http.StatusOK, resp.StatusCode, fields)
-				continue
-			}
-			require.Equal(t, http.StatusMovedPermanently, resp.StatusCode, fields)
-			require.Equal(t, "https://"+host+":"+port+f.URL(), resp.Header.Get("Location"), fields)
-		}
-		require.Equal(t, http.StatusOK, p.Get("/health").StatusCode)
-		require.Equal(t, http.StatusMovedPermanently, p.Get("/health/").StatusCode)
-	}
-}
-
-// response parses a response that is complete.
-func response(t *testing.T, text string) *http.Response {
-	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
-	require.NoError(t, err, text)
-	require.NoError(t, resp.Body.Close())
-	return resp
 }
 
 // TestReloadOfHTTP2: handshakes after a reload follow http2.

@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,20 +201,12 @@ func TestCertificateRenewal(t *testing.T) {
 	link(".key", "one")
 	p := e2e.Serve(t, s, "[gateway]", "tls_listen = 127.0.0.1:0", tlsKeys(dir, "live"))
 	address := tlsAddress(p)
-	var stop atomic.Bool
-	var asked atomic.Int64
-	var load sync.WaitGroup
-	for range 4 {
-		load.Go(func() {
-			for !stop.Load() {
-				if _, err := hello(t, address, f.URL(), &tls.Config{}); err != nil {
-					t.Errorf("a request failed: %v", err)
-					return
-				}
-				asked.Add(1)
-			}
-		})
-	}
+	end := e2e.Always(t, 4, func() func() error {
+		return func() error {
+			_, err := hello(t, address, f.URL(), &tls.Config{})
+			return err
+		}
+	})
 	link(".crt", "two")
 	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "cannot be read again") })
 	require.Equal(t, "one", served(t, address, f.URL(), "a.example"))
@@ -226,42 +216,5 @@ func TestCertificateRenewal(t *testing.T) {
 	eventually.True(t, func() bool { return strings.Count(p.LogText(), "cannot be read again") == 2 })
 	require.Equal(t, "two", served(t, address, f.URL(), "a.example"))
 	requireReload(p, http.StatusUnprocessableEntity)
-	stop.Store(true)
-	load.Wait()
-	require.Positive(t, asked.Load())
-}
-
-// TestSessionsOutliveProcess: sessions go on after a reload, an upgrade and a restart.
-func TestSessionsOutliveProcess(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(1000))
-	dir := t.TempDir()
-	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
-	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen([]string{"[gateway]", "tls_listen = 127.0.0.1:0",
-		tlsKeys(dir, "a")})...))
-	clients := map[string]*tls.Config{}
-	for name, version := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
-		clients[name] = &tls.Config{ServerName: "a.example", MaxVersion: version,
-			ClientSessionCache: tls.NewLRUClientSessionCache(1)}
-	}
-	shake := func(p *e2e.Process, resumes bool, when string) {
-		for name, client := range clients {
-			state, err := hello(t, tlsAddress(p), f.URL(), client)
-			require.NoError(t, err, when)
-			require.Equal(t, resumes, state.DidResume, "%s %s", name, when)
-		}
-	}
-	p := e2e.ServeConfig(t, conf)
-	shake(p, false, "first")
-	shake(p, true, "the same process")
-	requireReload(p, http.StatusOK)
-	shake(p, true, "after a reload")
-	u := startedBy(p)
-	u.upgrade()
-	shake(p, true, "after an upgrade")
-	u.signal(15)
-	p.AwaitExit()
-	p = e2e.ServeConfig(t, conf)
-	shake(p, true, "after a restart")
+	end()
 }

@@ -69,23 +69,14 @@ func TestUpgradeInFleet(t *testing.T) {
 	m.OnDisk(t, e2e.SegmentsOf(len(content))+e2e.SegmentsOf(len(smallContent)))
 	u := &upgraded{t, m.PID(), m.Log}
 
-	idle, large := m.Dial(), m.Dial()
-	r := bufio.NewReader(idle)
-	asked := func() *http.Response {
-		_, err := io.WriteString(idle, e2e.Request(http.MethodGet, "/"+small.String()))
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(smallContent, body))
-		return resp
+	idle := m.Keep()
+	asked := func() e2e.Response {
+		a := idle.Ask(e2e.Request(http.MethodGet, e2e.Path(small)))
+		require.Equal(t, smallContent, a.Body)
+		return a
 	}
 	require.False(t, asked().Close)
-	_, err := io.WriteString(large, e2e.Request(http.MethodGet, "/"+id.String(), "Connection: close"))
-	require.NoError(t, err)
-	download, err := http.ReadResponse(bufio.NewReader(large), nil)
-	require.NoError(t, err)
+	download, _ := m.Download(e2e.Path(id), "Connection: close")
 
 	f.ForgetCounts()
 	stop := watchMember(t, f.Redis.Addr(), m.Name())
@@ -124,27 +115,20 @@ func TestUpgradeForgets(t *testing.T) {
 	id, content := f.Put(5000)
 	f.Warm(id, content)
 	u := &upgraded{t, m.PID(), m.Log}
-	c := m.Dial()
-	r := bufio.NewReader(c)
-	for n, want := range []int{1, 1} {
-		_, err := io.WriteString(c, e2e.Request(http.MethodGet, "/"+id.String()))
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(content, body))
-		require.Equal(t, want, f.Cluster.Downloads(id).Downloads)
-		if n == 0 {
-			u.upgrade()
-			u.upgrade()
-			f.ForgetCounts()
-			status, _ := m.AdminPost("/purge?all=1", "")
-			require.Equal(t, http.StatusOK, status)
-		} else {
-			require.True(t, resp.Close)
-		}
+	c := m.Keep()
+	ask := func() e2e.Response {
+		a := c.Ask(e2e.Request(http.MethodGet, e2e.Path(id)))
+		require.Equal(t, content, a.Body)
+		require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
+		return a
 	}
+	ask()
+	u.upgrade()
+	u.upgrade()
+	f.ForgetCounts()
+	status, _ := m.AdminPost("/purge?all=1", "")
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, ask().Close)
 }
 
 // TestUpgradeLetsCommandsEnd: the process that a command has reached serves it to its end.

@@ -2,6 +2,8 @@ package ops
 
 import (
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -12,7 +14,6 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/e2e"
-	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 )
@@ -39,23 +40,20 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	})
 }
 
-// readers read files through all gateways until the returned function is called, which requires
-// that each response was right.
-func readers(f *e2e.Fleet, files map[fdfs.FileID][]byte) (end func()) {
-	paths := map[string][]byte{}
-	for id, content := range files {
-		paths[e2e.Path(id)] = content
-	}
-	var clients []*asker
-	for _, m := range f.Gateways {
-		clients = append(clients, askAlways(m.Addrs[0], paths, 3, false))
-	}
-	return func() {
-		f.T.Helper()
-		for _, c := range clients {
-			c.end(f.T)
+// readers read files through all gateways until end is called.
+func readers(t *testing.T, f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
+	ids := slices.Collect(maps.Keys(files))
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: e2e.Timeout}
+	t.Cleanup(client.CloseIdleConnections)
+	i := 0
+	return e2e.Always(t, n, func() func() error {
+		m := f.Gateways[i%len(f.Gateways)]
+		i++
+		return func() error {
+			id := ids[rand.IntN(len(ids))]
+			return e2e.GetWhole(client, "http://"+m.Addrs[0]+e2e.Path(id), files[id])
 		}
-	}
+	})
 }
 
 // someFiles stores files, one of more than a segment.
@@ -103,7 +101,7 @@ func TestUpgradeToOtherRedis(t *testing.T) {
 		m.OnDisk(t, segments)
 	}
 	f.ForgetCounts()
-	end := readers(f, files)
+	end := readers(t, f, 6, files)
 	from, to := f.Redis.Client(), redistest.Start(t)
 	for _, m := range f.Gateways {
 		name := m.Name()
@@ -120,21 +118,5 @@ func TestUpgradeToOtherRedis(t *testing.T) {
 	}
 	together(f)
 	f.Redis.Kill()
-	together(f)
-}
-
-// TestUpgradeToOtherSecret: no request fails while the secret of a fleet and the times of its locks
-// are changed, and the gateways ask each other for files afterwards.
-func TestUpgradeToOtherSecret(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Cache: []string{"memory_max = 8MB"}})
-	f.Formed()
-	end := readers(f, someFiles(f, 12))
-	for _, m := range f.Gateways {
-		changeFleet(m, "[lock]", lab.Secret, "the next secret of this experiment",
-			"[peer]", "[lock]\nttl = 9s\n[peer]")
-	}
-	f.Formed()
-	end()
 	together(f)
 }

@@ -93,8 +93,7 @@ func TestUpgradeAfterActivation(t *testing.T) {
 	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:1", "admin_listen = 127.0.0.1:0"))
 	u := startedBy(startWith(t, conf, nil, []string{"listen"}, file))
 	for range 2 {
-		status, _ := getUnix(t, path, f.URL())
-		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, http.StatusOK, getUnix(t, path, f.URL()).StatusCode)
 		u.upgrade()
 	}
 	u.signal(syscall.SIGTERM)

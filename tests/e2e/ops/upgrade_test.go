@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -18,8 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -80,101 +76,55 @@ func (u *upgraded) logged(n int, text string) {
 	eventually.True(u.t, func() bool { return strings.Count(u.log(), text) >= n }, text)
 }
 
-// asker asks for files again and again, and counts.
-type asker struct {
-	address   string
-	files     map[string][]byte // by path
-	paths     []string
-	closes    bool
-	stop      chan struct{}
-	done      sync.WaitGroup
-	responses atomic.Int64
-	failed    atomic.Int64
-	first     atomic.Pointer[error]
-}
-
-// askAlways starts n clients, which ask for files by their paths, at random. Each reuses its
-// connection until the gateway says that it closes it; with closes, it opens one for each request.
-func askAlways(address string, files map[string][]byte, n int, closes bool) *asker {
-	a := &asker{address: address, files: files, paths: slices.Collect(maps.Keys(files)), closes: closes,
-		stop: make(chan struct{})}
-	for range n {
-		a.done.Go(func() {
-			var c net.Conn
-			var r *bufio.Reader
-			for {
-				select {
-				case <-a.stop:
-					if c != nil {
-						_ = c.Close() // nothing is to come
-					}
-					return
-				default:
-				}
-				var err error
-				if c, r, err = a.once(c, r); err != nil {
-					a.failed.Add(1)
-					a.first.CompareAndSwap(nil, &err)
-					c = nil
-				}
+// askAlways starts n clients. Each reuses its connection until the gateway says that it closes it;
+// with closes, it opens one for each request.
+func askAlways(t *testing.T, p *e2e.Process, f storetest.Object, n int, closes bool) (end func()) {
+	request := e2e.Request(http.MethodGet, f.URL())
+	if closes {
+		request = e2e.Request(http.MethodGet, f.URL(), "Connection: close")
+	}
+	return e2e.Always(t, n, func() func() error {
+		var c net.Conn
+		var r *bufio.Reader
+		t.Cleanup(func() {
+			if c != nil {
+				_ = c.Close() // nothing is to come
 			}
 		})
-	}
-	return a
+		return func() (err error) {
+			if c == nil {
+				if c, err = net.DialTimeout("tcp", p.Addrs[0], e2e.Timeout); err != nil {
+					return err
+				}
+				r = bufio.NewReader(c)
+			}
+			keep, err := once(c, r, request, f.Content)
+			if !keep {
+				_ = c.Close() // the response was read to its end, or that has failed
+				c = nil
+			}
+			return err
+		}
+	})
 }
 
-// once asks on a connection, or a new one where there is none, and returns it where it can be
-// reused.
-func (a *asker) once(c net.Conn, r *bufio.Reader) (_ net.Conn, _ *bufio.Reader, err error) {
-	if c == nil {
-		if c, err = net.DialTimeout("tcp", a.address, e2e.Timeout); err != nil {
-			return nil, nil, err
-		}
-		r = bufio.NewReader(c)
-	}
-	keep := false
-	defer func() {
-		if !keep {
-			_ = c.Close() // the response was read to its end, or that has failed
-		}
-	}()
+// once asks on a connection, and tells whether it can be reused.
+func once(c net.Conn, r *bufio.Reader, request string, content []byte) (keep bool, err error) {
 	if err := c.SetDeadline(time.Now().Add(e2e.Timeout)); err != nil {
-		return nil, nil, err
+		return false, err
 	}
-	path, fields := a.paths[rand.IntN(len(a.paths))], []string{"Connection: close"}
-	if !a.closes {
-		fields = nil
-	}
-	if _, err := io.WriteString(c, e2e.Request(http.MethodGet, path, fields...)); err != nil {
-		return nil, nil, err
+	if _, err := io.WriteString(c, request); err != nil {
+		return false, err
 	}
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
-		return nil, nil, err
+		return false, err
 	}
 	body, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case resp.StatusCode != http.StatusOK || !bytes.Equal(body, a.files[path]):
-		return nil, nil, fmt.Errorf("%s: status %s, %d bytes", path, resp.Status, len(body))
+	if err == nil && (resp.StatusCode != http.StatusOK || !bytes.Equal(body, content)) {
+		err = fmt.Errorf("status %s, %d bytes", resp.Status, len(body))
 	}
-	a.responses.Add(1)
-	if keep = !resp.Close; keep {
-		return c, r, nil
-	}
-	return nil, nil, nil
-}
-
-// end stops the clients and requires that no request has failed.
-func (a *asker) end(t testing.TB) {
-	t.Helper()
-	close(a.stop)
-	a.done.Wait()
-	if err := a.first.Load(); err != nil {
-		t.Errorf("%d requests have failed, %d not; the first: %v", a.failed.Load(), a.responses.Load(), *err)
-	}
-	require.Positive(t, a.responses.Load())
+	return err == nil && !resp.Close, err
 }
 
 // TestUpgradeRejectsNoRequest: clients with and without keep-alive, and wrk, see no request fail
@@ -185,8 +135,7 @@ func TestUpgradeRejectsNoRequest(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(20000))
 	p := e2e.Serve(t, s)
 	u := startedBy(p)
-	files := map[string][]byte{f.URL(): f.Content}
-	kept, closed := askAlways(p.Addrs[0], files, 8, false), askAlways(p.Addrs[0], files, 8, true)
+	kept, closed := askAlways(t, p, f, 8, false), askAlways(t, p, f, 8, true)
 	var wrk *exec.Cmd
 	var report bytes.Buffer
 	if path, err := exec.LookPath("wrk"); err == nil {
@@ -209,9 +158,8 @@ func TestUpgradeRejectsNoRequest(t *testing.T) {
 		require.NotContains(t, report.String(), "Non-2xx", report.String())
 		t.Log(report.String())
 	}
-	kept.end(t)
-	closed.end(t)
-	t.Logf("%d responses with keep-alive, %d without, none failed", kept.responses.Load(), closed.responses.Load())
+	kept()
+	closed()
 	u.logged(times, "msg=stopped")
 	require.Len(t, u.pids(), times+1)
 }
@@ -226,28 +174,22 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0, unix:"+path,
 		"admin_listen = 127.0.0.1:0", "shutdown_timeout = 1s")))
 	u := startedBy(p)
-	idle := p.Dial()
-	r := bufio.NewReader(idle)
-	asked := func() *http.Response {
-		_, err := io.WriteString(idle, e2e.Request(http.MethodGet, small.URL()))
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(r, nil)
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, small.Content, body)
-		return resp
+	idle := p.Keep()
+	asked := func() e2e.Response {
+		a := idle.Ask(e2e.Request(http.MethodGet, small.URL()))
+		require.Equal(t, small.Content, a.Body)
+		return a
 	}
 	require.False(t, asked().Close)
-	first, firstConn := p.Download(large)
+	first, firstConn := p.Download(large.URL())
 	u.upgrade()
-	second, secondConn := p.Download(large)
+	second, secondConn := p.Download(large.URL())
 	require.NotEqual(t, "starter", commandOf(t, parentOf(t, u.current())), "systemd does not see its end then")
 	u.upgrade()
 	require.True(t, asked().Close)
-	status, body := getUnix(t, path, small.URL())
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, string(small.Content), body)
+	a := getUnix(t, path, small.URL())
+	require.Equal(t, http.StatusOK, a.StatusCode)
+	require.Equal(t, small.Content, a.Body)
 	require.NotContains(t, u.log(), "msg=stopped", "two processes have a download to end")
 	conns := []net.Conn{secondConn, firstConn}
 	for n, resp := range []*http.Response{second, first} {
@@ -293,7 +235,7 @@ func TestUpgradeStopped(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := e2e.Serve(t, s, "[gateway]", "shutdown_timeout = 100ms", "min_send_rate = 0") // the client is never too slow
 	u := startedBy(p)
-	p.Download(f)
+	p.Download(f.URL())
 	u.upgrade()
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 	u.logged(1, "msg=stopped")
@@ -378,8 +320,7 @@ func TestUpgradeFails(t *testing.T) {
 		u.logged(failures, "upgrade failed, this process goes on")
 		require.Regexp(t, `msg="upgrade failed, this process goes on" err=.*`+why, u.log())
 		require.Equal(t, http.StatusOK, p.Get(f.URL()).StatusCode)
-		status, _ := getUnix(t, path, f.URL())
-		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, http.StatusOK, getUnix(t, path, f.URL()).StatusCode)
 	}
 	install("this is no program")
 	fails("exec format error")
@@ -439,13 +380,10 @@ func TestUpgradeAsUser(t *testing.T) {
 	}
 	p := e2e.Serve(t, s, "[gateway]", "user = nobody", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
 	u := startedBy(p)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}
+	client := &http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	for range 3 {
-		resp, err := (&http.Client{Transport: transport, Timeout: e2e.Timeout}).Get("https://" + p.Addrs[0] + f.URL())
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, f.Content, body)
+		require.Equal(t, f.Content, e2e.Fetch(t, client, "https://"+p.Addrs[0]+f.URL()).Body)
 		require.Equal(t, "user nobody", rights(p)["account"])
 		require.Regexp(t, `^on \(Landlock`, rights(p)["landlock"])
 		u.upgrade()
@@ -474,10 +412,7 @@ func TestUpgradeAppliesKeys(t *testing.T) {
 		if n == 1 {
 			u.upgrade()
 		}
-		resp, err := http.Get("http://" + address + f.URL())
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, http.StatusOK, e2e.Fetch(t, http.DefaultClient, "http://"+address+f.URL()).StatusCode)
 	}
 	eventually.True(t, func() bool { _, text := p.AdminPost("/reload", ""); return text == "reloaded\n" })
 }

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Always runs n clients, each of which asks again and again. end stops them, and requires that no
+// request has failed.
+func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) {
+	t.Helper()
+	var running sync.WaitGroup
+	var responses, failed atomic.Int64
+	var first atomic.Pointer[error]
+	var stop atomic.Bool
+	for range n {
+		ask := client()
+		running.Go(func() {
+			for !stop.Load() {
+				if err := ask(); err != nil {
+					failed.Add(1)
+					first.CompareAndSwap(nil, &err)
+					continue
+				}
+				responses.Add(1)
+			}
+		})
+	}
+	stopped := func() { stop.Store(true); running.Wait() }
+	t.Cleanup(stopped)
+	return func() {
+		t.Helper()
+		stopped()
+		if err := first.Load(); err != nil {
+			t.Errorf("%d requests have failed, %d not; the first: %v", failed.Load(), responses.Load(), *err)
+		}
+		require.Positive(t, responses.Load())
+		t.Logf("%d responses, all right", responses.Load())
+	}
+}
+
+// GetWhole gets a file, and compares it.
+func GetWhole(client *http.Client, url string, content []byte) error {
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && (resp.StatusCode != http.StatusOK || !bytes.Equal(content, body)) {
+		err = fmt.Errorf("%s: %s, %d bytes of %d", url, resp.Status, len(body), len(content))
+	}
+	return err
+}
