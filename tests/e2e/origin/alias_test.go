@@ -3,7 +3,6 @@ package origin
 import (
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -85,10 +84,8 @@ func TestAliasesAreOneFile(t *testing.T) {
 // purge lets a gateway and its fleet forget a file.
 func purge(t *testing.T, p *e2e.Process, id fdfs.FileID) {
 	t.Helper()
-	resp, err := http.Post("http://"+p.AdminAddr+"/purge?id="+id.String(), "", nil)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 200, resp.StatusCode)
+	status, text := p.AdminPost("/purge?id="+id.String(), "")
+	require.Equal(t, 200, status, text)
 }
 
 // TestAliasesAreFetchedOnce: all ids of a packed file share what a fleet has cached of it, and a
@@ -137,28 +134,6 @@ func TestStoragesAreAskedAsRequested(t *testing.T) {
 			require.Equal(t, content, a.Body)
 		}
 		require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
-	}
-}
-
-// TestAliasesOfAFolder: a purge of a folder reaches all ids of the files in it.
-func TestAliasesOfAFolder(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true})
-	m, content := f.Gateways[0], e2e.RandomContent(5000)
-	id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content, Ext: "bin",
-		Created: e2e.LongAgo})
-	aliases := aliasesOf(t, id, 8)
-	for _, alias := range aliases {
-		require.Equal(t, content, m.Get(e2e.Path(alias)).Body)
-	}
-	require.NoError(t, f.Cluster.Remove(id))
-	folder := id.String()[:len("group1/M00/00")]
-	resp, err := http.Post("http://"+m.AdminAddr+"/purge?prefix="+folder, "", nil)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 200, resp.StatusCode)
-	for _, alias := range aliases {
-		require.Equal(t, 404, m.Get(e2e.Path(alias)).StatusCode, alias)
 	}
 }
 

@@ -175,31 +175,3 @@ func TestAttackSilentSource(t *testing.T) {
 		return p.Metric("go_goroutines") < goroutines+100 && p.Metric("process_open_fds") < fds+100
 	}, "what clients that have left had taken is still taken")
 }
-
-// TestAttackSilentSourceOnAFleet: the same against three gateways with a Redis.
-func TestAttackSilentSourceOnAFleet(t *testing.T) {
-	t.Parallel()
-	ids := idsAt(t, "127.77.0.2", 1500)
-	silence(t, 23000, "127.77.0.2")
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Lines: []string{"allow_sources = 127.77.0.0/16"}})
-	var addrs []string
-	var others []*bystander
-	first, _ := f.Put(1000)
-	for _, g := range f.Gateways {
-		addrs, others = append(addrs, g.Addrs[0]), append(others, newBystander(g.Process))
-		others[len(others)-1].served(first)
-	}
-	var attack sync.WaitGroup
-	attack.Go(func() { abandon(t, ids, addrs...) })
-	defer attack.Wait()
-	var times []time.Duration
-	for range 3 {
-		id, _ := f.Put(1000)
-		for _, other := range others {
-			times = append(times, other.served(id))
-		}
-	}
-	requireServed(t, times...)
-	attack.Wait()
-	f.Settled()
-}

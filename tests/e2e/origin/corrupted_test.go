@@ -3,7 +3,9 @@ package origin
 import (
 	"bytes"
 	"io"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -70,7 +72,7 @@ func corruptedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, 
 	}
 	other := e2e.Put(t, c, spec)
 	if web {
-		servers := startFakeWebs(t, hostsOf(c, 2), wrong, content)
+		servers := startFakeWebs(t, c, wrong, content)
 		servers.fail.Store(1)
 		return id, []string{"[gateway]", "upstream = http", "upstream_http_port = " + servers.port},
 			func(p *e2e.Process) {
@@ -95,4 +97,34 @@ func whateverComes(p *e2e.Process, url string) ([]byte, error) {
 	}
 	defer resp.Body.Close()
 	return io.ReadAll(resp.Body)
+}
+
+// fakeWebs are web servers on one port of the hosts of storages, each of which has one content for
+// all files.
+type fakeWebs struct {
+	port string
+	fail atomic.Int64 // number of the host that responds with 500 to all requests; -1 = none
+}
+
+// startFakeWebs starts one beside each of the first storages.
+func startFakeWebs(t *testing.T, c *fdfstest.Cluster, contents ...[]byte) *fakeWebs {
+	t.Helper()
+	f := &fakeWebs{port: "0"}
+	f.fail.Store(-1)
+	for i, content := range contents {
+		ln, err := net.Listen("tcp", net.JoinHostPort(c.Storage(i).AddrPort().Addr().String(), f.port))
+		require.NoError(t, err)
+		_, f.port, err = net.SplitHostPort(ln.Addr().String())
+		require.NoError(t, err)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if f.fail.Load() == int64(i) {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			http.ServeContent(w, r, "", e2e.LongAgo, bytes.NewReader(content))
+		})}
+		go func() { _ = server.Serve(ln) }() // ends by Close
+		t.Cleanup(func() { _ = server.Close() })
+	}
+	return f
 }

@@ -1,10 +1,7 @@
 package origin
 
 import (
-	"io"
-	"net/http"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fastdfs-gateway/tests/e2e"
@@ -97,12 +94,8 @@ func TestPathIndexIsDecidedOnce(t *testing.T) {
 	require.Equal(t, reason+"\n", string(a.Body))
 	_, text := p.AdminGet("/explain?url=" + id.String())
 	require.Contains(t, text, "400: "+reason)
-	resp, err := http.Post("http://"+p.AdminAddr+"/prefetch", "text/plain", strings.NewReader(id.String()+"\n"))
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Contains(t, string(body), reason)
+	_, text = p.AdminPost("/prefetch", id.String()+"\n")
+	require.Contains(t, text, reason)
 	for _, storage := range c.Storages() {
 		require.Zero(t, storage.Counts().Requests[fdfstest.CmdFileInfo]+
 			storage.Counts().Requests[fdfstest.CmdDownload])

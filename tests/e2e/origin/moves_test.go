@@ -3,7 +3,6 @@ package origin
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,18 +27,14 @@ func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfs
 // Nothing may respond at the old address, not even on connections that are open.
 func TestStorageMoves(t *testing.T) {
 	t.Parallel()
-	for _, useIDs := range []bool{false, true} {
-		for _, kept := range []bool{false, true} {
-			for _, young := range []bool{false, true} {
-				for _, silent := range []bool{false, true} {
-					name := fmt.Sprintf("ids %v, cache %v, young %v, silent %v", useIDs, kept, young, silent)
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						storageMoves(t, useIDs, kept, young, silent)
-					})
-				}
-			}
-		}
+	// Any two of these meet in each of their four combinations.
+	for _, c := range []struct{ useIDs, kept, young, silent bool }{{}, {false, true, true, true},
+		{true, false, true, true}, {true, true, false, true}, {true, true, true, false}} {
+		t.Run(fmt.Sprintf("ids %v, cache %v, young %v, silent %v", c.useIDs, c.kept, c.young, c.silent),
+			func(t *testing.T) {
+				t.Parallel()
+				storageMoves(t, c.useIDs, c.kept, c.young, c.silent)
+			})
 	}
 }
 
@@ -103,47 +98,4 @@ func TestReloadLoadsLists(t *testing.T) {
 	before := loads(c)
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
 	eventually.True(t, func() bool { return loads(c) > before })
-}
-
-// TestUnknownGroupsLoadListsSeldom: requests for unknown groups and sources load the
-// lists once in 2 s, and are not held.
-func TestUnknownGroupsLoadListsSeldom(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	p := e2e.Edge(t, c)
-	id := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt", Created: e2e.LongAgo})
-	unknown := strings.TrimPrefix(e2e.Path(id), "/group1")
-	ask := func(d time.Duration) (slowest time.Duration) {
-		var all sync.WaitGroup
-		var mu sync.Mutex // guards slowest
-		end := time.Now().Add(d)
-		for i := range 8 {
-			all.Go(func() {
-				for n := 0; time.Now().Before(end); n++ {
-					began := time.Now()
-					a := p.Get(fmt.Sprintf("/g%dx%d%s", i, n, unknown))
-					took := time.Since(began)
-					mu.Lock()
-					slowest = max(slowest, took)
-					mu.Unlock()
-					if a.StatusCode != 404 {
-						t.Errorf("status %d", a.StatusCode)
-						return
-					}
-				}
-			})
-		}
-		all.Wait()
-		return slowest
-	}
-	before := loads(c)
-	began := time.Now()
-	eventually.True(t, func() bool {
-		ask(time.Second)
-		return loads(c)-before >= 2
-	})
-	require.LessOrEqual(t, loads(c)-before, 1+int(time.Since(began)/freshFor))
-	c.Tracker(0).Partition(true)
-	require.Less(t, ask(3*time.Second), e2e.Prompt)
-	require.Equal(t, "hello", string(p.Get(e2e.Path(id)).Body), "files of known groups do not wait")
 }
