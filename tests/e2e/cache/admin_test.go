@@ -3,8 +3,6 @@ package cache
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -123,35 +121,6 @@ func TestCachePrefetch(t *testing.T) {
 	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 2 failed\n"), text)
 	code, _, _ := e2e.Run(t, "prefetch", "-admin", f.Gateways[0].AdminAddr, gone.String())
 	require.Equal(t, 1, code)
-}
-
-// TestCachePrefetchTellsAsItGoes: the line of a file comes when it is there, not when all are.
-func TestCachePrefetchTellsAsItGoes(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
-	first, _ := f.Put(1000)
-	list, lines := io.Pipe()
-	responses := make(chan *http.Response, 1)
-	go func() {
-		resp, err := http.Post("http://"+f.Gateways[0].AdminAddr+"/prefetch", "text/plain", list)
-		if err != nil {
-			t.Error(err)
-		}
-		responses <- resp
-	}()
-	_, err := io.WriteString(lines, first.String()+"\n")
-	require.NoError(t, err)
-	resp := <-responses // while the list goes on
-	require.NotNil(t, resp)
-	defer resp.Body.Close()
-	text := make([]byte, len(first.String())+len(" fetched 1000\n"))
-	_, err = io.ReadFull(resp.Body, text)
-	require.NoError(t, err)
-	require.Equal(t, first.String()+" fetched 1000\n", string(text))
-	require.NoError(t, lines.Close())
-	rest, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.Equal(t, "done: 1 files, 0 failed\n", string(rest))
 }
 
 // showsLocks looks at the locks of two gateways during a fill and after it. Its error says that

@@ -1,17 +1,14 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -107,51 +104,6 @@ func TestCacheStaleIfError(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and
-// every byte is right.
-func TestCacheRanges(t *testing.T) {
-	t.Parallel()
-	size, clients, rounds := 24<<20, 100, 1
-	if e2e.Long {
-		size, rounds = 100<<20, 5
-	}
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Cache: []string{"memory_max = 512MB"}})
-	f.Slow(50*time.Millisecond, 500*time.Millisecond, e2e.Segment)
-	require.NoError(t, f.Punctually(func() error { return readRanges(t, f, size, clients, rounds) }))
-}
-
-// readRanges lets many clients ask for ranges of a new file. Its error says that this costs too
-// much.
-func readRanges(t *testing.T, f *e2e.Fleet, size, clients, rounds int) error {
-	id, content := f.Put(size)
-	var mu sync.Mutex // guards touched
-	touched := map[int64]bool{}
-	for range rounds {
-		r := stampede.Run(stampede.Options{Clients: clients, URLs: f.Urls(id), Want: content,
-			Range: func(i int) (int64, int64) {
-				random := e2e.NewRandom(uint64(i))
-				first := random.Int64N(int64(size) / 2) // half of the file stays untouched
-				length := 1 + random.Int64N(min(500<<10, int64(size)/2-first))
-				mu.Lock()
-				defer mu.Unlock()
-				for s := first / e2e.Segment; s <= (first+length-1)/e2e.Segment; s++ {
-					touched[s] = true
-				}
-				return first, length
-			}})
-		e2e.RequireWhole(t, r)
-	}
-	n := f.Cluster.Downloads(id)
-	share := float64(n.Bytes) / float64(len(touched)*e2e.Segment)
-	text := fmt.Sprintf("%d of %d segments touched, %d downloads of %.3f of their bytes", len(touched),
-		e2e.SegmentsOf(size), n.Downloads, share)
-	if share > 1.1 || n.Downloads > len(touched) {
-		return errors.New(text)
-	}
-	t.Log(text)
-	return nil
 }
 
 // TestCacheSaysWhere: X-Cache and the metrics tell which gateway fetched a file, which got it from

@@ -44,6 +44,7 @@ func TestFleetCapacity(t *testing.T) {
 	ask(f, ids, size)
 	whole := gateways * disk
 	eventually.True(t, func() bool { return len(held(f, ids))*size >= whole*9/10 })
+	require.LessOrEqual(t, len(held(f, ids))*size, whole*105/100, "disk_max")
 	t.Logf("%d gateways hold %d of %d bytes, %.3f", gateways, len(held(f, ids))*size, whole,
 		float64(len(held(f, ids))*size)/float64(whole))
 

@@ -1,19 +1,12 @@
 package fleet
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
-	neturl "net/url"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
-	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/stampede"
 
@@ -141,39 +134,6 @@ func (x *failure) run(t *testing.T, gateways, clients, size int) error {
 	return nil
 }
 
-// TestCacheBreaksOff: a download that breaks off at half is resumed where it ended, and clients
-// notice nothing.
-func TestCacheBreaksOff(t *testing.T) {
-	t.Parallel()
-	size := 3 << 20
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
-	half := size / 2
-	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half})
-	require.NoError(t, f.Punctually(func() error {
-		id, content := f.Put(size)
-		e2e.RequireWhole(t, f.Stampede(60, id, content))
-		if n := f.Cluster.Downloads(id); n.Downloads != 2 || float64(n.Bytes) > 1.05*float64(size) {
-			return fmt.Errorf("%d downloads with %d bytes of %d, want two halves", n.Downloads, n.Bytes, size)
-		}
-		return nil
-	}))
-}
-
-// TestCacheBreaksForGood: a download that always breaks off after a few bytes is an error that
-// every client can see.
-func TestCacheBreaksForGood(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
-	id, content := f.Put(3 << 20)
-	few := 1000
-	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &few})
-	r := f.Stampede(60, id, content)
-	e2e.RequireHonest(t, r)
-	require.Zero(t, r.Count(stampede.Whole), r.String())
-	f.Fault()
-	e2e.RequireWhole(t, f.Stampede(60, id, content))
-}
-
 // TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
 func TestCacheStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -185,54 +145,6 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	id, content := f.Put(10 << 10)
 	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
-}
-
-// TestCachePeersAreChecked: segments are served to gateways of the fleet on the peer listener, and
-// to other clients on no listener.
-func TestCachePeersAreChecked(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
-	id, content := f.Put(1000)
-	f.Warm(id, content)
-	g := f.Gateways[0]
-	segment := "/entry?file=" + neturl.QueryEscape(id.String()) + "&index=0&offset=0&maxage=0&copy=0&purge=0"
-	require.Equal(t, 400, g.Get(segment).StatusCode, "the listener for clients knows no peers")
-	require.Equal(t, 400, g.Get("/_peer"+segment).StatusCode)
-
-	address := lab.Address(g.Options.Peers)
-	resp, err := http.Get("http://" + address + segment)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 400, resp.StatusCode, "net/http tells clients without TLS so")
-	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	_, err = client.Get("https://" + address + segment)
-	require.Error(t, err, "without the key of the fleet")
-	require.Zero(t, g.Metric(`fdfs_gateway_peer_requests_total{code="200"}`))
-	require.Contains(t, g.Log(), "a connection to [peer] listen was rejected")
-
-	alone := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true}).Gateways[0]
-	_, err = net.Dial("tcp", lab.Address(alone.Options.Peers))
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "there is no listener without advertise")
-}
-
-// TestCachePeersWithAnotherSecret: each gateway runs standalone, and both say why.
-func TestCachePeersWithAnotherSecret(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
-	one, two := f.Gateways[0], f.Gateways[1]
-	two.Stop()
-	two.Options.Secret = "not the secret of the experiment"
-	two.Start(t)
-	id, content := f.Put(100_000)
-	f.Slow(500*time.Millisecond, 0, 0)
-	e2e.RequireWhole(t, f.Stampede(20, id, content))
-	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads, "one for each")
-	says := func(m *e2e.Member, text string) {
-		eventually.True(t, func() bool { return strings.Contains(m.Log(), text) }, m.Log())
-	}
-	says(one, "a gateway is no member of this fleet")
-	says(two, "a gateway is no member of this fleet")
 }
 
 // TestPeerListenerThatCannotBeBound: the gateway does not start, and says which key is at fault.
