@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 )
 
 // client is one of the clients.
 type client struct {
-	o      *Options
-	to     *target
-	buf    []byte
-	want   []byte // what it is to get
-	ranged bool
-	first  int64 // byte of the range
+	o   *Options
+	to  *target
+	buf []byte
 }
 
 // Errors of a response.
@@ -49,7 +47,7 @@ func (c *client) ask(r *Result, began time.Time) error {
 	if err := conn.SetDeadline(began.Add(c.o.Timeout)); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(conn, c.request()); err != nil {
+	if _, err := io.WriteString(conn, c.to.request); err != nil {
 		return err
 	}
 	h, rest, err := c.head(conn)
@@ -57,7 +55,7 @@ func (c *client) ask(r *Result, began time.Time) error {
 		return err
 	}
 	r.Status, r.XCache = h.status, h.xCache
-	if h.status != c.status() {
+	if h.status != http.StatusOK {
 		r.Outcome = Rejected
 		return fmt.Errorf("status %d", h.status)
 	}
@@ -66,20 +64,6 @@ func (c *client) ask(r *Result, began time.Time) error {
 		return errLength
 	}
 	return c.body(conn, r, h.length, rest, began)
-}
-
-func (c *client) request() string {
-	if c.ranged {
-		return fmt.Sprintf("%sRange: bytes=%d-%d\r\n\r\n", c.to.request, c.first, c.first+int64(len(c.want))-1)
-	}
-	return c.to.request + "\r\n"
-}
-
-func (c *client) status() int {
-	if c.ranged {
-		return 206
-	}
-	return 200
 }
 
 // body reads length bytes, of which rest were read with the head, and compares them.
@@ -91,7 +75,7 @@ func (c *client) body(conn net.Conn, r *Result, length int64, rest []byte, began
 			}
 			at := r.Bytes
 			r.Bytes += int64(len(rest))
-			if r.Bytes > int64(len(c.want)) || !bytes.Equal(rest, c.want[at:r.Bytes]) {
+			if r.Bytes > int64(len(c.o.Want)) || !bytes.Equal(rest, c.o.Want[at:r.Bytes]) {
 				r.Outcome = Wrong
 				return fmt.Errorf("%w in the %d from %d on", errBytes, len(rest), at)
 			}
@@ -105,7 +89,7 @@ func (c *client) body(conn net.Conn, r *Result, length int64, rest []byte, began
 			return err
 		}
 	}
-	if length != int64(len(c.want)) {
+	if length != int64(len(c.o.Want)) {
 		r.Outcome = Wrong
 		return errClean
 	}

@@ -29,22 +29,12 @@ type Options struct {
 	URLs    []string // of the file, http://host:port/path; the clients take turns
 	Want    []byte   // the file's content
 
-	// Range gives the part that a client asks for; default: the whole file, without a Range field.
-	Range func(client int) (first, length int64)
-
 	Timeout time.Duration // for a client, from its connection to its last byte; default DefaultTimeout
-	Buffer  int           // bytes read at a time; default 32 KiB
 	Pause   time.Duration // between one client's start and the next one's; default: all at once
 }
 
-func (o *Options) setDefaults() {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Buffer == 0 {
-		o.Buffer = 32 << 10
-	}
-}
+// bufferSize is how many bytes a client reads at a time.
+const bufferSize = 32 << 10
 
 // Outcome is how it went for a client.
 type Outcome int
@@ -79,22 +69,20 @@ type Report []Result
 
 // Run lets all clients go and waits for the last one.
 func Run(o Options) Report {
-	o.setDefaults()
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
 	targets := make([]*target, len(o.URLs))
 	for i, text := range o.URLs {
 		targets[i] = parseTarget(text)
 	}
 	report := make(Report, o.Clients)
-	buffers := make([]byte, o.Clients*o.Buffer)
+	buffers := make([]byte, o.Clients*bufferSize)
 	start := make(chan struct{})
 	var running sync.WaitGroup
 	for i := range report {
 		running.Go(func() {
-			c := client{o: &o, to: targets[i%len(targets)], buf: buffers[i*o.Buffer : (i+1)*o.Buffer], want: o.Want}
-			if o.Range != nil {
-				first, length := o.Range(i)
-				c.ranged, c.first, c.want = true, first, o.Want[first:first+length]
-			}
+			c := client{o: &o, to: targets[i%len(targets)], buf: buffers[i*bufferSize : (i+1)*bufferSize]}
 			<-start
 			time.Sleep(time.Duration(i) * o.Pause)
 			report[i] = c.run()
@@ -108,7 +96,7 @@ func Run(o Options) Report {
 // target is a URL as clients need it.
 type target struct {
 	address string
-	request string // the lines that all requests have
+	request string
 	err     error
 }
 
@@ -120,7 +108,7 @@ func parseTarget(text string) *target {
 	if _, _, err := net.SplitHostPort(u.Host); err != nil {
 		return &target{err: fmt.Errorf("cannot use %q: %w", text, err)}
 	}
-	return &target{address: u.Host, request: "GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\n"}
+	return &target{address: u.Host, request: "GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\n\r\n"}
 }
 
 // Count is how many clients an outcome has.
@@ -143,16 +131,6 @@ func (r Report) Status(status int) int {
 		}
 	}
 	return n
-}
-
-// First is one of the clients with an outcome; nil = there is none.
-func (r Report) First(o Outcome) *Result {
-	for i := range r {
-		if r[i].Outcome == o {
-			return &r[i]
-		}
-	}
-	return nil
 }
 
 // FirstByte is the time that the share p of the clients had their first byte in, of those that got
@@ -184,7 +162,8 @@ func (r Report) quantile(p float64, of func(*Result) time.Duration) time.Duratio
 func (r Report) String() string {
 	text := fmt.Sprintf("%d of %d whole", r.Count(Whole), len(r))
 	for _, o := range []Outcome{Wrong, Cut, Rejected, Failed} {
-		if one := r.First(o); one != nil {
+		if i := slices.IndexFunc(r, func(one Result) bool { return one.Outcome == o }); i >= 0 {
+			one := &r[i]
 			text += fmt.Sprintf(", %d %s (status %d after %d bytes: %v)", r.Count(o), o, one.Status, one.Bytes, one.Err)
 		}
 	}
