@@ -19,8 +19,7 @@ func cluster() (c *fdfstest.Cluster, id fdfs.FileID, servers []client.Server) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	id, err = c.Put(fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello, world\n"),
-		Metadata: map[string]string{"language": "en"}})
+	id, err = c.Put(fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello, world\n")})
 	if err != nil {
 		log.Fatal(err)
 	}

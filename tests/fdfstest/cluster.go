@@ -34,10 +34,9 @@ type Options struct {
 	StorageIDs    []string // lines that CmdStorageIDs returns; default: one "id group host:port" a storage
 	IDsPerReply   int      // most lines in one reply of CmdStorageIDs; default: all
 
-	Parameters    map[string]string // add to the lines that CmdParameters returns, or change them
-	OldLists      bool              // CmdListStorages returns records of 612 bytes, as trackers of 5.x
-	AddressSize   int               // 15 (default) or 45: bytes of an address in replies
-	OnePortForAll bool              // CmdFetchAll returns one port for all storages, as trackers before 6.13
+	Parameters  map[string]string // add to the lines that CmdParameters returns, or change them
+	OldLists    bool              // CmdListStorages returns records of 612 bytes, as trackers of 5.x
+	AddressSize int               // 15 (default) or 45: bytes of an address in replies
 
 	// OnUnknown is told the node's name and each request with a command that it does not
 	// know; the status of the reply is 22, as by the real programs. Tests should fail on it.
@@ -58,8 +57,6 @@ type GroupSpec struct {
 type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port that trackers name; default: where it listens
-	ID        uint32 // storage id; default: 100001 and so on
-	Remote    bool   // it runs on another host: trackers name Advertise, and nothing listens here
 	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
 	// begins at its first byte, whatever the offset; the reply is as long as if it did not.
 	Version string
@@ -86,11 +83,9 @@ type Cluster struct {
 	idsPerReply int
 	parameters  string
 	addressSize int
-	onePort     bool
 	oldLists    bool
 	exactIDs    atomic.Bool
 	started     time.Time
-	turn        atomic.Uint64 // storages take turns in replies
 
 	mu       sync.RWMutex // guards all below
 	files    map[string]*file
@@ -108,7 +103,7 @@ type group struct {
 func Start(o Options) (*Cluster, error) {
 	o.setDefaults()
 	c := &Cluster{
-		useIDs: o.UseStorageIDs, idsPerReply: o.IDsPerReply, onePort: o.OnePortForAll, oldLists: o.OldLists,
+		useIDs: o.UseStorageIDs, idsPerReply: o.IDsPerReply, oldLists: o.OldLists,
 		addressSize: o.AddressSize, parameters: parameters(o), started: time.Now(), files: map[string]*file{},
 	}
 	if err := c.build(o); err != nil {
@@ -116,9 +111,6 @@ func Start(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("cannot start cluster: %w", err)
 	}
 	for _, n := range c.nodes() {
-		if n.port.isRemote() {
-			continue
-		}
 		if err := n.Revive(); err != nil {
 			c.Close()
 			return nil, fmt.Errorf("cannot start cluster: %w", err)
@@ -217,9 +209,6 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 			return nil, fmt.Errorf("cannot advertise %q: want ip:port: %w", spec.Advertise, err)
 		}
 	}
-	if !s.advertise.IsValid() {
-		return nil, errors.New("nothing is advertised for a remote storage")
-	}
 	if text := s.advertise.Addr().String(); len(text) > c.addressSize {
 		return nil, fmt.Errorf("address %s is longer than %d bytes: set AddressSize", text, c.addressSize)
 	}
@@ -227,9 +216,7 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 		s.source, err = addrSource(s.advertise.Addr())
 		return s, err
 	}
-	if s.id = spec.ID; s.id == 0 {
-		s.id = firstID + uint32(len(c.storages)) - 1
-	}
+	s.id = firstID + uint32(len(c.storages)) - 1
 	s.source = IDSource(s.id)
 	return s, nil
 }
@@ -287,14 +274,13 @@ func (c *Cluster) Storages() []*Storage { return append([]*Storage(nil), c.stora
 // Storage is one of the storages of all groups, from 0.
 func (c *Cluster) Storage(i int) *Storage { return c.storages[i] }
 
-// Downloads sums up what all storages say of a file; AtOnce is the most at any one of them.
+// Downloads sums up what all storages say of a file.
 func (c *Cluster) Downloads(id fdfs.FileID) FileCount {
 	var sum FileCount
 	for _, s := range c.storages {
 		f := s.Counts().Files[id.String()]
 		sum.Downloads += f.Downloads
 		sum.Bytes += f.Bytes
-		sum.AtOnce = max(sum.AtOnce, f.AtOnce)
 	}
 	return sum
 }

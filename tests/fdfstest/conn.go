@@ -126,19 +126,18 @@ func (c *conn) send(command byte, a reply, fault Faults, set *rules) bool {
 		reply:  a,
 	}, 0, headerLen+a.size)
 	end, reset := fault.stop(out.Size())
-	d := c.node.beginDownload(a.file)
-	defer d.end()
+	c.node.addDownload(a.file, FileCount{Downloads: 1})
 	frozen := end
 	if fault.FreezeAt != nil {
 		frozen = min(end, max(0, headerLen+int64(*fault.FreezeAt)))
 	}
 	rate := func() int { return c.node.rate(command, set, fault.Rate) }
-	err := c.copy(out, 0, frozen, end, rate, d)
+	err := c.copy(out, 0, frozen, rate, a.file)
 	if err == nil && frozen < end {
 		if !c.stall(func() bool { return c.node.inForce(set) }) {
 			return false
 		}
-		err = c.copy(out, frozen, end, end, rate, d)
+		err = c.copy(out, frozen, end, rate, a.file)
 	}
 	if reset && err == nil {
 		c.reset()
@@ -169,9 +168,8 @@ func (p *packet) ReadAt(b []byte, off int64) (int, error) {
 
 var errEnded = errors.New("the node was killed or the client has left")
 
-// copy sends the bytes of out between two offsets at the rate that is asked for before each piece;
-// end is how many will be sent at all.
-func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int, d *download) error {
+// copy sends the bytes of out between two offsets at the rate that is asked for before each piece.
+func (c *conn) copy(out *io.SectionReader, from, to int64, rate func() int, file string) error {
 	if c.buf == nil {
 		c.buf = make([]byte, sendBuffer)
 	}
@@ -187,7 +185,7 @@ func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int,
 		if !c.stall(c.node.isPartitioned) {
 			return errEnded
 		}
-		if err := c.write(c.buf[:piece], sent, end, d); err != nil {
+		if err := c.write(c.buf[:piece], sent, file); err != nil {
 			return err
 		}
 		sent += piece
@@ -198,17 +196,14 @@ func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int,
 	return nil
 }
 
-// write sends one piece, which begins at byte at of the end that there are. It is counted before it
-// is sent: a client that has the last byte must find the books complete.
-func (c *conn) write(piece []byte, at, end int64, d *download) error {
+// write sends one piece, which begins at byte at of the reply. It is counted before it is sent: a
+// client that has the last byte must find the books complete.
+func (c *conn) write(piece []byte, at int64, file string) error {
 	body := func(upTo int64) int64 { return max(0, upTo-headerLen) }
 	after := at + int64(len(piece))
-	d.add(body(after) - body(at))
-	if after == end {
-		d.end()
-	}
+	c.node.addDownload(file, FileCount{Bytes: body(after) - body(at)})
 	n, err := c.tcp.Write(piece)
-	d.add(body(at+int64(n)) - body(after))
+	c.node.addDownload(file, FileCount{Bytes: body(at+int64(n)) - body(after)})
 	return err
 }
 

@@ -23,7 +23,6 @@ type Request struct {
 type FileCount struct {
 	Downloads int   // replies of CmdDownload that were begun
 	Bytes     int64 // of content that were sent
-	AtOnce    int   // the most downloads at the same time
 }
 
 // Counts is what a node has done since it was started or its counts were reset.
@@ -48,16 +47,12 @@ type tally struct {
 	accepted int
 	requests map[byte]int
 	files    map[string]FileCount
-	running  map[string]int // downloads that have not ended
-	log      []Request      // the newest last
+	log      []Request // the newest last
 }
 
 func (t *tally) reset() {
 	t.accepted, t.log = 0, nil
 	t.requests, t.files = map[byte]int{}, map[string]FileCount{}
-	if t.running == nil {
-		t.running = map[string]int{}
-	}
 }
 
 // Counts is a copy of the node's counts.
@@ -96,49 +91,16 @@ func (n *Node) countRequest(r Request) {
 	n.tally.log = append(n.tally.log, r)
 }
 
-// download counts one reply of CmdDownload that is under way.
-type download struct {
-	node  *Node
-	file  string // empty: the reply is another one, and nothing is counted
-	ended bool
-}
-
-func (n *Node) beginDownload(file string) *download {
-	d := &download{node: n, file: file, ended: file == ""}
-	if d.ended {
-		return d
+// addDownload adds to the count of a file; empty = the reply is another one: nothing is counted.
+// The bytes are fewer than none when some could not be sent.
+func (n *Node) addDownload(file string, more FileCount) {
+	if file == "" {
+		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tally.running[file]++
 	count := n.tally.files[file]
-	count.Downloads++
-	count.AtOnce = max(count.AtOnce, n.tally.running[file])
+	count.Downloads += more.Downloads
+	count.Bytes += more.Bytes
 	n.tally.files[file] = count
-	return d
-}
-
-// add counts bytes of content, which are fewer than none when some could not be sent.
-func (d *download) add(bytes int64) {
-	if d.file == "" || bytes == 0 {
-		return
-	}
-	d.node.mu.Lock()
-	defer d.node.mu.Unlock()
-	count := d.node.tally.files[d.file]
-	count.Bytes += bytes
-	d.node.tally.files[d.file] = count
-}
-
-// end may be called again.
-func (d *download) end() {
-	if d.ended {
-		return
-	}
-	d.ended = true
-	d.node.mu.Lock()
-	defer d.node.mu.Unlock()
-	if d.node.tally.running[d.file]--; d.node.tally.running[d.file] == 0 {
-		delete(d.node.tally.running, d.file)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"maps"
 	"slices"
 	"time"
 
@@ -35,10 +34,7 @@ type FileSpec struct {
 	// LegacyCRC: the CRC32 in the id is that of FastDFS 5.x, see package checksum.
 	LegacyCRC bool
 
-	Metadata map[string]string // default: none was ever set
-
-	On     []*Storage // which storages hold the file; default: all of the group
-	Listed []*Storage // which the trackers name; default: the source and On, of slaves and appenders the source alone
+	On []*Storage // which storages hold the file; default: all of the group
 
 	// ID puts the file under this very id, whatever size and CRC32 it speaks of: a link is such a
 	// file. The fields that make an id count for nothing then.
@@ -52,9 +48,7 @@ type file struct {
 	size     int64
 	crc      uint32
 	modified time.Time
-	metadata []byte
 	on       []*Storage
-	listed   []*Storage
 }
 
 func (f *file) isOn(s *Storage) bool { return slices.Contains(f.on, s) }
@@ -67,7 +61,7 @@ var ErrUnknownFile = errors.New("unknown file")
 // Put stores a file in the cluster and gives its id. The same calls after the same Start, with
 // Created given, make the same ids when the addresses are the same.
 func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
-	f := &file{content: spec.Reader, size: spec.Size, metadata: joinMetadata(spec.Metadata)}
+	f := &file{content: spec.Reader, size: spec.Size}
 	if spec.Reader == nil {
 		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
 	}
@@ -170,32 +164,19 @@ func (c *Cluster) pickSource(spec FileSpec) (*Storage, error) {
 	return g.storages[int(c.put)%len(g.storages)], nil
 }
 
-// placeFile says where f is, and where the trackers believe it to be.
+// placeFile says where f is.
 func (c *Cluster) placeFile(f *file, spec FileSpec) error {
 	g := c.group(f.id.Group)
 	if g == nil {
 		return fmt.Errorf("there is no group %q", f.id.Group)
 	}
-	for _, s := range slices.Concat(spec.On, spec.Listed) {
+	for _, s := range spec.On {
 		if s.group != g {
 			return fmt.Errorf("storage %s is in %s", s.name, s.group.name)
 		}
 	}
-	f.on = slices.Clone(spec.On)
-	if len(f.on) == 0 {
+	if f.on = slices.Clone(spec.On); len(f.on) == 0 {
 		f.on = g.storages
-	}
-	if f.listed = slices.Clone(spec.Listed); len(f.listed) > 0 {
-		return nil
-	}
-	for _, s := range g.storages {
-		isSource := s.source == f.id.Source
-		if isSource || f.id.Immutable() && f.isOn(s) {
-			f.listed = append(f.listed, s)
-		}
-	}
-	if len(f.listed) == 0 {
-		f.listed = f.on[:1] // the source is no storage of this cluster
 	}
 	return nil
 }
@@ -215,8 +196,7 @@ func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) err
 	return nil
 }
 
-// Remove takes a file from storages, or from all of them when none is named. Trackers go on
-// naming the storages that should have it, as real ones do.
+// Remove takes a file from storages, or from all of them when none is named.
 func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,18 +233,4 @@ func canonical(id fdfs.FileID) string {
 		return ""
 	}
 	return id.Canonical().String()
-}
-
-// joinMetadata is metadata as it travels, ordered by name.
-func joinMetadata(values map[string]string) []byte {
-	var b []byte
-	for i, name := range slices.Sorted(maps.Keys(values)) {
-		if i > 0 {
-			b = append(b, 1)
-		}
-		b = append(b, name...)
-		b = append(b, 2)
-		b = append(b, values[name]...)
-	}
-	return b
 }

@@ -81,11 +81,8 @@ func (n *Node) Silence() error {
 	defer n.life.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	switch {
-	case n.ended:
+	if n.ended {
 		return fmt.Errorf("cannot silence %s: %w", n.name, ErrClosed)
-	case n.port.isRemote():
-		return fmt.Errorf("cannot silence %s: %w", n.name, ErrRemote)
 	}
 	n.closeListener()
 	quiet, err := newSilence(n.port.addr)
@@ -124,9 +121,6 @@ func (n *Node) Revive() error {
 	return n.start()
 }
 
-// ErrRemote is the error for reviving or silencing a storage that runs on another host.
-var ErrRemote = errors.New("the storage is remote")
-
 // ErrClosed is the error for reviving a node of a cluster that was closed.
 var ErrClosed = errors.New("the cluster is closed")
 
@@ -145,9 +139,6 @@ func (n *Node) end() {
 func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.port.isRemote() {
-		return fmt.Errorf("cannot revive %s: %w", n.name, ErrRemote)
-	}
 	if n.listener != nil {
 		return nil
 	}

@@ -15,7 +15,7 @@ func newCommonPort(o Options) (*commonPort, error) {
 	need := 0
 	for _, g := range o.Groups {
 		for _, s := range g.list() {
-			if s.Listen == "" && !s.Remote {
+			if s.Listen == "" {
 				need++
 			}
 		}
@@ -53,13 +53,9 @@ func (p *commonPort) reserve(n int, port uint16) error {
 	return nil
 }
 
-// take is the next of the reserved addresses, or the one that spec names. A remote storage has none
-// here.
+// take is the next of the reserved addresses, or the one that spec names.
 func (p *commonPort) take(spec StorageSpec) (*reservation, error) {
-	switch {
-	case spec.Remote:
-		return &reservation{fd: noDescriptor}, nil
-	case spec.Listen != "":
+	if spec.Listen != "" {
 		return reserveText(spec.Listen)
 	}
 	r := p.free[0]

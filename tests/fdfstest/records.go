@@ -22,18 +22,6 @@ const (
 	zeroStats  = 38 // counters of operations and bytes, 8 bytes each
 )
 
-// listGroup returns the record of one group.
-func (c *Cluster) listGroup(r Request) reply {
-	if len(r.Body) != groupLen {
-		return reject(StatusInvalid)
-	}
-	g := c.knownGroup(cutText(r.Body))
-	if g == nil {
-		return reject(StatusNotFound)
-	}
-	return replyOf(appendGroup(nil, g))
-}
-
 func (c *Cluster) listGroups() reply {
 	var b []byte
 	for _, g := range c.groups {

@@ -14,7 +14,7 @@ import (
 // no other program gets it. With it a node that was killed comes back on its old address,
 // which a mere free port may have lost to some outgoing connection by then.
 type reservation struct {
-	fd   int // noDescriptor for a remote storage, which has no port here
+	fd   int
 	addr netip.AddrPort
 }
 
@@ -40,15 +40,7 @@ func reserve(addr netip.AddrPort) (*reservation, error) {
 	return &reservation{fd: fd, addr: netip.AddrPortFrom(addr.Addr(), uint16(port))}, nil
 }
 
-const noDescriptor = -1
-
-func (r *reservation) isRemote() bool { return r.fd == noDescriptor }
-
-func (r *reservation) close() {
-	if !r.isRemote() {
-		unix.Close(r.fd)
-	}
-}
+func (r *reservation) close() { unix.Close(r.fd) }
 
 // bind makes a socket that has addr and does not listen.
 func bind(addr netip.AddrPort) (int, error) {

@@ -39,10 +39,6 @@ func (s *Storage) ID() string {
 	return strconv.FormatUint(uint64(s.id), 10)
 }
 
-// Advertised is the host:port that the trackers name for this storage: Addr unless
-// StorageSpec said otherwise.
-func (s *Storage) Advertised() string { return s.advertise.String() }
-
 // SetOnline says what the trackers believe. They name a storage that was killed until
 // SetOnline(false), as a real tracker does for some minutes.
 func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
@@ -61,8 +57,6 @@ func (s *Storage) command(r Request) (reply, bool) {
 		return s.download(r), true
 	case CmdFileInfo:
 		return s.info(r), true
-	case CmdMetadata:
-		return s.metadata(r), true
 	case CmdActive:
 		return withoutBody(r, func() reply { return reply{} }), true
 	}
@@ -177,17 +171,4 @@ func (s *Storage) info(r Request) reply {
 	b = appendInt(b, changed)
 	b = appendInt(b, int64(int32(crc)))
 	return replyOf(appendPadded(b, s.cluster.sourceAddr(f.id), s.cluster.addressSize+1))
-}
-
-// metadata returns what was set for a file: records split by 0x01, name and value by 0x02. The
-// request's body is group and logic filename.
-func (s *Storage) metadata(r Request) reply {
-	f, status := s.find(r.Body)
-	switch {
-	case f == nil:
-		return reject(status)
-	case len(f.metadata) == 0:
-		return reject(StatusNotFound)
-	}
-	return replyOf(f.metadata)
 }

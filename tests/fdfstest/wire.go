@@ -27,18 +27,12 @@ const (
 // Commands that the trackers and storages know.
 const (
 	CmdDownload    byte = 14  // storage
-	CmdMetadata    byte = 15  // storage
 	CmdFileInfo    byte = 22  // storage
 	CmdStorageIDs  byte = 69  // tracker
-	CmdStorageID   byte = 70  // tracker
 	CmdParameters  byte = 75  // tracker
 	CmdQuit        byte = 82  // both; has no reply
-	CmdListGroup   byte = 90  // tracker
 	CmdListGroups  byte = 91  // tracker
 	CmdListServers byte = 92  // tracker
-	CmdStore       byte = 101 // tracker
-	CmdFetchOne    byte = 102 // tracker
-	CmdUpdate      byte = 103 // tracker
 	CmdFetchAll    byte = 105 // tracker
 	CmdActive      byte = 111 // both
 
