@@ -57,7 +57,7 @@ func storageMoves(t *testing.T, useIDs, kept, young, silent bool) {
 		lines = nil
 	}
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, strings.Replace("load_fdfs_parameters_from_tracker = true\n"+
-		e2e.EdgeConfig(c, lines...), "connect_timeout = 60", "connect_timeout = 5", 1)))
+		e2e.EdgeConfig(c, lines...), "connect_timeout = 60", "connect_timeout = 2", 1)))
 	require.Equal(t, content, p.Get(put(before)).Body)
 	if silent {
 		require.NoError(t, before.Silence())

@@ -69,6 +69,7 @@ func TestSourceFreezesMidway(t *testing.T) {
 	for name, lines := range map[string][]string{"without a cache": {"[cache]", "memory_max = 0"},
 		"through the cache": nil} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := e2e.NewCluster(t, fdfstest.Options{})
 			id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "mp4",
 				Created: e2e.LongAgo})
@@ -81,6 +82,7 @@ func TestSourceFreezesMidway(t *testing.T) {
 		})
 	}
 	t.Run("fleet", func(t *testing.T) { // the one gateway reads from the other one, which fetches
+		t.Parallel()
 		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
 		id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Storage: f.Cluster.Storage(0), Content: content, Ext: "mp4",
 			Created: e2e.LongAgo})
