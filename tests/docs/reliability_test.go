@@ -30,6 +30,15 @@ func TestReliabilityDocument(t *testing.T) {
 	require.GreaterOrEqual(t, requireNamedTests(t, string(text), "Faults", "fault", 5), 20)
 }
 
+// TestTestingDocument: each rule of docs/testing.md names tests, and each of them exists.
+func TestTestingDocument(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/testing.md")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t,
+		requireNamedTests(t, string(text), "Rules and the tests that see them broken", "rule", 3), 100)
+}
+
 // requireNamedTests requires that each row of the table in a section has that many cells, and in
 // the third one only names of tests that exist, at least one. It returns the number of rows. first
 // is the head of the first column.

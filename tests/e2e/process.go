@@ -216,6 +216,23 @@ func (p *Process) Get(url string, headers ...string) Response {
 // Do sends a request as Get does, with any method.
 func (p *Process) Do(method, url string, headers ...string) Response {
 	p.T.Helper()
+	a, err := p.do(method, url, headers)
+	require.NoError(p.T, err, "%s %s", method, url)
+	return a
+}
+
+// Try is Get where there may be no response, with the status 0, or one whose body is cut.
+func (p *Process) Try(url string, headers ...string) (status int, body []byte, err error) {
+	p.T.Helper()
+	a, err := p.do(http.MethodGet, url, headers)
+	if a.Response != nil {
+		status = a.StatusCode
+	}
+	return status, a.Body, err
+}
+
+func (p *Process) do(method, url string, headers []string) (Response, error) {
+	p.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	req := p.NewRequest(method, url, nil).WithContext(ctx)
@@ -231,11 +248,12 @@ func (p *Process) Do(method, url string, headers ...string) Response {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	resp, err := client.Do(req)
-	require.NoError(p.T, err)
+	if err != nil {
+		return Response{}, err
+	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	require.NoError(p.T, err, "%s %s", method, url)
-	return Response{resp, body}
+	return Response{resp, body}, err
 }
 
 // NewRequest is a request to the first address.
@@ -288,16 +306,8 @@ func (p *Process) Dial() net.Conn {
 // Sends tells whether a file is sent. Anything else that becomes of the connection means no: there
 // may be no room for it yet.
 func (p *Process) Sends(url string) bool {
-	c, err := net.DialTimeout("tcp", p.Addrs[0], Timeout)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	// this and the others fail when the gateway has closed it, and then there is no response
-	_ = c.SetDeadline(time.Now().Add(Timeout))
-	_, _ = io.WriteString(c, Request(http.MethodGet, url, "Connection: close"))
-	got, _ := io.ReadAll(c)
-	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))
+	status, _, _ := p.Try(url)
+	return status == http.StatusOK
 }
 
 // Kept is a connection for several requests.

@@ -2,7 +2,6 @@ package origin
 
 import (
 	"bytes"
-	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -45,7 +44,7 @@ func TestCorruptedReplica(t *testing.T) {
 			p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(lines, test.lines...)...)))
 			suspect(p)
 			for i := range 4 {
-				body, err := whateverComes(p, e2e.Path(id))
+				_, body, err := p.Try(e2e.Path(id))
 				require.False(t, bytes.Equal(wrong, body), "request %d", i)
 				if i > 0 {
 					require.NoError(t, err)
@@ -76,27 +75,16 @@ func corruptedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, 
 		servers.fail.Store(1)
 		return id, []string{"[gateway]", "upstream = http", "upstream_http_port = " + servers.port},
 			func(p *e2e.Process) {
-				_, _ = whateverComes(p, e2e.Path(other))
+				_, _, _ = p.Try(e2e.Path(other)) // it may be cut, or an error
 				servers.fail.Store(-1)
 			}
 	}
 	c.Storage(0).Corrupt(id, wrong)
 	c.Storage(1).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Status: 5})
 	return id, nil, func(p *e2e.Process) {
-		_, _ = whateverComes(p, e2e.Path(other))
+		_, _, _ = p.Try(e2e.Path(other)) // it may be cut, or an error
 		c.Storage(1).SetFaults()
 	}
-}
-
-// whateverComes is the body of a response, which may be cut or that of an error.
-func whateverComes(p *e2e.Process, url string) ([]byte, error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: e2e.Timeout}
-	resp, err := client.Get("http://" + p.Addrs[0] + url)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	return io.ReadAll(resp.Body)
 }
 
 // fakeWebs are web servers on one port of the hosts of storages, each of which has one content for
