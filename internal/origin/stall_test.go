@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"fastdfs-gateway/storage/client"
 
@@ -38,10 +39,12 @@ func TestHTTPSilence(t *testing.T) {
 			info, err := o.Stat(t.Context(), w, []client.Server{good.server})
 			require.NoError(t, err)
 			info.From = client.Server{}
+			began := time.Now()
 			stream, err := o.Open(t.Context(), w, info, 0, info.Size, []client.Server{frozen.server, good.server})
 			require.NoError(t, err)
 			got, err := io.ReadAll(stream)
 			require.NoError(t, err)
+			require.Less(t, time.Since(began), testTimeout/2, "its own timeout was not waited for")
 			require.True(t, bytes.Equal(content, got))
 			require.NoError(t, stream.Close())
 			blamed := o.Health()[0] // a probe may have succeeded since then, and it would be healthy again
