@@ -122,17 +122,6 @@ func (r Report) Count(o Outcome) int {
 	return n
 }
 
-// Status is how many clients got a status.
-func (r Report) Status(status int) int {
-	n := 0
-	for i := range r {
-		if r[i].Status == status {
-			n++
-		}
-	}
-	return n
-}
-
 // FirstByte is the time that the share p of the clients had their first byte in, of those that got
 // the whole file.
 func (r Report) FirstByte(p float64) time.Duration {

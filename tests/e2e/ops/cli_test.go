@@ -79,12 +79,7 @@ func TestInspect(t *testing.T) {
 	normal, packed := s.Normal("jpg", s.Bytes(1234)), s.Trunk("txt", []byte("packed"))
 	code, stdout, _ := e2e.Run(t, "inspect", "-json", normal.ID.String(), packed.ID.String(), "group1/nonsense")
 	require.Equal(t, 1, code, "one of them is no id")
-	var got []map[string]any
-	for decoder := json.NewDecoder(strings.NewReader(stdout)); decoder.More(); {
-		var m map[string]any
-		require.NoError(t, decoder.Decode(&m))
-		got = append(got, m)
-	}
+	got := objects(t, stdout)
 	require.Len(t, got, 3)
 	require.Equal(t, "normal", got[0]["kind"])
 	require.EqualValues(t, 1234, got[0]["size"])

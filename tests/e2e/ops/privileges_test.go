@@ -76,7 +76,7 @@ func needLandlock(t *testing.T) {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("skipped: only root can become another user")
+		t.Skip("skipped: only root can become another user, or take /proc away")
 	}
 }
 
