@@ -107,6 +107,9 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	}()
 	b.w = w
 	b.f, _ = w.(flusher)
+	if b.Conn != nil {
+		b.Conn.pages.next = -1
+	}
 	if len(b.Pieces) >= corkedPieces && b.isDirect() && b.Conn.tcp && b.Limit.Rate <= 0 {
 		b.Conn.cork(true)
 		defer func() {

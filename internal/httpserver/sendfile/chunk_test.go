@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"fastdfs-gateway/internal/content"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // chunks is a file of given chunks, each of which is asked for behind the one before it.
@@ -89,6 +91,21 @@ func TestChunksThatEndEarly(t *testing.T) {
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
 		require.NoError(t, body.Close())
 	}
+}
+
+// TestChunksOfBrokenFile: an error of the file is not taken for one of the client.
+func TestChunksOfBrokenFile(t *testing.T) {
+	f, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_WRONLY|os.O_CREATE, 0o600) // cannot be read
+	require.NoError(t, err)
+	defer f.Close()
+	server, _ := pair(t, "tcp")
+	body := &Body{Conn: paced(t, server, Pace{}), Direct: true, Pieces: []Piece{{Length: 1000}},
+		File: &chunks{t: t, list: []content.Chunk{{File: f, Length: 1000}}}}
+	_, err = body.WriteTo(flushes{server})
+	require.ErrorIs(t, err, ErrSource)
+	require.ErrorIs(t, err, unix.EBADF)
+	require.NoError(t, body.Close())
+	require.Zero(t, held.Load())
 }
 
 // flushes is a writer without a buffer.

@@ -36,7 +36,7 @@ import (
 // ErrSlowClient is returned by writes to a client that takes bytes more slowly than Pace allows.
 var ErrSlowClient = errors.New("client reads too slowly")
 
-// errNoSendfile: the kernel cannot send from this file. Its bytes are copied.
+// errNoSendfile: the kernel cannot send from this file, or not now. Its bytes are copied.
 var errNoSendfile = errors.New("sendfile is not supported for this file")
 
 // chunk bounds the bytes of one sendfile(2) call, and of one copy without sendfile. So a fast
@@ -315,14 +315,11 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		case nil:
 			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file has become shorter
 			return true
-		case unix.EIO:
-			c.err = fmt.Errorf("%w: %w", ErrSource, os.NewSyscallError("sendfile", err))
-			return true
-		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+		case unix.EAGAIN, unix.EPIPE, unix.ECONNRESET, unix.ETIMEDOUT:
+			return c.failed("sendfile", err)
+		default: // of the file or of the socket: a copy tells
 			c.err = errNoSendfile
 			return true
-		default:
-			return c.failed("sendfile", err)
 		}
 	}
 	return true

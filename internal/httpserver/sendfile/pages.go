@@ -17,7 +17,8 @@ type pages struct {
 
 	mark  int64 // offset of the next check
 	ahead int64 // end of the advised range
-	start int64 // start of the transfer
+	start int64 // start of the transfer, whose parts follow each other where the rate has a limit
+	next  int64 // end of the last part
 	first int64 // start of the sent bytes whose pages are not dropped
 	probe [1]byte
 }
@@ -31,8 +32,11 @@ const (
 )
 
 func (p *pages) begin(offset, length int64) {
-	p.mark, p.ahead, p.start, p.first = math.MaxInt64, offset, offset, offset
-	if length > window && !p.resident {
+	p.mark, p.ahead = math.MaxInt64, offset
+	if offset != p.next {
+		p.start, p.first = offset, offset
+	}
+	if (length > window || p.drop) && !p.resident {
 		p.mark = offset
 	}
 }
@@ -69,7 +73,7 @@ func (p *pages) end(fd int, offset int64) {
 		p.first = p.start
 		p.forget(fd, offset)
 	}
-	p.drop = false
+	p.next, p.drop = offset, false
 }
 
 // forget drops the pages of bytes before offset. Pages in use, and those with other bytes, stay.
