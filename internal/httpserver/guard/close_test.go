@@ -86,6 +86,7 @@ func TestResponseSurvivesUnseenBytes(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.WriteString(c, "response")
 		require.NoError(t, err)
+		require.NoError(t, c.SetReadDeadline(time.Unix(1, 0)), "as behind a long response")
 		closed, began := make(chan error, 1), time.Now()
 		go func() { closed <- c.Close() }()
 		time.Sleep(short / 3)
