@@ -56,24 +56,15 @@ func (r *Rules) String() string {
 
 // newRules returns the rules of each file; nil if base is for all files.
 func newRules(base *Rules, sections []RuleSection) *fileselect.Choices[*Rules] {
-	if len(sections) == 0 {
-		return nil
-	}
-	selectors := make([]fileselect.Selector, len(sections))
-	for i := range sections {
-		selectors[i] = sections[i].Files
-	}
-	return fileselect.NewChoices(selectors, func(matches func(i int) bool) *Rules {
+	files := func(s RuleSection) fileselect.Selector { return s.Files }
+	return fileselect.NewChoices(sections, files, func(matching []RuleSection) *Rules {
 		rules := &Rules{}
 		if base != nil {
 			*rules = *base
 		}
-		for i := range sections {
-			if !matches(i) {
-				continue
-			}
-			for _, replace := range sections[i].Replace {
-				replace(rules, &sections[i].Rules)
+		for i := range matching {
+			for _, replace := range matching[i].Replace {
+				replace(rules, &matching[i].Rules)
 			}
 		}
 		return rules

@@ -76,9 +76,7 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 	f.owner, f.contentType = h.owner, h.contentType(id)
 	f.active = isActive(f.contentType)
-	if h.headers != nil {
-		f.headers = h.headers.Of(id.Group, id.PathIndex, id.Ext())
-	}
+	f.headers = h.headers.Of(id.Group, id.PathIndex, id.Ext())
 	if f.etag = f.tag; f.weak {
 		f.etag = "W/" + f.tag
 	}

@@ -22,26 +22,17 @@ type HeaderField struct {
 
 // newHeaders returns the headers of each file; nil if there are none.
 func newHeaders(sections []HeaderSection, c *cors) *fileselect.Choices[*fileHeaders] {
-	if len(sections) == 0 {
-		return nil
-	}
-	selectors := make([]fileselect.Selector, len(sections))
-	for i := range sections {
-		selectors[i] = sections[i].Files
-	}
-	return fileselect.NewChoices(selectors, func(matches func(i int) bool) *fileHeaders {
-		return mergeHeaders(sections, matches, c)
+	files := func(s HeaderSection) fileselect.Selector { return s.Files }
+	return fileselect.NewChoices(sections, files, func(matching []HeaderSection) *fileHeaders {
+		return mergeHeaders(matching, c)
 	})
 }
 
-// mergeHeaders merges the sections that match; nil if they have no fields.
-func mergeHeaders(sections []HeaderSection, matches func(i int) bool, c *cors) *fileHeaders {
+// mergeHeaders merges sections; nil if they have no fields.
+func mergeHeaders(sections []HeaderSection, c *cors) *fileHeaders {
 	var names []string
 	values := map[string]string{}
-	for i, section := range sections {
-		if !matches(i) {
-			continue
-		}
+	for _, section := range sections {
 		for _, field := range section.Fields {
 			if _, known := values[field.Name]; !known {
 				names = append(names, field.Name)

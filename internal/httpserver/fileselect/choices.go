@@ -1,6 +1,7 @@
 package fileselect
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -10,30 +11,48 @@ const MaxSelectors = 64
 
 // Choices has a value for each file by the selectors that match it. The files that match the same
 // selectors share one value, so that a configuration has few of them. It is safe for concurrent
-// use.
+// use. nil has the zero value for all files.
 type Choices[T any] struct {
 	selectors []Selector
-	choose    func(matches func(i int) bool) T
-	mu        sync.Mutex // guards writes to chosen
+	choose    func(set uint64) T // one bit for each selector
+	mu        sync.Mutex         // guards writes to chosen
 	chosen    atomic.Pointer[map[uint64]T]
 }
 
 // maxChosen bounds the values that are kept; others are made for each file.
 const maxChosen = 4096
 
-// NewChoices returns values that choose makes: matches reports whether the selector with an index
-// does.
-func NewChoices[T any](selectors []Selector, choose func(matches func(i int) bool) T) *Choices[T] {
-	if len(selectors) > MaxSelectors {
+// NewChoices returns values that choose makes of the sections of a configuration that are for a
+// file; nil without sections.
+func NewChoices[S, T any](sections []S, files func(S) Selector, choose func(matching []S) T) *Choices[T] {
+	if len(sections) == 0 {
+		return nil
+	}
+	if len(sections) > MaxSelectors {
 		panic("BUG: fileselect: too many selectors")
 	}
-	c := &Choices[T]{selectors: selectors, choose: choose}
+	c := &Choices[T]{}
+	for _, s := range sections {
+		c.selectors = append(c.selectors, files(s))
+	}
+	c.choose = func(set uint64) T {
+		var matching []S
+		for i, s := range sections {
+			if set&(1<<i) != 0 {
+				matching = append(matching, s)
+			}
+		}
+		return choose(matching)
+	}
 	c.chosen.Store(&map[uint64]T{})
 	return c
 }
 
 // Of returns the value of a file. The extension has no dot, and any case.
-func (c *Choices[T]) Of(group string, storePath int, extension string) T {
+func (c *Choices[T]) Of(group string, storePath int, extension string) (v T) {
+	if c == nil {
+		return v
+	}
 	var set uint64
 	for i := range c.selectors {
 		if c.selectors[i].Match(group, storePath, extension) {
@@ -54,12 +73,9 @@ func (c *Choices[T]) add(set uint64) T {
 	if v, ok := old[set]; ok {
 		return v
 	}
-	v := c.choose(func(i int) bool { return set&(1<<i) != 0 })
+	v := c.choose(set)
 	if len(old) < maxChosen {
-		chosen := make(map[uint64]T, len(old)+1)
-		for k, other := range old {
-			chosen[k] = other
-		}
+		chosen := maps.Clone(old)
 		chosen[set] = v
 		c.chosen.Store(&chosen)
 	}
