@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 // limit is a bound on connections, with the response to a connection that exceeds it.
 type limit struct {
 	label    string // in the metrics
-	response []byte
+	response string // with a place for the value of Date
 }
 
 var (
@@ -25,7 +26,7 @@ var (
 )
 
 func newLimit(label, status, reason string) *limit {
-	return &limit{label, fmt.Appendf(nil, "HTTP/1.1 %s\r\nRetry-After: 5\r\nContent-Type: text/plain; "+
+	return &limit{label, fmt.Sprintf("HTTP/1.1 %s\r\nDate: %%s\r\nRetry-After: 5\r\nContent-Type: text/plain; "+
 		"charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, len(reason)+1, reason)}
 }
 
@@ -105,7 +106,7 @@ func (r *rejecter) reject(c *eventloop.Conn, why *limit, expectsTLS bool) {
 		defer r.busy.Add(-1)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(rejectionTime)) // on failure the calls below fail too
-		if _, err := c.Write(why.response); err != nil {
+		if _, err := fmt.Fprintf(c, why.response, time.Now().UTC().Format(http.TimeFormat)); err != nil {
 			return
 		}
 		if c.CloseWrite() == nil {

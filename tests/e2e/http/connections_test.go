@@ -37,6 +37,7 @@ func TestConnectionLimits(t *testing.T) {
 			rejected := p.Raw(e2e.Request(http.MethodGet, f.URL()))
 			require.True(t, strings.HasPrefix(rejected, tt.status), "%.100q", rejected)
 			require.Contains(t, rejected, "\r\nRetry-After: ")
+			require.Regexp(t, `\r\nDate: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n`, rejected)
 			eventually.True(t, func() bool {
 				return p.Metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1
 			})
