@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/httpserver/disconnect"
 	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/httpserver/sendfile"
@@ -68,9 +67,8 @@ type Server struct {
 	sockets   atomic.Int64  // the same, until their sockets are closed
 	rejecter  *rejecter
 
-	waits       *waits
-	disconnects *disconnect.Watcher
-	sendWindow  time.Duration // over which MinSendRate is measured
+	waits      *waits
+	sendWindow time.Duration // over which MinSendRate is measured
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -87,8 +85,8 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), disconnects: disconnect.New(o.Log),
-		sendWindow: sendWindow, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), sendWindow: sendWindow,
+		all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
@@ -177,7 +175,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	close(ended)
 	closer.Wait()
 	s.rejecter.wg.Wait()
-	s.disconnects.Close()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}

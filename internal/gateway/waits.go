@@ -61,11 +61,11 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 	if !c.s.waits.add(source) {
 		return nil, origin.ErrTooManyWaiting
 	}
-	stop := func() {}
+	var stop func()
 	if st, ok := r.ctx.Conn().(*stream); ok {
 		stop = st.onDisconnect(onDisconnect)
-	} else if raw, err := c.SyscallConn(); err == nil {
-		stop = c.s.disconnects.Watch(raw, onDisconnect)
+	} else {
+		stop = c.socket.OnDisconnect(onDisconnect)
 	}
 	return func() {
 		stop()

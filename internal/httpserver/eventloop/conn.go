@@ -43,6 +43,7 @@ type Conn struct {
 	added   bool       // to the epoll instance
 	ending  bool       // the peer has closed its sending side, or the connection is broken
 	ready   bool       // a read may return anything but EAGAIN
+	watch   *watch     // of OnDisconnect; nil = none
 	parked  bool
 	expired bool          // the read deadline has passed
 	until   time.Duration // the read deadline by the clock of the group; noDeadline = none
@@ -180,6 +181,7 @@ func (c *Conn) wake(events uint32) (serve bool) {
 	defer c.mu.Unlock()
 	if events&(unix.EPOLLHUP|unix.EPOLLERR|unix.EPOLLRDHUP) != 0 {
 		c.ending = true
+		c.disconnected()
 	}
 	c.ready = true
 	serve, c.parked = c.parked, false
