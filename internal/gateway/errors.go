@@ -97,11 +97,17 @@ func rejectionOf(err error) *rejection {
 	return &rejection{status: 500, reason: errInternal.reason, cause: err}
 }
 
+// resetHeader removes all that was set in the head of the response.
+func (r *request) resetHeader() {
+	r.ctx.Response.Header.Reset()
+	r.ctx.Response.Header.SetNoDefaultContentType(true)
+}
+
 // reject responds with the rejection of err, and removes the headers of a file.
 func (r *request) reject(err error) {
 	why := rejectionOf(err)
 	resp := &r.ctx.Response
-	resp.Header.Reset()
+	r.resetHeader()
 	resp.ResetBody()
 	if why.cause != nil && why.status >= 500 {
 		r.h.log.Error("cannot serve request", "target", r.shortTarget(), "status", why.status, "err", why.cause)
@@ -130,4 +136,13 @@ func (r *request) reject(err error) {
 	}
 	resp.AppendBodyString(why.reason)
 	resp.AppendBodyString("\n")
+}
+
+// errorPage returns the page of Options.ErrorPages for a status; nil if it has none. The page of a
+// status has priority over the one of its class. 499 is for the access log alone.
+func (h *Handler) errorPage(status int) *Page {
+	if page := h.o.ErrorPages[status]; page != nil {
+		return page
+	}
+	return h.o.ErrorPages[status/100]
 }

@@ -227,10 +227,11 @@ func (h *Handler) Reject(ctx *fasthttp.RequestCtx, err error) {
 // begin returns the state of a request from the pool.
 func (h *Handler) begin(ctx *fasthttp.RequestCtx) *request {
 	r := h.pool.Get().(*request)
-	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
-	if r.now.IsZero() { // a RequestCtx that no server of fasthttp has made
+	r.ctx, r.now, r.source = ctx, ctx.ConnTime(), sourceNone // of Init2, which begins the request
+	if r.now.IsZero() {                                      // a RequestCtx without a Server
 		r.now = time.Now()
 	}
+	ctx.Response.Header.SetNoDefaultContentType(true)
 	return r
 }
 
@@ -284,7 +285,7 @@ func (r *request) serve() error {
 	// trunk slot. Nothing has been sent: a second attempt reads the new version.
 	if errors.Is(err, fdfs.ErrFileChanged) {
 		r.closeFile()
-		r.ctx.Response.Header.Reset()
+		r.resetHeader()
 		err = r.findAndRespond()
 	}
 	return err

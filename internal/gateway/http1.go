@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/httpserver/guard"
@@ -13,9 +14,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// exchange serves requests of plain connections, one after the other, in place of the loop of
-// fasthttp.Server: a connection has no exchange while it waits for its next request, and bodies of
-// requests, which the guard has discarded, are not looked for.
+// exchange serves one request, in place of the loop of fasthttp.Server: a connection has no
+// exchange while it waits for its next request, and bodies of requests, which the guard has
+// discarded, are not looked for.
 type exchange struct {
 	ctx fasthttp.RequestCtx
 	out *bufio.Writer
@@ -56,43 +57,68 @@ func (s *Server) serveConn(socket *eventloop.Conn) {
 	_ = c.guarded.Close() // an error means that the client has closed it
 }
 
-// serveRequests reports whether the connection waits for its next request; false at its end.
+// serveTLS serves a connection with TLS until its end.
+func (s *Server) serveTLS(c *conn) {
+	defer panics.Contain("serving a connection")
+	defer c.guarded.Close() // an error means that the client has closed it
+	// Setting a deadline fails only on a closed connection.
+	_ = c.tls.SetReadDeadline(time.Now().Add(min(s.o.ReadTimeout, s.maxIdle())))
+	err := c.tls.Handshake()
+	_ = c.tls.SetReadDeadline(time.Time{})
+	switch {
+	case err != nil:
+	case c.tls.ConnectionState().NegotiatedProtocol == "h2":
+		s.http2.serve(c)
+	default:
+		s.serveRequests(c)
+	}
+}
+
+// serveRequests serves the requests of a connection. It returns true if a plain connection waits
+// for its next request, and false at the end of one.
 func (s *Server) serveRequests(c *conn) (waits bool) {
-	e := s.exchanges.Get().(*exchange)
-	e.out.Reset(c.guarded)
-	e.ctx.Init2(c.guarded, s.debug, false)
-	defer func() {
-		e.out.Reset(nil)
-		s.exchanges.Put(e)
-	}()
-	for s.serveRequest(c, e) {
+	for c.guarded.Next() {
+		if !s.serveRequest(c) {
+			return false
+		}
 	}
 	return c.guarded.Parked()
 }
 
-// serveRequest serves one request; false if there is none, or no further one may follow it.
-func (s *Server) serveRequest(c *conn, e *exchange) (more bool) {
+// serveRequest serves the next request; false if no further one may follow it.
+func (s *Server) serveRequest(c *conn) (more bool) {
+	e := s.exchanges.Get().(*exchange)
 	req, resp := &e.ctx.Request, &e.ctx.Response
-	resp.Header.SetNoDefaultContentType(true)
-	err := e.readHead(c.guarded)
-	if errors.Is(err, io.EOF) {
-		return false
-	}
+	e.out.Reset(c.guarded)
+	e.ctx.Init2(c.guarded, nil, false)
 	defer func() {
 		req.Reset()
 		resp.Reset()
+		e.out.Reset(nil)
+		s.exchanges.Put(e)
 	}()
-	if err != nil {
+	err := e.readHead(c.guarded)
+	switch {
+	case errors.Is(err, io.EOF): // closed by another goroutine
+		return false
+	case err != nil:
 		s.parseError(&e.ctx, err)
-	} else {
+	default:
+		c.requests.Add(1)
 		s.serve(&e.ctx)
 	}
-	resp.SkipBody = resp.SkipBody || e.ctx.IsHead()
+	if e.ctx.IsHead() {
+		if resp.SkipBody = true; len(resp.Body()) == 0 && resp.Header.ContentLength() == 0 {
+			resp.Header.SetContentLength(0) // as for GET
+		}
+	}
 	last := err != nil || req.Header.ConnectionClose() || resp.Header.ConnectionClose()
 	switch {
 	case last:
 		resp.Header.SetConnectionClose()
-		c.Last()
+		if c.tls == nil { // TLS has bytes of its own behind the response
+			c.Last()
+		}
 	case !req.Header.IsHTTP11():
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,12 +40,10 @@ func newHTTP2Server(s *Server) *http2Server {
 	return h
 }
 
-// serve serves one connection until it is closed. It is called by fasthttp after the handshake.
-func (h *http2Server) serve(outer net.Conn) error {
-	c := &http2Conn{tlsConn: outer.(*tlsConn)}
-	c.counted.http2.Store(true)
-	h.http.Serve(c)
-	return nil
+// serve serves one connection until it is closed.
+func (h *http2Server) serve(c *conn) {
+	c.http2.Store(true)
+	h.http.Serve(&http2Conn{c.tls, c})
 }
 
 // shutdown sends GOAWAY on all connections, accepts none, and returns when all are closed or ctx
@@ -89,46 +86,23 @@ func (h *http2Server) ended(t http2server.Transport, cause error) {
 		slog.String("reason", cause.Error()))
 }
 
-// tlsConn is a guarded connection with TLS. fasthttp calls Handshake first, and passes connections
-// that negotiated h2 to http2Server.serve.
-type tlsConn struct {
-	*guard.Conn
-	inner   *tls.Conn
+// http2Conn is the connection that http2server reads and writes: the bytes within TLS.
+type http2Conn struct {
+	*tls.Conn
 	counted *conn
 }
 
-// Handshake performs the TLS handshake within ReadTimeout.
-func (c *tlsConn) Handshake() error {
-	s := c.counted.s
-	_ = c.inner.SetReadDeadline(time.Now().Add(min(s.o.ReadTimeout, s.maxIdle()))) // fails only on a closed connection
-	err := c.inner.Handshake()
-	_ = c.inner.SetReadDeadline(time.Time{})
-	return err
-}
+// Close closes the connection, and ends its counting.
+func (c *http2Conn) Close() error { return c.counted.guarded.Close() }
 
-// ConnectionState returns the result of the handshake.
-func (c *tlsConn) ConnectionState() tls.ConnectionState { return c.inner.ConnectionState() }
+// MarkIdle implements http2server.Transport.
+func (c *http2Conn) MarkIdle() { c.counted.guarded.MarkIdle() }
 
-// http2Conn is the connection that http2server reads and writes: the bytes within TLS.
-type http2Conn struct{ *tlsConn }
+// MarkBusy implements http2server.Transport.
+func (c *http2Conn) MarkBusy() bool { return c.counted.guarded.MarkBusy() }
 
-// Read reads bytes within TLS.
-func (c *http2Conn) Read(p []byte) (int, error) { return c.inner.Read(p) }
-
-// Write writes bytes within TLS.
-func (c *http2Conn) Write(p []byte) (int, error) { return c.inner.Write(p) }
-
-// SetReadDeadline bounds reads of bytes within TLS.
-func (c *http2Conn) SetReadDeadline(t time.Time) error { return c.inner.SetReadDeadline(t) }
-
-// SetWriteDeadline bounds writes in place of the pace of the client.
-func (c *http2Conn) SetWriteDeadline(t time.Time) error { return c.inner.SetWriteDeadline(t) }
-
-// SetDeadline is the sum of both.
-func (c *http2Conn) SetDeadline(t time.Time) error { return c.inner.SetDeadline(t) }
-
-// CloseWrite implements http2server.Transport.
-func (c *http2Conn) CloseWrite() error { return c.inner.CloseWrite() }
+// IdleFor implements http2server.Transport.
+func (c *http2Conn) IdleFor() time.Duration { return c.counted.guarded.IdleFor() }
 
 // Unacknowledged implements http2server.Transport.
 func (c *http2Conn) Unacknowledged() int64 { return c.counted.Unacknowledged() }

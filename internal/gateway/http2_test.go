@@ -25,9 +25,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// runHTTP2 serves the options by TLS until the test ends. The rate of clients is measured over
-// window.
 func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (*running, *tls.Config) {
+	t.Helper()
+	return runTLS(t, o, so, window, "h2")
+}
+
+// runTLS serves the options by TLS until the test ends. The rate of clients is measured over
+// window.
+func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, protocol string) (*running, *tls.Config) {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
 	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
@@ -41,13 +46,13 @@ func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (
 	served := make(chan error, 1)
 	go func() {
 		served <- r.server.Serve(ln, ListenerOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair},
-			NextProtos: []string{"h2"}}})
+			NextProtos: []string{protocol}}})
 	}()
 	t.Cleanup(func() {
 		_ = ln.Close()
 		require.NoError(t, <-served)
 	})
-	return r, &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{"h2"}}
+	return r, &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{protocol}}
 }
 
 // staller is a client that writes single frames, and takes the bytes that it asks for.

@@ -47,7 +47,6 @@ func (h *http2Server) serveStream(of *http2server.Stream) {
 func (st *stream) serve() {
 	defer panics.Contain("serving HTTP/2")
 	st.fast.Init2(st, nil, true)
-	st.fast.Response.Header.SetNoDefaultContentType(true)
 	defer func() {
 		st.fast.Request.Reset()
 		st.fast.Response.Reset()

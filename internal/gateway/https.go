@@ -74,3 +74,23 @@ func isPortSuffix(text string) bool {
 	_, err := strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
+
+// scheme returns "https" for a request that came by TLS, and "http" for any other. A trusted proxy
+// knows it better.
+func (r *request) scheme() string {
+	switch {
+	case bytes.EqualFold(r.proto, []byte("https")):
+		return "https"
+	case bytes.EqualFold(r.proto, []byte("http")):
+		return "http"
+	case byTLS(r.ctx.Conn()):
+		return "https"
+	}
+	return "http"
+}
+
+// byTLS reports whether the connection of a Server is encrypted.
+func byTLS(of net.Conn) bool {
+	c := connOf(of)
+	return c != nil && c.tls != nil
+}

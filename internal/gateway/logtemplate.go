@@ -280,22 +280,12 @@ func withoutPort(host []byte) []byte {
 	return host
 }
 
-// tlsStateOf returns the state of the TLS connection in conn; false without TLS.
+// tlsStateOf returns the state of the TLS connection of a Server; false without TLS.
 func tlsStateOf(conn net.Conn) (tls.ConnectionState, bool) {
-	for conn != nil {
-		if st, ok := conn.(*stream); ok {
-			conn = st.conn.tlsConn
-		}
-		if secure, ok := conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
-			return secure.ConnectionState(), true
-		}
-		wrapper, ok := conn.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		conn = wrapper.NetConn()
+	if !byTLS(conn) {
+		return tls.ConnectionState{}, false
 	}
-	return tls.ConnectionState{}, false
+	return connOf(conn).tls.ConnectionState(), true
 }
 
 // appendNumber appends a number of the connection; false for one without a Server.

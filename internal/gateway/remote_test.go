@@ -166,7 +166,7 @@ func TestForeignTokens(t *testing.T) {
 func TestRedirectScheme(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.7", 0)
 	plain, _ := net.Pipe()
-	secure := &conn{Conn: &sendfile.Conn{Conn: tls.Server(plain, nil)}}
+	secure := &conn{Conn: &sendfile.Conn{Conn: plain}, tls: tls.Server(plain, nil)}
 	for want, test := range map[string]struct {
 		conn net.Conn
 		o    Options

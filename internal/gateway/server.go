@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -55,11 +54,9 @@ type Server struct {
 	o         ServerOptions
 	log       *slog.Logger
 	limited   *slog.Logger // for lines that clients can cause
-	debug     *log.Logger  // for messages of fasthttp
 	handler   atomic.Pointer[Handler]
 	loops     *eventloop.Group
-	exchanges sync.Pool        // of *exchange, for plain connections, which wait in loops for requests
-	fast      *fasthttp.Server // of TLS connections, which have a goroutine each
+	exchanges sync.Pool // of *exchange
 	http2     *http2Server
 	guard     *guard.Guard
 	open      atomic.Int64  // connections that count for the limit: len(all.conns)
@@ -93,22 +90,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		MaxIdle: s.maxIdle, OnReject: s.rejected})
 	s.loops = eventloop.New(s.serveConn)
 	s.exchanges.New = newExchange
-	s.debug = debugLog(s.o.Log, "fasthttp: ")
-	s.fast = &fasthttp.Server{
-		Name:                         productName,
-		Handler:                      s.serve,
-		ErrorHandler:                 s.parseError,
-		ReadBufferSize:               guard.ReadBufferSize,
-		ReduceMemoryUsage:            true,                        // an idle connection holds no buffers
-		Concurrency:                  2*s.o.MaxConnections + 1024, // evicted connections may not have ended yet
-		NoDefaultContentType:         true,
-		DisablePreParseMultipartForm: true,
-		SecureErrorLogMessage:        true,
-		Logger:                       s.debug,
-		MaxRequestBodySize:           1, // the guard lets no body through
-	}
 	s.http2 = newHTTP2Server(s)
-	s.fast.NextProto("h2", s.http2.serve)
 	return s
 }
 
@@ -123,9 +105,6 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 			ctx.SetConnectionClose()
 		}
 	}()
-	if c := connOf(ctx.Conn()); c != nil {
-		c.requests.Add(1)
-	}
 	s.handler.Load().Serve(ctx)
 	if s.draining.Load() {
 		ctx.SetConnectionClose()
@@ -192,8 +171,7 @@ func (s *Server) Drain(ctx context.Context) error {
 // Connections returns the number of open connections.
 func (s *Server) Connections() int64 { return s.open.Load() }
 
-// allClosed polls until every socket is closed and no Serve runs. fasthttp counts a connection as
-// ended shortly before its socket is closed.
+// allClosed polls until every socket is closed and no Serve runs.
 func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -207,8 +185,7 @@ func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
 	return nil
 }
 
-// closeIdle closes connections without a running request, until ended is closed. fasthttp does the
-// same, but waits 5 s for the first request of a new connection.
+// closeIdle closes connections without a running request, until ended is closed.
 func (s *Server) closeIdle(ended chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -253,15 +230,8 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
-// debugLog returns a logger for the messages of fasthttp and net/http, most of which are about
-// disconnects.
-func debugLog(to *slog.Logger, prefix string) *log.Logger {
-	l := slog.NewLogLogger(to.Handler(), slog.LevelDebug)
-	l.SetPrefix(prefix)
-	return l
-}
-
-// accept begins to serve a new connection.
+// accept begins to serve a new connection: one with TLS has a goroutine, and a plain one waits in a
+// loop for its requests.
 func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
 	own := s.admit(c, ipOf(c.RemoteAddr()), o)
 	switch {
@@ -270,10 +240,7 @@ func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
 		s.serveConn(c)
 	default:
 		c.Leave()
-		go func() {
-			defer panics.Contain("serving a connection")
-			_ = s.fast.ServeConn(own.tls) // its errors are those of the connection
-		}()
+		go s.serveTLS(own)
 	}
 }
 
@@ -289,9 +256,8 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, o *ListenerOptio
 	socket.Owner = c
 	c.setPeer(peer)
 	if o.TLS != nil {
-		inner := tls.Server(c, o.TLS)
-		c.guarded = s.guard.Wrap(inner)
-		c.tls = &tlsConn{c.guarded, inner, c}
+		c.tls = tls.Server(c, o.TLS)
+		c.guarded = s.guard.Wrap(c.tls)
 	} else {
 		c.guarded = s.guard.Wrap(c)
 		c.guarded.Park()
@@ -381,10 +347,10 @@ type conn struct {
 	socket   *eventloop.Conn
 	proxy    *proxyHeader // in front of the first request; nil = there is none
 	guarded  *guard.Conn
-	tls      *tlsConn // the wrapper of all; nil = a plain connection
-	number   uint64   // of the connections of the Server
+	tls      *tls.Conn // around it, within guarded; nil = a plain connection
+	number   uint64    // of the connections of the Server
 	requests atomic.Uint64
-	http2    atomic.Bool // net/http reads it
+	http2    atomic.Bool // http2server reads it
 	closed   atomic.Bool
 }
 

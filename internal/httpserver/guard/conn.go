@@ -53,12 +53,12 @@ type Socket interface {
 	AwaitInput() error             // waits until Readable
 }
 
-// Park makes Read return io.EOF where it would wait for the first byte of a request; Parked reports
-// true then. The next Read continues. It is called before the first Read, on a Conn that wraps a
-// Socket.
+// Park makes Next and Read return where they would wait for the first byte of a request; Parked
+// reports true then. The next call continues. Park is called before all others, on a Conn that
+// wraps a Socket.
 func (c *Conn) Park() { c.park = true }
 
-// Parked reports whether the last Read has returned because there is no request. The reader alone
+// Parked reports whether the last call has returned because there is no request. The reader alone
 // may call it.
 func (c *Conn) Parked() bool { return c.parked }
 
@@ -117,24 +117,38 @@ func (c *Conn) markBusy() bool {
 	return was != claimed && c.idle.CompareAndSwap(was, busy)
 }
 
-// Read copies the rest of the current head to p. Without a rest it first reads and checks the next
-// request. The only error is io.EOF: the client has disconnected, was idle for too long, or was
-// rejected. The response to a rejected request is written by then.
-func (c *Conn) Read(p []byte) (n int, err error) {
+// Next reads and checks the next request, unless the head of one is pending, and reports whether
+// Read returns one now. If not, the client has disconnected, was idle for too long, or was
+// rejected, with the response written; or there is no request yet, see Park.
+func (c *Conn) Next() (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.await()
+}
+
+// await is Next with mu held.
+func (c *Conn) await() (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			panics.Report(v, "reading a request")
-			c.done, c.pending = true, nil
-			n, err = 0, io.EOF
+			c.done, c.pending, ok = true, nil, false
+		}
+		if !ok {
+			c.release()
 		}
 	}()
+	return len(c.pending) > 0 || c.next()
+}
+
+// Read copies the rest of the current head to p. Without a rest it first calls Next. The only error
+// is io.EOF: there is no request.
+func (c *Conn) Read(p []byte) (n int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if len(c.pending) == 0 && !c.next() {
-		c.release()
+	if !c.await() {
 		return 0, io.EOF
 	}
 	n = copy(p, c.pending)
