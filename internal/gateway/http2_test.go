@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"golang.org/x/sys/unix"
 )
 
 func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (*running, *tls.Config) {
@@ -281,4 +283,36 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	eventually.True(t, func() bool { return gone() == 3 })
 	asked.Wait()
 	transport.CloseIdleConnections()
+}
+
+// TestShutdownPassesClientsThatDoNotRead: the end of TLS, which is written to idle connections,
+// does not wait for their clients.
+func TestShutdownPassesClientsThatDoNotRead(t *testing.T) {
+	var clients []net.Conn
+	t.Cleanup(func() { // behind Shutdown
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	})
+	r, config := runTLS(t, Options{}, ServerOptions{ReadTimeout: time.Hour}, time.Minute, "http/1.1")
+	for range 20 { // each wait of crypto/tls takes up to 5 s
+		c, err := tls.DialWithDialer(littleRoom, "tcp", r.address, config)
+		require.NoError(t, err)
+		clients = append(clients, c)
+	}
+	s, unread := r.server, make([]byte, 1<<20)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all.conns { // as responses that were written, and not read
+		eventually.True(t, func() bool { return c.tls.ConnectionState().HandshakeComplete })
+		require.NoError(t, c.socket.Control(func(fd uintptr) error { // it does not grow
+			return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
+		}))
+		for size, err := len(unread), error(nil); size > 0; size /= 2 { // until not a byte has room
+			require.NoError(t, c.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
+			for err = nil; err == nil; _, err = c.Conn.Write(unread[:size]) {
+			}
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		}
+	}
 }

@@ -202,7 +202,10 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		}
 		s.mu.Unlock()
 		for _, c := range idle {
-			_ = c.closeIdle() // an error means that the client has closed it
+			if c.tls != nil && c.Unacknowledged() == 0 {
+				_ = c.guarded.Close() // tells the client, without a wait: there is room in the socket
+			}
+			_ = c.Close() // an error means that the client has closed it
 		}
 		select {
 		case <-ended:
@@ -365,14 +368,6 @@ func (c *conn) Close() error {
 		defer c.s.sockets.Add(-1)
 	}
 	return c.Conn.Close()
-}
-
-// closeIdle closes a claimed connection without waiting for its client.
-func (c *conn) closeIdle() error {
-	if c.tls != nil {
-		return c.guarded.Close() // its reader waits
-	}
-	return c.Close()
 }
 
 // ipOf returns the address of the client of a connection, or the invalid address for a unix socket.

@@ -225,6 +225,14 @@ func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 	return "", errors.New("secret detail")
 }
 
+// littleRoom makes connections of clients that take few bytes before they read.
+var littleRoom = &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+	_ = raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)
+	})
+	return err
+}}
+
 // TestLastResponse: a client that has asked for the end of the connection keeps no connection while
 // it reads a short response slowly, and still gets all of it from the kernel. A long response has
 // to be taken first.
@@ -234,13 +242,7 @@ func TestLastResponse(t *testing.T) {
 	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{MaxBody: 64 << 10, Memory: 1 << 20})},
 		ServerOptions{})
 	ask := func(f storetest.Object) net.Conn {
-		dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-			_ = raw.Control(func(fd uintptr) {
-				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)
-			})
-			return err
-		}}
-		c, err := dialer.Dial("tcp", r.address)
+		c, err := littleRoom.Dial("tcp", r.address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		_, err = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
