@@ -33,11 +33,9 @@ import (
 // machine under load is no failure.
 const testTimeout = time.Minute
 
-// fasthttpsOwn are two goroutines of fasthttp that outlive every server: its clock, and one that
-// sleeps for 10 s before it sees that its pool has stopped.
+// fasthttpsOwn is the clock of fasthttp, a goroutine that outlives every server.
 var fasthttpsOwn = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(settled{m}, fasthttpsOwn...) }
