@@ -51,8 +51,8 @@ type conn struct {
 	err     error     // of the connection
 	ended   sync.Cond
 
-	recent [32]uint32 // streams that the server has reset; the client may not know yet
-	resets int        // number of them
+	recent [maxStreams]uint32 // streams that the server has reset; the client may not know yet
+	resets int                // number of them
 
 	budget   budget
 	received int64 // the window of the client

@@ -114,6 +114,36 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
+// TestFramesBehindResets: frames of streams that the server has reset, and which were on their way,
+// are ignored, however many streams there were.
+func TestFramesBehindResets(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	var ids []uint32
+	for i := range uint32(maxStreams) {
+		c.ask(2*i+1, false, get("/", "content-length", "100000")...)
+	}
+	for len(ids) < maxStreams { // behind the response to a body that is too large
+		f, err := c.ReadFrame()
+		require.NoError(t, err)
+		if _, ok := f.(*http2.RSTStreamFrame); ok {
+			ids = append(ids, f.Header().StreamID)
+		}
+	}
+	for _, id := range ids {
+		require.NoError(t, c.WriteData(id, false, []byte("x")))
+		c.ask(id, true, "trailer", "x")
+	}
+	c.ask(1001, true, get("/next")...)
+	resets := 0
+	require.Equal(t, "200", c.receive(1001, func(f http2.Frame) {
+		if _, ok := f.(*http2.RSTStreamFrame); ok {
+			resets++
+		}
+	}).status)
+	require.Zero(t, resets)
+}
+
 // TestConnectionErrors: frames that are wrong for the connection end it by GOAWAY.
 func TestConnectionErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
