@@ -14,17 +14,20 @@ import (
 
 // SendNoWait sends as much of two parts of memory as the socket accepts. One part may be empty.
 func SendNoWait(fd uintptr, first, second []byte, flags int) (int, error) {
-	var parts [2]unix.Iovec
-	n := 0
-	for _, b := range [...][]byte{first, second} {
-		if len(b) > 0 {
-			parts[n].Base = unsafe.SliceData(b)
-			parts[n].SetLen(len(b))
-			n++
-		}
+	if len(first) == 0 {
+		first, second = second, nil
 	}
+	if len(second) == 0 { // cheaper than sendmsg(2)
+		return Retry(func() (int, error) {
+			return result(syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(unsafe.SliceData(first))),
+				uintptr(len(first)), uintptr(flags|unix.MSG_DONTWAIT), 0, 0))
+		})
+	}
+	parts := [2]unix.Iovec{{Base: unsafe.SliceData(first)}, {Base: unsafe.SliceData(second)}}
+	parts[0].SetLen(len(first))
+	parts[1].SetLen(len(second))
 	message := unix.Msghdr{Iov: &parts[0]}
-	message.SetIovlen(n)
+	message.SetIovlen(len(parts))
 	return Retry(func() (int, error) {
 		return result(syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&message)),
 			uintptr(flags|unix.MSG_DONTWAIT)))

@@ -4,7 +4,7 @@ package sys
 
 import "syscall"
 
-// ReadNoWait is read(2) of a non-blocking socket. It uses syscall.Read, from which the race
+// ReadNoWait reads from a non-blocking socket. It uses syscall.Read, from which the race
 // detector learns that actions of a client in this process, before it sent the bytes, happen before
 // actions of the server after it read them.
 func ReadNoWait(fd uintptr, p []byte) (int, error) {
