@@ -24,7 +24,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,7 +37,6 @@ type Group struct {
 	serve func(*Conn)
 	began time.Time // zero of the clock of deadlines
 	loops func() ([]*loop, error)
-	next  atomic.Uint32 // the loop of the next connection
 	watch watchdog
 
 	mu        sync.Mutex // guards the fields below
@@ -129,12 +127,20 @@ type loop struct {
 
 	mu      sync.Mutex // guards the fields below; the leader alone uses events without it, while it waits
 	leader  uint64     // number of the leader
-	turns   uint64     // events handled, for the watchdog
+	turns   uint64     // events and new connections handled, for the watchdog
 	waiting bool       // the leader waits for events
 	events  [128]unix.EpollEvent
 	n       int // events of the last wait
 	next    int // of these, the first that is not handled
 	table   table
+
+	accepted []accepted // new connections, served before events; the last one is the first to be served
+}
+
+// accepted is a new connection.
+type accepted struct {
+	c  *Conn
+	ln *Listener
 }
 
 func newLoop(g *Group) (*loop, error) {
@@ -163,10 +169,12 @@ func (l *loop) lead(number uint64) {
 			return
 		}
 		switch {
-		case c != nil:
+		case ln == nil:
 			l.serve(c, number)
-		case ln != nil:
+		case c == nil:
 			ln.acceptSome(l, number)
+		default:
+			ln.pass(c, l, number)
 		}
 	}
 }
@@ -200,12 +208,19 @@ func (l *loop) replaceLeader() {
 	l.g.running.Go(func() { l.lead(next) })
 }
 
-// nextEvent waits for the next event that a leader has to handle: of a parked connection or of a
-// listener. ok is false if another goroutine leads or the loop has ended.
+// nextEvent waits for the next event that a leader has to handle: of a parked connection, of a
+// listener, or a new connection of a listener. ok is false if another goroutine leads or the loop
+// has ended.
 func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.leader == number {
+		if n := len(l.accepted); n > 0 {
+			c, ln = l.accepted[n-1].c, l.accepted[n-1].ln
+			l.accepted = l.accepted[:n-1]
+			l.turns++
+			return c, ln, true
+		}
 		if l.next == l.n {
 			if !l.awaitEvents() {
 				return nil, nil, false

@@ -15,28 +15,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts the connections of a listening socket.
+// Listener accepts the connections of a listening socket. The loops take turns: a loop accepts what
+// waits, lets the socket report further connections to the next loop, and serves what it has
+// accepted. So a connection for one request is served where it was accepted, without an event.
 type Listener struct {
 	g      *Group
 	accept func(*Conn)
 	addr   net.Addr
 	socket syscall.RawConn
-	l      *loop
-	index  uint32 // in the table of the loop
-	event  *unix.EpollEvent
+	places []place // in the loops
 	log    *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
+	turn   int        // index in places of the loop that accepts
 	closed bool
 	pause  time.Duration // of the next failure
 	timer  *time.Timer
 	done   chan struct{} // closed by Close
 
-	// The result of takeOne, which take stores to save an allocation.
-	take func(fd uintptr)
-	fd   int
-	from unix.RawSockaddrAny
-	err  error
+	// Functions for socket.Control, stored to save allocations, and the result of accept4.
+	take, arm func(fd uintptr)
+	fd        int
+	from      unix.RawSockaddrAny
+	err       error
+}
+
+// place is the place of a Listener in one loop.
+type place struct {
+	l     *loop
+	index uint32          // in its table
+	event unix.EpollEvent // one connection or more wait; reported once
 }
 
 // Pauses after a failure, as a lack of descriptors.
@@ -66,26 +74,66 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 	if err != nil {
 		return nil, err
 	}
-	n := &Listener{g: g, accept: accept, addr: ln.Addr(), socket: socket, l: loops[0], log: log,
-		pause: acceptPause, done: make(chan struct{})}
-	n.take = n.takeOne
+	n := &Listener{g: g, accept: accept, addr: ln.Addr(), socket: socket, log: log, pause: acceptPause,
+		done: make(chan struct{})}
+	n.take = func(fd uintptr) { n.fd, n.err = acceptNoWait(int(fd), &n.from) }
+	n.arm = func(fd uintptr) { n.err = n.places[n.turn].control(unix.EPOLL_CTL_MOD, fd) }
 	if err := n.setNoDelay(); err != nil {
 		return nil, err
 	}
-	n.l.mu.Lock()
-	var generation uint32
-	n.index, generation = n.l.table.add(entry{listener: n})
-	n.l.mu.Unlock()
-	n.event = event(unix.EPOLLIN, n.index, generation)
-	g.listeners[n] = struct{}{}
-	if err := n.register(unix.EPOLL_CTL_ADD); err != nil {
-		delete(g.listeners, n)
-		n.l.mu.Lock()
-		n.l.table.remove(n.index)
-		n.l.mu.Unlock()
+	if err := n.register(loops); err != nil {
+		n.unregister()
 		return nil, err
 	}
+	g.listeners[n] = struct{}{}
 	return n, nil
+}
+
+// register begins the events of the socket.
+func (n *Listener) register(loops []*loop) (err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range loops {
+		p := place{l: l}
+		var generation uint32
+		l.mu.Lock()
+		p.index, generation = l.table.add(entry{listener: n})
+		l.mu.Unlock()
+		p.event = *event(unix.EPOLLONESHOT, p.index, generation)
+		n.places = append(n.places, p)
+		of := &n.places[len(n.places)-1]
+		errSocket := n.socket.Control(func(fd uintptr) { err = of.control(unix.EPOLL_CTL_ADD, fd) })
+		if err = errors.Join(errSocket, err); err != nil {
+			return err
+		}
+		of.event.Events |= unix.EPOLLIN // from now on
+	}
+	return n.passTurn()
+}
+
+// unregister ends the events of the socket. Another process may have it open, so closing it does
+// not end them.
+func (n *Listener) unregister() {
+	for i := range n.places {
+		p := &n.places[i]
+		_ = n.socket.Control(func(fd uintptr) { _ = p.control(unix.EPOLL_CTL_DEL, fd) })
+		p.l.mu.Lock()
+		p.l.table.remove(p.index)
+		p.l.mu.Unlock()
+	}
+}
+
+// control changes the registration of the socket in the loop.
+func (p *place) control(op int, fd uintptr) error { return p.l.control(op, int(fd), &p.event) }
+
+// passTurn lets the socket report connections, also those that wait already, to the next loop. mu
+// is held.
+func (n *Listener) passTurn() error {
+	n.turn = (n.turn + 1) % len(n.places)
+	if err := n.socket.Control(n.arm); err != nil {
+		return err
+	}
+	return n.err
 }
 
 // setNoDelay sets TCP_NODELAY, which connections inherit (tcp(7)): a response is never held back
@@ -97,12 +145,6 @@ func (n *Listener) setNoDelay() (err error) {
 	errSocket := n.socket.Control(func(fd uintptr) {
 		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 	})
-	return errors.Join(errSocket, err)
-}
-
-// register begins or ends the events of the socket.
-func (n *Listener) register(op int) (err error) {
-	errSocket := n.socket.Control(func(fd uintptr) { err = n.l.control(op, int(fd), n.event) })
 	return errors.Join(errSocket, err)
 }
 
@@ -123,38 +165,74 @@ func (n *Listener) Close() {
 	if n.timer != nil {
 		n.timer.Stop()
 	}
-	n.l.mu.Lock()
-	n.l.table.remove(n.index)
-	n.l.mu.Unlock()
-	// Another process may have the socket open, so closing it does not end the events.
-	_ = n.register(unix.EPOLL_CTL_DEL) // it is not registered during a pause
+	n.unregister()
 	close(n.done)
 }
 
-// acceptBatch bounds the connections that are accepted in a row while other events wait.
+// acceptBatch bounds the connections that a loop accepts in one turn.
 const acceptBatch = 16
 
-// acceptSome accepts connections as the leader of this number.
-func (n *Listener) acceptSome(lead *loop, number uint64) {
-	for range acceptBatch {
-		c, err := n.acceptOne()
-		switch {
-		case err == unix.EAGAIN, err == net.ErrClosed:
-			return
-		case err == unix.ECONNABORTED, err == unix.EINTR:
-			continue
-		case err != nil:
-			n.failed(err)
-			return
+// acceptSome accepts connections as the leader of this number, which serves them next.
+func (n *Listener) acceptSome(l *loop, number uint64) {
+	var room [acceptBatch]*Conn
+	batch := n.takeTurn(l, room[:0])
+	l.mu.Lock()
+	leads := l.leader == number
+	for i := len(batch) - 1; i >= 0 && leads; i-- {
+		l.accepted = append(l.accepted, accepted{batch[i], n})
+	}
+	l.mu.Unlock()
+	if leads {
+		return
+	}
+	for _, c := range batch { // another goroutine leads, and may wait for events already
+		l.g.running.Go(func() { n.pass(c, l, number) })
+	}
+}
+
+// takeTurn accepts connections, and passes the turn to the next loop.
+func (n *Listener) takeTurn(l *loop, batch []*Conn) []*Conn {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil
+	}
+	for len(batch) < cap(batch) {
+		if err := n.socket.Control(n.take); err != nil {
+			return batch // it is closed
 		}
-		n.pass(c, lead, number)
+		if n.err == unix.ECONNABORTED || n.err == unix.EINTR {
+			continue
+		}
+		if n.err != nil {
+			break
+		}
+		n.pause = acceptPause
+		batch = append(batch, n.g.newConn(l, n.fd, n.addr, &n.from))
+	}
+	if n.err != nil && n.err != unix.EAGAIN {
+		n.log.Warn("cannot accept connections", "address", n.addr.String(),
+			"err", os.NewSyscallError("accept", n.err), "next_try", n.pause.String())
+		n.timer = time.AfterFunc(n.pause, n.resume)
+		n.pause = min(2*n.pause, maxAcceptPause)
+	} else if n.passTurn() != nil {
+		n.timer = time.AfterFunc(maxAcceptPause, n.resume)
+	}
+	return batch
+}
+
+// resume accepts again after a pause.
+func (n *Listener) resume() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.closed && n.passTurn() != nil {
+		n.timer = time.AfterFunc(maxAcceptPause, n.resume)
 	}
 }
 
 // pass calls accept. A panic there is a bug, and closes the connection.
 func (n *Listener) pass(c *Conn, lead *loop, number uint64) {
 	c.ledBy(lead, number)
-	c.ready = c.l == lead // else its own loop serves it, as soon as it is parked
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Report(p, "accepting a connection")
@@ -162,51 +240,4 @@ func (n *Listener) pass(c *Conn, lead *loop, number uint64) {
 		}
 	}()
 	n.accept(c)
-}
-
-// acceptOne accepts one connection for the loop whose turn it is.
-func (n *Listener) acceptOne() (*Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return nil, net.ErrClosed
-	}
-	if err := n.socket.Control(n.take); err != nil {
-		return nil, net.ErrClosed
-	}
-	if n.err != nil {
-		return nil, n.err
-	}
-	n.pause = acceptPause
-	loops, _ := n.g.loops() // they run
-	return n.g.newConn(loops[int(n.g.next.Add(1))%len(loops)], n.fd, n.addr, &n.from), nil
-}
-
-// takeOne calls accept4. Listener.mu is held.
-func (n *Listener) takeOne(fd uintptr) { n.fd, n.err = acceptNoWait(int(fd), &n.from) }
-
-// failed stops accepting for a pause.
-func (n *Listener) failed(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return
-	}
-	n.log.Warn("cannot accept connections", "address", n.addr.String(), "err", os.NewSyscallError("accept", err),
-		"next_try", n.pause.String())
-	_ = n.register(unix.EPOLL_CTL_DEL) // on failure the next attempt comes at once
-	n.timer = time.AfterFunc(n.pause, n.resume)
-	n.pause = min(2*n.pause, maxAcceptPause)
-}
-
-// resume accepts again after a pause.
-func (n *Listener) resume() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return
-	}
-	if err := n.register(unix.EPOLL_CTL_ADD); err != nil {
-		n.timer = time.AfterFunc(maxAcceptPause, n.resume)
-	}
 }

@@ -3,6 +3,7 @@ package eventloop
 import (
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -250,4 +251,40 @@ func TestExpiryWhileOneCloses(t *testing.T) {
 		<-served
 	}
 	close(release)
+}
+
+// TestTurns: the loops accept connections in turn, and keep them.
+func TestTurns(t *testing.T) {
+	got := make(chan *Conn, 1)
+	s := start(t, func(c *Conn) { got <- c })
+	loops, err := s.g.loops()
+	require.NoError(t, err)
+	served := map[*loop]int{}
+	for range 3 * len(loops) {
+		_, err := io.WriteString(s.dial(), "x")
+		require.NoError(t, err)
+		served[(<-got).l]++
+	}
+	require.Len(t, served, len(loops))
+	for _, n := range served {
+		require.Equal(t, 3, n)
+	}
+}
+
+// TestAcceptWithoutLead: connections that a goroutine has accepted while another one took over the
+// lead of its loop are served, also when that one waits for events.
+func TestAcceptWithoutLead(t *testing.T) {
+	s := start(t, echo)
+	var ln *Listener
+	for ln = range s.g.listeners {
+	}
+	for range 50 {
+		ln.mu.Lock() // the leader whose turn it is waits behind it
+		c := s.dial()
+		var accepting sync.WaitGroup
+		accepting.Go(func() { ln.acceptSome(ln.places[0].l, 0) })
+		ln.mu.Unlock()
+		exchange(t, c, "x")
+		accepting.Wait()
+	}
 }
