@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/eventloop"
@@ -20,6 +21,7 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 )
 
 // ServerOptions configure connections. They outlive the Handler, which configures requests.
@@ -122,6 +124,7 @@ func (s *Server) Handler() *Handler { return s.handler.Load() }
 func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
+	deferAccept(ln)
 	accepting, err := s.loops.Listen(ln, s.log, func(c *eventloop.Conn) { s.accept(c, &o) })
 	switch {
 	case errors.Is(err, net.ErrClosed): // Shutdown was first
@@ -137,6 +140,19 @@ func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 		return fmt.Errorf("cannot close %s: %w", ln.Addr(), err)
 	}
 	return nil
+}
+
+// deferAccept makes the kernel report a connection when its first bytes have arrived, or a second
+// after it was opened (TCP_DEFER_ACCEPT, tcp(7)): its request can be served at once, without an
+// event.
+func deferAccept(ln net.Listener) {
+	if socket, ok := ln.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { // fails for a unix socket
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1)
+			})
+		}
+	}
 }
 
 // Shutdown stops accepting, waits for running responses, and closes connections without a request.

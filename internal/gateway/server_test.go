@@ -147,6 +147,14 @@ func TestClientsThatLeave(t *testing.T) {
 	wg.Wait()
 }
 
+// TestSilentClient: a client that sends nothing is accepted after a while, counted, and closed.
+func TestSilentClient(t *testing.T) {
+	r := run(t, Options{}, ServerOptions{ReadTimeout: 50 * time.Millisecond})
+	_, err := r.dial().Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.EqualValues(t, 1, r.server.accepted.Load())
+}
+
 // leave asks for the file and disconnects after n bytes of the response.
 func (r *running) leave(f storetest.Object, n int) {
 	c, err := net.Dial("tcp", r.address)

@@ -27,8 +27,8 @@ const ofTheScheduler = "futex,epoll_wait,epoll_pwait,nanosleep,clock_nanosleep,s
 	"rt_sigprocmask,sigaltstack,madvise,mmap,munmap,getpid,gettid,clone,clone3,restart_syscall,write"
 
 // TestSystemCalls counts the system calls of requests on a kept connection, and of one that has a
-// connection of its own: accept4 and its EAGAIN, epoll_ctl, read, sendmsg, read for unread bytes,
-// close.
+// connection of its own: accept4 and its EAGAIN, epoll_ctl for the next one, recvfrom, sendmsg,
+// recvfrom for unread bytes, close.
 func TestSystemCalls(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
