@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -99,59 +98,21 @@ func list(networks []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// rule is the access to one kind of files.
-type rule struct{ allow, deny, referers, refererFile, refererRedirect string }
-
 // everybody closes files.
 const everybody = "0.0.0.0/0, ::/0, unix:"
 
 // translateAccess writes allow, deny and referers, for all files or for those of selectors. Files
 // behind a check that the gateway does not have are denied to everybody.
 func (t *translator) translateAccess() {
-	rules := map[string]rule{}
-	get := func(s *server, o outcome) attribute {
-		r, from := t.ruleOf(s, o)
-		text := fmt.Sprintf("%q", r)
-		rules[text] = r
-		return attribute{text, from}
-	}
-	weak := fmt.Sprintf("%q", rule{}) // a server without rules: the rules of another one hold
-	values, from := t.perCellWith(get, weak)
-	t.closeCells(values, from, rules)
-	t.writeChoices("access", t.universe.spread(values), from, []keyOf{
-		{"allow", func(v string) string { return rules[v].allow }},
-		{"deny", func(v string) string { return rules[v].deny }},
-		{"referers", func(v string) string { return rules[v].referers }},
-		{"referer_file", func(v string) string { return rules[v].refererFile }},
-		{"referer_redirect", func(v string) string { return rules[v].refererRedirect }},
-	})
-}
-
-// keyOf is a key of [access] or [headers], and its value in that of a choice.
-type keyOf struct {
-	name string
-	in   func(value string) string
-}
-
-// writeChoices writes keys of [access] or [headers], and of its sections for selected files. An
-// empty value takes back the one of an earlier section.
-func (t *translator) writeChoices(section string, choices []choice, from map[string][]*directive, keys []keyOf) {
-	for i, c := range choices {
-		for _, key := range keys {
-			value := key.in(c.value)
-			if value != "" || slices.ContainsFunc(choices[:i], func(earlier choice) bool {
-				return key.in(earlier.value) != "" && earlier.overlaps(c)
-			}) {
-				t.out.set(c.name(section), key.name, value, from[c.value]...)
-			}
-		}
-	}
+	values, from := t.perCell(true, t.ruleOf)
+	t.closeCells(values, from)
+	t.writeChoices("access", t.universe.spread(values), from,
+		"allow", "deny", "referers", "referer_file", "referer_redirect")
 }
 
 // closeCells denies the files behind a check to everybody, and names the check.
-func (t *translator) closeCells(values map[cell]string, from map[string][]*directive, rules map[string]rule) {
-	closed := rule{deny: everybody}
-	key := fmt.Sprintf("%q", closed)
+func (t *translator) closeCells(values map[cell]string, from map[string][]*directive) {
+	closed := parts("", everybody)
 	for _, s := range t.all {
 		if s.left == nil && !slices.Contains(t.servers, s) {
 			continue
@@ -160,50 +121,50 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 			o := s.cells[c]
 			check := cmp.Or(o.guard, o.idle)
 			v, open := values[c]
-			if check == nil || open && v != key || s.left != nil && isImageFilter(check) {
+			if check == nil || open && v != closed || s.left != nil && isImageFilter(check) {
 				continue // see openElsewhere
 			}
-			rules[key], values[c] = closed, key
-			unserved := o.guard == nil && o.finer == nil
-			if s.left == nil && !unserved { // see sayLeft and otherLocation
+			values[c] = closed
+			if s.left == nil && (o.guard != nil || o.finer != nil) { // see sayLeft and otherLocation
 				t.sayClosed(c, o)
 			}
-			if !slices.Contains(from[key], check) {
-				from[key] = append(from[key], check)
+			if !slices.Contains(from[closed], check) {
+				from[closed] = append(from[closed], check)
 			}
 		}
 	}
 }
 
 // ruleOf returns the access to the files of a location.
-func (t *translator) ruleOf(s *server, o outcome) (r rule, from []*directive) {
+func (t *translator) ruleOf(s *server, o outcome) (a attribute) {
 	chain := s.chain(o.loc)
+	var allow, deny, referers, file, redirect string
 	if rules := inForce(chain, "allow", "deny"); len(rules) > 0 {
-		a := accessOf(rules)
-		own := !slices.ContainsFunc(a.allow, func(n netip.Prefix) bool { return !n.Addr().IsLoopback() })
+		rule := accessOf(rules)
+		own := !slices.ContainsFunc(rule.allow, func(n netip.Prefix) bool { return !n.Addr().IsLoopback() })
 		switch {
-		case a.closed && own && s.isLoopback():
+		case rule.closed && own && s.isLoopback():
 			t.note(rules[0], "only programs of this host reach the address of this server", "")
-		case a.closed:
-			r.allow = list(a.allow)
+		case rule.closed:
+			allow = list(rule.allow)
 		default:
-			r.deny = list(a.deny)
+			deny = list(rule.deny)
 		}
-		from = append(from, rules...)
+		a.from = append(a.from, rules...)
 	}
 	if lines := inForce(chain, "valid_referers"); len(lines) > 0 {
-		test := invalidReferer(chain)
-		if test == nil {
+		if test := invalidReferer(chain); test == nil {
 			t.note(lines[0], "no if asks for $invalid_referer here, so nginx rejects nothing", "")
-			return r, from
+		} else {
+			referers = cmp.Or(t.referers(s, lines), noReferer)
+			var response *directive
+			file, redirect, response = t.refererResponse(s, test)
+			a.from = slices.Concat(a.from, lines, withoutNil(response))
 		}
-		r.referers = cmp.Or(t.referers(s, lines), noReferer)
-		var response *directive
-		r.refererFile, r.refererRedirect, response = t.refererResponse(s, test)
-		from = append(append(from, lines...), withoutNil(response)...)
 	}
-	t.done(from...)
-	return r, from
+	t.done(a.from...)
+	a.value = parts(allow, deny, referers, file, redirect)
+	return a
 }
 
 // invalidReferer returns the if that rejects a foreign referer.
@@ -351,7 +312,7 @@ func (t *translator) sayClosed(c cell, o outcome) {
 	text := "these files are closed here, since the gateway does not have the check of this location"
 	if o.finer != nil {
 		text = "all files " + c.describe() + " are closed here, since this check is for a part of them"
-		if t.closed[o.finer]++; t.closed[o.finer] > maxKinds {
+		if o.finer.closed++; o.finer.closed > maxKinds {
 			text = "further kinds of files are closed as well"
 		}
 	}
@@ -367,11 +328,7 @@ func (t *translator) sayClosed(c cell, o outcome) {
 
 // opens reports whether some files of a location are open.
 func (t *translator) opens(l *location) bool {
-	return slices.ContainsFunc(t.servers, func(s *server) bool {
-		return slices.ContainsFunc(t.universe.all, func(c cell) bool {
-			return s.cells[c].open() && s.cells[c].loc == l
-		})
-	})
+	return slices.ContainsFunc(t.openFiles(), func(f openFile) bool { return f.o.loc == l })
 }
 
 // describe names a kind of files.
@@ -381,7 +338,7 @@ func (c cell) describe() string {
 		group = "of other groups"
 	}
 	if c.path != otherPath {
-		path = " in M" + hexText(c.path)
+		path = " in " + c.path
 	}
 	if c.ext != "" {
 		ext = " with the extension " + c.ext

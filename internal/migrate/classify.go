@@ -25,9 +25,8 @@ func (t *translator) classify() {
 	for _, s := range t.all {
 		files := false
 		for _, c := range t.universe.all {
-			o := t.outcomeOf(s, t.form.url(c))
-			s.cells[c] = o
-			files = files || o.via != nil
+			s.cells[c] = t.outcomeOf(s, t.form.url(c), 0)
+			files = files || s.cells[c].via != nil
 		}
 		if !files {
 			s.redirect = redirectsToHTTPS(s)
@@ -35,10 +34,7 @@ func (t *translator) classify() {
 		}
 		t.leaveNames(s)
 		t.closeFiner(s)
-		if s.left == nil {
-			s.left = t.mustStay(s)
-		}
-		if s.left == nil {
+		if s.left = cmp.Or(s.left, t.mustStay(s)); s.left == nil {
 			t.servers = append(t.servers, s)
 		}
 	}
@@ -47,12 +43,12 @@ func (t *translator) classify() {
 	}
 	t.servers = slices.DeleteFunc(t.servers, func(s *server) bool { return s.left != nil })
 	slices.SortStableFunc(t.servers, func(a, b *server) int { return isDefault(b) - isDefault(a) })
-	t.edge = true
-	for _, s := range t.servers {
-		for _, o := range s.cells {
-			t.edge = t.edge && (o.via == nil || o.via.name == "proxy_pass")
-		}
-	}
+	t.edge = !slices.ContainsFunc(t.servers, func(s *server) bool {
+		return slices.ContainsFunc(t.universe.all, func(c cell) bool {
+			via := s.cells[c].via
+			return via != nil && via.name != "proxy_pass"
+		})
+	})
 	for _, s := range t.all {
 		if s.left != nil {
 			t.sayLeft(s)
@@ -89,12 +85,12 @@ func (t *translator) chooseForm() {
 				if c.ext != "" || t.universe.names[c.group] {
 					continue
 				}
-				o := t.outcomeOf(s, f.url(c))
+				o := t.outcomeOf(s, f.url(c), 0)
 				if served = served || o.via != nil; o.via != nil || o.guard != nil {
 					n++
 				}
 				if o.via != nil {
-					t.elsewhere[s] = cmp.Or(t.elsewhere[s], f.prefix, "/")
+					s.elsewhere = cmp.Or(s.elsewhere, f.prefix, "/")
 				}
 			}
 		}
@@ -112,7 +108,7 @@ var prefixPart = regexp.MustCompile(`^\^?(/[A-Za-z0-9_\-/]*?)/(?:[(\[]?group|[A-
 // prefixes returns what patterns have in front of the group, such as /files.
 func (t *translator) prefixes() (all []string) {
 	for _, s := range t.all {
-		eachLocation(s.locations, func(l *location) {
+		for _, l := range s.every() {
 			m := prefixPart.FindStringSubmatch(l.path)
 			if m == nil && (l.op == "" || l.op == "^~") && t.stripsPrefix(l) {
 				m = []string{"", strings.TrimSuffix(l.path, "/")}
@@ -120,7 +116,7 @@ func (t *translator) prefixes() (all []string) {
 			if m != nil && m[1] != "" && len(all) < 16 && !slices.Contains(all, m[1]) {
 				all = append(all, m[1])
 			}
-		})
+		}
 	}
 	return all
 }
@@ -132,10 +128,8 @@ func (t *translator) stripsPrefix(l *location) bool {
 			return l.path != "/"
 		}
 	}
-	if stripsByRewrite(l) {
-		return true
-	}
-	return len(named(l.d.block, "ngx_fastdfs_module")) > 0 && len(named(l.d.block, "rewrite")) > 0 && l.path != "/"
+	module := first(l.d.block, "ngx_fastdfs_module") != nil && first(l.d.block, "rewrite") != nil
+	return stripsByRewrite(l) || module && l.path != "/"
 }
 
 var (
@@ -207,26 +201,16 @@ const storagePort = ":8888"
 // passesToModule reports whether a proxy_pass ends at another server of this nginx, which serves
 // files to all clients.
 func (t *translator) passesToModule(from *server, pass *directive) bool {
-	to := target(pass)
-	for _, s := range t.all {
-		here := slices.ContainsFunc(s.listens, func(l listen) bool {
-			return l.address == to || l.host() == "" && strings.HasSuffix(to, ":"+l.port())
-		})
-		if !here || s == from {
-			continue
-		}
+	return slices.ContainsFunc(t.serversAt(target(pass)), func(s *server) bool {
 		open, checked := false, false
-		eachLocation(s.locations, func(l *location) {
+		for _, l := range s.every() {
 			if first(l.d.block, "ngx_fastdfs_module") != nil {
 				open = true
 				checked = checked || t.guardOf(s, l, false) != nil || inForce(s.chain(l), "allow", "deny") != nil
 			}
-		})
-		if open && !checked {
-			return true
 		}
-	}
-	return false
+		return s != from && open && !checked
+	})
 }
 
 // aboutFiles reports whether the pattern of a location is one of file ids.
@@ -241,17 +225,12 @@ func (t *translator) aboutFiles(l *location) bool {
 
 // redirectsToHTTPS returns the directive by which a server does nothing but send clients to https.
 func redirectsToHTTPS(s *server) *directive {
-	blocks := [][]*directive{s.d.block}
-	for _, l := range s.locations {
-		if l.op == "" && l.path == "/" {
-			blocks = append(blocks, l.d.block)
-		}
+	if i := slices.IndexFunc(s.d.block, isHTTPSRedirect); i >= 0 {
+		return s.d.block[i]
 	}
-	for _, block := range blocks {
-		for _, d := range block {
-			if isHTTPSRedirect(d) {
-				return d
-			}
+	for _, l := range s.locations {
+		if i := slices.IndexFunc(l.d.block, isHTTPSRedirect); i >= 0 && l.op == "" && l.path == "/" {
+			return l.d.block[i]
 		}
 	}
 	return nil
@@ -298,8 +277,8 @@ func (t *translator) openElsewhere(s *server) *directive {
 
 // sayLeft names a server that keeps its nginx.
 func (t *translator) sayLeft(s *server) {
-	if t.unclear[s] != nil {
-		t.say(t.unclear[s], "the files of this expression cannot be told from those behind a check", "")
+	if s.unclear != nil {
+		t.say(s.unclear, "the files of this expression cannot be told from those behind a check", "")
 	}
 	t.say(s.d, s.title()+" is not translated: some of its files are behind a check that the gateway does not have",
 		"keep nginx for it on an address of its own")

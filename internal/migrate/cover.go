@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/binary"
 	"regexp"
 	"regexp/syntax"
@@ -20,25 +21,23 @@ type class struct {
 }
 
 // classesOf returns the classes of the paths that a language has; false if there are too many. The
-// patterns and the language are automata, which read the same characters side by side: whatever two
-// patterns have in common is found, without a sample in the right form.
+// language, which is anchored at both ends, and the patterns are automata, which read the same
+// characters side by side: whatever two patterns have in common is found, without a sample in the
+// right form.
 func classesOf(language *syntax.Prog, patterns []*syntax.Prog) (classes []class, ok bool) {
-	m := &automata{language: language, patterns: patterns}
-	m.chooseCharacters()
-	first := &state{inside: make([][]uint32, len(patterns)), matched: make([]bool, len(patterns)), before: -1,
-		language: []uint32{uint32(language.Start)}}
-	seen, ends := map[string]bool{first.key(): true}, map[string]bool{}
+	m := automata(append([]*syntax.Prog{language}, patterns...))
+	characters := m.characters()
+	seen, ends := map[string]bool{}, map[string]bool{}
+	first := &state{before: -1, inside: make([][]uint32, len(m)), matched: make([]bool, len(m))}
 	for queue := []*state{first}; len(queue) > 0; queue = queue[1:] {
-		if matched, accepted := m.end(queue[0]); accepted {
-			if key := (&state{matched: matched}).key(); !ends[key] {
-				ends[key] = true
-				classes = append(classes, class{queue[0].text, matched})
-			}
+		if end := m.step(queue[0], -1); end.matched[0] && !ends[end.key()] {
+			ends[end.key()] = true
+			classes = append(classes, class{queue[0].text, end.matched[1:]})
 		}
-		for _, c := range m.characters {
+		for _, c := range characters {
 			next := m.step(queue[0], c)
-			if len(next.language) == 0 {
-				continue
+			if len(next.inside[0]) == 0 {
+				continue // the language has no such text
 			}
 			if key := next.key(); !seen[key] {
 				seen[key] = true
@@ -52,28 +51,21 @@ func classesOf(language *syntax.Prog, patterns []*syntax.Prog) (classes []class,
 	return classes, true
 }
 
-// automata reads one text with several expressions.
-type automata struct {
-	language   *syntax.Prog // anchored at both ends
-	patterns   []*syntax.Prog
-	characters []rune // one of each kind that an instruction distinguishes
-}
+// automata are the language and the patterns.
+type automata []*syntax.Prog
 
-// state is the state of all expressions behind a text.
+// state is the state of all automata behind a text.
 type state struct {
-	text     string
-	before   rune // a character of the same kind as the last one; -1 = none
-	language []uint32
-	inside   [][]uint32 // instructions of each pattern that wait for a character
-	matched  []bool
+	text    string
+	before  rune       // a character of the same kind as the last one; -1 = none
+	inside  [][]uint32 // instructions of each that wait for a character
+	matched []bool
 }
 
 func (s *state) key() string {
 	b := []byte{byte(s.before)}
-	for _, m := range s.matched {
-		b = append(b, map[bool]byte{true: 1}[m])
-	}
-	for _, list := range append([][]uint32{s.language}, s.inside...) {
+	for i, list := range s.inside {
+		b = append(b, map[bool]byte{true: 1}[s.matched[i]])
 		b = binary.AppendUvarint(b, uint64(len(list)))
 		for _, pc := range list {
 			b = binary.AppendUvarint(b, uint64(pc))
@@ -82,22 +74,23 @@ func (s *state) key() string {
 	return string(b)
 }
 
-// chooseCharacters takes one character of each kind: all instructions accept or reject those of a
-// kind alike.
-func (m *automata) chooseCharacters() {
+// characters returns one character of each kind: all instructions accept or reject those of a kind
+// alike.
+func (m automata) characters() (all []rune) {
 	kinds := map[string]bool{}
 	for _, c := range "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-_" {
 		kind := []byte{byte(kindOf(c))}
-		for _, prog := range append([]*syntax.Prog{m.language}, m.patterns...) {
-			for i := range prog.Inst {
-				kind = append(kind, map[bool]byte{true: 1}[isRune(&prog.Inst[i]) && prog.Inst[i].MatchRune(c)])
+		for _, p := range m {
+			for i := range p.Inst {
+				kind = append(kind, map[bool]byte{true: 1}[p.Inst[i].MatchRune(c)])
 			}
 		}
 		if !kinds[string(kind)] {
 			kinds[string(kind)] = true
-			m.characters = append(m.characters, c)
+			all = append(all, c)
 		}
 	}
+	return all
 }
 
 // kindOf returns a character that is a part of a word if c is one.
@@ -108,66 +101,35 @@ func kindOf(c rune) rune {
 	return '/'
 }
 
-func isRune(i *syntax.Inst) bool {
-	switch i.Op {
-	case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
-		return true
-	}
-	return false
-}
-
-// step is the state behind one more character.
-func (m *automata) step(s *state, c rune) *state {
+// step is the state behind one more character; -1 is the end of the text. A pattern may begin
+// anywhere, unless it is anchored. One that has matched is not followed further.
+func (m automata) step(s *state, c rune) *state {
 	flags := syntax.EmptyOpContext(s.before, c)
-	next := &state{text: s.text + string(c), before: kindOf(c), inside: make([][]uint32, len(m.patterns)),
-		matched: slices.Clone(s.matched)}
-	if next.language, _ = advance(m.language, s.language, flags, c); len(next.language) == 0 {
-		return next
+	next := &state{text: s.text, before: kindOf(c), inside: make([][]uint32, len(m)), matched: slices.Clone(s.matched)}
+	if c >= 0 {
+		next.text += string(c)
 	}
-	for i, p := range m.patterns {
-		if s.matched[i] {
+	for i, p := range m {
+		if s.matched[i] || i > 0 && c >= 0 && len(next.inside[0]) == 0 {
 			continue
 		}
-		from := m.waiting(s, i)
-		if len(from) == 0 {
-			continue
+		from := s.inside[i]
+		if s.before < 0 || p.StartCond()&syntax.EmptyBeginText == 0 {
+			from = append([]uint32{uint32(p.Start)}, from...)
 		}
-		next.inside[i], next.matched[i] = advance(p, from, flags, c)
-		if next.matched[i] {
+		if next.inside[i], next.matched[i] = advance(p, from, flags, c); next.matched[i] {
 			next.inside[i] = nil
 		}
 	}
 	return next
 }
 
-// waiting returns the instructions of a pattern that wait for a character. It may begin anywhere,
-// unless it is anchored.
-func (m *automata) waiting(s *state, i int) []uint32 {
-	p := m.patterns[i]
-	if s.before >= 0 && p.StartCond()&syntax.EmptyBeginText != 0 {
-		return s.inside[i]
-	}
-	return append([]uint32{uint32(p.Start)}, s.inside[i]...)
-}
-
-// end returns the patterns that match the text of a state, and whether the language has it.
-func (m *automata) end(s *state) (matched []bool, accepted bool) {
-	flags := syntax.EmptyOpContext(s.before, -1)
-	if _, accepted = advance(m.language, s.language, flags, -1); !accepted {
-		return nil, false
-	}
-	matched = slices.Clone(s.matched)
-	for i, p := range m.patterns {
-		if !matched[i] {
-			_, matched[i] = advance(p, m.waiting(s, i), flags, -1)
-		}
-	}
-	return matched, true
-}
-
 // advance follows instructions up to the next character, and over it. matched is true if the
 // expression matches in front of the character.
 func advance(p *syntax.Prog, from []uint32, flags syntax.EmptyOp, c rune) (next []uint32, matched bool) {
+	if len(from) == 0 {
+		return nil, false
+	}
 	seen := make([]bool, len(p.Inst))
 	for stack := slices.Clone(from); len(stack) > 0; {
 		pc := stack[len(stack)-1]
@@ -187,7 +149,6 @@ func advance(p *syntax.Prog, from []uint32, flags syntax.EmptyOp, c rune) (next 
 			if syntax.EmptyOp(i.Arg)&^flags == 0 {
 				stack = append(stack, i.Out)
 			}
-		case syntax.InstFail:
 		default:
 			if c >= 0 && i.MatchRune(c) && !slices.Contains(next, i.Out) {
 				next = append(next, i.Out)
@@ -214,11 +175,7 @@ func program(expression string) *syntax.Prog {
 // programs compiles expressions; those that cannot be read match nothing.
 func programs(expressions []string) (all []*syntax.Prog) {
 	for _, e := range expressions {
-		p := program(e)
-		if p == nil {
-			p = program(`[^\x00-\x{10FFFF}]`)
-		}
-		all = append(all, p)
+		all = append(all, cmp.Or(program(e), program(`[^\x00-\x{10FFFF}]`)))
 	}
 	return all
 }

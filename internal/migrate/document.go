@@ -11,7 +11,6 @@ import (
 // document is the configuration that is written.
 type document struct {
 	sections []*section
-	remarks  []string // in front of all
 }
 
 type section struct {
@@ -53,19 +52,21 @@ func (o *document) setOff(in, key, value, reason string, from ...*directive) {
 	o.section(in).entries = append(o.section(in).entries, entry{key, value, from, reason})
 }
 
-// has reports whether a key is written.
-func (o *document) has(in, key string) bool {
-	return slices.ContainsFunc(o.section(in).entries, func(e entry) bool { return e.key == key && e.off == "" })
+// value returns the value of a key of [gateway].
+func (o *document) value(key string) (value string) {
+	for _, e := range o.section("gateway").entries {
+		if e.key == key && e.off == "" {
+			value = e.value
+		}
+	}
+	return value
 }
 
 // text is the whole configuration: the module's file by an include, then the keys.
 func (o *document) text(t *translator, findings []Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Configuration of the gateway, translated from %s by gateway migrate.\n", oneLine(t.tree.main,
-		200))
-	for _, r := range o.remarks {
-		fmt.Fprintf(&b, "# %s\n", oneLine(r, 400))
-	}
+	name := oneLine(t.tree.main, 200)
+	fmt.Fprintf(&b, "# Configuration of the gateway, translated from %s by gateway migrate.\n", name)
 	if t.ModuleFile != "" {
 		fmt.Fprintf(&b, "\n# The file of the module, as it is. Keys below count before its own.\n#include %s\n",
 			filepath.Clean(t.ModuleFile))
@@ -100,17 +101,16 @@ func rank(name string) int {
 		return 0
 	}
 	place := 8 * slices.Index(order, words[0])
-	places, exts := split(words[1:])
-	switch {
-	case len(places) > 0 && strings.Count(places[0], "/") > 1:
-		place += 3
-	case len(places) > 0 && !isStorePath(places[0]):
-		place += 2
-	case len(places) > 0:
-		place++
-	}
-	if len(exts) > 0 {
+	if last := words[len(words)-1]; len(words) > 1 && !strings.HasSuffix(last, "/") {
 		place += 4
+	}
+	switch first := words[min(1, len(words)-1)]; {
+	case strings.Count(first, "/") > 1:
+		place += 3
+	case len(first) == 4 && storePath.MatchString(first):
+		place++
+	case strings.HasSuffix(first, "/"):
+		place += 2
 	}
 	return place
 }

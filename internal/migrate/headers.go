@@ -27,6 +27,12 @@ type field struct {
 	d           *directive
 }
 
+// is reports whether a field has a name.
+func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
+
+// isCORS accepts the fields of CORS.
+func (f field) isCORS() bool { return strings.HasPrefix(strings.ToLower(f.name), "access-control-") }
+
 // fieldsIn returns the fields that a block adds: add_header, and more_set_headers of headers-more.
 func fieldsIn(block []*directive) (all []field) {
 	for _, d := range named(block, "add_header", "more_set_headers") {
@@ -46,17 +52,14 @@ func fieldsIn(block []*directive) (all []field) {
 // fieldsOf returns the fields of the files of a location. An if has its own; those of CORS, which
 // sites set for one method only, count for all.
 func (t *translator) fieldsOf(s *server, l *location) (all []field) {
-	for _, d := range named(l.d.block, "if") {
-		for _, f := range fieldsIn(d.block) {
-			name := strings.ToLower(f.name)
-			if strings.HasPrefix(name, "access-control-") && d.arg(0) == "$request_method" {
-				all = append(all, f)
-			}
+	for _, block := range s.chain(l) {
+		if all = fieldsIn(block); len(all) > 0 {
+			break
 		}
 	}
-	for _, block := range s.chain(l) {
-		if found := fieldsIn(block); len(found) > 0 {
-			return append(found, all...)
+	for _, d := range named(l.d.block, "if") {
+		if d.arg(0) == "$request_method" {
+			all = append(all, slices.DeleteFunc(fieldsIn(d.block), func(f field) bool { return !f.isCORS() })...)
 		}
 	}
 	return all
@@ -67,24 +70,20 @@ func (t *translator) translateHeaders() {
 	t.translateNames()
 	t.methodIfs()
 	var names []string
-	for _, s := range t.servers {
-		for _, c := range t.universe.all {
-			o := s.cells[c]
-			if !o.open() {
-				continue
-			}
-			for _, f := range t.fieldsOf(s, o.loc) {
-				if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, f.name) }); i < 0 {
-					names = append(names, f.name)
-				}
+	for _, f := range t.openFiles() {
+		for _, field := range t.fieldsOf(f.s, f.o.loc) {
+			if !slices.ContainsFunc(names, field.is) {
+				names = append(names, field.name)
 			}
 		}
 	}
-	if !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, "Cache-Control") }) {
+	if i := slices.IndexFunc(names, field{name: "Cache-Control"}.is); i >= 0 {
+		names[i] = "Cache-Control"
+	} else {
 		names = append([]string{"Cache-Control"}, names...)
 	}
 	for _, name := range names {
-		values, from := t.perCell(func(s *server, o outcome) attribute { return t.fieldOf(s, o.loc, name) })
+		values, from := t.perCell(false, func(s *server, o outcome) attribute { return t.fieldOf(s, o.loc, name) })
 		t.writeField(name, values, from)
 	}
 }
@@ -99,13 +98,11 @@ func (t *translator) fieldOf(s *server, l *location, name string) (a attribute) 
 			a.from = append(a.from, d)
 		}
 	}
-	if name == "Cache-Control" {
-		if d := last(s.chain(l), "expires"); d != nil {
-			add(t.maxAge(d), d)
-		}
+	if d := last(s.chain(l), "expires"); d != nil && name == "Cache-Control" {
+		add(t.maxAge(d), d)
 	}
 	for _, f := range t.fieldsOf(s, l) {
-		if strings.EqualFold(f.name, name) {
+		if f.is(name) {
 			add(t.fieldValue(f), f.d)
 		}
 	}
@@ -137,7 +134,7 @@ func (t *translator) fieldValue(f field) string {
 	case name == "access-control-max-age":
 		seconds := strings.TrimRight(f.value, "; ")
 		if isPort(seconds) && len(seconds) <= 8 {
-			return strconv.FormatInt(min(parsed(seconds), maxAgeOfCORS), 10)
+			return itoa(min(parsed(seconds), maxAgeOfCORS))
 		}
 		t.say(f.d, "this is no number of seconds", "set cors_max_age")
 		return ""
@@ -206,21 +203,15 @@ var nginxTime = regexp.MustCompile(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)
 
 // nginxSeconds reads a time of nginx, such as 30d, 1h30m or 3600.
 func nginxSeconds(v string) (seconds int64, ok bool) {
-	v = strings.ReplaceAll(v, " ", "")
-	m := nginxTime.FindStringSubmatch(v)
-	if m == nil || v == "" {
+	m := nginxTime.FindStringSubmatch(strings.ReplaceAll(v, " ", ""))
+	if m == nil || m[0] == "" {
 		return 0, false
 	}
-	units := []int64{365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1}
-	for i, digits := range m[1:] {
-		if digits == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(digits, 10, 32)
-		if err != nil {
+	for i, unit := range []int64{365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1} {
+		if len(m[i+1]) > 9 {
 			return 0, false
 		}
-		seconds += n * units[i]
+		seconds += parsed(m[i+1]) * unit
 	}
 	return seconds, true
 }
@@ -232,7 +223,7 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 	switch {
 	case len(from) == 0:
 		return
-	case cors && len(choices) > 0 && (len(choices[0].selectors) > 0 || choices[0].value != ""):
+	case cors && (!choices[0].forAll() || choices[0].value != ""):
 		t.writeCORS(name, key, choices, values, from)
 		return
 	case name == "Cache-Control" && len(choices) == 1:
@@ -244,44 +235,29 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 			t.note(d, "only some files have it: preflight requests for them are rejected with 405", "")
 		}
 	}
-	if strings.EqualFold(name, "Access-Control-Allow-Credentials") && !strings.Contains(t.origins(), ".") {
-		for _, list := range from {
-			for _, d := range list {
-				t.say(d, "credentials need a list of origins, * is not enough",
-					"set cors_origin to the list of origins")
-			}
+	credentials := strings.EqualFold(name, "Access-Control-Allow-Credentials")
+	if credentials && !strings.Contains(t.out.value("cors_origin"), ".") {
+		for _, d := range others(from, "") {
+			t.say(d, "credentials need a list of origins, * is not enough", "set cors_origin to the list of origins")
 		}
 		return
 	}
-	t.writeChoices("headers", choices, from, []keyOf{{name, func(v string) string { return v }}})
-}
-
-func (t *translator) origins() string {
-	for _, e := range t.out.section("gateway").entries {
-		if e.key == "cors_origin" {
-			return e.value
-		}
-	}
-	return ""
+	t.writeChoices("headers", choices, from, name)
 }
 
 // writeCORS writes a key of CORS, which is for all files, and removes the field from files that do
 // not have it.
 func (t *translator) writeCORS(name, key string, choices []choice, values map[cell]string,
 	from map[string][]*directive) {
-	value, _ := t.universe.commonest(values, func(c cell) bool { return values[c] != "" })
+	value := t.mostOf(values, from, func(value string) string {
+		return "CORS is the same for all files: " + name + " is " + value
+	})
 	if value == "" {
 		return
 	}
 	t.out.set("gateway", key, value, from[value]...)
 	for _, c := range choices {
-		switch {
-		case c.value == value:
-		case c.value != "":
-			for _, d := range from[c.value] {
-				t.say(d, "CORS is the same for all files: "+name+" is "+value, "")
-			}
-		case key == "cors_origin" && len(c.selectors) > 0:
+		if c.value == "" && key == "cors_origin" && !c.forAll() {
 			t.out.set(c.name("headers"), name, "", from[""]...)
 			t.out.set(c.name("headers"), "Access-Control-Expose-Headers", "")
 		}
@@ -298,14 +274,11 @@ func (t *translator) methodIfs() {
 			}
 			t.done(d)
 			for _, inner := range d.block {
-				f := fieldsIn([]*directive{inner})
-				cors := len(f) > 0 && strings.HasPrefix(strings.ToLower(f[0].name), "access-control-")
-				empty := len(f) > 0 && strings.HasPrefix(strings.ToLower(f[0].name), "content-")
-				if !cors && !empty && inner.name != "return" && !needsNothing[inner.name] {
-					t.say(inner, "what is in force for one method only is not translated", "")
-				}
-				if empty {
+				switch fields := fieldsIn([]*directive{inner}); {
+				case len(fields) > 0 && strings.HasPrefix(strings.ToLower(fields[0].name), "content-"):
 					t.done(inner)
+				case (len(fields) == 0 || !fields[0].isCORS()) && inner.name != "return" && !needsNothing[inner.name]:
+					t.say(inner, "what is in force for one method only is not translated", "")
 				}
 			}
 		}
@@ -314,13 +287,12 @@ func (t *translator) methodIfs() {
 
 // eachBlock visits the blocks of translated servers and of the locations of open files.
 func (t *translator) eachBlock(visit func(block []*directive)) {
-	for _, s := range t.servers {
-		visit(s.d.block)
-		var seen []*location
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() && !slices.Contains(seen, o.loc) {
-				seen = append(seen, o.loc)
-				visit(o.loc.d.block)
+	seen := map[*directive]bool{}
+	for _, f := range t.openFiles() {
+		for _, d := range []*directive{f.s.d, f.o.loc.d} {
+			if !seen[d] {
+				seen[d] = true
+				visit(d.block)
 			}
 		}
 	}
@@ -333,11 +305,11 @@ var anyName = []string{"", "^(.+)", "^(.+)$", "(.+)", ".+", "^.+$", "^.+", "^(.*
 
 // translateNames translates the parameter with the name of a download, often attname.
 func (t *translator) translateNames() {
-	var names []string
+	names := []string{"filename"}
 	var from []*directive
 	add := func(f field, condition *directive) {
 		m := argument.FindStringSubmatch(f.value)
-		if m == nil || !strings.EqualFold(f.name, "Content-Disposition") {
+		if m == nil || !f.is("Content-Disposition") {
 			return
 		}
 		t.done(f.d)
@@ -348,8 +320,7 @@ func (t *translator) translateNames() {
 		switch {
 		case condition == nil:
 			t.say(f.d, "without the parameter "+m[1]+" nginx sends an attachment without a name; here the file is "+
-				"shown",
-				"[headers SELECTORS] Content-Disposition = attachment saves all files of a group or extension")
+				"shown", "[headers SELECTORS] Content-Disposition = attachment saves all files of a group or extension")
 		case len(condition.args) > 2 && !slices.Contains(anyName, condition.arg(2)):
 			t.say(condition, "the name counts for all files and all names, not only for those of the condition", "")
 		}
@@ -359,41 +330,30 @@ func (t *translator) translateNames() {
 			add(f, nil)
 		}
 		for _, d := range named(block, "if") {
-			if !strings.HasPrefix(d.arg(0), "$arg_") || len(argumentFields(d)) == 0 {
+			fields := fieldsIn(d.block)
+			if !strings.HasPrefix(d.arg(0), "$arg_") || !slices.ContainsFunc(fields, func(f field) bool {
+				return f.is("Content-Disposition") && argument.MatchString(f.value)
+			}) {
 				continue
 			}
 			t.done(d)
-			t.sayRest(d.block)
-			for _, f := range fieldsIn(d.block) {
-				if add(f, d); !strings.EqualFold(f.name, "Content-Type") &&
-					!strings.EqualFold(f.name, "Content-Disposition") {
-					t.say(f.d, "it is in force only with the parameter, and not translated", "")
-				} else if strings.EqualFold(f.name, "Content-Type") {
+			for _, inner := range d.block {
+				if !t.handled[inner] && len(fieldsIn([]*directive{inner})) == 0 && !needsNothing[inner.name] {
+					t.say(inner, "what is in force only for this condition is not translated", "")
+				}
+			}
+			for _, f := range fields {
+				switch add(f, d); {
+				case f.is("Content-Type"):
 					t.say(f.d, "nginx sends a second Content-Type line; the gateway sends that of the file alone, "+
-						"with "+
-						"Content-Disposition: attachment", "")
+						"with Content-Disposition: attachment", "")
+				case !f.is("Content-Disposition"):
+					t.say(f.d, "it is in force only with the parameter, and not translated", "")
 				}
 			}
 		}
 	})
-	if len(names) > 0 {
-		t.out.set("gateway", "filename_parameters", strings.Join(append([]string{"filename"},
-			slices.DeleteFunc(names, func(n string) bool { return n == "filename" })...), ", "), from...)
-	}
-}
-
-// argumentFields returns the Content-Disposition of a block with a parameter in it.
-func argumentFields(d *directive) []field {
-	return slices.DeleteFunc(fieldsIn(d.block), func(f field) bool {
-		return !strings.EqualFold(f.name, "Content-Disposition") || !argument.MatchString(f.value)
-	})
-}
-
-// sayRest names the directives of a condition that are no fields.
-func (t *translator) sayRest(block []*directive) {
-	for _, d := range block {
-		if !t.handled[d] && len(fieldsIn([]*directive{d})) == 0 && !needsNothing[d.name] {
-			t.say(d, "what is in force only for this condition is not translated", "")
-		}
+	if len(from) > 0 {
+		t.out.set("gateway", "filename_parameters", strings.Join(names, ", "), from...)
 	}
 }

@@ -64,11 +64,11 @@ func words(text string) map[string]bool {
 
 // advice is the finding for a directive wherever it is.
 type advice struct {
-	kind         Kind
 	text, advice string
 	unless       string // an argument with which it has no effect
 	only         string // it matters only if an argument contains this
 	always       bool   // also in locations that are left
+	note         bool
 }
 
 func (a advice) applies(d *directive) bool {
@@ -81,82 +81,75 @@ func (a advice) applies(d *directive) bool {
 	return true
 }
 
+var (
+	unserved  = advice{text: "it is in force where no file is served"}
+	unchanged = advice{text: "pictures are not changed", always: true}
+	noGeoIP   = advice{text: "there is no GeoIP", advice: "keep nginx in front"}
+)
+
 var advices = map[string]advice{
-	"gzip": {kind: Untranslated, unless: "off", text: "files are sent as they are stored, not compressed",
+	"add_header": unserved, "expires": unserved, "allow": unserved, "deny": unserved,
+	"image_filter_sharpen": unchanged, "image_filter_jpeg_quality": unchanged, "image_filter_webp_quality": unchanged,
+	"image_filter_transparency": unchanged, "image_filter_interlace": unchanged,
+	"image_filter":  {unless: "off", text: "pictures are not changed", advice: imageAdvice, always: true},
+	"geoip_country": noGeoIP, "geoip2": noGeoIP,
+	"gzip": {unless: "off", text: "files are sent as they are stored, not compressed",
 		advice: "let a proxy in front compress text, or store compressed files"},
-	"gzip_types": {kind: Untranslated, only: "image/",
-		text: "pictures are compressed already: gzip makes them no smaller"},
-	"brotli": {kind: Untranslated, unless: "off", text: "files are sent as they are stored, not compressed"},
-	"ssl_ciphers": {kind: Untranslated,
-		text: "Go chooses the cipher suites: those of TLS 1.3, and of TLS 1.2 those with " +
-			"forward secrecy"},
-	"ssl_stapling": {kind: Untranslated, unless: "off", text: "there is no OCSP stapling",
+	"gzip_types": {only: "image/", text: "pictures are compressed already: gzip makes them no smaller"},
+	"brotli":     {unless: "off", text: "files are sent as they are stored, not compressed"},
+	"ssl_stapling": {unless: "off", text: "there is no OCSP stapling",
 		advice: "clients ask by themselves, or not at all"},
-	"ssl_password_file": {kind: Untranslated, text: "a key with a password cannot be read",
-		advice: "write the key without a password"},
-	"ssl_reject_handshake": {kind: Untranslated, unless: "off",
-		text: "clients with an unknown name get the first certificate"},
-	"proxy_store": {kind: Untranslated, unless: "off",
-		text: "files of other hosts are kept in the cache, not in the store"},
-	"proxy_cache_bypass": {kind: Untranslated, text: "no request bypasses the cache",
-		advice: "gateway purge removes files from it"},
-	"proxy_no_cache": {kind: Untranslated, text: "all files are cached"},
-	"rewrite": {kind: Untranslated, text: "paths are not rewritten", advice: "keep nginx in front, or change the links",
+	"ssl_password_file":    {text: "a key with a password cannot be read", advice: "write the key without a password"},
+	"ssl_reject_handshake": {unless: "off", text: "clients with an unknown name get the first certificate"},
+	"ssl_ciphers": {text: "Go chooses the cipher suites: those of TLS 1.3, and of TLS 1.2 those with forward " +
+		"secrecy"},
+	"proxy_store":        {unless: "off", text: "files of other hosts are kept in the cache, not in the store"},
+	"proxy_cache_bypass": {text: "no request bypasses the cache", advice: "gateway purge removes files from it"},
+	"proxy_no_cache":     {text: "all files are cached"},
+	"rewrite": {text: "paths are not rewritten", advice: "keep nginx in front, or change the links",
 		always: true},
-	"return":     {kind: Untranslated, text: "this response is not translated"},
-	"error_page": {kind: Untranslated, text: "the page is not translated", always: true},
-	"image_filter": {kind: Untranslated, unless: "off", text: "pictures are not changed",
-		advice: imageAdvice, always: true},
-	"image_filter_sharpen":      {kind: Untranslated, text: "pictures are not changed", always: true},
-	"image_filter_jpeg_quality": {kind: Untranslated, text: "pictures are not changed", always: true},
-	"image_filter_webp_quality": {kind: Untranslated, text: "pictures are not changed", always: true},
-	"image_filter_transparency": {kind: Untranslated, text: "pictures are not changed", always: true},
-	"image_filter_interlace":    {kind: Untranslated, text: "pictures are not changed", always: true},
-	"sub_filter": {kind: Untranslated, text: "the content of files is not changed",
-		advice: "keep nginx in front", always: true},
-	"ssi": {kind: Untranslated, unless: "off", text: "the content of files is not changed",
-		advice: "keep nginx in front"},
-	"addition_types": {kind: Untranslated, text: "the content of files is not changed"},
-	"expires":        {kind: Untranslated, text: "it is in force where no file is served"},
-	"add_header":     {kind: Untranslated, text: "it is in force where no file is served"},
-	"more_clear_headers": {kind: Untranslated, text: "fields of the gateway cannot be removed",
+	"return":         {text: "this response is not translated"},
+	"error_page":     {text: "the page is not translated", always: true},
+	"sub_filter":     {text: "the content of files is not changed", advice: "keep nginx in front", always: true},
+	"ssi":            {unless: "off", text: "the content of files is not changed", advice: "keep nginx in front"},
+	"addition_types": {text: "the content of files is not changed"},
+	"more_clear_headers": {text: "fields of the gateway cannot be removed",
 		advice: "[headers] NAME = with an empty value removes Cache-Control and CORS"},
-	"limit_rate": {kind: Untranslated, text: "the rate is not translated",
-		advice: "set [access] send_rate"},
-	"modsecurity": {kind: Untranslated, unless: "off", text: "there is no ModSecurity",
-		advice: "keep nginx in front"},
-	"geoip_country": {kind: Untranslated, text: "there is no GeoIP", advice: "keep nginx in front"},
-	"geoip2":        {kind: Untranslated, text: "there is no GeoIP", advice: "keep nginx in front"},
-	"dav_methods": {kind: Untranslated, unless: "off", text: "files are not changed over HTTP",
-		advice: "upload by the FastDFS client"},
-	"mp4": {kind: Untranslated, text: "mp4 files are not cut by start and end",
+	"limit_rate":  {text: "the rate is not translated", advice: "set [access] send_rate"},
+	"modsecurity": {unless: "off", text: "there is no ModSecurity", advice: "keep nginx in front"},
+	"dav_methods": {unless: "off", text: "files are not changed over HTTP", advice: "upload by the FastDFS client"},
+	"mp4": {text: "mp4 files are not cut by start and end",
 		advice: "players ask for ranges; keep nginx for those that need start and end"},
-	"set":            {kind: Untranslated, text: "variables are not translated"},
-	"mirror":         {kind: Untranslated, unless: "off", text: "requests are not mirrored"},
-	"deny":           {kind: Untranslated, text: "it is in force where no file is served"},
-	"allow":          {kind: Untranslated, text: "it is in force where no file is served"},
-	"real_ip_header": {kind: Note, text: "without set_real_ip_from it has no effect"},
+	"set":            {text: "variables are not translated"},
+	"mirror":         {unless: "off", text: "requests are not mirrored"},
+	"real_ip_header": {note: true, text: "without set_real_ip_from it has no effect"},
 }
+
+// advised adds the finding of a directive for which there is advice.
+func (t *translator) advised(d *directive) {
+	a, kind := advices[d.name], Untranslated
+	if a.note {
+		kind = Note
+	}
+	if a.applies(d) {
+		t.add(kind, d, d.line, a.text, a.advice)
+	}
+}
+
+// catalogs are the directives of nginx and of common modules.
+var catalogs = []crossplane.MatchFunc{crossplane.MatchOssLatest, crossplane.MatchOss124, crossplane.MatchLuaLatest,
+	crossplane.MatchHeadersMoreLatest}
 
 // knownDirective reports whether nginx or a common module has a directive.
 func knownDirective(name string) bool {
-	if needsNothing[name] {
-		return true
-	}
-	if _, ok := advices[name]; ok {
-		return true
-	}
-	if _, ok := guards[name]; ok {
-		return true
-	}
-	for _, match := range []crossplane.MatchFunc{crossplane.MatchOssLatest, crossplane.MatchOss124,
-		crossplane.MatchLuaLatest,
-		crossplane.MatchHeadersMoreLatest, crossplane.MatchGeoip2Latest, crossplane.MatchNjsLatest} {
-		if _, ok := match(name); ok {
-			return true
-		}
-	}
-	return false
+	_, advised := advices[name]
+	_, guard := guards[name]
+	modules := []crossplane.MatchFunc{crossplane.MatchGeoip2Latest, crossplane.MatchNjsLatest}
+	return needsNothing[name] || advised || guard ||
+		slices.ContainsFunc(slices.Concat(catalogs, modules), func(match crossplane.MatchFunc) bool {
+			_, ok := match(name)
+			return ok
+		})
 }
 
 // directiveNames are the names that a misspelt one is compared with.

@@ -28,15 +28,12 @@ type zone struct {
 // zone finds a zone, and what it counts by.
 func (t *translator) zone(kind, name string) zone {
 	for _, z := range named(t.http, kind) {
-		if !slices.ContainsFunc(z.args, func(a string) bool {
-			return strings.HasPrefix(a, "zone="+name+":") ||
-				a == "zone="+name
-		}) {
+		if z.option("zone") != name && !strings.HasPrefix(z.option("zone"), name+":") {
 			continue
 		}
 		switch key := zoneKey(z); key {
 		case "$binary_remote_addr", "$remote_addr":
-			return zone{d: z, by: byAddress}
+			return zone{d: z, by: byAddress, from: []*directive{z}}
 		case "$server_name", "$host", "$http_host":
 			return zone{d: z, by: byServer}
 		case "$http_x_forwarded_for", "$http_x_real_ip":
@@ -68,69 +65,37 @@ func (t *translator) translateLimits() {
 	t.statuses()
 	connections := t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
 	t.limit("limit_conn", t.connectionLimit(byServer), "max_connections")
-	t.limit("max_ranges", func(chain [][]*directive) (a attribute) {
-		if d := last(chain, "max_ranges"); d != nil {
-			t.done(d)
-			if n, _ := strconv.Atoi(d.arg(0)); n >= 1 && n <= 1000 {
-				return attribute{d.arg(0), []*directive{d}}
-			}
-			t.say(d, "one response has 1 to 1000 ranges", "set max_ranges")
-		}
-		return a
-	}, "max_ranges")
+	t.limit("max_ranges", t.rangeLimit, "max_ranges")
 	requests := t.limitFiles(t.requestLimit, "requests_per_second", "requests_burst")
 	t.limitFiles(t.rateLimit, "send_rate", "send_rate_after")
 	t.translateUnlimited(connections, requests)
 	t.eachBlock(func(block []*directive) {
-		for _, d := range named(block, "limit_req", "limit_conn") {
-			if !t.handled[d] {
-				t.say(d, "the zone counts by something that the gateway does not count by, or is not there",
-					"use requests_per_second, max_connections_per_ip or max_connections")
-			}
+		for _, d := range t.unhandled(block, "limit_req", "limit_conn") {
+			t.say(d, "the zone counts by something that the gateway does not count by, or is not there",
+				"use requests_per_second, max_connections_per_ip or max_connections")
 		}
 	})
 }
 
 // limitFiles writes keys of [access] by groups, store paths and extensions, and returns the values
-// of each kind of files. A value has one part for each key.
+// of each kind of files.
 func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys ...string) map[cell]string {
-	values, from := t.perCell(func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
-	var parts []keyOf
-	for i, key := range keys {
-		parts = append(parts, keyOf{key, func(value string) string { return part(value, i) }})
-	}
-	t.writeChoices("access", t.universe.spread(values), from, parts)
+	values, from := t.perCell(false, func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
+	t.writeChoices("access", t.universe.spread(values), from, keys...)
 	return values
 }
 
-// part returns one of the parts of a value.
-func part(value string, i int) string {
-	if parts := strings.Split(value, between); i < len(parts) {
-		return parts[i]
-	}
-	return ""
-}
-
-// between separates the parts of a value.
-const between = "|"
-
 // limit writes a key of [gateway] with the value that most files have, which it returns.
 func (t *translator) limit(name string, get func(chain [][]*directive) attribute, key string) (value string) {
-	values, from := t.perCell(func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
+	values, from := t.perCell(false, func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
 	value, _ = t.universe.commonest(values, func(cell) bool { return true })
 	number, now := part(value, 0), "there is none"
 	if number != "" && number != "0" {
 		t.out.set("gateway", key, number, from[value]...)
 		now = key + " = " + number
 	}
-	for other, list := range from {
-		if other == value {
-			continue
-		}
-		for _, d := range slices.DeleteFunc(list, func(d *directive) bool {
-			return strings.HasSuffix(d.name,
-				"_zone")
-		}) {
+	for _, d := range others(from, value) {
+		if !strings.HasSuffix(d.name, "_zone") {
 			t.say(d, fmt.Sprintf("%s is the same for all files: %s", name, now),
 				"run a second gateway on another address for files with a limit of their own")
 		}
@@ -142,9 +107,23 @@ func (t *translator) limit(name string, get func(chain [][]*directive) attribute
 	return value
 }
 
+// rangeLimit returns the number of ranges in one response.
+func (t *translator) rangeLimit(chain [][]*directive) (a attribute) {
+	d := last(chain, "max_ranges")
+	if d == nil {
+		return a
+	}
+	t.done(d)
+	if n, _ := strconv.Atoi(d.arg(0)); n >= 1 && n <= 1000 {
+		return attribute{d.arg(0), []*directive{d}}
+	}
+	t.say(d, "one response has 1 to 1000 ranges", "set max_ranges")
+	return a
+}
+
 // statuses names statuses of limits other than 429.
 func (t *translator) statuses() {
-	chain := [][]*directive{t.servers[0].d.block, t.servers[0].http}
+	chain := t.servers[0].chain(nil)
 	for _, name := range []string{"limit_req", "limit_conn"} {
 		d := last(chain, name+"_status")
 		if d != nil && d.arg(0) != "429" {
@@ -173,8 +152,7 @@ func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 			rate /= 60
 		}
 		burst, _ := strconv.Atoi(d.option("burst")) // nginx adds it to the first request
-		a.value = trimFloat(min(rate, maxRequests)) + between + strconv.Itoa(min(max(burst, 1), maxRequests)) +
-			between + z.unlimited
+		a.value = parts(trimFloat(min(rate, maxRequests)), strconv.Itoa(min(max(burst, 1), maxRequests)), z.unlimited)
 		a.from = append(a.from, z.d, d)
 		t.done(z.d)
 		if t.done(d); d.option("burst") != "" && !d.has("nodelay") {
@@ -202,7 +180,7 @@ func (t *translator) connectionLimit(of limitKey) func(chain [][]*directive) att
 			if z.d == nil || z.by != of || a.value != "" {
 				continue
 			}
-			a.value, a.from = d.arg(1)+between+z.unlimited, append(a.from, z.d, d)
+			a.value, a.from = parts(d.arg(1), z.unlimited), append(a.from, z.d, d)
 			t.done(z.d, d)
 		}
 		return a
@@ -217,8 +195,8 @@ func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 			d = set // it counts before limit_rate
 		}
 	}
+	t.done(withoutNil(after)...)
 	if d == nil {
-		t.done(withoutNil(after)...)
 		return a
 	}
 	rate, ok := nginxSize(d.arg(len(d.args) - 1))
@@ -229,14 +207,12 @@ func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 	t.done(d)
 	a.from = append(a.from, d)
 	if rate == "0" {
-		t.done(withoutNil(after)...)
 		return a
 	}
 	a.value = rate
 	if after != nil {
-		t.done(after)
 		if size, ok := nginxSize(after.arg(0)); ok {
-			a.value += between + size
+			a.value = parts(rate, size)
 			a.from = append(a.from, after)
 		}
 	}

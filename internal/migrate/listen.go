@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,8 +17,7 @@ type listen struct {
 
 // listensOf returns the addresses of a server; nginx takes port 80 where there is none.
 func listensOf(s *server) (all []listen) {
-	chain := [][]*directive{s.d.block, s.http}
-	old := last(chain, "ssl")
+	old := last(s.chain(nil), "ssl")
 	for _, d := range named(s.d.block, "listen") {
 		all = append(all, listen{d: d, address: listenAddress(d.arg(0)), proxyProtocol: d.has("proxy_protocol"),
 			tls: d.has("ssl") || d.has("quic") || old != nil && old.arg(0) == "on", quic: d.has("quic")})
@@ -28,6 +26,15 @@ func listensOf(s *server) (all []listen) {
 		all = []listen{{d: s.d, address: ":80"}}
 	}
 	return all
+}
+
+// serversAt returns the servers of this nginx at an address.
+func (t *translator) serversAt(address string) []*server {
+	return slices.DeleteFunc(slices.Clone(t.all), func(s *server) bool {
+		return !slices.ContainsFunc(s.listens, func(l listen) bool {
+			return l.address == address || l.host() == "" && strings.HasSuffix(address, ":"+l.port())
+		})
+	})
 }
 
 // listenAddress writes an address of nginx in the form of the gateway.
@@ -59,25 +66,26 @@ func (l listen) host() string {
 	return host
 }
 
-// translateListen writes listen, tls_listen and the certificates.
+// translateListen writes listen, tls_listen and the certificates. nginx has one socket for an
+// address, with TLS if one server says so.
 func (t *translator) translateListen() {
 	var plain, tls []listen
+	secure := map[string]bool{}
+	for _, s := range t.servers {
+		for _, l := range s.listens {
+			secure[l.address] = secure[l.address] || l.tls && !l.quic
+		}
+	}
 	for _, s := range t.servers {
 		for _, l := range s.listens {
 			switch t.done(l.d); {
 			case l.quic:
 				t.say(l.d, "there is no HTTP/3", "clients use HTTP/2")
-			case l.tls:
+			case secure[l.address]:
 				tls = append(tls, l)
 			default:
 				plain = append(plain, l)
 			}
-		}
-	}
-	for _, l := range slices.Clone(plain) { // nginx has one socket for an address, with TLS if one server says so
-		if slices.ContainsFunc(tls, func(other listen) bool { return other.address == l.address }) {
-			plain = slices.DeleteFunc(plain, func(p listen) bool { return p.address == l.address })
-			tls = append(tls, l)
 		}
 	}
 	served := len(plain) > 0
@@ -102,20 +110,27 @@ func (t *translator) translateListen() {
 		t.writeListen("listen", plain)
 		t.writeListen("tls_listen", tls)
 	}
-	switch {
-	case len(redirects) > 0 && len(plain) == 0:
-		t.note(redirects[0], "no address serves plain HTTP, so there is nothing to redirect", "")
-	case len(redirects) > 0 && served && !slices.ContainsFunc(redirects,
-		func(d *directive) bool { return d.name == "if" }):
-		t.say(redirects[0], "another server serves files without TLS, so plain requests are not redirected",
-			"set tls_redirect = true once all clients may use https")
-	case len(redirects) > 0 && len(tls) > 0:
-		t.out.set("gateway", "tls_redirect", "true", redirects...)
+	if len(redirects) > 0 {
+		t.writeRedirect(redirects, served, len(plain) > 0, len(tls) > 0)
 	}
 	if len(tls) > 0 {
 		t.translateTLS()
 	}
 	t.translateClientAddress(append(plain, tls...))
+}
+
+// writeRedirect writes the redirect of plain HTTP. served = another server serves files by plain
+// HTTP.
+func (t *translator) writeRedirect(redirects []*directive, served, plain, tls bool) {
+	switch {
+	case !plain:
+		t.note(redirects[0], "no address serves plain HTTP, so there is nothing to redirect", "")
+	case served && !slices.ContainsFunc(redirects, func(d *directive) bool { return d.name == "if" }):
+		t.say(redirects[0], "another server serves files without TLS, so plain requests are not redirected",
+			"set tls_redirect = true once all clients may use https")
+	case tls:
+		t.out.set("gateway", "tls_redirect", "true", redirects...)
+	}
 }
 
 // writeListen writes a list of addresses.
@@ -184,15 +199,13 @@ func (s *server) isPlainTest(condition []string) bool {
 	}
 	values := map[string][2]string{"$scheme": {"http", "https"}, "$https": {"", "on"}, "$server_port": {port, "443"},
 		"$ssl_protocol": {"", "TLSv1.3"}}
-	v, ok := values[(&directive{args: condition}).arg(0)]
-	if !ok {
-		return false
-	}
+	condition = append(slices.Clone(condition), "", "", "")
+	v, ok := values[condition[0]]
 	holds := func(value string) bool {
-		if len(condition) == 1 {
+		op, pattern := condition[1], condition[2]
+		if op == "" {
 			return value != ""
 		}
-		op, pattern := condition[1], (&directive{args: condition}).arg(2)
 		matched := value == pattern
 		if strings.Contains(op, "~") {
 			re, err := regexp.Compile(pattern)
@@ -200,7 +213,7 @@ func (s *server) isPlainTest(condition []string) bool {
 		}
 		return matched != strings.HasPrefix(op, "!")
 	}
-	return holds(v[0]) && !holds(v[1])
+	return ok && holds(v[0]) && !holds(v[1])
 }
 
 // doneRedirector marks a server that redirects to https; its locations for other paths are left.
@@ -229,6 +242,9 @@ func (t *translator) redirectsHere(s *server) bool {
 	return anyName && len(t.servers) > 0 && strings.Contains(target, "$")
 }
 
+// ownHost is the name that the client asked for.
+var ownHost = regexp.MustCompile(`^\$(host|server_name|http_host)`)
+
 // sayRedirect names a redirect that is not one of nginx's own 301 to the same host.
 func (t *translator) sayRedirect(d, at *directive) {
 	status, target := d.arg(0), d.arg(1)
@@ -236,8 +252,7 @@ func (t *translator) sayRedirect(d, at *directive) {
 		status = map[string]string{"permanent": "301"}[d.arg(2)]
 	}
 	rest, _ := strings.CutPrefix(target, "https://")
-	if !strings.HasPrefix(rest, "$host") && !strings.HasPrefix(rest, "$server_name") && !strings.HasPrefix(rest,
-		"$http_host") {
+	if !ownHost.MatchString(rest) {
 		t.note(d, "the redirect goes to the host that the client asked for", "")
 	}
 	if status != "301" {
@@ -255,16 +270,16 @@ func (t *translator) translateTLS() {
 		if !slices.ContainsFunc(s.listens, func(l listen) bool { return l.tls }) {
 			continue
 		}
-		chain := [][]*directive{s.d.block, s.http}
+		chain := s.chain(nil)
 		c, k := inForce(chain, "ssl_certificate"), inForce(chain, "ssl_certificate_key")
 		t.done(append(c, k...)...)
 		for i := range min(len(c), len(k)) {
-			if slices.Contains(certs, t.absolute(c[i].arg(0))) {
+			cert := t.absolute(c[i].arg(0))
+			if slices.Contains(certs, cert) {
 				continue
 			}
-			certs, keys = append(certs, t.absolute(c[i].arg(0))), append(keys, t.absolute(k[i].arg(0)))
-			from = append(from, c[i], k[i])
-			if !t.Readable(t.absolute(c[i].arg(0))) {
+			certs, keys = append(certs, cert), append(keys, t.absolute(k[i].arg(0)))
+			if from = append(from, c[i], k[i]); !t.Readable(cert) {
 				t.say(c[i], "this host has no such file", "copy it to the host of the gateway")
 			}
 		}
@@ -289,37 +304,34 @@ func isDefault(s *server) int {
 // minVersion translates ssl_protocols.
 func (t *translator) minVersion(chain [][]*directive) {
 	d := last(chain, "ssl_protocols")
+	if d == nil {
+		return
+	}
+	t.done(d)
+	old := slices.ContainsFunc(d.args, func(v string) bool {
+		return v == "TLSv1" || v == "TLSv1.1" || strings.HasPrefix(v, "SSLv")
+	})
+	only13 := len(d.args) == 1 && d.has("TLSv1.3")
 	switch {
-	case d == nil:
-	case !d.has("TLSv1.2") && d.has("TLSv1.3") && len(d.args) == 1:
-		if len(t.servers) == 1 {
-			t.out.set("gateway", "tls_min_version", "1.3", d)
-		} else {
-			t.say(d, "TLS 1.2 is accepted as well, for the other servers",
-				"set tls_min_version = 1.3 if no client needs it")
-		}
-		t.done(d)
-	case slices.ContainsFunc(d.args, func(v string) bool {
-		return v == "TLSv1" || v == "TLSv1.1" ||
-			strings.HasPrefix(v, "SSLv")
-	}):
+	case only13 && len(t.servers) == 1:
+		t.out.set("gateway", "tls_min_version", "1.3", d)
+	case only13:
+		t.say(d, "TLS 1.2 is accepted as well, for the other servers",
+			"set tls_min_version = 1.3 if no client needs it")
+	case old:
 		t.say(d, "the oldest version is TLS 1.2; clients that know only TLS 1.0 or 1.1 are rejected",
 			"keep nginx in front for such clients, or let them go")
-	default:
-		t.done(d)
 	}
 }
 
 // translateClientAddress writes trusted_proxies and client_address.
 func (t *translator) translateClientAddress(listens []listen) {
-	chain := [][]*directive{t.servers[0].d.block, t.servers[0].http}
+	chain := t.servers[0].chain(nil)
 	from := inForce(chain, "set_real_ip_from")
 	header := last(chain, "real_ip_header")
 	var networks []string
 	for _, d := range from {
-		if _, err := netip.ParsePrefix(d.arg(0)); err == nil {
-			networks = append(networks, d.arg(0))
-		} else if _, err := netip.ParseAddr(d.arg(0)); err == nil {
+		if _, ok := networksOf(d.arg(0)); ok && d.arg(0) != "all" {
 			networks = append(networks, d.arg(0))
 		} else {
 			t.say(d, "trusted_proxies has addresses and networks only", "write the address in place of the name")
@@ -350,9 +362,8 @@ func (t *translator) translateClientAddress(listens []listen) {
 	case kind == "x-forwarded-for", kind == "x-real-ip":
 		t.out.set("gateway", "client_address", kind, withoutNil(header)...)
 	default:
-		t.say(header,
-			"the address of the client is read from X-Forwarded-For, X-Real-IP, Forwarded or the PROXY protocol",
-			"let the balancer send one of these")
+		t.say(header, "the address of the client is read from X-Forwarded-For, X-Real-IP, Forwarded or the PROXY "+
+			"protocol", "let the balancer send one of these")
 	}
 }
 

@@ -18,10 +18,8 @@ func (t *translator) translateLogs() {
 		t.done(named(s.d.block, "access_log")...)
 	}
 	t.done(named(t.http, "access_log", "log_format")...)
-	main := inForce([][]*directive{t.servers[0].d.block, t.servers[0].http}, "access_log")
-	values, from := t.perCell(func(s *server, o outcome) attribute {
-		chain := s.chain(o.loc)
-		logs := inForce(chain, "access_log")
+	values, from := t.perCell(false, func(s *server, o outcome) attribute {
+		logs := inForce(s.chain(o.loc), "access_log")
 		t.done(logs...)
 		switch {
 		case len(logs) == 0:
@@ -35,12 +33,12 @@ func (t *translator) translateLogs() {
 	if !ok {
 		return
 	}
-	t.accessLog(from[value], main)
+	t.accessLog(from[value], inForce(t.servers[0].chain(nil), "access_log"))
 	var except []string
 	for _, c := range t.universe.spread(values) {
 		switch {
-		case c.value == "off" && len(c.selectors) > 0:
-			except = append(except, strings.Join(c.selectors, " "))
+		case c.value == "off" && !c.forAll():
+			except = append(except, strings.TrimSpace(c.name("")))
 		case c.value != value:
 			for _, d := range from[c.value] {
 				t.say(d, "one log has the lines of all files", "")
@@ -78,11 +76,9 @@ func (t *translator) accessLog(logs, main []*directive) {
 		if variable, ok := strings.CutPrefix(a, "if="); ok {
 			t.say(d, "the condition if="+variable+" is not translated: all requests are logged",
 				"leave out files by access_log_except, and health checks by health_path")
-			for _, m := range named(t.http, "map", "geo") {
-				if m.arg(len(m.args)-1) == variable {
-					t.say(m, "it decides which requests are logged; all are", "")
-					t.doneAll(m)
-				}
+			if m := t.mapOf(variable); m != nil {
+				t.say(m, "it decides which requests are logged; all are", "")
+				t.doneAll(m)
 			}
 		}
 	}

@@ -88,18 +88,13 @@ func (r Result) Complete() bool {
 
 // Translate translates a configuration.
 func Translate(tree *Tree, o Options) Result {
-	if o.Readable == nil {
-		o.Readable = func(string) bool { return false }
-	}
-	if o.Writable == nil {
-		o.Writable = func(string) bool { return false }
-	}
-	if o.HasAccount == nil {
-		o.HasAccount = func(string) bool { return false }
+	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
+		if *ask == nil {
+			*ask = func(string) bool { return false }
+		}
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		inside: map[*directive]*directive{}, elsewhere: map[*server]string{},
-		closed: map[*location]int{}, unclear: map[*server]*directive{}, out: &document{}}
+		out: &document{}}
 	t.collect()
 	t.sample()
 	t.classify()
@@ -134,19 +129,15 @@ type translator struct {
 	universe    universe
 	redirectors []*server // that send clients to https, and whose addresses are the gateway's
 	form        form
-	elsewhere   map[*server]string     // the prefix under which a server serves files, for those with another form
-	closed      map[*location]int      // kinds of files that are closed for a part of them
-	unclear     map[*server]*directive // a location for which a server keeps its nginx
-	edge        bool                   // no file of this host: all come from storages
+	edge        bool // no file of this host: all come from storages
 	handled     map[*directive]bool
-	inside      map[*directive]*directive // the location around a directive
 	findings    []Finding
 	out         *document
 }
 
 // add adds a finding once.
 func (t *translator) add(kind Kind, d *directive, line int, text, advice string) {
-	if l := t.inside[d]; l != nil && l.line != line {
+	if l := d.location; l != nil && l.line != line {
 		text += fmt.Sprintf(" (%s, line %d)", oneLine(l.String(), 60), l.line)
 	}
 	f := Finding{Kind: kind, File: d.file, Line: line, Directive: d.String(), Text: text, Advice: advice}
@@ -170,6 +161,16 @@ func (t *translator) say(d *directive, text, advice string) {
 // note adds a finding for a directive that the gateway does otherwise.
 func (t *translator) note(d *directive, text, advice string) { t.add(Note, d, d.line, text, advice) }
 
+// sayFile adds a finding about the whole configuration.
+func (t *translator) sayFile(text, advice string) {
+	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: text, Advice: advice})
+}
+
+// unhandled returns the directives of a block with one of the names that nothing has dealt with.
+func (t *translator) unhandled(block []*directive, names ...string) []*directive {
+	return slices.DeleteFunc(named(block, names...), func(d *directive) bool { return t.handled[d] })
+}
+
 // done marks directives that are dealt with.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
@@ -180,7 +181,7 @@ func (t *translator) done(list ...*directive) {
 // doneAll marks directives with their blocks.
 func (t *translator) doneAll(list ...*directive) {
 	for _, d := range list {
-		t.handled[d] = true
+		t.done(d)
 		t.doneAll(d.block...)
 	}
 }
@@ -208,7 +209,6 @@ func (t *translator) nothingToServe() {
 	if slices.ContainsFunc(t.all, func(s *server) bool { return s.left != nil }) {
 		return
 	}
-	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
-		Text:   "no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of M00 on",
-		Advice: "name the nginx.conf of a host that serves files"})
+	t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of M00 on",
+		"name the nginx.conf of a host that serves files")
 }

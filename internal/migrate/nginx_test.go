@@ -24,7 +24,7 @@ func TestFind(t *testing.T) {
 		location ~/group1/M01 { set $n joined; }
 		location @named { set $n named; }
 	}`)
-	tr := &translator{tree: tree, handled: map[*directive]bool{}, inside: map[*directive]*directive{}}
+	tr := &translator{tree: tree, handled: map[*directive]bool{}}
 	tr.collect()
 	for path, want := range map[string]string{
 		"/x": "root", "/group1/a.txt": "prefix", "/group1/M0F/a": "deeper", "/group1/a.gif": "nested",

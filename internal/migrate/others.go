@@ -10,30 +10,28 @@ import (
 
 // otherLocations deals with the locations of translated servers that are not for files.
 func (t *translator) otherLocations() {
-	for _, s := range append(slices.Clone(t.servers), t.redirectors...) {
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() {
-				for l := o.loc; l != nil; l = l.up {
-					t.done(l.d)
-				}
-			}
+	for _, f := range t.openFiles() {
+		for l := f.o.loc; l != nil; l = l.up {
+			t.done(l.d)
 		}
-		eachLocation(s.locations, func(l *location) {
+	}
+	for _, s := range slices.Concat(t.servers, t.redirectors) {
+		for _, l := range s.every() {
 			if !t.handled[l.d] {
 				t.otherLocation(s, l)
 				t.adviseAll(l.d.block)
 				t.doneAll(l.d)
 			}
-		})
-		if d := first(s.d.block, "return"); d != nil && !t.handled[d] {
+		}
+		for _, d := range t.unhandled(s.d.block, "return") {
 			t.say(d, "the server responds to all requests by itself", "")
 		}
 	}
 }
 
-// first returns the first directive of a block with the name, or nil.
-func first(block []*directive, name string) *directive {
-	if found := named(block, name); len(found) > 0 {
+// first returns the first directive of a block with one of the names, or nil.
+func first(block []*directive, names ...string) *directive {
+	if found := named(block, names...); len(found) > 0 {
 		return found[0]
 	}
 	return nil
@@ -62,7 +60,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 	case t.sayCheck(s, l):
 	case first(block, "ngx_fastdfs_module") != nil, t.serves(s, l) != nil && t.reaches(l):
 		t.narrowLocation(s, l)
-	case first(block, "fastcgi_pass") != nil || first(block, "uwsgi_pass") != nil || first(block, "scgi_pass") != nil:
+	case first(block, "fastcgi_pass", "uwsgi_pass", "scgi_pass") != nil:
 		t.say(l.d, "scripts are not run", "keep nginx for this path")
 	case first(block, "proxy_pass") != nil:
 		t.say(l.d, "requests are not passed on to "+oneLine(first(block, "proxy_pass").arg(0), 60)+t.ownTarget(block),
@@ -108,20 +106,21 @@ func closedAnyway(block []*directive) bool {
 
 // clients names the clients of an administrative path.
 func (t *translator) clients(block []*directive) string {
-	var allowed []string
-	for _, d := range named(block, "allow") {
-		allowed = append(allowed, d.arg(0))
-	}
+	allowed := named(block, "allow")
 	if len(allowed) == 0 {
 		return ""
 	}
-	return "; its clients were " + strings.Join(allowed, " and ")
+	text := "; its clients were " + allowed[0].arg(0)
+	for _, d := range allowed[1:] {
+		text += " and " + d.arg(0)
+	}
+	return text
 }
 
 // health translates the location that a balancer asks.
 func (t *translator) health(l *location, reply *directive) bool {
 	if reply == nil || reply.arg(0) != "200" || l.re != nil || !healthName.MatchString(l.path) ||
-		t.out.has("gateway", "health_path") {
+		t.out.value("health_path") != "" {
 		return false
 	}
 	t.out.set("gateway", "health_path", l.path, l.d)
@@ -162,13 +161,8 @@ func (t *translator) reaches(l *location) bool {
 
 // ownTarget says where a proxy_pass to this nginx ends.
 func (t *translator) ownTarget(block []*directive) string {
-	to := target(first(block, "proxy_pass"))
-	for _, s := range t.all {
-		for _, l := range s.listens {
-			if l.address == to || l.host() == "" && strings.HasSuffix(to, ":"+l.port()) {
-				return fmt.Sprintf(", the server at %s:%d", s.d.file, s.d.line)
-			}
-		}
+	for _, s := range t.serversAt(target(first(block, "proxy_pass"))) {
+		return fmt.Sprintf(", the server at %s:%d", s.d.file, s.d.line)
 	}
 	return ""
 }
@@ -208,17 +202,16 @@ func (t *translator) otherServer(s *server, shared string) {
 	reply := first(s.d.block, "return")
 	switch {
 	case shared != "" && reply != nil && !strings.HasPrefix(reply.arg(0), "30"):
-		t.say(reply,
-			fmt.Sprintf("requests for other host names got %s on port %s from %s; the gateway does not look at "+
-				"the host", reply.arg(0), shared, s.title()), "keep nginx on another address or port if that matters")
-	case t.elsewhere[s] != "":
+		t.say(reply, fmt.Sprintf("requests for other host names got %s on port %s from %s; the gateway does not "+
+			"look at the host", reply.arg(0), shared, s.title()),
+			"keep nginx on another address or port if that matters")
+	case s.elsewhere != "":
 		t.say(at, fmt.Sprintf("%s serves files below %s: one gateway has one url_prefix, here %s", s.title(),
-			t.elsewhere[s],
-			cmp.Or(t.form.prefix, "none")), "run a second gateway with that url_prefix, or keep nginx for it")
+			s.elsewhere, cmp.Or(t.form.prefix, "none")), "run a second gateway with that url_prefix, or keep nginx "+
+			"for it")
 	case shared != "":
 		t.say(at, fmt.Sprintf("%s (server at line %d) shares port %s and does not serve FastDFS: it is left as it is",
-			s.title(),
-			s.d.line, shared), "keep nginx for it on another address or port, or in front of the gateway")
+			s.title(), s.d.line, shared), "keep nginx for it on another address or port, or in front of the gateway")
 	default:
 		t.note(at, s.title()+" does not serve FastDFS: it is left as it is", "")
 	}
@@ -233,7 +226,9 @@ func (t *translator) sweep() {
 	t.sweepBlock(t.http)
 	for _, s := range t.servers {
 		t.sweepBlock(s.d.block)
-		eachLocation(s.locations, func(l *location) { t.sweepBlock(l.d.block) })
+		for _, l := range s.every() {
+			t.sweepBlock(l.d.block)
+		}
 	}
 }
 
@@ -289,28 +284,23 @@ func (t *translator) overridden(block []*directive, name string) bool {
 // sweepMap names a map whose variable translated blocks use.
 func (t *translator) sweepMap(d *directive) {
 	name := d.arg(len(d.args) - 1)
-	var uses func(block []*directive) bool
-	uses = func(block []*directive) bool {
-		return slices.ContainsFunc(block, func(d *directive) bool {
-			return slices.ContainsFunc(d.args, func(a string) bool { return strings.Contains(a, name) }) ||
-				uses(d.block)
-		})
+	var uses func(d *directive) bool
+	uses = func(d *directive) bool {
+		return slices.ContainsFunc(d.args, func(a string) bool { return strings.Contains(a, name) }) ||
+			slices.ContainsFunc(d.block, uses)
 	}
-	for _, s := range t.servers {
-		if name != "" && uses(s.d.block) {
-			t.say(d, "variables are not translated", "keep nginx in front where they matter")
-			return
-		}
+	if name != "" && slices.ContainsFunc(t.servers, func(s *server) bool { return uses(s.d) }) {
+		t.say(d, "variables are not translated", "keep nginx in front where they matter")
 	}
 }
 
 // advise adds the finding of a directive that nothing has dealt with.
 func (t *translator) advise(d *directive) {
-	advice, listed := advices[d.name]
+	_, listed := advices[d.name]
 	switch {
-	case listed && advice.applies(d):
-		t.add(advice.kind, d, d.line, advice.text, advice.advice)
-	case listed, guards[d.name].off != "" && d.arg(0) == guards[d.name].off:
+	case listed:
+		t.advised(d)
+	case guards[d.name].off != "" && d.arg(0) == guards[d.name].off:
 	case d.name == "if":
 		t.adviseIf(d)
 	case d.name == "try_files":
@@ -331,12 +321,10 @@ func (t *translator) adviseAll(block []*directive) {
 		advice, listed := advices[d.name]
 		switch {
 		case t.handled[d]:
-		case listed && advice.applies(d) && advice.always:
-			t.add(advice.kind, d, d.line, advice.text, advice.advice)
-		case !knownDirective(d.name) && !needsNothing[d.name] && d.name != "ngx_fastdfs_module" && d.name != "include":
-			if _, guard := guards[d.name]; !guard {
-				t.say(d, "this directive is not known"+t.hint(d.name), "")
-			}
+		case listed && advice.always:
+			t.advised(d)
+		case !knownDirective(d.name) && d.name != "include":
+			t.say(d, "this directive is not known"+t.hint(d.name), "")
 		}
 		if d.name != "types" && d.name != "map" {
 			t.adviseAll(d.block)

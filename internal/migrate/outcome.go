@@ -10,11 +10,8 @@ import (
 // maxRewrites bounds the rewrites that are followed, as nginx does.
 const maxRewrites = 10
 
-// outcomeOf follows nginx with one path.
-func (t *translator) outcomeOf(s *server, path string) outcome { return t.follow(s, path, 0) }
-
-// follow is outcomeOf behind some rewrites.
-func (t *translator) follow(s *server, path string, rewrites int) outcome {
+// outcomeOf follows nginx with one path, behind some rewrites.
+func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	if d := returns(s.d.block, path); d != nil {
 		if d.name == "if" && rejects(d) {
 			return outcome{guard: d}
@@ -53,7 +50,7 @@ func (t *translator) follow(s *server, path string, rewrites int) outcome {
 	}
 	if to, d := rewritten(l.d.block, path); o.guard == nil && to != path {
 		if o.guard = d; rewrites < maxRewrites {
-			o.guard = t.follow(s, to, rewrites+1).guard
+			o.guard = t.outcomeOf(s, to, rewrites+1).guard
 		}
 	}
 	return o
@@ -160,11 +157,11 @@ func (t *translator) accelerates(s *server) (found bool) {
 		l, _ := find(s.locations, d.arg(len(d.args)-1))
 		pages = append(pages, l)
 	}
-	eachLocation(s.locations, func(l *location) {
+	for _, l := range s.every() {
 		serves := len(named(l.d.block, "alias", "root", "ngx_fastdfs_module", "proxy_pass")) > 0
 		found = found || serves && l.op != "=" && l.op != "@" && !slices.Contains(pages, l) &&
 			first(l.d.block, "internal") != nil
-	})
+	}
 	return found
 }
 
@@ -180,13 +177,13 @@ func (f form) language() string {
 // closeFiner closes the kinds of files of which a server rejects a part that no selector of the
 // gateway describes. A server of which that cannot be found out keeps its nginx.
 func (t *translator) closeFiner(s *server) {
-	if t.anyCheck(s, nil, false) == nil && !s.hasConditions() {
+	if all, of := s.expressions(); len(all) == len(of) && t.anyCheck(s, s.every()) == nil {
 		return
 	}
 	classes, ok := t.classes(s)
 	var guard *directive
 	for _, class := range classes {
-		finer := t.outcomeOf(s, class.path)
+		finer := t.outcomeOf(s, class.path, 0)
 		for _, c := range t.cellsOf(class.path) {
 			o := s.cells[c]
 			check := cmp.Or(finer.guard, otherRules(s, o, finer))
@@ -216,39 +213,50 @@ func (t *translator) closeFiner(s *server) {
 			s.cells[c] = o
 		}
 	}
-	if unclear := s.unclear(classes); !ok || unclear != nil {
-		s.left, t.unclear[s] = cmp.Or(guard, t.anyCheck(s, classes, ok)), unclear
+	files := s.every()
+	if ok {
+		files = s.locationsOf(classes)
+	}
+	if i := slices.IndexFunc(files, func(l *location) bool { return l.loose }); i >= 0 {
+		s.unclear = files[i].d
+	}
+	if !ok || s.unclear != nil {
+		s.left = cmp.Or(guard, t.anyCheck(s, files))
 	}
 }
 
-// hasConditions reports whether a server has directives that may lead to a check.
-func (s *server) hasConditions() bool {
-	found := len(named(s.d.block, "if", "rewrite")) > 0
-	eachLocation(s.locations, func(l *location) {
-		found = found || len(named(l.d.block, "if", "rewrite", "try_files")) > 0
-	})
+// locationsOf returns the locations for some classes, and those whose expression cannot be read.
+func (s *server) locationsOf(classes []class) (found []*location) {
+	_, of := s.expressions()
+	for i, l := range of {
+		if slices.ContainsFunc(classes, func(c class) bool { return c.matches[i] }) {
+			found = append(found, l)
+		}
+	}
+	for _, l := range s.every() {
+		if l.re == nil && l.loose {
+			found = append(found, l)
+		}
+	}
 	return found
 }
 
-// anyCheck returns a check of the locations for files, or of all.
-func (t *translator) anyCheck(s *server, classes []class, onlyFiles bool) (guard *directive) {
-	_, of := s.expressions()
-	for i, l := range of {
-		if onlyFiles && !slices.ContainsFunc(classes, func(c class) bool { return c.matches[i] }) {
-			continue
-		}
-		rules := inForce(s.chain(l), "allow", "deny", "valid_referers")
-		reply := named(l.d.block, "return")
-		guard = cmp.Or(guard, t.guardOf(s, l, false))
+// anyCheck returns a check of some locations.
+func (t *translator) anyCheck(s *server, locations []*location) *directive {
+	for _, l := range locations {
+		guard, rules := t.guardOf(s, l, false), inForce(s.chain(l), "allow", "deny", "valid_referers")
+		reply := first(l.d.block, "return")
 		switch {
-		case guard != nil || isNeedless(l):
+		case guard != nil:
+			return guard
+		case isNeedless(l):
 		case len(rules) > 0:
-			guard = rules[0]
-		case len(reply) > 0 && l.path != "/" && rejects(reply[0]):
-			guard = reply[0]
+			return rules[0]
+		case reply != nil && l.path != "/" && rejects(reply):
+			return reply
 		}
 	}
-	return guard
+	return nil
 }
 
 // closedExt returns an extension in a name that a check closes as a whole. The expression of such a
@@ -287,28 +295,26 @@ var (
 // expressions returns the expressions by which a server distinguishes paths, those of locations
 // first.
 func (s *server) expressions() (all []string, of []*location) {
-	eachLocation(s.locations, func(l *location) {
+	blocks := [][]*directive{s.d.block}
+	for _, l := range s.every() {
+		blocks = append(blocks, l.d.block)
 		switch {
 		case l.re != nil:
 			all, of = append(all, l.re.String()), append(of, l)
-		case l.op != "@" && !strings.HasPrefix(l.op, "~"):
+		case l.op != "@" && !l.isExpression():
 			text := literal(l.path, l.op == "=")
 			if l.op != "=" && onePart.MatchString(l.path) && !groupLike.MatchString(l.path) {
 				text += "(/|$)" // /private means /private and /private/, not all that begins so
 			}
 			all, of = append(all, text), append(of, l)
 		}
-	})
-	blocks := [][]*directive{s.d.block}
-	eachLocation(s.locations, func(l *location) { blocks = append(blocks, l.d.block) })
+	}
 	for _, block := range blocks {
 		for _, d := range named(block, "if", "rewrite") {
-			pattern, ok := pathPattern(d.args)
-			if d.name == "rewrite" {
-				pattern, ok = d.arg(0), true
-			}
-			if ok && !slices.Contains(all, pattern) {
+			if pattern, ok := pathPattern(d.args); ok {
 				all = append(all, pattern)
+			} else if d.name == "rewrite" {
+				all = append(all, d.arg(0))
 			}
 		}
 	}
@@ -325,29 +331,13 @@ func (t *translator) classes(s *server) ([]class, bool) {
 	}
 	for _, p := range t.universe.paths {
 		if p != otherPath {
-			all = append(all, "/M"+hexText(p)+"/")
+			all = append(all, "/"+p+"/")
 		}
 	}
 	for _, e := range t.universe.exts[1:] {
 		all = append(all, `(?i)\.`+regexp.QuoteMeta(e)+"$")
 	}
 	return classesOf(program(t.form.language()), programs(all))
-}
-
-// unclear returns a location for files whose expression is not read as nginx does.
-func (s *server) unclear(classes []class) (found *directive) {
-	_, of := s.expressions()
-	for i, l := range of {
-		if l.loose && slices.ContainsFunc(classes, func(c class) bool { return c.matches[i] }) {
-			found = cmp.Or(found, l.d)
-		}
-	}
-	eachLocation(s.locations, func(l *location) {
-		if l.re == nil && l.loose {
-			found = cmp.Or(found, l.d)
-		}
-	})
-	return found
 }
 
 // cellsOf returns the kinds of files that a path is one of: one, if the group is in the path.
@@ -361,7 +351,7 @@ func (t *translator) cellsOf(path string) (cells []cell) {
 		}
 		groups = []string{group}
 	}
-	at, ext := hexValue(path[2:4]), ""
+	at, ext := path[1:4], ""
 	if !slices.Contains(t.universe.paths, at) {
 		at = otherPath
 	}

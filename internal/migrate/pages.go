@@ -9,15 +9,13 @@ import (
 // translatePages writes the error pages.
 func (t *translator) translatePages() {
 	for _, s := range t.servers {
-		for _, d := range inForce([][]*directive{s.d.block, s.http}, "error_page") {
+		for _, d := range inForce(s.chain(nil), "error_page") {
 			t.errorPage(s, d)
 		}
 	}
 	t.eachBlock(func(block []*directive) {
-		for _, d := range named(block, "error_page") {
-			if !t.handled[d] {
-				t.say(d, "error pages are the same for all files", "set [error_pages]")
-			}
+		for _, d := range t.unhandled(block, "error_page") {
+			t.say(d, "error pages are the same for all files", "set [error_pages]")
 		}
 	})
 }
@@ -52,7 +50,8 @@ func (t *translator) errorPage(s *server, d *directive) {
 		if file != "" {
 			where = "this host has no file " + file
 		}
-		t.say(d, "the page "+uri+" is not translated: "+where, "set [error_pages] "+firstOf(codes)+" = PATH")
+		code := append(slices.Clone(codes), "404")[0]
+		t.say(d, "the page "+uri+" is not translated: "+where, "set [error_pages] "+code+" = PATH")
 		return
 	}
 	t.done(d)
@@ -63,11 +62,4 @@ func (t *translator) errorPage(s *server, d *directive) {
 		}
 		t.say(d, "the page for "+code+" is not translated", "")
 	}
-}
-
-func firstOf(codes []string) string {
-	if len(codes) == 0 {
-		return "404"
-	}
-	return codes[0]
 }

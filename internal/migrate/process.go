@@ -34,15 +34,14 @@ const maxTimeout = 86400
 func (t *translator) timeout(name, key string) {
 	var first *directive
 	for _, s := range t.servers {
-		d := last([][]*directive{s.d.block, s.http}, name)
-		switch {
-		case d == nil || d == first:
+		d := last(s.chain(nil), name)
+		if d == nil || d == first {
 			continue
-		case first != nil && first.arg(0) != d.arg(0):
-			t.say(d, "the time is the same for all servers: "+first.arg(0), "")
-			continue
-		case first != nil:
-			t.done(d)
+		}
+		if first != nil {
+			if t.done(d); first.arg(0) != d.arg(0) {
+				t.say(d, "the time is the same for all servers: "+first.arg(0), "")
+			}
 			continue
 		}
 		first = d
@@ -55,9 +54,8 @@ func (t *translator) timeout(name, key string) {
 		default:
 			if t.done(d); seconds > maxTimeout {
 				t.note(d, "the time is a day at most", "")
-				seconds = maxTimeout
 			}
-			t.out.set("gateway", key, strconv.FormatInt(seconds, 10)+"s", d)
+			t.out.set("gateway", key, itoa(min(seconds, maxTimeout))+"s", d)
 		}
 	}
 }
@@ -65,7 +63,7 @@ func (t *translator) timeout(name, key string) {
 // sendTimeout names the limit for slow clients, which the gateway has by rate.
 func (t *translator) sendTimeout() {
 	for _, s := range t.servers {
-		if d := last([][]*directive{s.d.block, s.http}, "send_timeout"); d != nil {
+		if d := last(s.chain(nil), "send_timeout"); d != nil {
 			t.note(d, "a client that takes less than min_send_rate (1KB per second over 30 s) is dropped", "")
 		}
 	}
@@ -74,8 +72,7 @@ func (t *translator) sendTimeout() {
 // translateTypes writes media types that the gateway does not know, the default type and the
 // charset.
 func (t *translator) translateTypes() {
-	s := t.servers[0]
-	chain := [][]*directive{s.d.block, s.http}
+	chain := t.servers[0].chain(nil)
 	if d := last(chain, "default_type"); d != nil {
 		t.done(d)
 		if v := d.arg(0); v != cmp.Or(t.Module.DefaultType, "application/octet-stream") && strings.Contains(v, "/") {

@@ -31,6 +31,8 @@ type directive struct {
 	args    []string
 	block   []*directive
 	isBlock bool
+
+	location *directive // around it
 }
 
 // String is the directive on one line, without its block.
@@ -117,13 +119,9 @@ func Read(path string, files Files) (*Tree, error) {
 	}
 	r.texts[path] = text
 	r.before, r.after = blocksAround(text)
+	lua := crossplane.LexOptions{Lexers: []crossplane.RegisterLexer{(&crossplane.Lua{}).RegisterLexer()}}
 	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
-		Open: r.open, Glob: r.glob,
-		DirectiveSources: []crossplane.MatchFunc{crossplane.MatchOssLatest, crossplane.MatchOss124,
-			crossplane.MatchLuaLatest,
-			crossplane.MatchHeadersMoreLatest},
-		LexOptions: crossplane.LexOptions{Lexers: []crossplane.RegisterLexer{(&crossplane.Lua{}).RegisterLexer()}},
-	})
+		Open: r.open, Glob: r.glob, DirectiveSources: catalogs, LexOptions: lua})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -160,44 +158,36 @@ func (r *reader) read(path string) (string, error) {
 
 // open is read for crossplane. A missing include is an empty file here, and a finding later.
 func (r *reader) open(path string) (io.ReadCloser, error) {
-	text, known := r.texts[path]
-	if !known {
+	if _, known := r.texts[path]; !known {
 		if r.count++; r.count > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		var err error
-		if text, err = r.read(r.near(path)); err != nil {
-			text, r.missing[path] = "", true
+		text, err := r.read(path)
+		if above, ok := r.above(path); err != nil && ok {
+			text, err = r.read(above)
 		}
-		r.texts[path] = text
+		r.texts[path], r.missing[path] = text, err != nil
 	}
+	text := r.texts[path]
 	if path == r.path {
 		text = r.before + text + r.after
 	}
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// near returns the path of an include. nginx reads a file of conf.d for a nginx.conf in the folder
-// above.
-func (r *reader) near(path string) string {
-	rel, err := filepath.Rel(r.dir, path)
-	if r.before == "" || err != nil || strings.HasPrefix(rel, "..") {
-		return path
-	}
-	if f, err := r.Open(path); err == nil {
-		_ = f.Close()
-		return path
-	}
-	return filepath.Join(r.dir, "..", rel)
-}
-
 func (r *reader) glob(pattern string) ([]string, error) {
 	found, err := r.Glob(pattern)
-	rel, relErr := filepath.Rel(r.dir, pattern)
-	if len(found) == 0 && r.before != "" && relErr == nil && !strings.HasPrefix(rel, "..") {
-		found, err = r.Glob(filepath.Join(r.dir, "..", rel))
+	if above, ok := r.above(pattern); len(found) == 0 && ok {
+		return r.Glob(above)
 	}
 	return found, err
+}
+
+// above returns the path of an include in the folder above: there is the nginx.conf for which nginx
+// reads a file of conf.d.
+func (r *reader) above(path string) (string, bool) {
+	rel, err := filepath.Rel(r.dir, path)
+	return filepath.Join(r.dir, "..", rel), r.before != "" && err == nil && !strings.HasPrefix(rel, "..")
 }
 
 var (
@@ -272,8 +262,8 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 		t.texts[r.shown(path)] = strings.Split(text, "\n")
 	}
 	left := maxDirectives
-	var convert func(file int, list crossplane.Directives, depth int) ([]*directive, error)
-	convert = func(file int, list crossplane.Directives, depth int) (all []*directive, err error) {
+	var convert func(file int, list crossplane.Directives, in *directive, depth int) ([]*directive, error)
+	convert = func(file int, list crossplane.Directives, in *directive, depth int) (all []*directive, err error) {
 		if depth > maxDepth {
 			return nil, fmt.Errorf("blocks and includes are nested more than %d times", maxDepth)
 		}
@@ -282,8 +272,12 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 				return nil, fmt.Errorf("more than %d directives", maxDirectives)
 			}
 			d := &directive{file: r.shown(payload.Config[file].File), line: c.Line, name: c.Directive, args: c.Args,
-				isBlock: c.Block != nil}
-			if d.block, err = convert(file, c.Block, depth+1); err != nil {
+				isBlock: c.Block != nil, location: in}
+			around := in
+			if d.name == "location" {
+				around = d
+			}
+			if d.block, err = convert(file, c.Block, around, depth+1); err != nil {
 				return nil, err
 			}
 			if c.Directive != "include" || c.IsMapBlockParameter {
@@ -291,7 +285,7 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 				continue
 			}
 			for _, i := range c.Includes {
-				inner, err := convert(i, payload.Config[i].Parsed, depth+1)
+				inner, err := convert(i, payload.Config[i].Parsed, in, depth+1)
 				if err != nil {
 					return nil, err
 				}
@@ -304,7 +298,7 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 		return all, nil
 	}
 	var err error
-	t.root, err = convert(0, payload.Config[0].Parsed, 0)
+	t.root, err = convert(0, payload.Config[0].Parsed, nil, 0)
 	return t, err
 }
 

@@ -16,6 +16,8 @@ type server struct {
 	cells     map[cell]outcome // of each sample
 	redirect  *directive       // the whole server passes clients on to https
 	left      *directive       // the check for which nginx has to stay
+	unclear   *directive       // a location for which it has to
+	elsewhere string           // the prefix under which it serves files in another form
 }
 
 // location is one location block.
@@ -27,7 +29,10 @@ type location struct {
 	loose  bool           // re matches more than the expression of nginx
 	nested []*location
 	up     *location
+	closed int // kinds of files of which its check closes a part
 }
+
+func (l *location) isExpression() bool { return strings.HasPrefix(l.op, "~") }
 
 // chain returns the blocks in force in a location, innermost first.
 func (s *server) chain(l *location) (blocks [][]*directive) {
@@ -88,24 +93,13 @@ func (t *translator) locationsIn(block []*directive, up *location) (all []*locat
 	for _, d := range named(block, "location") {
 		l := &location{d: d, up: up}
 		l.op, l.path = locationPattern(d.args)
-		if l.op == "~" || l.op == "~*" {
+		if l.isExpression() {
 			l.re, l.loose = t.regex(d, l.path, l.op == "~*")
 		}
 		l.nested = t.locationsIn(d.block, l)
-		t.markInside(d, d.block)
 		all = append(all, l)
 	}
 	return all
-}
-
-// markInside notes the location around the directives of a block.
-func (t *translator) markInside(l *directive, block []*directive) {
-	for _, d := range block {
-		if t.inside[d] == nil {
-			t.inside[d] = l
-		}
-		t.markInside(l, d.block)
-	}
 }
 
 // locationPattern splits the arguments of a location; the operator may be a part of the pattern.
@@ -183,21 +177,23 @@ func find(locations []*location, path string) (chosen *location, final bool) {
 	return chosen, false
 }
 
-// eachLocation visits all locations, outer ones first.
-func eachLocation(locations []*location, visit func(*location)) {
+// every returns all locations of a server, outer ones first.
+func (s *server) every() []*location { return withNested(s.locations) }
+
+func withNested(locations []*location) (all []*location) {
 	for _, l := range locations {
-		visit(l)
-		eachLocation(l.nested, visit)
+		all = append(append(all, l), withNested(l.nested)...)
 	}
+	return all
 }
 
 // byName returns a named location.
 func (s *server) byName(name string) (found *location) {
-	eachLocation(s.locations, func(l *location) {
+	for _, l := range s.every() {
 		if l.op == "@" && "@"+l.path == name {
 			found = l
 		}
-	})
+	}
 	return found
 }
 

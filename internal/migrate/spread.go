@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,24 +8,67 @@ import (
 
 // choice is a value for the files that selectors name; without selectors it is for all files.
 type choice struct {
-	selectors []string // group1/, group1/M00/, jpg
-	value     string
+	places []string // group1/, group1/M00/, or M00/ of all groups
+	exts   []string
+	value  string
 }
 
 // name is the name of a section with the selectors.
 func (c choice) name(section string) string {
-	return strings.Join(append([]string{section}, c.selectors...), " ")
+	return strings.Join(slices.Concat([]string{section}, c.places, c.exts), " ")
 }
 
-// spread describes the values of cells by few sections, of which later ones win: one for all files,
-// then groups and store paths, then extensions. Cells without a value do not matter.
+// has reports whether the selectors name a kind of files.
+func (c choice) has(k cell) bool {
+	place := k.group + "/" + k.path + "/"
+	return (len(c.exts) == 0 || slices.Contains(c.exts, k.ext)) &&
+		(len(c.places) == 0 || slices.ContainsFunc(c.places, func(p string) bool {
+			return strings.HasPrefix(place, p) || strings.HasSuffix(place, "/"+p)
+		}))
+}
+
+// forAll reports whether a choice has no selectors.
+func (c choice) forAll() bool { return len(c.places)+len(c.exts) == 0 }
+
+// overlap reports whether some files have both selections.
+func (u universe) overlap(a, b choice) bool {
+	return slices.ContainsFunc(u.all, func(c cell) bool { return a.has(c) && b.has(c) })
+}
+
+// spread describes the values of cells by few sections, of which later ones win: those for all
+// extensions, then those for some. Cells without a value do not matter.
 func (u universe) spread(values map[cell]string) (choices []choice) {
-	base := map[cell]string{} // by group and store path
+	base := u.base(values)
+	choices = u.byPlace(base, map[cell]string{}, nil)
+	var byExt []choice
+	for _, e := range u.exts[1:] {
+		here := map[cell]string{}
+		for place := range base {
+			if v, ok := values[cell{place.group, place.path, e}]; ok {
+				here[place] = v
+			}
+		}
+		for _, c := range u.byPlace(here, maps.Clone(base), []string{e}) {
+			same := func(o choice) bool { return o.value == c.value && slices.Equal(o.places, c.places) }
+			if i := slices.IndexFunc(byExt, same); i >= 0 {
+				byExt[i].exts = append(byExt[i].exts, e)
+			} else {
+				byExt = append(byExt, c)
+			}
+		}
+	}
+	return append(choices, byExt...)
+}
+
+// base returns the value of each group and store path, as that of the cell without an extension.
+// Where only files with some extensions have one, groups and store paths that no pattern names are
+// as those that patterns name.
+func (u universe) base(values map[cell]string) map[cell]string {
+	base := map[cell]string{}
 	for _, g := range u.groups {
 		for _, p := range u.paths {
 			v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p })
-			_, general := values[cell{g, p, ""}]
-			if !general && (g == otherGroup || p == otherPath) { // some extensions say nothing about all files
+			if _, general := values[cell{g, p, ""}]; !general && (g == otherGroup || p == otherPath) {
 				if named, any := u.commonest(base, func(c cell) bool {
 					return g == otherGroup && c.path == p || g != otherGroup && c.group == g
 				}); any {
@@ -38,72 +80,57 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 			}
 		}
 	}
-	if len(base) == 0 {
-		return nil
-	}
-	choices = u.byPlace(base, nil, nil)
-	var byExt []choice
-	for _, e := range u.exts[1:] {
-		here, same := map[cell]string{}, true
-		for k, v := range base {
-			if now, ok := values[cell{k.group, k.path, e}]; ok {
-				here[k] = now
-				same = same && now == v
-			}
-		}
-		if !same {
-			byExt = append(byExt, u.byPlace(here, base, []string{e})...)
-		}
-	}
-	return append(choices, joinExts(byExt)...)
+	return base
 }
 
-// byPlace returns the choices for extensions, or for all: one if all places have the same value, or
-// one for the groups that no pattern names, and those of the named groups that differ from it.
-// Groups that are as in base need none, unless a choice for all groups takes their value away.
-func (u universe) byPlace(values, base map[cell]string, exts []string) (choices []choice) {
-	if uniform(values) {
-		for _, v := range values {
-			return []choice{{exts, v}}
+// byPlace returns the choices for the wanted values of groups and store paths: one for all places,
+// then those for store paths of all groups, groups, and store paths of one group. Each is there
+// only where those before it give another value; got are the values given so far. Places that have
+// the same value at the same level share a choice.
+func (u universe) byPlace(want, got map[cell]string, exts []string) []choice {
+	var levels [4][]choice
+	set := func(level int, value string, of func(cell) bool, places ...string) {
+		needed := false
+		for c, w := range want {
+			g, given := got[c]
+			needed = needed || of(c) && w == value && (!given || g != value)
+		}
+		if !needed {
+			return
+		}
+		i := slices.IndexFunc(levels[level], func(c choice) bool { return c.value == value })
+		if i < 0 {
+			i = len(levels[level])
+			levels[level] = append(levels[level], choice{exts: exts, value: value})
+		}
+		levels[level][i].places = append(levels[level][i].places, places...)
+		for c := range want {
+			if (choice{places: places}).has(c) {
+				got[c] = value
+			}
 		}
 	}
-	split, of := u.perGroup(values), u.perGroup(base)
-	others := split[len(split)-1]
-	general, all := u.commonest(others, func(cell) bool { return true })
-	if all = all && (base == nil || !maps.Equal(others, of[len(of)-1])); all {
-		choices = append(choices, choice{exts, general})
+	of := func(group string) func(cell) bool { return func(c cell) bool { return c.group == group } }
+	if v, ok := uniform(want); ok {
+		set(0, v, func(cell) bool { return true })
+	} else if v, ok := u.commonest(want, of(otherGroup)); ok {
+		set(0, v, of(otherGroup))
 	}
-	for i, inGroup := range split[:len(split)-1] {
-		asAll := all
+	for _, g := range append([]string{otherGroup}, u.groups[:len(u.groups)-1]...) {
+		place, level := "", 1
+		if g != otherGroup {
+			place, level = g+"/", 3
+			if v, ok := u.commonest(want, of(g)); ok {
+				set(2, v, of(g), place)
+			}
+		}
 		for _, p := range u.paths {
-			v, ok := others[cell{otherGroup, p, ""}]
-			if own, here := inGroup[cell{u.groups[i], p, ""}]; here {
-				asAll = asAll && (ok && own == v || !ok && own == general)
-			}
-		}
-		if asAll || !all && base != nil && maps.Equal(inGroup, of[i]) {
-			clear(inGroup)
-		}
-	}
-	if !all {
-		clear(others)
-	}
-	skip := func(v string) bool { return all && v == general && uniform(others) }
-	return append(choices, u.byGroup(split, exts, skip)...)
-}
-
-// perGroup splits cells by group, in the order of groups.
-func (u universe) perGroup(values map[cell]string) []map[cell]string {
-	split := make([]map[cell]string, len(u.groups))
-	for i, g := range u.groups {
-		split[i] = map[cell]string{}
-		for k, v := range values {
-			if k.group == g {
-				split[i][k] = v
+			if v, ok := want[cell{g, p, ""}]; ok {
+				set(level, v, func(c cell) bool { return c == cell{g, p, ""} }, place+p+"/")
 			}
 		}
 	}
-	return split
+	return slices.Concat(levels[:]...)
 }
 
 // commonest returns the value of the cells that no pattern names, of those the one for any group
@@ -132,95 +159,15 @@ func (u universe) commonest(values map[cell]string, of func(cell) bool) (value s
 	return value, ok
 }
 
-func uniform(values map[cell]string) bool {
-	first, any := "", false
+// uniform returns the only value of cells.
+func uniform(values map[cell]string) (value string, ok bool) {
 	for _, v := range values {
-		if any && v != first {
-			return false
+		if ok && v != value {
+			return "", false
 		}
-		first, any = v, true
+		value, ok = v, true
 	}
-	return true
-}
-
-// byGroup returns one choice for each value, with the groups that have it, and after them those of
-// the store paths that differ from their group. Groups with a value to skip are left out. Groups
-// that no pattern names have a choice only for their store paths.
-func (u universe) byGroup(perGroup []map[cell]string, exts []string, skip func(value string) bool) []choice {
-	var groups, paths []choice
-	add := func(to *[]choice, selector, value string) {
-		i := slices.IndexFunc(*to, func(c choice) bool { return c.value == value })
-		if i < 0 {
-			*to = append(*to, choice{value: value})
-			i = len(*to) - 1
-		}
-		(*to)[i].selectors = append((*to)[i].selectors, selector)
-	}
-	for i, inGroup := range perGroup {
-		common, ok := u.commonest(inGroup, func(cell) bool { return true })
-		if !ok {
-			continue
-		}
-		g, place := u.groups[i], ""
-		if g != otherGroup {
-			if place = g + "/"; !skip(common) {
-				add(&groups, place, common)
-			}
-		}
-		for _, p := range u.paths {
-			if v, ok := inGroup[cell{g, p, ""}]; ok && v != common {
-				add(&paths, fmt.Sprintf("%sM%02X/", place, p), v)
-			}
-		}
-	}
-	all := append(groups, paths...)
-	for i := range all {
-		all[i].selectors = append(all[i].selectors, exts...)
-	}
-	return all
-}
-
-// overlaps reports whether a file can have both selections.
-func (c choice) overlaps(other choice) bool {
-	places, exts := split(c.selectors)
-	otherPlaces, otherExts := split(other.selectors)
-	meet := func(a, b []string, same func(x, y string) bool) bool {
-		return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(x string) bool {
-			return slices.ContainsFunc(b, func(y string) bool { return same(x, y) })
-		})
-	}
-	return meet(places, otherPlaces, func(x, y string) bool {
-		return strings.HasPrefix(x, y) || strings.HasPrefix(y,
-			x)
-	}) &&
-		meet(exts, otherExts, func(x, y string) bool { return x == y })
-}
-
-// split separates places from extensions.
-func split(selectors []string) (places, exts []string) {
-	for _, s := range selectors {
-		if strings.HasSuffix(s, "/") {
-			places = append(places, s)
-		} else {
-			exts = append(exts, s)
-		}
-	}
-	return places, exts
-}
-
-// joinExts joins the choices that differ in their extension only.
-func joinExts(list []choice) (joined []choice) {
-	key := func(c choice) string { return strings.Join(c.selectors[:len(c.selectors)-1], " ") + "=" + c.value }
-	where := map[string]int{}
-	for _, c := range list {
-		if i, ok := where[key(c)]; ok {
-			joined[i].selectors = append(joined[i].selectors, c.selectors[len(c.selectors)-1])
-			continue
-		}
-		where[key(c)] = len(joined)
-		joined = append(joined, c)
-	}
-	return joined
+	return value, ok
 }
 
 // attribute is something that nginx does with some files, with the directives that say so.
@@ -229,44 +176,54 @@ type attribute struct {
 	from  []*directive
 }
 
-// perCell returns the value of each kind of files that is open. Where servers differ the first one
-// counts, and the directives of the others are findings.
-func (t *translator) perCell(get func(s *server, o outcome) attribute) (map[cell]string, map[string][]*directive) {
-	return t.perCellWith(get, "")
+// openFile is a kind of files that a server serves.
+type openFile struct {
+	s *server
+	c cell
+	o outcome
 }
 
-// perCellWith is perCell with a value that gives way to any other.
-func (t *translator) perCellWith(get func(s *server, o outcome) attribute,
-	weak string) (map[cell]string, map[string][]*directive) {
-	values, from := map[cell]string{}, map[string][]*directive{}
-	first := map[cell]*server{}
+// openFiles returns the kinds of files that the translated servers serve.
+func (t *translator) openFiles() (all []openFile) {
 	for _, s := range t.servers {
-		known := map[*location]attribute{}
 		for _, c := range t.universe.all {
-			o := s.cells[c]
-			if !o.open() || c.path == otherPath && weak == "" {
-				continue // without a rule of access, further store paths are as those that patterns name
+			if o := s.cells[c]; o.open() {
+				all = append(all, openFile{s, c, o})
 			}
-			a, ok := known[o.loc]
-			if !ok {
-				a = get(s, o)
-				known[o.loc] = a
+		}
+	}
+	return all
+}
+
+// perCell returns the value of each kind of files that is open. Where servers differ the first one
+// counts, and the directives of the others are findings. Rules of access are also for store paths
+// that no pattern names, and a server without any takes over those of another one.
+func (t *translator) perCell(access bool,
+	get func(s *server, o outcome) attribute) (map[cell]string, map[string][]*directive) {
+	values, from := map[cell]string{}, map[string][]*directive{}
+	first, known := map[cell]*server{}, map[*location]attribute{}
+	for _, f := range t.openFiles() {
+		if f.c.path == otherPath && !access {
+			continue
+		}
+		a, ok := known[f.o.loc]
+		if !ok {
+			a = get(f.s, f.o)
+			known[f.o.loc] = a
+		}
+		switch before, seen := values[f.c]; {
+		case !seen || before == "" && a.value != "" && access:
+			if seen {
+				t.sayServers(f.s, first[f.c], a.from, attribute{})
 			}
-			before, seen := values[c]
-			switch {
-			case !seen:
-				values[c], first[c] = a.value, s
-			case before != a.value && before == weak && weak != "":
-				t.sayServers(s, first[c], a.from, attribute{})
-				values[c], first[c] = a.value, s
-			case before != a.value:
-				t.sayServers(first[c], s, from[before], a)
-				continue
-			}
-			for _, d := range a.from {
-				if !slices.Contains(from[a.value], d) {
-					from[a.value] = append(from[a.value], d)
-				}
+			values[f.c], first[f.c] = a.value, f.s
+		case before != a.value:
+			t.sayServers(first[f.c], f.s, from[before], a)
+			continue
+		}
+		for _, d := range a.from {
+			if !slices.Contains(from[a.value], d) {
+				from[a.value] = append(from[a.value], d)
 			}
 		}
 	}
@@ -286,4 +243,43 @@ func (t *translator) sayServers(first, second *server, kept []*directive, lost a
 				"names", advice)
 		}
 	}
+}
+
+// between separates the parts of a value that several keys have.
+const between = "\x00"
+
+// parts joins the parts of a value; it is empty if they are.
+func parts(list ...string) string { return strings.TrimRight(strings.Join(list, between), between) }
+
+// part returns one of the parts of a value.
+func part(value string, i int) string {
+	if parts := strings.Split(value, between); i < len(parts) {
+		return parts[i]
+	}
+	return ""
+}
+
+// writeChoices writes keys of [access] or [headers], and of its sections for selected files. A
+// value has one part for each key. An empty one takes back that of an earlier section.
+func (t *translator) writeChoices(section string, choices []choice, from map[string][]*directive, keys ...string) {
+	for i, c := range choices {
+		for k, key := range keys {
+			value := part(c.value, k)
+			if value != "" || slices.ContainsFunc(choices[:i], func(earlier choice) bool {
+				return part(earlier.value, k) != "" && t.universe.overlap(earlier, c)
+			}) {
+				t.out.set(c.name(section), key, value, from[c.value]...)
+			}
+		}
+	}
+}
+
+// others returns the directives that say other values than one.
+func others(from map[string][]*directive, value string) (found []*directive) {
+	for _, other := range slices.Sorted(maps.Keys(from)) {
+		if other != value {
+			found = append(found, from[other]...)
+		}
+	}
+	return found
 }

@@ -3,66 +3,41 @@ package migrate
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // translateStore writes the store paths. mod_fastdfs.conf has them, except on an edge or if it was
 // not given.
 func (t *translator) translateStore() {
+	var places []*directive // of files
+	for _, f := range t.openFiles() {
+		block := f.o.loc.d.block
+		t.done(f.o.via, f.o.loc.d, f.s.d)
+		t.done(append(named(block, "root", "alias"), named(f.s.d.block, "server_name", "root")...)...)
+		for _, d := range named(block, "rewrite") { // one only finds the file in the folder
+			static := (f.o.via.name == "root" || f.o.via.name == "alias") && d.arg(2) == "break"
+			if t.form.prefix != "" || static {
+				t.done(d)
+			}
+		}
+		if !slices.Contains(places, f.o.loc.d) {
+			places = append(places, f.o.loc.d)
+		}
+	}
 	if t.form.prefix != "" {
-		t.out.set("gateway", "url_prefix", t.form.prefix, t.prefixFrom()...)
+		t.out.set("gateway", "url_prefix", t.form.prefix, places...)
 	}
 	t.edgeStore()
 	switch {
 	case t.ModuleFile != "" && t.Module.GroupInURL != t.form.group:
-		d := t.servers[0].d
-		for _, c := range t.universe.all {
-			if o := t.servers[0].cells[c]; o.open() {
-				d = o.loc.d
-			}
-		}
 		want := map[bool]string{true: "with", false: "without"}[t.form.group]
-		t.say(d, "this location is for paths "+want+" a group, mod_fastdfs.conf says otherwise",
+		t.say(places[0], "this location is for paths "+want+" a group, mod_fastdfs.conf says otherwise",
 			"compare url_have_group_name with the links of your clients")
 	case t.ModuleFile == "":
-		t.out.set("", "url_have_group_name", boolText(t.form.group))
-	}
-	for _, s := range t.servers {
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() {
-				t.done(o.via, o.loc.d)
-				t.done(named(o.loc.d.block, "root", "alias")...)
-				if o.via.name == "root" || o.via.name == "alias" { // a rewrite only finds the file in the folder
-					t.done(slices.DeleteFunc(named(o.loc.d.block, "rewrite"), func(d *directive) bool {
-						return d.arg(2) != "break"
-					})...)
-				}
-			}
-		}
-		t.done(s.d)
-		t.done(named(s.d.block, "server_name", "root")...)
+		t.out.set("", "url_have_group_name", strconv.FormatBool(t.form.group))
 	}
 	t.noteReach()
-}
-
-func boolText(v bool) string {
-	if v {
-		return "true"
-	}
-	return "false"
-}
-
-// prefixFrom returns the locations with the prefix.
-func (t *translator) prefixFrom() (from []*directive) {
-	for _, s := range t.servers {
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() && !slices.Contains(from, o.loc.d) {
-				from = append(from, o.loc.d)
-				t.done(named(o.loc.d.block, "rewrite")...)
-			}
-		}
-	}
-	return from
 }
 
 // edgeStore writes the store of a host that has no files, and that of an unknown one.
@@ -77,11 +52,8 @@ func (t *translator) edgeStore() {
 		}
 	case t.ModuleFile == "":
 		t.out.set("", "store_path_count", "0")
-		t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
-			Text: "without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file " +
-				"of this " +
-				"host is served",
-			Advice: "translate again with -c /etc/fdfs/mod_fastdfs.conf"})
+		t.sayFile("without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file of "+
+			"this host is served", "translate again with -c /etc/fdfs/mod_fastdfs.conf")
 	}
 	if !t.edge || t.Module.HasTrackers {
 		return
@@ -89,20 +61,16 @@ func (t *translator) edgeStore() {
 	if sources := t.sourceAddresses(passes); len(sources) > 0 {
 		t.out.set("gateway", "allow_sources", strings.Join(sources, ", "), passes...)
 	}
-	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main,
-		Text: "no tracker is known: storages are the upstream servers of nginx, and a new storage has to be " +
-			"added by hand",
-		Advice: "add tracker_server = HOST:22122, one line for each tracker, or translate again with -c " +
-			"MOD_FASTDFS_CONF"})
+	t.sayFile("no tracker is known: storages are the upstream servers of nginx, and a new storage has to be added by "+
+		"hand", "add tracker_server = HOST:22122, one line for each tracker, or translate again with -c "+
+		"MOD_FASTDFS_CONF")
 }
 
 // passes returns the proxy_pass of all files.
 func (t *translator) passes() (found []*directive) {
-	for _, s := range t.servers {
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() && o.via.name == "proxy_pass" && !slices.Contains(found, o.via) {
-				found = append(found, o.via)
-			}
+	for _, f := range t.openFiles() {
+		if f.o.via.name == "proxy_pass" && !slices.Contains(found, f.o.via) {
+			found = append(found, f.o.via)
 		}
 	}
 	return found
@@ -134,8 +102,7 @@ func (t *translator) upstreams(passes []*directive) {
 		}
 		t.doneAll(up)
 		t.note(up, "the gateway asks the trackers for the storages; weight, backup, down and the balancing method "+
-			"are dropped",
-			"")
+			"are dropped", "")
 		if slices.ContainsFunc(named(up.block, "server"), func(d *directive) bool {
 			return d.has("backup") || d.has("down") || strings.Contains(d.String(), " weight=")
 		}) {
@@ -174,7 +141,7 @@ func (t *translator) sourceAddresses(passes []*directive) (found []string) {
 }
 
 // noteReach names files that nginx keeps closed and the gateway serves: groups and store paths that
-// no location is for.
+// no location is for, and those that nginx serves to programs of this host only.
 func (t *translator) noteReach() {
 	for _, s := range t.servers {
 		var open *location
@@ -184,8 +151,8 @@ func (t *translator) noteReach() {
 			if o.open() && open == nil {
 				open = o.loc
 			}
-			named := c.group != otherGroup && c.path != otherPath && !t.universe.names[c.group]
-			closed = closed || named && o.via == nil
+			known := c.group != otherGroup && c.path != otherPath && !t.universe.names[c.group]
+			closed = closed || known && o.via == nil
 			if o.rest != nil {
 				t.say(o.rest, "nginx rejects the files of all other groups, store paths and extensions; the gateway "+
 					"serves all files of the groups that mod_fastdfs.conf and the trackers name",
@@ -197,21 +164,14 @@ func (t *translator) noteReach() {
 				"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
 		}
 	}
-	t.sayLoopback()
-}
-
-// sayLoopback names files that nginx serves to programs of this host only.
-func (t *translator) sayLoopback() {
-	public := slices.DeleteFunc(slices.Clone(t.servers), (*server).isLoopback)
-	opens := func(list []*server, c cell) bool {
-		return slices.ContainsFunc(list, func(s *server) bool { return s.cells[c].open() })
+	public := map[cell]bool{}
+	for _, f := range t.openFiles() {
+		public[f.c] = public[f.c] || !f.s.isLoopback()
 	}
-	for _, s := range t.servers {
-		for _, c := range t.universe.all {
-			if o := s.cells[c]; s.isLoopback() && len(public) > 0 && o.open() && !opens(public, c) {
-				t.say(o.loc.d, "nginx serves these files to this host only, the gateway to all clients",
-					"deny them: [access GROUP/] deny = "+everybody)
-			}
+	for _, f := range t.openFiles() {
+		if !public[f.c] && slices.ContainsFunc(t.servers, func(s *server) bool { return !s.isLoopback() }) {
+			t.say(f.o.loc.d, "nginx serves these files to this host only, the gateway to all clients",
+				"deny them: [access GROUP/] deny = "+everybody)
 		}
 	}
 }

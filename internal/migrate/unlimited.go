@@ -13,31 +13,29 @@ func (t *translator) mappedZone(z *directive, key string) zone {
 		t.doneAll(from...)
 		return zone{z, byAddress, networks, from}
 	}
-	for _, m := range named(t.http, "map", "geo") {
-		if m.arg(len(m.args)-1) == key && slices.ContainsFunc(m.block, func(line *directive) bool {
-			return isAddress(line.arg(0))
-		}) {
-			t.sayMap(m, "addresses that nginx does not limit are limited like all others")
-			return zone{d: z, by: byAddress}
-		}
+	m := t.mapOf(key)
+	if m == nil || !slices.ContainsFunc(m.block, func(line *directive) bool { return isAddress(line.arg(0)) }) {
+		return zone{d: z}
 	}
-	return zone{d: z}
+	for ; m != nil && !t.handled[m]; m = t.mapOf(m.arg(0)) { // and the geo or map that it asks
+		t.say(m, "addresses that nginx does not limit are limited like all others",
+			"keep nginx in front where the exception matters")
+		t.doneAll(m)
+	}
+	return zone{d: z, by: byAddress}
 }
 
 // isAddress accepts the variables with the address of the client.
 func isAddress(value string) bool { return value == "$binary_remote_addr" || value == "$remote_addr" }
 
-// sayMap names a map, and the geo or map that it asks.
-func (t *translator) sayMap(m *directive, text string) {
-	t.say(m, text, "keep nginx in front where the exception matters")
-	if t.doneAll(m); len(m.args) < 2 {
-		return
-	}
-	for _, inner := range named(t.http, "map", "geo") {
-		if !t.handled[inner] && inner.arg(len(inner.args)-1) == m.arg(0) {
-			t.sayMap(inner, text)
+// mapOf returns the map or geo that makes a variable, or nil.
+func (t *translator) mapOf(variable string) *directive {
+	for _, d := range named(t.http, "map", "geo") {
+		if variable != "" && d.arg(len(d.args)-1) == variable {
+			return d
 		}
 	}
+	return nil
 }
 
 // networkValue is the value of a variable for the clients of a network. That of the smallest
@@ -62,19 +60,16 @@ func (t *translator) unlimitedOf(key string) (networks string, from []*directive
 	}
 	var empty []netip.Prefix
 	for _, v := range values {
-		switch {
-		case isAddress(v.value):
-			continue
-		case v.value != "":
-			return "", nil, false
-		}
 		var inner []netip.Prefix // smaller networks with the limit
 		for _, other := range values {
 			if other.value != "" && other.network.Bits() > v.network.Bits() && other.network.Overlaps(v.network) {
 				inner = append(inner, other.network)
 			}
 		}
-		if empty = append(empty, subtract([]netip.Prefix{v.network}, inner)...); len(empty) > maxNetworks {
+		if v.value == "" {
+			empty = append(empty, subtract([]netip.Prefix{v.network}, inner)...)
+		}
+		if v.value != "" && !isAddress(v.value) || len(empty) > maxNetworks {
 			return "", nil, false
 		}
 	}
@@ -85,27 +80,21 @@ func (t *translator) unlimitedOf(key string) (networks string, from []*directive
 // byNetwork returns the values of a variable by the network of the client, with the blocks that say
 // so; false if it depends on something else.
 func (t *translator) byNetwork(variable string, maps int) (values []networkValue, from []*directive, ok bool) {
-	i := slices.IndexFunc(t.http, func(d *directive) bool {
-		return (d.name == "map" || d.name == "geo") && variable != "" && d.arg(len(d.args)-1) == variable
-	})
-	if i < 0 || maps == 0 {
+	d := t.mapOf(variable)
+	if d == nil || maps == 0 {
 		return nil, nil, false
 	}
-	d := t.http[i]
 	if d.name == "geo" && len(d.args) == 1 || d.arg(0) == "$remote_addr" {
 		values, ok = networkValues(d)
 		return values, []*directive{d}, ok
 	}
 	values, from, ok = t.byNetwork(d.arg(0), maps-1)
-	if !ok || d.name == "geo" {
-		return nil, nil, false
-	}
-	for i, v := range values {
-		if values[i].value, ok = mapped(d, v.value); !ok {
-			return nil, nil, false
+	for i := range values {
+		if values[i].value, ok = mapped(d, values[i].value); !ok {
+			break
 		}
 	}
-	return values, append(from, d), true
+	return values, append(from, d), ok && d.name == "map"
 }
 
 // networkValues reads a geo, or a map of addresses; false if it has more than networks.
@@ -158,17 +147,15 @@ func (t *translator) translateUnlimited(connections string, requests map[cell]st
 	}
 	choices := t.universe.spread(networks)
 	if connections != "" {
-		ofConnections := choice{value: part(connections, 1)}
-		for i := range choices {
-			if len(choices[i].selectors) == 0 && choices[i].value != ofConnections.value {
+		kept := []choice{{value: part(connections, 1)}}
+		for _, c := range choices {
+			if c.forAll() && c.value != kept[0].value {
 				for _, g := range t.universe.groups[:len(t.universe.groups)-1] {
-					choices[i].selectors = append(choices[i].selectors, g+"/")
+					c.places = append(c.places, g+"/")
 				}
 			}
-		}
-		kept := []choice{ofConnections}
-		for _, c := range choices {
-			if len(c.selectors) > 0 && (c.value != ofConnections.value || slices.ContainsFunc(kept[1:], c.overlaps)) {
+			overlaps := func(earlier choice) bool { return t.universe.overlap(earlier, c) }
+			if !c.forAll() && (c.value != kept[0].value || slices.ContainsFunc(kept[1:], overlaps)) {
 				kept = append(kept, c)
 			}
 		}
@@ -176,15 +163,13 @@ func (t *translator) translateUnlimited(connections string, requests map[cell]st
 	}
 	from := map[string][]*directive{}
 	for _, kind := range []string{"limit_req_zone", "limit_conn_zone"} {
-		for _, z := range named(t.http, kind) {
-			value, blocks, ok := t.unlimitedOf(zoneKey(z))
-			if isAddress(zoneKey(z)) {
-				value, blocks, ok = "", []*directive{z}, true
-			}
-			if ok && t.handled[z] && from[value] == nil {
-				from[value] = blocks
+		for _, d := range named(t.http, kind) {
+			if name, _, _ := strings.Cut(d.option("zone"), ":"); t.handled[d] {
+				if z := t.zone(kind, name); z.by == byAddress && from[z.unlimited] == nil {
+					from[z.unlimited] = z.from
+				}
 			}
 		}
 	}
-	t.writeChoices("access", choices, from, []keyOf{{"unlimited", func(v string) string { return v }}})
+	t.writeChoices("access", choices, from, "unlimited")
 }
