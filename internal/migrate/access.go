@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -105,9 +106,55 @@ const everybody = "0.0.0.0/0, ::/0, unix:"
 // behind a check that the gateway does not have are denied to everybody.
 func (t *translator) translateAccess() {
 	values, from := t.perCell(true, t.ruleOf)
+	for _, s := range t.servers {
+		t.restrictOthers(s, values, from)
+	}
+	t.closeToOthers(values, from)
 	t.closeCells(values, from)
 	t.writeChoices("access", t.universe.spread(values), from,
 		"allow", "deny", "referers", "referer_file", "referer_redirect")
+}
+
+// restrictOthers gives files that no location serves the rule of the server.
+func (t *translator) restrictOthers(s *server, values map[cell]string, from map[string][]*directive) {
+	chain := s.chain(nil)
+	if len(inForce(chain, "allow", "deny")) == 0 && invalidReferer(chain) == nil {
+		return
+	}
+	rule := t.ruleOf(s, outcome{})
+	for _, c := range t.universe.all {
+		o := s.cells[c]
+		if _, served := values[c]; !served && o.guard == nil && o.idle == nil {
+			values[c] = rule.value
+			if len(from[rule.value]) == 0 {
+				from[rule.value] = rule.from
+			}
+		}
+	}
+}
+
+// thisHost are the clients of a server that listens on loopback addresses only.
+const thisHost = "127.0.0.0/8, ::1, unix:"
+
+// closeToOthers allows only programs of this host to read files that nginx serves to them alone.
+func (t *translator) closeToOthers(values map[cell]string, from map[string][]*directive) {
+	public := map[cell]bool{}
+	for _, f := range t.openFiles() {
+		public[f.c] = public[f.c] || !f.s.isLoopback()
+	}
+	if !slices.Contains(slices.Collect(maps.Values(public)), true) {
+		return
+	}
+	for _, f := range t.openFiles() {
+		if v := values[f.c]; !public[f.c] && part(v, 0) == "" {
+			at := f.s.listens[0].d
+			t.note(at, "the files of this address stay closed to other hosts", "")
+			values[f.c] = parts(thisHost, part(v, 1), part(v, 2), part(v, 3), part(v, 4))
+			if list := from[values[f.c]]; !slices.Contains(list, at) {
+				from[values[f.c]] = append(append(list, from[v]...), at)
+			}
+		}
+	}
 }
 
 // closeCells denies the files behind a check to everybody, and names the check.
@@ -125,7 +172,8 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 				continue // see openElsewhere
 			}
 			values[c] = closed
-			if s.left == nil && (o.guard != nil || o.finer != nil) { // see sayLeft and otherLocation
+			if s.left == nil && (o.guard != nil || o.finer != nil || !t.universe.names[c.group]) {
+				// for others see sayLeft and otherLocation
 				t.sayClosed(c, o)
 			}
 			if !slices.Contains(from[closed], check) {

@@ -35,6 +35,7 @@ func (t *translator) classify() {
 		t.leaveNames(s)
 		t.closeFiner(s)
 		if s.left = cmp.Or(s.left, t.mustStay(s)); s.left == nil {
+			t.closeUnserved(s)
 			t.servers = append(t.servers, s)
 		}
 	}
@@ -64,6 +65,24 @@ func (t *translator) leaveNames(s *server) {
 		if t.universe.names[c.group] && o.via == nil && !s.cells[cell{otherGroup, c.path, c.ext}].open() {
 			s.cells[c] = outcome{loc: o.loc, idle: o.guard}
 		}
+	}
+}
+
+// closeUnserved closes the kinds of files that no location serves and that the server has behind a
+// check, or a location for some clients only: nginx does not come to the store for them.
+func (t *translator) closeUnserved(s *server) {
+	general := t.guardOf(s, nil, false)
+	for c, o := range s.cells {
+		if o.via != nil || o.guard != nil || o.idle != nil {
+			continue
+		}
+		if o.idle = general; o.idle == nil && o.loc != nil && o.loc.path != "/" {
+			chain := s.chain(o.loc)
+			if rules := inForce(chain[:len(chain)-2], "allow", "deny"); len(rules) > 0 && accessOf(rules).closed {
+				o.idle = rules[0]
+			}
+		}
+		s.cells[c] = o
 	}
 }
 
@@ -179,14 +198,33 @@ func (t *translator) passesFiles(l *location, pass *directive) bool {
 	if t.aboutFiles(l) || sourceWords.MatchString(pass.arg(0)) {
 		return true
 	}
+	return (maybeFiles.MatchString(l.path) || maybeSource.MatchString(pass.arg(0)) || stripsByRewrite(l)) &&
+		slices.ContainsFunc(t.targets(pass), func(a string) bool { return strings.HasSuffix(a, storagePort) })
+}
+
+// targets are the addresses of a proxy_pass.
+func (t *translator) targets(pass *directive) []string {
 	addresses := []string{target(pass)}
 	if up := t.upstreamOf(pass); up != nil {
 		for _, d := range named(up.block, "server") {
 			addresses = append(addresses, d.arg(0))
 		}
 	}
-	return (maybeFiles.MatchString(l.path) || maybeSource.MatchString(pass.arg(0)) || stripsByRewrite(l)) &&
-		slices.ContainsFunc(addresses, func(a string) bool { return strings.HasSuffix(a, storagePort) })
+	return addresses
+}
+
+// ownServers are the servers of this nginx that a proxy_pass ends at.
+func (t *translator) ownServers(pass *directive) (found []*server) {
+	for _, address := range t.targets(pass) {
+		to := listen{address: listenAddress(address)}
+		for _, s := range t.serversAt(to.address) {
+			same := func(l listen) bool { return l.address == to.address }
+			if to.isLoopback() || slices.ContainsFunc(s.listens, same) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
 }
 
 // stripsByRewrite reports whether a location passes its files on with their prefix rewritten away.

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,12 +34,13 @@ const (
 	scriptAdvice = "keep nginx in front for these files, with the gateway as its source; the gateway runs no scripts"
 )
 
-// guardOf returns the check of a location that the gateway does not have, or nil. A request that
-// nginx itself redirected may come to an internal location.
+// guardOf returns the check of a location, or of a server, that the gateway does not have, or nil.
+// A request that nginx itself redirected may come to an internal location.
 func (t *translator) guardOf(s *server, l *location, redirected bool) *directive {
 	chain := s.chain(l)
-	for _, d := range l.d.block {
-		if d.name == "js_content" || d.name == "perl" || strings.HasPrefix(d.name, "content_by_lua") {
+	for _, d := range chain[0] {
+		others := d.name == "limit_except" && !d.has("GET") && len(d.block) > 0 // than the methods that it names
+		if others || d.name == "js_content" || d.name == "perl" || strings.HasPrefix(d.name, "content_by_lua") {
 			return d
 		}
 	}
@@ -53,7 +55,7 @@ func (t *translator) guardOf(s *server, l *location, redirected bool) *directive
 	}
 	for i, block := range chain {
 		for _, d := range block {
-			if t.isCheck(d, i < len(chain)-2) {
+			if t.isCheck(d, i < len(chain)-1) {
 				return d
 			}
 		}
@@ -68,12 +70,12 @@ func (t *translator) guardOf(s *server, l *location, redirected bool) *directive
 
 // isCheck accepts what decides about requests by its name: Lua, directives of modules that are not
 // known, includes that are not there, and conditions.
-func (t *translator) isCheck(d *directive, inLocation bool) bool {
+func (t *translator) isCheck(d *directive, inServer bool) bool {
 	switch {
 	case d.name == "if":
-		return isGuard(d)
+		return !isFree(d) && slices.ContainsFunc(d.block, diverts)
 	case d.name == "include":
-		return t.missingGuard(d, inLocation)
+		return t.missingGuard(d, inServer)
 	case strings.Contains(d.name, "access_by_lua"), strings.Contains(d.name, "rewrite_by_lua"):
 		return true
 	case knownDirective(d.name) || checkSetting[d.name] || d.arg(0) == "off":
@@ -99,22 +101,51 @@ func hasWord(name string, words []string) bool {
 // freeConditions are what an if can ask for without being a check of rights: it is a finding, and
 // the files are served.
 var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_referer", "$request_method", "$host",
-	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "-f", "!-f", "-e", "!-e", "-d",
-	"!-d", "$http_range"}
+	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "$http_x_forwarded_proto",
+	"-f", "!-f", "-e", "!-e", "-d", "!-d", "$http_range"}
 
-// isGuard reports whether an if rejects requests by something that the gateway cannot judge.
-func isGuard(d *directive) bool {
-	rejects := len(named(d.block, "return", "deny", "auth_basic", "auth_request")) > 0
-	for _, r := range named(d.block, "rewrite") {
-		rejects = rejects || !slices.Contains([]string{"break"}, r.arg(2))
+// isFree reports whether an if is no check of rights by its condition. For one on the path see
+// returns. One on the method is a check if it rejects downloads.
+func isFree(d *directive) bool {
+	_, onPath := pathPattern(d.args)
+	rejected := d.arg(0) == "$request_method" && len(named(d.block, "return", "rewrite")) > 0 && holds(d.args, "GET")
+	return onPath || isImageSwitch(d) || slices.Contains(freeConditions, d.arg(0)) && !rejected
+}
+
+// holds evaluates the condition of an if with the value of its variable.
+func holds(condition []string, value string) bool {
+	condition = append(slices.Clone(condition), "", "")
+	op, pattern := condition[1], condition[2]
+	if op == "" {
+		return value != ""
 	}
-	if !rejects || isImageSwitch(d) || slices.ContainsFunc(d.block, isHTTPSRedirect) {
-		return false // see adviseIf
+	matched := value == pattern
+	if strings.Contains(op, "~") {
+		if strings.HasSuffix(op, "*") {
+			pattern = "(?i)" + pattern
+		}
+		re, err := regexp.Compile(pattern)
+		matched = err == nil && re.MatchString(value)
 	}
-	if _, ok := pathPattern(d.args); ok {
-		return false // see returns
+	return matched != strings.HasPrefix(op, "!")
+}
+
+// diverts reports whether a directive of an if responds with something else than the file.
+func diverts(d *directive) bool {
+	switch d.name {
+	case "return":
+		return !sameURL(d)
+	case "rewrite":
+		return !sameURL(d) && (d.arg(2) != "break" || !strings.Contains(d.arg(1), "$"))
+	case "deny", "auth_basic", "auth_request", "proxy_pass", "ngx_fastdfs_module":
+		return true
 	}
-	return !slices.Contains(freeConditions, d.arg(0))
+	return slices.Contains(applications, d.name)
+}
+
+// sameURL reports whether a redirect only changes the scheme.
+func sameURL(d *directive) bool {
+	return isHTTPSRedirect(d) && keepsPath(d) && ownHost.MatchString(strings.TrimPrefix(d.arg(1), "https://"))
 }
 
 // isImageSwitch accepts the test of a width or height, which is no check of rights.
@@ -136,10 +167,10 @@ func (t *translator) misspeltGuard(d *directive) bool {
 var includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
 	checkWords...)
 
-// missingGuard accepts an include that is not there and may hold a check: any in a location, and
+// missingGuard accepts an include that is not there and may hold a check: any in a server, and
 // others by their name.
-func (t *translator) missingGuard(d *directive, inLocation bool) bool {
-	return slices.Contains(t.tree.missing, d) && !isHarmless(d) && (inLocation || hasWord(d.arg(0), includeWords))
+func (t *translator) missingGuard(d *directive, inServer bool) bool {
+	return slices.Contains(t.tree.missing, d) && !isHarmless(d) && (inServer || hasWord(d.arg(0), includeWords))
 }
 
 // explainGuard adds the finding of a check.
@@ -151,8 +182,14 @@ func (t *translator) explainGuard(d *directive) {
 		t.say(d, "the gateway does not have this check", g.advice)
 	case strings.Contains(d.name, "_by_lua"):
 		t.say(d, "the gateway runs no Lua", scriptAdvice)
-	case d.name == "return":
+	case d.name == "return" && rejects(d):
 		t.say(d, "nginx rejects these files; they are closed here, with 403", "")
+	case d.name == "return" || d.name == "rewrite":
+		t.say(d, "nginx sends clients to something else than these files; they are closed here, with 403", "")
+	case d.name == "limit_except":
+		t.say(d, "nginx rejects downloads here", "keep nginx for these files, or leave them out")
+	case slices.Contains(applications, d.name):
+		t.say(d, "the application behind it may decide about these files", "keep nginx in front for these files")
 	case (d.name == "allow" || d.name == "deny") && d.arg(0) != "all":
 		t.say(d, "the gateway has rules for whole groups, store paths and extensions only", "")
 	case d.name == "allow" || d.name == "deny":

@@ -4,20 +4,31 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// maxRewrites bounds the rewrites that are followed, as nginx does.
+// maxRewrites bounds the rewrites and servers that are followed, as nginx does.
 const maxRewrites = 10
 
-// outcomeOf follows nginx with one path, behind some rewrites.
+// outcomeOf follows nginx with one path, behind some rewrites and other servers of this nginx.
 func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	if d := returns(s.d.block, path); d != nil {
-		if d.name == "if" && rejects(d) {
+		if d.name == "if" && (rejects(d) || !keepsPath(d)) {
 			return outcome{guard: d}
 		}
 		return outcome{}
 	}
+	to, d := rewritten(s.d.block, path, true)
+	o := t.locationOutcome(s, cmp.Or(to, path), rewrites)
+	if to == "" {
+		o.guard = cmp.Or(o.guard, d)
+	}
+	return o
+}
+
+// locationOutcome is outcomeOf behind the directives of the server.
+func (t *translator) locationOutcome(s *server, path string, rewrites int) outcome {
 	l, _ := find(s.locations, path)
 	if l == nil {
 		return outcome{}
@@ -26,7 +37,7 @@ func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	all := l.path == "/" // a location for the rest, which says nothing about files
 	if d := returns(l.d.block, path); d != nil {
 		switch {
-		case rejects(d) && (!all || d.name == "if"):
+		case rejects(d) && (!all || d.name == "if"), t.aboutFiles(l) && !keepsPath(d):
 			o.guard = d
 		case d.arg(0) == "403" || d.arg(0) == "401":
 			o.rest = d
@@ -36,25 +47,96 @@ func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	if rules := named(l.d.block, "allow", "deny"); all && len(rules) > 0 && accessOf(rules).empty() {
 		o.rest = rules[0]
 	}
-	if o.via = t.serves(s, l); o.via == nil && (all || first(l.d.block, "fastcgi_pass") != nil) {
-		return o
-	}
-	o.guard = t.guardOf(s, l, rewrites > 0)
-	for _, d := range named(l.d.block, "try_files") {
-		if next := s.byName(d.arg(len(d.args) - 1)); next != nil && next != l && o.guard == nil {
-			o.guard = t.guardOf(s, next, true)
+	if o.via = t.serves(s, l); o.via == nil {
+		application := first(l.d.block, applications...)
+		if application != nil && t.aboutFiles(l) {
+			o.guard = application
+		}
+		if all || first(l.d.block, "fastcgi_pass") != nil {
+			return o
 		}
 	}
-	if o.guard == nil && o.via != nil && o.via.name == "proxy_pass" && t.accelerates(s) {
-		o.guard = o.via
+	if o.guard = cmp.Or(o.guard, t.guardOf(s, l, rewrites > 0)); o.guard == nil {
+		o.guard = t.guardBehind(s, o, path, rewrites)
 	}
-	if to, d := rewritten(l.d.block, path); o.guard == nil && to != path {
-		if o.guard = d; rewrites < maxRewrites {
-			o.guard = t.outcomeOf(s, to, rewrites+1).guard
+	to, d := rewritten(l.d.block, path, false)
+	switch {
+	case to == path || o.guard != nil:
+	case to == "" || rewrites == maxRewrites:
+		o.guard = d
+	default:
+		next := t.locationOutcome(s, to, rewrites+1)
+		if next.open() {
+			return next
 		}
+		o.guard = cmp.Or(next.guard, otherRules(s, l, next.loc))
 	}
 	return o
 }
+
+// guardBehind returns the check of a place that nginx passes a request on to: another location,
+// also one for files that are not there, an application, or another server of this nginx.
+func (t *translator) guardBehind(s *server, o outcome, path string, rewrites int) *directive {
+	chain := s.chain(o.loc)
+	for _, d := range append(named(o.loc.d.block, "try_files"), inForce(chain, "error_page")...) {
+		if next := s.byName(d.arg(len(d.args) - 1)); next != nil && next != o.loc {
+			if guard := cmp.Or(t.guardOf(s, next, true), otherRules(s, o.loc, next)); guard != nil {
+				return guard
+			}
+		}
+	}
+	if o.via != nil && o.via.name == "proxy_pass" {
+		if guard := t.guardOfPass(s, o, path, rewrites); guard != nil {
+			return guard
+		}
+	}
+	return nil
+}
+
+// guardOfPass returns the check of a proxy_pass: that of the application or the server that it ends
+// at, or the condition that chooses its target.
+func (t *translator) guardOfPass(s *server, o outcome, path string, rewrites int) *directive {
+	if t.accelerates(s) {
+		return o.via
+	}
+	for _, block := range s.chain(o.loc) {
+		for _, d := range named(block, "if") {
+			if !isFree(d) && slices.ContainsFunc(named(d.block, "set"), func(set *directive) bool {
+				return strings.Contains(o.via.arg(0), set.arg(0))
+			}) {
+				return d
+			}
+		}
+	}
+	_, uri, _ := strings.Cut(o.via.arg(0), "://")
+	switch uri = strings.TrimPrefix(strings.TrimPrefix(uri, target(o.via)), ":"); {
+	case uri == "" || uri == "$request_uri":
+	case strings.Contains(uri, "$") || o.loc.isExpression():
+		path = "" // not known
+	default:
+		path = uri + strings.TrimPrefix(path, o.loc.path)
+	}
+	for _, next := range t.ownServers(o.via) {
+		if next == s || rewrites == maxRewrites {
+			continue
+		}
+		behind := t.outcomeOf(next, path, rewrites+1)
+		guard := cmp.Or(behind.guard, behind.rest)
+		switch {
+		case path == "":
+			guard = t.anyCheck(next, next.every())
+		case guard == nil && behind.loc != nil:
+			guard = t.guardOf(next, behind.loc, false)
+		}
+		if guard != nil {
+			return guard
+		}
+	}
+	return nil
+}
+
+// applications are the directives that pass requests on to scripts.
+var applications = []string{"fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 
 // place is the location of an outcome, or the check of the server.
 func (o outcome) place() *directive {
@@ -68,7 +150,7 @@ func (o outcome) place() *directive {
 }
 
 // returns is the return or redirect by which a block ends the request for a path, or an if on it
-// with a return.
+// with a return or a rewrite to something else.
 func returns(block []*directive, path string) *directive {
 	for _, d := range block {
 		switch d.name {
@@ -79,7 +161,9 @@ func returns(block []*directive, path string) *directive {
 				return d
 			}
 		case "if":
-			if len(named(d.block, "return")) > 0 && matchesPath(d.args, path) {
+			if matchesPath(d.args, path) && slices.ContainsFunc(d.block, func(inner *directive) bool {
+				return inner.name == "return" || inner.name == "rewrite" && diverts(inner)
+			}) {
 				return d
 			}
 		}
@@ -87,12 +171,33 @@ func returns(block []*directive, path string) *directive {
 	return nil
 }
 
-// rejects reports whether a return, or that in an if, is an error.
-func rejects(d *directive) bool {
+// reply is a return, or that in an if; nil if the if has a rewrite.
+func reply(d *directive) *directive {
 	if d.name == "if" {
-		d = named(d.block, "return")[0]
+		return first(d.block, "return")
 	}
-	return d.arg(0) >= "400" && d.arg(0) <= "599"
+	return d
+}
+
+// rejects reports whether a return, or that in an if, is an error. A rewrite in an if is one.
+func rejects(d *directive) bool {
+	d = reply(d)
+	return d == nil || d.arg(0) >= "400" && d.arg(0) <= "599"
+}
+
+var pathAtEnd = regexp.MustCompile(`^https?://[^?]*\$(request_uri|uri|document_uri|[0-9])(\$is_args\$args)?\??$`)
+
+// keepsPath reports whether a return or rewrite sends clients to the same path somewhere else. One
+// to a page of its own may ask for a login.
+func keepsPath(d *directive) bool {
+	if d = reply(d); d == nil {
+		return false
+	}
+	to := d.arg(len(d.args) - 1)
+	if d.name == "rewrite" {
+		to = d.arg(1)
+	}
+	return pathAtEnd.MatchString(to)
 }
 
 // pathVariables are the variables with the path of the request.
@@ -126,28 +231,53 @@ func matchesPath(condition []string, path string) bool {
 	return ok && regexp.MustCompile(pattern).MatchString(path) != strings.HasPrefix(condition[1], "!")
 }
 
-// rewritten returns the path behind the rewrites of a location, if the request begins anew with it.
-func rewritten(block []*directive, path string) (to string, last *directive) {
+// rewritten returns the path behind the rewrites of a server or a location, if nginx looks for a
+// location with it. It is empty where the rewrite leads to a page of its own, or cannot be read.
+func rewritten(block []*directive, path string, inServer bool) (to string, last *directive) {
 	for _, d := range named(block, "rewrite") {
-		re, err := regexp.Compile(d.arg(0))
-		if err != nil || d.arg(2) != "" && d.arg(2) != "last" || strings.Contains(d.arg(1), "://") {
+		flag := d.arg(2)
+		if flag != "" && flag != "last" && (flag != "break" || !inServer) || strings.Contains(d.arg(1), "://") {
 			continue
 		}
-		m := re.FindStringSubmatchIndex(path)
+		re, loose := compile(d.arg(0))
+		if re == nil {
+			return "", d
+		}
+		m := re.FindStringSubmatch(path)
 		if m == nil {
 			continue
 		}
-		template, _, _ := strings.Cut(braces.ReplaceAllString(d.arg(1), "$${$1}"), "?")
-		path, last = string(re.ExpandString(nil, template, path, m)), d
-		if d.arg(2) == "last" {
+		template, _, _ := strings.Cut(d.arg(1), "?")
+		next, ok := expand(template, path, re.SubexpNames(), m)
+		if loose || !ok || next == template {
+			return "", d
+		}
+		if path, last = next, d; flag != "" {
 			break
 		}
 	}
 	return path, last
 }
 
-// braces are the groups of an expression in its replacement.
-var braces = regexp.MustCompile(`\$([0-9])`)
+var variable = regexp.MustCompile(`\$(?:\{[0-9A-Za-z_]+\}|[0-9]|[A-Za-z_]+)`)
+
+// expand replaces the parts of the expression of a rewrite and the path; false if the text has
+// other variables.
+func expand(text, path string, names, parts []string) (expanded string, ok bool) {
+	ok = true
+	expanded = variable.ReplaceAllStringFunc(text, func(v string) string {
+		name := strings.Trim(v, "${}")
+		if n, err := strconv.Atoi(name); err == nil && n < len(parts) {
+			return parts[n]
+		}
+		if i := slices.Index(names, name); i > 0 {
+			return parts[i]
+		}
+		ok = ok && slices.Contains(pathVariables, "$"+name)
+		return path
+	})
+	return expanded, ok
+}
 
 // accelerates reports whether an application behind nginx decides about files: X-Accel-Redirect
 // leads to an internal location that serves them.
@@ -186,7 +316,10 @@ func (t *translator) closeFiner(s *server) {
 		finer := t.outcomeOf(s, class.path, 0)
 		for _, c := range t.cellsOf(class.path) {
 			o := s.cells[c]
-			check := cmp.Or(finer.guard, otherRules(s, o, finer))
+			check := finer.guard
+			if check == nil && finer.via != nil {
+				check = otherRules(s, o.loc, finer.loc)
+			}
 			guard = cmp.Or(guard, o.guard, check)
 			if check == nil || o.guard != nil || o.idle != nil || isImageFilter(check) {
 				continue
@@ -272,14 +405,15 @@ func (t *translator) closedExt(s *server, c cell, path string, check *directive)
 	return ""
 }
 
-// otherRules returns the rule by which fewer clients may read some files of a kind than the others.
-func otherRules(s *server, o, finer outcome) *directive {
-	if finer.via == nil || finer.loc == o.loc {
+// otherRules returns the rule by which fewer clients may read the files of a second location than
+// those of a first one.
+func otherRules(s *server, one, other *location) *directive {
+	if other == nil || other == one {
 		return nil
 	}
 	for _, names := range [][]string{{"allow", "deny"}, {"valid_referers"}} {
-		rules := inForce(s.chain(finer.loc), names...)
-		if len(rules) > 0 && !slices.EqualFunc(rules, inForce(s.chain(o.loc), names...),
+		rules := inForce(s.chain(other), names...)
+		if len(rules) > 0 && !slices.EqualFunc(rules, inForce(s.chain(one), names...),
 			func(a, b *directive) bool { return a.String() == b.String() }) {
 			return rules[0]
 		}
@@ -313,8 +447,8 @@ func (s *server) expressions() (all []string, of []*location) {
 		for _, d := range named(block, "if", "rewrite") {
 			if pattern, ok := pathPattern(d.args); ok {
 				all = append(all, pattern)
-			} else if d.name == "rewrite" {
-				all = append(all, d.arg(0))
+			} else if re, _ := compile(d.arg(0)); d.name == "rewrite" && re != nil {
+				all = append(all, re.String())
 			}
 		}
 	}
@@ -323,6 +457,9 @@ func (s *server) expressions() (all []string, of []*location) {
 
 // classes returns the classes of the files of a server by its patterns and by the cells.
 func (t *translator) classes(s *server) ([]class, bool) {
+	if s.classified {
+		return s.classes, s.classes != nil
+	}
 	all, _ := s.expressions()
 	for _, g := range t.universe.groups {
 		if t.form.group && g != otherGroup {
@@ -337,7 +474,9 @@ func (t *translator) classes(s *server) ([]class, bool) {
 	for _, e := range t.universe.exts[1:] {
 		all = append(all, `(?i)\.`+regexp.QuoteMeta(e)+"$")
 	}
-	return classesOf(program(t.form.language()), programs(all))
+	s.classified = true
+	s.classes, _ = classesOf(program(t.form.language()), programs(all))
+	return s.classes, s.classes != nil
 }
 
 // cellsOf returns the kinds of files that a path is one of: one, if the group is in the path.

@@ -84,6 +84,69 @@ func TestReach(t *testing.T) {
 		{"modules with a check", "server { location /group1/ { accesskey on; " + module + " } location /group2/ {" +
 			" akamai_token_validate on; " + module + " } location /group3/ { DeniedUrl /x; " + module + " }" +
 			" location /group4/ { " + module + " } }", "group1/0/ group2/0/ group3/0/", "group4/0/"},
+		{"store paths of one group", "server { location ~ ^/group1/M00/ { " + auth + " } location ~ ^/group1/ { " +
+			module + " } location ~ /M01/ { " + auth + " } location ~ /M00/ { " + module + " } }",
+			"group1/0/jpg other/1/jpg", "group1/1/jpg other/0/jpg"},
+		{"redirect to a login", "server { location /group1/ { if ($cookie_a = '') {" +
+			" return 302 https://login.test/; } " + module + " } }", "group1/0/jpg", ""},
+		{"redirect to https", "server { location /group1/ { if ($my_scheme = http) {" +
+			" return 301 https://$host$request_uri; } " + module + " } }", "", "group1/0/jpg"},
+		{"another file", "server { location /group1/ { if ($arg_a = '') { rewrite ^ /no.png break; } " + module +
+			" } }", "group1/0/jpg", ""},
+		{"target in an if", "server { location /group1/ { if ($http_a = x) { proxy_pass http://10.0.0.1:8888; } } }",
+			"group1/0/jpg", ""},
+		{"other target in an if", "server { location /group1/ { if ($http_a = '') { proxy_pass http://10.0.0.9; }" +
+			" proxy_pass http://10.0.0.1:8888; } }", "group1/0/jpg", ""},
+		{"target by a variable", "server { location /group1/ { set $to 10.0.0.9; if ($http_a = x) {" +
+			" set $to 10.0.0.1; } proxy_pass http://$to:8888; } }", "group1/0/jpg", ""},
+		{"rewrite in an if on the path", "server { location /group1/ { if ($uri ~ \\.sql$) { rewrite ^ /no last; } " +
+			module + " } }", "group1/0/sql", "group1/0/jpg"},
+		{"rewrite of the server", "server { rewrite ^/group1/(.*)$ /vip/$1 last; location /group1/ { " + module +
+			" } location /vip/ { " + auth + " } location /group2/ { " + module + " } }", "group1/0/jpg",
+			"group2/0/jpg"},
+		{"rewrite of the server with a variable", "server { rewrite ^/group1/ /vip${uri} last; location /group1/ { " +
+			module + " } location /vip/ { " + auth + " } location /group2/ { " + module + " } }", "group1/0/jpg",
+			"group2/0/jpg"},
+		{"rewrite to networks", "server { root /d; location /group1/ { rewrite ^/group1/(.*)$ /in/$1 last; }" +
+			" location /in/ { allow 10.0.0.0/8; deny all; } location /group2/ { " + module + " } }", "group1/0/jpg",
+			"group2/0/jpg"},
+		{"rewrite with an assertion", "server { location /group1/ { rewrite ^/group1/(?!a)(.*)$ /vip/$1 last; " +
+			module + " } location /vip/ { " + auth + " } }", "group1/0/jpg", ""},
+		{"try_files to networks", "server { root /d; location /group1/ { try_files $uri @c; }" +
+			" location @c { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:8888; } }", "group1/0/jpg", ""},
+		{"server of this nginx", "server { listen 80; location /group1/ { proxy_pass http://127.0.0.1:81; } }" +
+			" server { listen 127.0.0.1:81; location / { auth_basic x; root /d; } }", "group1/0/jpg", ""},
+		{"upstream of this nginx", "upstream u { server unix:/run/u; } server { listen 80; location /group1/ {" +
+			" proxy_pass http://u; } } server { listen unix:/run/u; auth_basic x; location /group1/ { " + module +
+			" } }", "group1/0/jpg", ""},
+		{"storage with the same port", "server { listen 8888; server_name a; location /group1/ {" +
+			" proxy_pass http://10.0.0.1:8888; } } server { listen 8888; server_name b; location /x/ {" +
+			" auth_basic x; } }",
+			"", "group1/0/jpg"},
+		{"methods", "server { location /group1/ { limit_except POST { deny all; } " + module +
+			" } location /group2/ { limit_except GET { deny all; } " + module + " } }", "group1/0/jpg", "group2/0/jpg"},
+		{"method", "server { location /group1/ { if ($request_method = GET) { return 403; } " + module +
+			" } location /group2/ { if ($request_method !~ ^(GET|HEAD)$) { return 403; } " + module + " } }",
+			"group1/0/jpg", "group2/0/jpg"},
+		{"files that are not there", "server { location /group1/ { error_page 404 = @c; " + module + " }" +
+			" location @c { auth_basic x; proxy_pass http://10.0.0.1:8888; } location /group2/ { " + module + " } }",
+			"group1/0/jpg", "group2/0/jpg"},
+		{"application", "server { location /group1/ { " + module + " } location /group2/ { uwsgi_pass 127.0.0.1:1; } }",
+			"group2/0/jpg", "group1/0/jpg"},
+		{"pages for groups", "server { location /group1/ { " + module + " } location /group2/ {" +
+			" return 302 https://login.test/?u=$uri; } location /group3/ { return 302 http://cdn.test$request_uri; } }",
+			"group2/0/jpg", "group1/0/jpg group3/0/jpg"},
+		{"include of a server", "server { include security.conf; location /group1/ { " + module + " } }",
+			"group1/0/jpg", ""},
+		{"networks of a server", "server { allow 10.0.0.0/8; deny all; location /group1/ { allow all; " + module +
+			" } location /group2/ { deny 192.0.2.1; allow all; " + module + " } location /group3/ { auth_basic x; " +
+			module + " } }", "other/0/jpg group3/0/jpg", "group1/0/jpg group2/0/jpg"},
+		{"check of a server", "server { auth_basic x; location /group1/ { auth_basic off; " + module + " } }",
+			"other/0/jpg", "group1/0/jpg"},
+		{"networks of an extension", "server { location ~ \\.sql$ { allow 10.0.0.0/8; deny all; }" +
+			" location /group1/ { " + module + " } }", "group1/0/sql", "group1/0/jpg"},
+		{"allowed programs of this host", "server { listen 80; location /group1/ { " + module + " } }" +
+			" server { listen 127.0.0.1:81; location /group2/ { " + module + " } }", "group2/0/jpg", "group1/0/jpg"},
 		{"includes that are not there", "server { location /group1/ { include ip_filter.conf; " + module + " }" +
 			" location /group2/ { include cors.conf; " + module + " } }", "group1/0/", "group2/0/"},
 	} {

@@ -86,13 +86,15 @@ func (t *translator) sample() {
 		u.addConditions(s.d.block)
 		for _, l := range s.every() {
 			u.addConditions(l.d.block)
-			module := len(named(l.d.block, "ngx_fastdfs_module")) > 0 && l.op != "="
+			pass := first(l.d.block, "proxy_pass")
+			files := first(l.d.block, "ngx_fastdfs_module") != nil && l.op != "=" ||
+				pass != nil && !t.aboutFiles(l) && sourceWords.MatchString(pass.arg(0))
 			for _, text := range l.texts() {
 				u.add(text, l.isExpression())
 				if l.op == "~*" { // a group in lower case is one as well
 					u.add(strings.ToLower(text), true)
 				}
-				if m := firstPart.FindStringSubmatch(text); m != nil && module {
+				if m := firstPart.FindStringSubmatch(text); m != nil && files {
 					u.addGroup(m[1])
 				}
 			}
@@ -198,7 +200,7 @@ const gap = "\x00"
 // stringsOf returns the texts that parts of an expression match, where there are few: of
 // ^/group[1-2]/M00/.*\.(jpg|png)$ these are /group1/M00/, /group2/M00/, .jpg and .png.
 func stringsOf(pattern string) (all []string) {
-	re, err := syntax.Parse(lookAround.ReplaceAllString(pattern, ""), syntax.Perl)
+	re, err := syntax.Parse(withoutAssertions(pattern), syntax.Perl)
 	if err != nil {
 		return nil
 	}

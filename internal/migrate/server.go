@@ -16,8 +16,11 @@ type server struct {
 	cells     map[cell]outcome // of each sample
 	redirect  *directive       // the whole server passes clients on to https
 	left      *directive       // the check for which nginx has to stay
+	classes   []class          // see translator.classes
 	unclear   *directive       // a location for which it has to
 	elsewhere string           // the prefix under which it serves files in another form
+
+	classified bool
 }
 
 // location is one location block.
@@ -118,27 +121,54 @@ func locationPattern(args []string) (op, path string) {
 	return "", args[0]
 }
 
-// lookAround are assertions of PCRE, which Go does not have.
-var lookAround = regexp.MustCompile(`\(\?(?:=|!|<=|<!)[^()]*\)`)
+var assertion = regexp.MustCompile(`\(\?(?:=|!|<=|<!)`)
 
-// regex reads an expression of nginx. One with an assertion is read without it, and said.
-func (t *translator) regex(d *directive, pattern string, anyCase bool) (re *regexp.Regexp, loose bool) {
-	flags := ""
-	if anyCase {
-		flags = "(?i)"
+// withoutAssertions removes the assertions of PCRE, which Go does not have.
+func withoutAssertions(pattern string) string {
+	for at := assertion.FindStringIndex(pattern); at != nil; at = assertion.FindStringIndex(pattern) {
+		end := at[1]
+		for depth := 1; end < len(pattern) && depth > 0; end++ {
+			switch pattern[end] {
+			case '\\':
+				end++
+			case '(':
+				depth++
+			case ')':
+				depth--
+			}
+		}
+		pattern = pattern[:at[0]] + pattern[min(end, len(pattern)):]
 	}
-	re, err := regexp.Compile(flags + pattern)
+	return pattern
+}
+
+// compile reads an expression of PCRE. One with an assertion is read without it, and matches more;
+// nil = it cannot be read.
+func compile(pattern string) (re *regexp.Regexp, loose bool) {
+	re, err := regexp.Compile(pattern)
 	if err == nil {
 		return re, false
 	}
-	if re, err = regexp.Compile(flags + lookAround.ReplaceAllString(pattern, "")); err == nil {
+	if re, err = regexp.Compile(withoutAssertions(pattern)); err != nil {
+		return nil, true
+	}
+	return re, true
+}
+
+// regex reads the expression of a location, and says where it is not read as nginx does.
+func (t *translator) regex(d *directive, pattern string, anyCase bool) (re *regexp.Regexp, loose bool) {
+	if anyCase {
+		pattern = "(?i)" + pattern
+	}
+	switch re, loose = compile(pattern); {
+	case re == nil:
+		t.say(d, "the expression cannot be read, so the files that it is for are not known",
+			"translate this location by hand")
+	case loose:
 		t.note(d, "its assertion ((?! ) and the like) was left out to find the files that it is for",
 			"compare the result with the pattern")
-		return re, true
 	}
-	t.say(d, "the expression cannot be read, so the files that it is for are not known",
-		"translate this location by hand")
-	return nil, true
+	return re, loose
 }
 
 // find returns the location that nginx chooses for a path: the longest prefix, then the first

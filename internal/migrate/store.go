@@ -79,7 +79,14 @@ func (t *translator) passes() (found []*directive) {
 // target is the name of the upstream, or the host with its port, of a proxy_pass.
 func target(pass *directive) string {
 	_, rest, _ := strings.Cut(pass.arg(0), "://")
+	if path, ok := strings.CutPrefix(rest, "unix:"); ok {
+		path, _, _ = strings.Cut(path, ":")
+		return "unix:" + path
+	}
 	name, _, _ := strings.Cut(rest, "/")
+	if i := strings.IndexByte(name, '$'); i > 0 {
+		name = name[:i] // http://ADDRESS$request_uri
+	}
 	return name
 }
 
@@ -141,7 +148,7 @@ func (t *translator) sourceAddresses(passes []*directive) (found []string) {
 }
 
 // noteReach names files that nginx keeps closed and the gateway serves: groups and store paths that
-// no location is for, and those that nginx serves to programs of this host only.
+// no location is for.
 func (t *translator) noteReach() {
 	for _, s := range t.servers {
 		var open *location
@@ -164,23 +171,15 @@ func (t *translator) noteReach() {
 				"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
 		}
 	}
-	public := map[cell]bool{}
-	for _, f := range t.openFiles() {
-		public[f.c] = public[f.c] || !f.s.isLoopback()
-	}
-	for _, f := range t.openFiles() {
-		if !public[f.c] && slices.ContainsFunc(t.servers, func(s *server) bool { return !s.isLoopback() }) {
-			t.say(f.o.loc.d, "nginx serves these files to this host only, the gateway to all clients",
-				"deny them: [access GROUP/] deny = "+everybody)
-		}
-	}
 }
 
 // isLoopback reports whether only programs of this host reach a server.
 func (s *server) isLoopback() bool {
-	return !slices.ContainsFunc(s.listens, func(l listen) bool {
-		host := l.host()
-		return !strings.HasPrefix(host, "127.") && host != "localhost" && host != "[::1]" &&
-			!strings.HasPrefix(l.address, "unix:")
-	})
+	return !slices.ContainsFunc(s.listens, func(l listen) bool { return !l.isLoopback() })
+}
+
+func (l listen) isLoopback() bool {
+	host := l.host()
+	return strings.HasPrefix(host, "127.") || host == "localhost" || host == "[::1]" ||
+		strings.HasPrefix(l.address, "unix:")
 }
