@@ -83,6 +83,8 @@ func (t *translator) translateListen() {
 				t.say(l.d, "there is no HTTP/3", "clients use HTTP/2")
 			case secure[l.address]:
 				tls = append(tls, l)
+			case s.rejectsPlain() != nil:
+				t.note(s.rejectsPlain(), "nginx rejects plain HTTP here, so "+l.address+" is left out", "")
 			default:
 				plain = append(plain, l)
 			}
@@ -175,7 +177,7 @@ func distinct(list []listen) (kept []listen) {
 // redirectsIn returns the tests for plain HTTP in a server that send clients to https.
 func (t *translator) redirectsIn(s *server) (found []*directive) {
 	for _, d := range named(s.d.block, "if") {
-		if !s.isPlainTest(d.args) {
+		if !s.isPlainTest(d) {
 			continue
 		}
 		for _, r := range d.block {
@@ -189,8 +191,20 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 	return found
 }
 
+// rejectsPlain returns the test by which a server with TLS rejects plain HTTP.
+func (s *server) rejectsPlain() *directive {
+	for _, d := range named(s.d.block, "if") {
+		reply := first(d.block, "return")
+		if reply != nil && rejects(reply) && s.isPlainTest(d) &&
+			slices.ContainsFunc(s.listens, func(l listen) bool { return l.tls }) {
+			return d
+		}
+	}
+	return nil
+}
+
 // isPlainTest reports whether a condition is true without TLS, and false with it.
-func (s *server) isPlainTest(condition []string) bool {
+func (s *server) isPlainTest(d *directive) bool {
 	port := "80"
 	for _, l := range s.listens {
 		if !l.tls {
@@ -199,21 +213,8 @@ func (s *server) isPlainTest(condition []string) bool {
 	}
 	values := map[string][2]string{"$scheme": {"http", "https"}, "$https": {"", "on"}, "$server_port": {port, "443"},
 		"$ssl_protocol": {"", "TLSv1.3"}}
-	condition = append(slices.Clone(condition), "", "", "")
-	v, ok := values[condition[0]]
-	holds := func(value string) bool {
-		op, pattern := condition[1], condition[2]
-		if op == "" {
-			return value != ""
-		}
-		matched := value == pattern
-		if strings.Contains(op, "~") {
-			re, err := regexp.Compile(pattern)
-			matched = err == nil && re.MatchString(value)
-		}
-		return matched != strings.HasPrefix(op, "!")
-	}
-	return ok && holds(v[0]) && !holds(v[1])
+	v, ok := values[d.arg(0)]
+	return ok && holds(d.args, v[0]) && !holds(d.args, v[1])
 }
 
 // doneRedirector marks a server that redirects to https; its locations for other paths are left.
@@ -324,19 +325,20 @@ func (t *translator) minVersion(chain [][]*directive) {
 	}
 }
 
-// translateClientAddress writes trusted_proxies and client_address.
+// translateClientAddress writes trusted_proxies and client_address, those of all servers: their
+// rules are for the addresses of clients, not for those of balancers.
 func (t *translator) translateClientAddress(listens []listen) {
-	chain := t.servers[0].chain(nil)
-	from := inForce(chain, "set_real_ip_from")
-	header := last(chain, "real_ip_header")
-	var networks []string
-	for _, d := range from {
-		if _, ok := networksOf(d.arg(0)); ok && d.arg(0) != "all" {
-			networks = append(networks, d.arg(0))
-		} else {
-			t.say(d, "trusted_proxies has addresses and networks only", "write the address in place of the name")
+	networks, from, headers := t.proxies()
+	var header *directive
+	if len(headers) > 0 && len(networks) > 0 {
+		header = headers[0]
+		t.done(headers...)
+	}
+	for _, h := range headers {
+		if header != nil && h.arg(0) != header.arg(0) {
+			t.say(h, "the address of the client is read from "+header.arg(0)+" for all servers",
+				"run a second gateway on another address for one of them")
 		}
-		t.done(d)
 	}
 	i := slices.IndexFunc(listens, func(l listen) bool { return l.proxyProtocol })
 	switch {
@@ -351,7 +353,6 @@ func (t *translator) translateClientAddress(listens []listen) {
 	kind := "x-real-ip" // nginx's default
 	if header != nil {
 		kind = strings.ToLower(header.arg(0))
-		t.done(header)
 	}
 	switch {
 	case kind == "proxy_protocol" || i >= 0:
@@ -359,12 +360,47 @@ func (t *translator) translateClientAddress(listens []listen) {
 		if i >= 0 && kind != "proxy_protocol" {
 			t.say(listens[i].d, "the address of the client is that of the PROXY protocol, not that of "+kind, "")
 		}
+		for _, l := range listens {
+			if i >= 0 && !l.proxyProtocol && !l.isLoopback() {
+				t.say(l.d, "trusted proxies have to send the PROXY protocol to this address as well",
+					"run a second gateway for this address")
+			}
+		}
 	case kind == "x-forwarded-for", kind == "x-real-ip":
 		t.out.set("gateway", "client_address", kind, withoutNil(header)...)
 	default:
 		t.say(header, "the address of the client is read from X-Forwarded-For, X-Real-IP, Forwarded or the PROXY "+
 			"protocol", "let the balancer send one of these")
 	}
+}
+
+// proxies returns the balancers of all servers, and the fields in which they name the client.
+func (t *translator) proxies() (networks []string, from, headers []*directive) {
+	for _, f := range t.openFiles() {
+		chain := f.s.chain(f.o.loc)
+		header, recursive := last(chain, "real_ip_header"), last(chain, "real_ip_recursive")
+		if header != nil && !slices.Contains(headers, header) {
+			headers = append(headers, header)
+		}
+		for _, d := range inForce(chain, "set_real_ip_from") {
+			if slices.Contains(from, d) {
+				continue
+			}
+			from = append(from, d)
+			t.done(d)
+			if _, ok := networksOf(d.arg(0)); !ok || d.arg(0) == "all" {
+				t.say(d, "trusted_proxies has addresses and networks only", "write the address in place of the name")
+			} else if !slices.Contains(networks, d.arg(0)) {
+				networks = append(networks, d.arg(0))
+			}
+			forwarded := header != nil && strings.EqualFold(header.arg(0), "X-Forwarded-For")
+			if forwarded && strings.HasSuffix(d.arg(0), "/0") && (recursive == nil || recursive.arg(0) != "on") {
+				t.say(d, "nginx takes the last address of X-Forwarded-For; here all of them are believed, and clients "+
+					"can write any", "write the addresses of the balancers to trusted_proxies")
+			}
+		}
+	}
+	return networks, from, headers
 }
 
 func withoutNil(list ...*directive) []*directive {

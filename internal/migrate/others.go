@@ -124,7 +124,7 @@ func (t *translator) health(l *location, reply *directive) bool {
 		return false
 	}
 	t.out.set("gateway", "health_path", l.path, l.d)
-	t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
+	t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops"+t.clients(l.d.block), "")
 	return true
 }
 
@@ -143,12 +143,17 @@ func (t *translator) sayCheck(s *server, l *location) bool {
 
 // narrowLocation names a location for files that no sample reaches.
 func (t *translator) narrowLocation(s *server, l *location) {
-	if t.reaches(l) {
+	classes, ok := t.classes(s)
+	switch {
+	case !ok || slices.ContainsFunc(classes, func(c class) bool { f, _ := find(s.locations, c.path); return f == l }):
+		t.say(l.d, "only some names of files come here, so what is in force here is not translated",
+			"compare its links by gateway compare")
+	case t.reaches(l):
 		t.note(l.d, "nginx never comes here: an earlier or longer location has these files", "")
-		return
+	default:
+		t.say(l.d, "no file id that the gateway knows has such a path, so what is in force here is not translated",
+			"compare its links by gateway compare")
 	}
-	t.say(l.d, "no file id that the gateway knows has such a path, so what is in force here is not translated",
-		"compare its links by gateway compare")
 }
 
 // reaches reports whether the pattern of a location is for file ids.

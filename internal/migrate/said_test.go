@@ -118,6 +118,33 @@ func TestSaid(t *testing.T) {
 			" add_header X-Cache $upstream_cache_status; } }", config: "x_cache = true"},
 		{name: "HTTP/3", text: "server { location /group1/ { " + mod + "\n add_header Alt-Svc 'h3=\":443\"'; } }",
 			finding: "2: no translation: add_header Alt-Svc", absent: "Alt-Svc = "},
+		{name: "a field in lower case", text: "server { location /group1/ { " + mod +
+			" expires 7d; add_header cache-control public; } }", config: "cache_control = max-age=604800, public"},
+		{name: "networks beside referers", text: "server { location /group1/ { " + mod +
+			" deny 192.0.2.1; valid_referers none; } }", config: "deny = 192.0.2.1", absent: "where no file is served"},
+		{name: "balancers of the second server", text: "server { listen 80; location /group1/ { " + mod + " } }" +
+			" server { listen 81; set_real_ip_from 10.0.0.1; location /group2/ { allow 10.0.0.0/8; deny all; " + mod +
+			" } }", config: "trusted_proxies = 10.0.0.1"},
+		{name: "balancers with two fields", text: "server { listen 80; set_real_ip_from 10.0.0.1; location /group1/ {" +
+			mod + " } }\nserver { listen 81; set_real_ip_from 10.0.0.2;\n real_ip_header X-Forwarded-For;" +
+			" location /group2/ { " + mod + " } }", config: "trusted_proxies = 10.0.0.1, 10.0.0.2"},
+		{name: "all clients as balancers", text: "server { real_ip_header X-Forwarded-For;\n" +
+			" set_real_ip_from 0.0.0.0/0; location /group1/ { " + mod + " } }",
+			finding: "2: no translation: set_real_ip_from 0.0.0.0/0"},
+		{name: "the PROXY protocol on one address", text: "server { listen 80 proxy_protocol;\n listen 81;" +
+			" set_real_ip_from 10.0.0.1; real_ip_header proxy_protocol; location /group1/ { " + mod + " } }",
+			finding: "2: no translation: listen 81: trusted proxies"},
+		{name: "a group by its upstream", text: "upstream fdfs_pics { server 10.0.0.1:8888; }" +
+			" server { location /pics/ { proxy_pass http://fdfs_pics; } }", config: "store_path_count = 0"},
+		{name: "an address with the path", text: "server { location /group1/ {" +
+			" proxy_pass http://10.0.0.1:8888$request_uri; } }", config: "allow_sources = 10.0.0.1"},
+		{name: "some names only", text: "server { location ~ ^/group1/M00/[0-9A-F/]+/w { " + mod + " }\n" +
+			" location ~ ^/group1/M00/ { " + mod + " expires 1d; } location /group1/ { " + mod + " } }",
+			finding: "2: no translation: location ~ ^/group1/M00/: only some names"},
+		{name: "plain HTTP that is rejected", text: "server { listen 80; listen 443 ssl; if ($scheme = http) {" +
+			" return 403; } location /group1/ { " + mod + " } }", config: "listen = :443\n", absent: "listen = :80"},
+		{name: "an assertion with groups", text: "server { location ~ ^/(?!(tmp|old)/).*/M00/ { " + mod + " } }",
+			config: "listen = :80"},
 		{name: "no check", text: "server { location /group1/ { " + mod + " auth_basic off; } }", absent: "no" +
 			" translation"},
 	} {
