@@ -116,6 +116,13 @@ func TestReach(t *testing.T) {
 			" location @c { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:8888; } }", "group1/0/jpg", ""},
 		{"server of this nginx", "server { listen 80; location /group1/ { proxy_pass http://127.0.0.1:81; } }" +
 			" server { listen 127.0.0.1:81; location / { auth_basic x; root /d; } }", "group1/0/jpg", ""},
+		{"part of a server of this nginx", "server { listen 80; location /group1/ {" +
+			" proxy_pass http://127.0.0.1:81; } } server { listen 127.0.0.1:81; location / { " + module +
+			" } location ~ [a-z]$ { " + auth + " } }",
+			"group1/0/jpg", ""},
+		{"rewrite to a part", "server { location /group1/ { rewrite ^/(.*)$ /vip/$1 last; } location /vip/ { " +
+			module + " } location ~ ^/vip/group1/M00/00/ { " + auth + " } location /group2/ { " + module + " } }",
+			"group1/0/jpg", "group2/0/jpg"},
 		{"upstream of this nginx", "upstream u { server unix:/run/u; } server { listen 80; location /group1/ {" +
 			" proxy_pass http://u; } } server { listen unix:/run/u; auth_basic x; location /group1/ { " + module +
 			" } }", "group1/0/jpg", ""},
