@@ -106,7 +106,7 @@ const everybody = "0.0.0.0/0, ::/0, unix:"
 // behind a check that the gateway does not have are denied to everybody.
 func (t *translator) translateAccess() {
 	values, from := t.perCell(true, t.ruleOf)
-	for _, s := range t.servers {
+	for _, s := range t.all {
 		t.restrictOthers(s, values, from)
 	}
 	t.closeToOthers(values, from)
@@ -115,16 +115,22 @@ func (t *translator) translateAccess() {
 		"allow", "deny", "referers", "referer_file", "referer_redirect")
 }
 
-// restrictOthers gives files that no location serves the rule of the server.
+// restrictOthers gives files that no translated server serves the rule of a server that keeps its
+// nginx, or else that of a translated server for files without a location.
 func (t *translator) restrictOthers(s *server, values map[cell]string, from map[string][]*directive) {
 	chain := s.chain(nil)
-	if len(inForce(chain, "allow", "deny")) == 0 && invalidReferer(chain) == nil {
-		return
-	}
-	rule := t.ruleOf(s, outcome{})
+	general := len(inForce(chain, "allow", "deny")) > 0 || invalidReferer(chain) != nil
 	for _, c := range t.universe.all {
 		o := s.cells[c]
-		if _, served := values[c]; !served && o.guard == nil && o.idle == nil {
+		_, served := values[c]
+		stays, translated := s.left != nil && o.open(), slices.Contains(t.servers, s) && general
+		if served || o.guard != nil || o.idle != nil || !stays && !translated {
+			continue
+		}
+		if !stays {
+			o = outcome{}
+		}
+		if rule := t.ruleOf(s, o); rule.value != "" {
 			values[c] = rule.value
 			if len(from[rule.value]) == 0 {
 				from[rule.value] = rule.from

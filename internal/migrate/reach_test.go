@@ -148,6 +148,9 @@ func TestReach(t *testing.T) {
 		{"networks of a server", "server { allow 10.0.0.0/8; deny all; location /group1/ { allow all; " + module +
 			" } location /group2/ { deny 192.0.2.1; allow all; " + module + " } location /group3/ { auth_basic x; " +
 			module + " } }", "other/0/jpg group3/0/jpg", "group1/0/jpg group2/0/jpg"},
+		{"networks of a server that stays", "server { listen 81; location /group1/ { " + auth +
+			" } location /group2/ { allow 10.0.0.0/8; deny all; " + module + " } } server { listen 80;" +
+			" location /group1/ { " + module + " } }", "group2/0/jpg", "group1/0/jpg"},
 		{"check of a server", "server { auth_basic x; location /group1/ { auth_basic off; " + module + " } }",
 			"other/0/jpg", "group1/0/jpg"},
 		{"networks of an extension", "server { location ~ \\.sql$ { allow 10.0.0.0/8; deny all; }" +
