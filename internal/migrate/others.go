@@ -66,7 +66,6 @@ func (t *translator) otherLocation(s *server, l *location) {
 		t.say(l.d, "requests are not passed on to "+oneLine(first(block, "proxy_pass").arg(0), 60)+t.ownTarget(block),
 			"keep nginx for this path")
 	case closedAnyway(block):
-	case t.handled[l.d]:
 	case t.reaches(l):
 		t.say(l.d, "nginx takes these files from here, before the location of FastDFS; the gateway serves them "+
 			"from the store",
