@@ -145,6 +145,9 @@ func TestSaid(t *testing.T) {
 			" return 403; } location /group1/ { " + mod + " } }", config: "listen = :443\n", absent: "listen = :80"},
 		{name: "an assertion with groups", text: "server { location ~ ^/(?!(tmp|old)/).*/M00/ { " + mod + " } }",
 			config: "listen = :80"},
+		{name: "headers behind a rewrite", text: "server { rewrite ^/group2/(.*\\.jpg)$ /vip/$1 last; expires 1d;" +
+			" location ~ ^/group[12]/ { " + mod + " } location /vip/ { expires 7d; " + mod + " } }",
+			config: "[headers group2/ jpg]\n# nginx.conf:1 expires 7d\nCache-Control = max-age=604800"},
 		{name: "no check", text: "server { location /group1/ { " + mod + " auth_basic off; } }", absent: "no" +
 			" translation"},
 	} {

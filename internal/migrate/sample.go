@@ -150,10 +150,14 @@ func (l *location) texts() []string {
 	return []string{l.path + "/"}
 }
 
-// addConditions takes the extensions of conditions on the path.
+// addConditions takes the groups and extensions of conditions on the path and of rewrites.
 func (u *universe) addConditions(block []*directive) {
-	for _, d := range named(block, "if") {
-		if pattern, ok := pathPattern(d.args); ok {
+	for _, d := range named(block, "if", "rewrite") {
+		pattern, ok := pathPattern(d.args)
+		if d.name == "rewrite" {
+			pattern, ok = d.arg(0), d.arg(2) != "break"
+		}
+		if ok {
 			for _, text := range stringsOf(pattern) {
 				u.add(text, true)
 			}
