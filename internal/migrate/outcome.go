@@ -85,38 +85,40 @@ func (t *translator) guardBehind(s *server, o outcome, path string, rewrites int
 			}
 		}
 	}
-	if o.via != nil && o.via.name == "proxy_pass" {
-		if guard := t.guardOfPass(s, o, path, rewrites); guard != nil {
-			return guard
-		}
+	pass := o.via
+	if pass == nil || pass.name != "proxy_pass" {
+		pass = first(o.loc.d.block, "proxy_pass")
 	}
-	return nil
+	switch {
+	case pass == nil:
+		return nil
+	case pass == o.via && t.accelerates(s):
+		return pass
+	}
+	return t.guardOfPass(s, o.loc, pass, path, rewrites)
 }
 
-// guardOfPass returns the check of a proxy_pass: that of the application or the server that it ends
-// at, or the condition that chooses its target.
-func (t *translator) guardOfPass(s *server, o outcome, path string, rewrites int) *directive {
-	if t.accelerates(s) {
-		return o.via
-	}
-	for _, block := range s.chain(o.loc) {
+// guardOfPass returns the check of a proxy_pass: that of the server of this nginx that it ends at,
+// or the condition that chooses its target.
+func (t *translator) guardOfPass(s *server, l *location, pass *directive, path string, rewrites int) *directive {
+	for _, block := range s.chain(l) {
 		for _, d := range named(block, "if") {
 			if !isFree(d) && slices.ContainsFunc(named(d.block, "set"), func(set *directive) bool {
-				return strings.Contains(o.via.arg(0), set.arg(0))
+				return strings.Contains(pass.arg(0), set.arg(0))
 			}) {
 				return d
 			}
 		}
 	}
-	_, uri, _ := strings.Cut(o.via.arg(0), "://")
-	switch uri = strings.TrimPrefix(strings.TrimPrefix(uri, target(o.via)), ":"); {
+	_, uri, _ := strings.Cut(pass.arg(0), "://")
+	switch uri = strings.TrimPrefix(strings.TrimPrefix(uri, target(pass)), ":"); {
 	case uri == "" || uri == "$request_uri":
-	case strings.Contains(uri, "$") || o.loc.isExpression():
+	case strings.Contains(uri, "$") || l.isExpression():
 		path = "" // not known
 	default:
-		path = uri + strings.TrimPrefix(path, o.loc.path)
+		path = uri + strings.TrimPrefix(path, l.path)
 	}
-	for _, next := range t.ownServers(o.via) {
+	for _, next := range t.ownServers(pass) {
 		if next == s || rewrites == maxRewrites {
 			continue
 		}

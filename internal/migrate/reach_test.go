@@ -120,6 +120,9 @@ func TestReach(t *testing.T) {
 			" proxy_pass http://127.0.0.1:81; } } server { listen 127.0.0.1:81; location / { " + module +
 			" } location ~ [a-z]$ { " + auth + " } }",
 			"group1/0/jpg", ""},
+		{"part that a server of this nginx checks", "server { listen 80; location ~ /0A/ {" +
+			" proxy_pass http://127.0.0.1:81; } location /group1/ { " + module + " } }" +
+			" server { listen 127.0.0.1:81; auth_basic x; location / { " + module + " } }", "group1/0/jpg", ""},
 		{"rewrite to a part", "server { location /group1/ { rewrite ^/(.*)$ /vip/$1 last; } location /vip/ { " +
 			module + " } location ~ ^/vip/group1/M00/00/ { " + auth + " } location /group2/ { " + module + " } }",
 			"group1/0/jpg", "group2/0/jpg"},
