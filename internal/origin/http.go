@@ -131,7 +131,7 @@ func (w *webServer) Stat(ctx context.Context, r client.FetchRequest) (v content.
 	}
 	v, err = client.VersionOf(r.ID, resp.ContentLength, changed.Unix())
 	if err == nil {
-		err = checkLink(resp, r.ID, v)
+		err = checkLink(resp, v)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.server.Host, err)
@@ -142,8 +142,8 @@ func (w *webServer) Stat(ctx context.Context, r client.FetchRequest) (v content.
 // checkLink returns client.ErrSlotLink for a link in a trunk file that no gateway has sent. A
 // gateway follows links to file ids only, and compares the CRC32 of the target. The module compares
 // nothing; its responses have no ETag.
-func checkLink(resp *http.Response, id fdfs.FileID, v content.Version) error {
-	if client.IsSlotLink(id, v) && resp.Header.Get("ETag") == "" {
+func checkLink(resp *http.Response, v content.Version) error {
+	if v.Linked && resp.Header.Get("ETag") == "" {
 		return client.ErrSlotLink
 	}
 	return nil
@@ -215,7 +215,7 @@ func (w *webServer) check(resp *http.Response, r client.FetchRequest, part clien
 		}
 	}
 	if r.ID.Immutable() {
-		return checkLink(resp, r.ID, part.Version)
+		return checkLink(resp, part.Version)
 	}
 	t, err := http.ParseTime(resp.Header.Get("Last-Modified"))
 	if err != nil {

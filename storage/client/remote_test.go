@@ -291,6 +291,10 @@ func TestInfoOf(t *testing.T) {
 	fields.Size = 4096
 	large, err := fdfs.Encode(fields)
 	require.NoError(t, err)
+	packed := fields
+	packed.Size, packed.Kind, packed.Trunk.Alloc = 60, fdfs.KindTrunk, 256
+	link, err := fdfs.Encode(packed)
+	require.NoError(t, err)
 	fields.Size, fields.Kind = 0, fdfs.KindAppender
 	appender, err := fdfs.Encode(fields)
 	require.NoError(t, err)
@@ -301,8 +305,9 @@ func TestInfoOf(t *testing.T) {
 		bad           bool
 	}{
 		"as the id says":        {id: small, size: 60},
-		"a link":                {id: small, size: 4096, linked: true},
+		"a link":                {id: link, size: 4096, linked: true},
 		"another size":          {id: large, size: 4095, bad: true},
+		"a small file, cut":     {id: small, size: 0, bad: true},
 		"appender":              {id: appender, size: 1 << 40, changed: lastTime},
 		"appender of year 1969": {id: appender, changed: -1, bad: true},
 		"appender of far away":  {id: appender, changed: lastTime + 1, bad: true},
@@ -318,18 +323,21 @@ func TestInfoOf(t *testing.T) {
 	}
 }
 
+// A file of another size than its id says is not taken from a storage, however small it is.
 func TestWrongSize(t *testing.T) {
-	r := newRig(t, 2, Options{})
-	other := newCluster(t, 1)
-	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
-	_, err := other.Put(fdfstest.FileSpec{ID: id.String(), Content: contenttest.Bytes(999)})
-	require.NoError(t, err)
-	r.servers[0] = serversOf(other)[0]
-	require.Equal(t, r.servers[1], r.stat(id).From)
-	require.Equal(t, uint64(1), r.c.Stats().WrongReplies)
-	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers[:1])
-	require.ErrorIs(t, err, ErrNoSource)
-	require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
+	for _, size := range []int{1000, 1} {
+		r := newRig(t, 2, Options{})
+		other := newCluster(t, 1)
+		id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(size)})
+		_, err := other.Put(fdfstest.FileSpec{ID: id.String(), Content: contenttest.Bytes(size - 1)})
+		require.NoError(t, err)
+		r.servers[0] = serversOf(other)[0]
+		require.Equal(t, r.servers[1], r.stat(id).From)
+		require.Equal(t, uint64(1), r.c.Stats().WrongReplies)
+		_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers[:1])
+		require.ErrorIs(t, err, ErrNoSource)
+		require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
+	}
 }
 
 // FuzzInfo reads replies to CmdFileInfo as Stat does.

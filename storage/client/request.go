@@ -238,8 +238,8 @@ type Info struct {
 // file. ErrNoSource: some servers could not be asked, and the others do not have it.
 //
 // A size of a normal or trunk file that differs from the one in its id is a wrong reply, so the
-// next server is asked, unless MayBeLink: then the file is a link. A link in a trunk file of a
-// storage is ErrSlotLink.
+// next server is asked, unless MayBeLink: then the file is a link in a trunk file, for which a
+// storage is not believed: ErrSlotLink.
 func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
 	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (reply, error) {
@@ -270,9 +270,8 @@ const lastTime = 253402300799
 // a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others
 // the time is from 1970 to 9999.
 //
-// A size that differs from the one in the id is a wrong reply, or that of a link. Only links in
-// trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that
-// describes nothing.
+// A size that differs from the one in the id is a wrong reply, or that of a link in a trunk file.
+// The id of a symbolic link has the size of the target, and a CRC32 that describes nothing.
 func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
 	switch {
@@ -296,9 +295,6 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 // forged link could lead to a forged header of a file, whose bytes are those of other files.
 var ErrSlotLink = fmt.Errorf("%w: the trunk slot is a link, and its target cannot be verified", fdfs.ErrNoFile)
 
-// IsSlotLink reports whether a file of a version is a link in a trunk file.
-func IsSlotLink(id fdfs.FileID, v content.Version) bool { return id.Kind == fdfs.KindTrunk && v.Linked }
-
-// MayBeLink reports whether a normal or trunk file whose size differs from the one in its id can be
-// a link: the size in the id of a link in a trunk file is the length of a file name.
-func MayBeLink(id fdfs.FileID) bool { return id.Size <= fdfs.MaxLogic }
+// MayBeLink reports whether a file whose size differs from the one in its id can be a link: the id
+// of a link in a trunk file has the length of a file name.
+func MayBeLink(id fdfs.FileID) bool { return id.Kind == fdfs.KindTrunk && id.Size <= fdfs.MaxLogic }

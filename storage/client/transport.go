@@ -108,7 +108,7 @@ func (t *tcpTransport) Stat(ctx context.Context, r FetchRequest) (v content.Vers
 	if err == nil {
 		v, err = VersionOf(r.ID, size, changed)
 	}
-	if err == nil && IsSlotLink(r.ID, v) {
+	if err == nil && v.Linked {
 		err = ErrSlotLink
 	}
 	if err != nil {

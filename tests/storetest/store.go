@@ -225,10 +225,18 @@ func (s *Store) Forge(n int, crc uint32) (upload, forged Object) {
 	return upload, Object{ID: id, Path: upload.Path}
 }
 
-// Link makes a file that is a symbolic link to target, a path.
+// Link makes a file that is a symbolic link to target, a path. Its id has the size of the target,
+// and a CRC32 that describes nothing.
 func (s *Store) Link(ext, target string) Object {
 	s.t.Helper()
-	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, ext, []byte(target)))
+	f, path := s.fields(fdfs.KindNormal, ext, []byte(target)), target
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(s.Root(Group, 0), "data", "00", "0A", target)
+	}
+	if info, err := os.Stat(path); err == nil {
+		f.Size = info.Size()
+	}
+	id, err := fdfs.Encode(f)
 	require.NoError(s.t, err)
 	o := Object{ID: id, Path: s.w.Path(id)}
 	require.NoError(s.t, os.Symlink(target, o.Path))

@@ -25,20 +25,16 @@ type tagged struct {
 func fillTagged(t *testing.T) tagged {
 	s := storetest.New(t)
 	normal, packed := s.Normal("jpg", s.Bytes(5000)), s.Trunk("jpg", s.Bytes(4000))
-	beside := filepath.Base(normal.Path)
-	link := s.Link("jpg", beside)
+	link := s.Link("jpg", filepath.Base(normal.Path))
 	link.Content = normal.Content
-	short := s.Normal("txt", s.Bytes(len(beside))) // ids of links have the length of the name
-	likeTarget := s.Link("txt", filepath.Base(short.Path))
-	likeTarget.Content = short.Content
+	short := s.Normal("txt", s.Bytes(40))
 	linked := s.Slave(short, "_link", "txt", nil)
 	require.NoError(t, os.Remove(linked.Path))
 	require.NoError(t, os.Symlink(filepath.Base(short.Path), linked.Path))
 	linked.Content = short.Content
 	return tagged{s, map[string]storetest.Object{
 		"normal": normal, "packed": packed, "slave": s.Slave(normal, "_150x150", "jpg", s.Bytes(700)),
-		"appender": s.Appender("log", s.Bytes(9000)), "link": link, "link of the size of its target": likeTarget,
-		"slave that is a link": linked,
+		"appender": s.Appender("log", s.Bytes(9000)), "link": link, "slave that is a link": linked,
 	}}
 }
 
