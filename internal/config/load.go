@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"iter"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,19 +252,27 @@ func (l *loader) lastEntries(section string) (list []entry) {
 	return list
 }
 
-// applyAddressMap reads `<address in id> = <address to use>`.
+// applyAddressMap reads `<address in id> = <address to use>`. Addresses are kept as the lists of
+// storages have them, so that each spelling of an IPv6 address is found.
 func (l *loader) applyAddressMap() {
 	for _, e := range l.lastEntries(addressMap) {
 		l.keep(e, false)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
-		to, _, toOK := fdfs.ParseHosts(e.value)
+		to, port, toOK := fdfs.ParseHosts(e.value)
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
 			l.errorf(e.at, full(addressMap, e.key),
 				"write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
 				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
 			continue
 		}
-		l.c.AddressMap[e.key] = e.value
+		host, target := from[0], to[0]
+		if addr, err := netip.ParseAddr(host); err == nil {
+			host = addr.Unmap().String()
+		}
+		if port != 0 {
+			target = net.JoinHostPort(target, strconv.Itoa(port))
+		}
+		l.c.AddressMap[host] = target
 	}
 }
 

@@ -146,6 +146,8 @@ secret_file = ps
 [address_map]
 10.0.0.1 = 192.168.0.1
 10.0.0.2 = host.example:23000
+2001:DB8::1 = [fd00::1]
+::ffff:10.0.0.3 = [fd00::0:3]:23001
 [types]
 jpg = image/x-own
 [antisteal]
@@ -258,9 +260,10 @@ func everyKeyConfig(dir string) *Config {
 			Unlimited:         Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}},
 			RequestsPerSecond: 0.5, RequestsBurst: 3, SendRate: 1 << 20, SendRateAfter: 2 << 20,
 		},
-		Lock:       Lock{time.Second, 2 * time.Second},
-		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024", filepath.Join(dir, "ps")},
-		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
+		Lock: Lock{time.Second, 2 * time.Second},
+		Peer: Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024", filepath.Join(dir, "ps")},
+		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000",
+			"2001:db8::1": "fd00::1", "10.0.0.3": "[fd00::0:3]:23001"},
 		ErrorPages: map[int]string{},
 	}
 }
