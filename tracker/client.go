@@ -11,10 +11,9 @@
 //	storages := c.Members().StoragesOf("group1") // as loaded, without a request
 //	list, err := c.Storages(ctx, "group1")       // a request to any of the trackers
 //
-// All trackers know the same. A request goes to a tracker that replied to the last one, and to the
-// next if that is down, slow or sends a malformed reply; trackers in back-off come last. A
-// rejection (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported) is a reply: other trackers
-// would reject the request too. The error is ErrUnavailable if none has replied.
+// Trackers take turns. A request goes to the next one if one is down, slow, sends a malformed reply
+// or rejects it (fdfs.StatusError): trackers disagree while some storages have not joined one of
+// them. Trackers in back-off come last. The error is ErrUnavailable if none has replied.
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
 // minutes. It starts while all trackers are down, and then keeps what it has loaded before.

@@ -35,17 +35,6 @@ const patient = time.Minute
 // quick is a backoff for tests.
 var quick = backoff.Policy{First: 5 * time.Millisecond, Max: 40 * time.Millisecond}
 
-// aFile is a file id of group1.
-var aFile = mustParse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
-
-func mustParse(text string) fdfs.FileID {
-	id, err := fdfs.Parse(text)
-	if err != nil {
-		panic(err)
-	}
-	return id
-}
-
 func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
 	o.OnUnknown = func(node string, r fdfstest.Request) {
 		t.Errorf("%s was asked command %d with %x", node, r.Command, r.Body)
@@ -116,7 +105,7 @@ func watchStalls(t *testing.T) *stalls {
 func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	for range 20 {
 		before := s.n.Load()
-		if err = ask(ctx, c, aFile); err == nil {
+		if err = ask(ctx, c); err == nil {
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond) // a stall that was a moment ago is counted by then
@@ -127,13 +116,15 @@ func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	return err
 }
 
-// ask sends a query that the client never sends by itself, so that the requests that the fakes
-// count are those of the test.
-func ask(ctx context.Context, c *Client, id fdfs.FileID) error {
-	_, err := request(ctx, c, fdfs.Command(fdfstest.CmdFetchAll), fdfs.AppendFile(nil, id), 64<<10,
-		func([]byte) (any, error) { return nil, nil })
+// ask sends a request that the client sends by itself only to trackers that are down, so that the
+// requests that the fakes count are those of the test.
+func ask(ctx context.Context, c *Client) error {
+	_, err := request(ctx, c, fdfs.CmdActiveTest, nil, 0, func([]byte) (any, error) { return nil, nil })
 	return err
 }
+
+// asked is how many of these requests a tracker has received.
+func asked(n *fdfstest.Node) int { return n.Counts().Requests[fdfstest.CmdActive] }
 
 // addresses are those of a list of storages.
 func addresses(list []fdfs.StorageInfo) (all []netip.AddrPort) {

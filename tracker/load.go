@@ -67,8 +67,11 @@ func (c *Client) maintain(ctx context.Context) {
 	}
 }
 
-// load loads everything. Parts that fail keep their old values; a failed load is retried soon.
+// load loads everything. Parts that fail keep their old values; a failed load is retried soon. It
+// begins with any tracker: each load may take as many turns as there are trackers, so the list of
+// groups would always come from the same one, whatever it lacks.
 func (c *Client) load(ctx context.Context) {
+	c.next.Store(rand.Uint32())
 	c.mu.Lock()
 	c.loading = true
 	c.mu.Unlock()

@@ -50,7 +50,7 @@ func TestRecovers(t *testing.T) {
 		cluster.Tracker(n).Kill()
 	}
 	c.LoadSoon()
-	err := ask(t.Context(), c, aFile)
+	err := ask(t.Context(), c)
 	require.ErrorIs(t, err, ErrUnavailable)
 	eventually.True(t, func() bool { return log.Count("cannot load lists and settings") == 2 })
 	require.True(t, c.Members().HasGroup("group2"))
@@ -67,7 +67,7 @@ func TestQueryFindsTrackerBack(t *testing.T) {
 	defer c.Close()
 	<-c.Loaded()
 	require.NoError(t, cluster.Tracker(0).Revive())
-	err := ask(t.Context(), c, aFile)
+	err := ask(t.Context(), c)
 	require.NoError(t, err)
 	eventually.True(t, c.Members().Known)
 }
@@ -160,6 +160,33 @@ func TestPartialLoad(t *testing.T) {
 	require.False(t, in("b", 1))
 	broken.Store(false)
 	eventually.True(t, func() bool { return in("b", 1) })
+}
+
+// TestTrackersDisagree: the storages of a group cannot reach one of two trackers. Its rejection is
+// not the last word, and the list of groups does not come from it each time.
+func TestTrackersDisagree(t *testing.T) {
+	tracker := func(groups string) string {
+		return fake(t, func(cmd fdfs.Command, body []byte) []byte {
+			switch {
+			case cmd == fdfs.CmdListGroups:
+				var list []byte
+				for _, name := range groups {
+					list = append(list, groupRecord(string(name), 1)...)
+				}
+				return packet(0, list)
+			case cmd == fdfs.CmdListStorages && strings.ContainsRune(groups, rune(body[0])):
+				return packet(0, storageRecord(7, "", netip.AddrFrom4([4]byte{10, 0, 0, body[0]}), 23000))
+			}
+			return packet(2, nil)
+		})
+	}
+	c, _ := newClient(t, Options{Trackers: each(tracker("ab"), tracker("a")), Refresh: 10 * time.Millisecond})
+	eventually.True(t, func() bool { return len(c.Members().StoragesOf("b")) == 1 })
+	for range 2 { // with either tracker first
+		list, err := c.Storages(t.Context(), "b")
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+	}
 }
 
 // A tracker that has lost its lists does not make the gateway forget its own.

@@ -127,27 +127,25 @@ func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byt
 			}
 			return nil
 		})
-		if isDecisive(err) {
-			return value, err
+		if err == nil {
+			return value, nil
 		}
 		if ctx.Err() != nil {
 			return value, context.Cause(ctx)
 		}
 		failures = append(failures, err)
 	}
-	return value, fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
-}
-
-// isDecisive reports whether err is a reply that other trackers would repeat.
-func isDecisive(err error) bool {
-	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) ||
-		errors.Is(err, fdfs.ErrNotSupported)
+	err = errors.Join(failures...)
+	if _, rejected := errors.AsType[fdfs.StatusError](err); rejected {
+		return value, err
+	}
+	return value, fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // order returns the trackers in turn: those that are up, then the others by the end of their
 // back-off.
 func (c *Client) order() []*server {
-	first := int(c.next.Add(1)) % len(c.trackers)
+	first := int(c.next.Add(1) % uint32(len(c.trackers)))
 	order := slices.Concat(c.trackers[first:], c.trackers[:first])
 	slices.SortStableFunc(order, func(a, b *server) int { return a.downUntil().Compare(b.downUntil()) })
 	return order
