@@ -54,9 +54,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 type Pool struct {
 	addr  string
 	o     PoolOptions
-	slots chan struct{} // holds one value for each connection in use
-
-	waiting atomic.Int64 // requests waiting for a slot
+	limit *Limit // of the connections in use
 
 	mu     sync.Mutex // guards the fields below
 	idle   []*Conn    // the longest idle first
@@ -64,7 +62,7 @@ type Pool struct {
 }
 
 // ErrFull means that all connections to a server are in use, and either too many requests wait or
-// none became free within the connect timeout.
+// none became free within the connect timeout, or before the context ended.
 var ErrFull = errors.New("all connections are in use")
 
 // ErrClosed means that the Pool is closed.
@@ -76,7 +74,7 @@ const maxErrorBody = 4096
 // NewPool returns a pool for the server at addr, host:port. It makes no connection yet.
 func NewPool(addr string, o PoolOptions) *Pool {
 	o = o.withDefaults()
-	return &Pool{addr: addr, o: o, slots: make(chan struct{}, o.MaxOpen)}
+	return &Pool{addr: addr, o: o, limit: NewLimit(o)}
 }
 
 // Addr returns the server's address.
@@ -173,7 +171,7 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if ctx.Err() != nil {
 		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 	}
-	if err := p.takeSlot(ctx); err != nil {
+	if err := p.limit.Acquire(ctx); err != nil {
 		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, err)
 	}
 	c, err = p.takeIdle()
@@ -185,35 +183,51 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 		c, err = p.dial(ctx)
 	}
 	if err != nil {
-		<-p.slots
+		p.limit.Release()
 		return nil, false, err
 	}
 	c.begin(ctx)
 	return c, reused, nil
 }
 
-// takeSlot waits until one more connection may be used.
-func (p *Pool) takeSlot(ctx context.Context) error {
+// Limit bounds the requests to one server that use a connection. It is safe for concurrent use.
+type Limit struct {
+	o       PoolOptions
+	used    chan struct{} // holds one value for each connection in use
+	waiting atomic.Int64  // requests that wait for a connection
+}
+
+// NewLimit returns a limit by MaxOpen, MaxWaiting and ConnectTimeout.
+func NewLimit(o PoolOptions) *Limit {
+	o = o.withDefaults()
+	return &Limit{o: o, used: make(chan struct{}, o.MaxOpen)}
+}
+
+// Acquire waits until one more connection may be used, until Release. The error is ErrFull.
+func (l *Limit) Acquire(ctx context.Context) error {
 	select {
-	case p.slots <- struct{}{}:
+	case l.used <- struct{}{}:
 		return nil
 	default:
 	}
-	defer p.waiting.Add(-1)
-	if p.waiting.Add(1) > int64(p.o.MaxWaiting) {
+	defer l.waiting.Add(-1)
+	if l.waiting.Add(1) > int64(l.o.MaxWaiting) {
 		return ErrFull
 	}
-	wait := time.NewTimer(p.o.ConnectTimeout)
+	wait := time.NewTimer(l.o.ConnectTimeout)
 	defer wait.Stop()
 	select {
-	case p.slots <- struct{}{}:
+	case l.used <- struct{}{}:
 		return nil
 	case <-wait.C:
 		return ErrFull
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: %w", ErrFull, context.Cause(ctx))
 	}
 }
+
+// Release ends the use of a connection.
+func (l *Limit) Release() { <-l.used }
 
 // dial makes a connection. The timeout of the net package is context.DeadlineExceeded, which here
 // must mean that the caller's context has ended.
@@ -329,7 +343,7 @@ func (c *Conn) fail(err error) error {
 // afterwards. If the reply was not read completely, the connection is closed.
 func (c *Conn) Release() {
 	p := c.pool
-	defer func() { <-p.slots }()
+	defer p.limit.Release()
 	if canceled := !c.stop(); c.broken || canceled || c.left > 0 {
 		_ = c.conn.Close() // its reply is not needed
 		return

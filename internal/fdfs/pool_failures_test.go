@@ -53,7 +53,7 @@ func TestPoolConnectTimeout(t *testing.T) {
 	_, err := call(p, "x")
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Zero(t, len(p.slots))
+	require.Zero(t, len(p.limit.used))
 
 	cause := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -72,7 +72,7 @@ func TestPoolRefused(t *testing.T) {
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.Contains(t, err.Error(), p.Addr())
 	}
-	require.Zero(t, len(p.slots))
+	require.Zero(t, len(p.limit.used))
 }
 
 // When the context ends, whatever is under way ends at once with its cause, and nothing is kept.
@@ -205,7 +205,7 @@ func TestPoolUnderFaults(t *testing.T) {
 	wg.Wait()
 	require.NotZero(t, good.Load())
 	require.NotZero(t, bad.Load())
-	require.Zero(t, len(p.slots))
+	require.Zero(t, len(p.limit.used))
 	p.Close()
 	f.Close()
 	eventually.True(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 })
@@ -223,10 +223,10 @@ func TestPoolBoundsWaiting(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	eventually.True(t, func() bool { return p.waiting.Load() == 2 })
+	eventually.True(t, func() bool { return p.limit.waiting.Load() == 2 })
 	_, err := p.Call(t.Context(), CmdActiveTest, 0, nil, 0)
 	require.ErrorIs(t, err, ErrFull)
 	cancel()
 	running.Wait()
-	require.Zero(t, p.waiting.Load())
+	require.Zero(t, p.limit.waiting.Load())
 }

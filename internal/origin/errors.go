@@ -49,10 +49,10 @@ func (a *Resolver) responseErr(id fdfs.FileID, err error, now time.Time) error {
 	switch {
 	case errors.Is(err, fdfs.ErrNoFile), id.Kind == fdfs.KindTrunk && errors.Is(err, fdfs.ErrFileCRC):
 		return a.missing(id, fdfs.ErrNoFile, now)
+	case errors.Is(err, fdfs.ErrFull), errors.Is(err, cache.ErrBusy): // some wait until the end of a deadline
+		return fmt.Errorf("%w: %w", ErrBusy, err)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", ErrTimeout, err)
-	case errors.Is(err, fdfs.ErrFull), errors.Is(err, cache.ErrBusy):
-		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }

@@ -299,6 +299,26 @@ func TestFull(t *testing.T) {
 	require.Equal(t, []Server{r.servers[0], r.servers[0], r.servers[1]}, from)
 }
 
+// Waiting in vain for a connection says nothing about a storage, whether it ends with the time for
+// the begin of a reply or with that of the caller.
+func TestFullIsNoFailure(t *testing.T) {
+	r := newRig(t, 2, Options{HedgeBudget: -1, Pool: fdfs.PoolOptions{MaxOpen: 1}})
+	r.c.t.replyTimeout = 10 * time.Millisecond
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
+	info := r.stat(id)
+	for i := range r.servers {
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers[i:i+1])
+		require.NoError(t, err)
+		defer s.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*blameAfter)
+	defer cancel()
+	_, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	require.ErrorIs(t, err, fdfs.ErrFull)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, r.c.Stats().Failures)
+}
+
 func TestStreamCancel(t *testing.T) {
 	r := newRig(t, 2, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
