@@ -28,8 +28,12 @@ type HTTPOptions struct {
 	Log            *slog.Logger  // default: discard
 }
 
-// maxWebConns bounds the connections to one web server.
-const maxWebConns = 256
+// Connections to one web server: downloads hold theirs for as long as their clients take, so short
+// requests have others.
+const (
+	maxDownloads = 256
+	maxCalls     = 64
+)
 
 // NewHTTPClient returns a client that fetches from the web servers of the storages, which may be
 // this gateway or nginx with its module. The caller closes it.
@@ -40,7 +44,7 @@ const maxWebConns = 256
 // error.
 func NewHTTPClient(o HTTPOptions) *client.Client {
 	return client.New(client.Options{
-		Pool: fdfs.PoolOptions{MaxOpen: maxWebConns}, Log: o.Log,
+		Pool: fdfs.PoolOptions{MaxOpen: maxDownloads}, Log: o.Log,
 		NewTransport: func(s client.Server) client.Transport { return newWebServer(s, o) },
 	})
 }
@@ -52,17 +56,16 @@ type webServer struct {
 	o      HTTPOptions
 	client *http.Client
 	port   atomic.Int64 // of the newest request, for Probe
+
+	downloads, calls *fdfs.Limit
 }
 
 var _ client.Transport = (*webServer)(nil)
 
 func newWebServer(s client.Server, o HTTPOptions) *webServer {
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
-	if s.Unlisted && (dialer.Timeout <= 0 || dialer.Timeout > client.UnlistedTimeout) {
-		dialer.Timeout = client.UnlistedTimeout
-	}
+	dialer := &net.Dialer{Timeout: s.ConnectTimeout(o.ConnectTimeout)}
 	transport := &http.Transport{
-		MaxIdleConnsPerHost: 32, MaxConnsPerHost: maxWebConns, IdleConnTimeout: time.Minute,
+		MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute,
 		DisableCompression: true, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: o.NetworkTimeout,
 		ReadBufferSize: 64 << 10, Proxy: nil,
 	}
@@ -77,7 +80,11 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 		return &timeoutConn{Conn: c, timeout: o.NetworkTimeout, lost: transport.CloseIdleConnections}, nil
 	}
 	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	w := &webServer{server: s, o: o, client: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
+	limit := func(n int) *fdfs.Limit {
+		return fdfs.NewLimit(fdfs.PoolOptions{MaxOpen: n, ConnectTimeout: dialer.Timeout})
+	}
+	w := &webServer{server: s, o: o, client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
+		downloads: limit(maxDownloads), calls: limit(maxCalls)}
 	w.port.Store(int64(o.Port))
 	return w
 }
@@ -248,24 +255,44 @@ func (w *webServer) Probe(ctx context.Context) error {
 }
 
 // ask sends a request for a file; span are the bytes of a range, empty for all. The caller closes
-// the body.
+// the body, once.
 func (w *webServer) ask(ctx context.Context, method string, r client.FetchRequest, span string) (
 	*http.Response, error) {
-	port := w.o.Port
+	limit, port := w.downloads, w.o.Port
+	if method == http.MethodHead {
+		limit = w.calls
+	}
+	if err := limit.Acquire(ctx); err != nil {
+		return nil, fmt.Errorf("cannot get a connection to %s: %w", w.server.Host, err)
+	}
 	if port == 0 {
 		port = r.Port
 		w.port.Store(int64(port))
 	}
 	resp, err := w.send(ctx, method, port, r.Target, span)
 	if err != nil {
+		limit.Release()
 		return nil, err
 	}
+	resp.Body = &limitedBody{resp.Body, limit}
 	// The module responds 400 to a request with redirect=1 for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // its text does not matter
 		return nil, fdfs.ErrNoFile
 	}
 	return resp, nil
+}
+
+// limitedBody is a body that counts in a limit until it is closed.
+type limitedBody struct {
+	io.ReadCloser
+	limit *fdfs.Limit
+}
+
+// Close implements io.Closer.
+func (b *limitedBody) Close() error {
+	defer b.limit.Release()
+	return b.ReadCloser.Close()
 }
 
 func (w *webServer) send(ctx context.Context, method string, port int, target, span string) (*http.Response, error) {

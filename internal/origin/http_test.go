@@ -289,6 +289,39 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
 
+// TestHTTPFull: while all connections for downloads from a web server are in use, a further one
+// fails soon, and this is no failure of the server. Short requests have connections of their own.
+func TestHTTPFull(t *testing.T) {
+	t.Parallel()
+	content := bytes.Repeat([]byte("x"), 1000)
+	s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, nil))
+	c := NewHTTPClient(HTTPOptions{Port: s.port, ConnectTimeout: time.Second, NetworkTimeout: testTimeout})
+	t.Cleanup(c.Close)
+	w, servers := wanted(t, content), []client.Server{s.server}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	info, err := c.Stat(ctx, w, servers)
+	require.NoError(t, err)
+	open := func() (*client.Stream, error) { return c.Open(ctx, w, info, 0, info.Size, servers) }
+	var running []*client.Stream
+	for range maxDownloads {
+		stream, err := open()
+		require.NoError(t, err)
+		running = append(running, stream)
+	}
+	_, err = open()
+	require.ErrorIs(t, err, fdfs.ErrFull)
+	_, err = c.Stat(ctx, w, servers)
+	require.NoError(t, err)
+	require.Zero(t, c.Stats().Failures)
+	for _, stream := range running {
+		require.NoError(t, stream.Close())
+	}
+	stream, err := open()
+	require.NoError(t, err)
+	require.NoError(t, stream.Close())
+}
+
 // TestHTTPFirstByte: the first byte of a file comes from a module too, which sends the whole file
 // for bytes=0-0 (golden/http-oracle.jsonl, a-0167).
 func TestHTTPFirstByte(t *testing.T) {

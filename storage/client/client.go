@@ -55,8 +55,8 @@ var (
 // unlisted ones besides them.
 const maxServers = 1024
 
-// UnlistedTimeout is the connect timeout for unlisted servers.
-const UnlistedTimeout = 3 * time.Second
+// unlistedTimeout bounds the connect timeout for unlisted servers.
+const unlistedTimeout = 3 * time.Second
 
 // poolSize is the default of PoolOptions.MaxOpen here.
 const poolSize = 64
@@ -72,6 +72,14 @@ type Server struct {
 	// gets a shorter timeout and fewer connections than servers that a tracker, the list of storage
 	// ids or the configuration names, and takes none of theirs.
 	Unlisted bool
+}
+
+// ConnectTimeout returns the connect timeout for the server; usual is the one of listed servers.
+func (s Server) ConnectTimeout(usual time.Duration) time.Duration {
+	if s.Unlisted && (usual <= 0 || usual > unlistedTimeout) {
+		return unlistedTimeout
+	}
+	return usual
 }
 
 // Addr returns host:port, as net.Dial wants it.

@@ -83,9 +83,7 @@ const maxCalls = 64
 // newTCPTransport makes both pools. Idle connections that are lost in one of them are lost in the
 // other one as well.
 func newTCPTransport(s Server, o fdfs.PoolOptions) *tcpTransport {
-	if s.Unlisted && (o.ConnectTimeout <= 0 || o.ConnectTimeout > UnlistedTimeout) {
-		o.ConnectTimeout = UnlistedTimeout
-	}
+	o.ConnectTimeout = s.ConnectTimeout(o.ConnectTimeout)
 	t := &tcpTransport{server: s}
 	o.Lost = func() { t.calls.CloseIdle() }
 	t.pool = fdfs.NewPool(s.Addr(), o)
