@@ -76,7 +76,11 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 // decision records the hosts that Find has chosen.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 	source, status := a.o.Sources.Of(id)
-	t.step("source", "%s %s", source.Addr(), status)
+	name := "it"
+	if source.Host != "" {
+		name = source.Addr()
+	}
+	t.step("source", "%s %s", name, status)
 	t.step("decision", "%s", c.why)
 }
 

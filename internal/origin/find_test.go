@@ -2,6 +2,7 @@ package origin
 
 import (
 	"context"
+	"fmt"
 	"hash/crc32"
 	"net/netip"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
+	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,6 +75,15 @@ func TestOnePath(t *testing.T) {
 		require.Contains(t, out.Text, "by what the cache knows")
 	}
 	require.Zero(t, a.o.Running.Load())
+}
+
+// TestExplainUnknownSource: a source without an address has none in the explanation.
+func TestExplainUnknownSource(t *testing.T) {
+	a := NewResolver(Options{Protocol: &oneFile{}, Sources: NewSources(SourcesOptions{})})
+	steps := map[string]string{}
+	a.Explain(t.Context(), &Request{ID: fdfstest.IDFrom(t, "group1", "", 7), Now: time.Now()}, local.ErrNoGroup,
+		func(name, format string, args ...any) { steps[name] = fmt.Sprintf(format, args...) })
+	require.Equal(t, "it is an unknown storage id", steps["source"])
 }
 
 // countingFile is oneFile with a count of the requests for its metadata.
