@@ -71,6 +71,7 @@ func TestRejections(t *testing.T) {
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	_, err := c.Storages(t.Context(), "group9")
 	require.ErrorIs(t, err, fdfs.ErrNotFound)
+	require.NotErrorIs(t, err, ErrUnavailable)
 	require.Zero(t, log.Count("does not reply"))
 
 	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
@@ -298,7 +299,7 @@ func TestUnderFaults(t *testing.T) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {HugeLength: true}, {BreakAt: new(3)},
+		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {WrongLength: 2 << 30}, {BreakAt: new(3)},
 			{ResetAt: new(-5)}, {WrongLength: -1}, {Status: 5}}
 		for i := 0; ; i++ {
 			select {

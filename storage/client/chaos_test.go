@@ -32,7 +32,7 @@ func randomFault(rng *rand.Rand, size int) []fdfstest.Faults {
 	case 3:
 		f.WrongLength = int64(rng.IntN(100) - 50)
 	case 4:
-		f.HugeLength = true
+		f.WrongLength = 2 << 30
 	case 5:
 		f.Garbage = true
 	case 6:

@@ -61,7 +61,7 @@ func TestOpenFaults(t *testing.T) {
 		"reset":         {faults: fdfstest.Faults{ResetAt: new(-10)}},
 		"too long":      {faults: fdfstest.Faults{WrongLength: 10}, wrong: true},
 		"too short":     {faults: fdfstest.Faults{WrongLength: -10}, wrong: true},
-		"2 GB":          {faults: fdfstest.Faults{HugeLength: true}, wrong: true},
+		"2 GB":          {faults: fdfstest.Faults{WrongLength: 2 << 30}, wrong: true},
 		"offset":        {faults: fdfstest.Faults{Status: 22}, wrong: true},
 		"short":         {faults: fdfstest.Faults{BreakAt: &third}},
 	} {

@@ -140,7 +140,7 @@ func disturb(cluster *fdfstest.Cluster, stop <-chan struct{}) {
 	for {
 		at := r.IntN(100000)
 		faults := []fdfstest.Faults{{}, {BreakAt: &at}, {ResetAt: &at}, {Garbage: true}, {Status: 2},
-			{Status: 22}, {Delay: 50 * time.Millisecond}, {WrongLength: 7}, {WrongLength: -7}, {HugeLength: true},
+			{Status: 22}, {Delay: 50 * time.Millisecond}, {WrongLength: 7}, {WrongLength: -7}, {WrongLength: 2 << 30},
 			{Rate: 1 << 20}}
 		for _, s := range cluster.Storages() {
 			f := faults[r.IntN(len(faults))]

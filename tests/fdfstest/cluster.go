@@ -25,9 +25,6 @@ type Options struct {
 	Trackers      int
 	TrackerListen []string
 
-	// Port is the storages' common port; default: one that is free on all their addresses.
-	Port int
-
 	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of
 	// addresses.
 	UseStorageIDs bool
@@ -35,7 +32,7 @@ type Options struct {
 	IDsPerReply   int      // most lines in one reply of CmdStorageIDs; default: all
 
 	Parameters  map[string]string // add to the lines that CmdParameters returns, or change them
-	OldLists    bool              // CmdListStorages returns records of 612 bytes, as trackers of 5.x
+	OldLists    bool              // CmdListServers returns records of 612 bytes, as trackers of 5.x
 	AddressSize int               // 15 (default) or 45: bytes of an address in replies
 
 	// OnUnknown is told the node's name and each request with a command that it does not
@@ -57,6 +54,7 @@ type GroupSpec struct {
 type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port that trackers name; default: where it listens
+	ID        uint32 // storage id; default: 100001 and so on
 	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
 	// begins at its first byte, whatever the offset; the reply is as long as if it did not.
 	Version string
@@ -296,7 +294,7 @@ func (c *Cluster) group(name string) *group {
 
 // sourceAddr is the address of a file's source as text; empty when it is unknown.
 func (c *Cluster) sourceAddr(id fdfs.FileID) string {
-	if addr, ok := id.SourceAddr(); ok {
+	if addr, ok := id.Source.Addr(); ok {
 		return addr.String()
 	}
 	for _, s := range c.storages {

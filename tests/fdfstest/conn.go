@@ -43,16 +43,11 @@ func replyOf(body []byte) reply {
 
 // conn is one connection, served by one goroutine.
 type conn struct {
-	ctx    context.Context // ends with this life of the node
-	node   *Node
-	tcp    *net.TCPConn
-	in     *bufio.Reader
-	number int
-	buf    []byte
-}
-
-func newConn(ctx context.Context, node *Node, tcp *net.TCPConn, number int) *conn {
-	return &conn{ctx: ctx, node: node, tcp: tcp, in: bufio.NewReader(tcp), number: number}
+	ctx  context.Context // ends with this life of the node
+	node *Node
+	tcp  *net.TCPConn
+	in   *bufio.Reader
+	buf  []byte
 }
 
 // serve handles one request after the other until the client or the node wants no more.
@@ -74,22 +69,17 @@ var errLength = errors.New("bad length of a request")
 
 // read takes one request off the connection.
 func (c *conn) read() (Request, error) {
-	raw := make([]byte, headerLen)
-	if _, err := io.ReadFull(c.in, raw); err != nil {
+	var head [headerLen]byte
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return Request{}, err
 	}
-	length := binary.BigEndian.Uint64(raw)
+	length := binary.BigEndian.Uint64(head[:])
 	if length > maxBody {
 		return Request{}, fmt.Errorf("%w: %d bytes, at most %d are taken", errLength, int64(length), maxBody)
 	}
-	raw = append(raw, make([]byte, length)...)
-	if _, err := io.ReadFull(c.in, raw[headerLen:]); err != nil {
-		return Request{}, err
-	}
-	return Request{
-		Conn: c.number, Time: time.Now(),
-		Command: raw[8], Status: raw[9], Body: raw[headerLen:], Raw: raw,
-	}, nil
+	r := Request{Command: head[8], Status: head[9], Body: make([]byte, length)}
+	_, err := io.ReadFull(c.in, r.Body)
+	return r, err
 }
 
 // reply handles a request and reports whether the connection may be used further.
@@ -117,12 +107,8 @@ func (c *conn) reply(r Request) bool {
 
 // send writes a reply with its faults.
 func (c *conn) send(command byte, a reply, fault Faults, set *rules) bool {
-	length := a.size + fault.WrongLength
-	if fault.HugeLength {
-		length = hugeLength
-	}
 	out := io.NewSectionReader(&packet{
-		header: appendHeader(nil, uint64(length), cmdReply, a.status),
+		header: appendHeader(nil, uint64(a.size+fault.WrongLength), cmdReply, a.status),
 		reply:  a,
 	}, 0, headerLen+a.size)
 	end, reset := fault.stop(out.Size())

@@ -3,7 +3,6 @@ package fdfstest
 import (
 	"maps"
 	"slices"
-	"time"
 )
 
 // logSize is how many requests a node keeps.
@@ -11,12 +10,9 @@ const logSize = 1024
 
 // Request is one request as it came over the wire.
 type Request struct {
-	Conn    int       // number of the connection at this node, from 1
-	Time    time.Time // when its last byte was read
 	Command byte
 	Status  byte   // the flags of CmdFileInfo, else 0
 	Body    []byte // without the header
-	Raw     []byte // header and body as they came
 }
 
 // FileCount says how often a file was downloaded.

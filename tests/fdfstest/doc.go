@@ -17,7 +17,7 @@
 // Storages listen on addresses of their own, 127.0.0.11 and up, and on one port, because a file
 // id names its source by an IPv4 address only. Nothing is written to disk.
 //
-// What it does not have: commands that a gateway does not send, replication that takes time
-// (FileSpec.On says what has arrived where), and the statistics in the lists of groups and
-// storages, which are zero or made up.
+// What it does not have: requests that no gateway sends, such as uploads and metadata, replication
+// that takes time (FileSpec.On says what has arrived where), and the statistics in the lists of
+// groups and storages, which are zero or made up.
 package fdfstest

@@ -23,13 +23,9 @@ type Faults struct {
 	FreezeAt *int
 
 	WrongLength int64 // is added to the length in the header; the bytes of the body stay what they are
-	HugeLength  bool  // the header says 2 GiB; the body stays what it is
 	Garbage     bool  // bytes without sense in place of header and body
 	Status      byte  // this errno in place of the reply
 }
-
-// hugeLength is what HugeLength says.
-const hugeLength = 2 << 30
 
 // strikes reports whether the rule is about command.
 func (f *Faults) strikes(command byte) bool {

@@ -1,6 +1,7 @@
 package fdfstest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,6 @@ type Node struct {
 	rules       *rules
 	partitioned bool
 	online      bool
-	lastConn    int
 	tally       tally
 }
 
@@ -214,9 +214,8 @@ func (n *Node) admit(ctx context.Context, tcp *net.TCPConn) *conn {
 	if ctx.Err() != nil {
 		return nil
 	}
-	n.lastConn++
 	n.tally.accepted++
-	c := newConn(ctx, n, tcp, n.lastConn)
+	c := &conn{ctx: ctx, node: n, tcp: tcp, in: bufio.NewReader(tcp)}
 	n.conns[c] = struct{}{}
 	return c
 }

@@ -24,14 +24,10 @@ func newCommonPort(o Options) (*commonPort, error) {
 		return nil, fmt.Errorf("%d storages without Listen, at most %d can be given addresses", need,
 			lastHost-firstHost+1)
 	}
-	tries := portTries
-	if o.Port != 0 {
-		tries = 1
-	}
 	var err error
-	for range tries {
+	for range portTries {
 		p := &commonPort{}
-		if err = p.reserve(need, uint16(o.Port)); err == nil {
+		if err = p.reserve(need); err == nil {
 			return p, nil
 		}
 		p.release()
@@ -39,8 +35,9 @@ func newCommonPort(o Options) (*commonPort, error) {
 	return nil, fmt.Errorf("cannot find a common port for %d storages: %w", need, err)
 }
 
-// reserve takes n addresses with one port; 0 is one that is free on the first.
-func (p *commonPort) reserve(n int, port uint16) error {
+// reserve takes n addresses with one port that is free on the first.
+func (p *commonPort) reserve(n int) error {
+	port := uint16(0)
 	for i := range n {
 		host := netip.AddrFrom4([4]byte{127, 0, 0, byte(firstHost + i)})
 		r, err := reserve(netip.AddrPortFrom(host, port))

@@ -84,8 +84,8 @@ func (c *Cluster) listServers(r Request) reply {
 	return replyOf(b)
 }
 
-// appendStorage adds the record of a storage: 487 bytes with a = 16, which is the length of
-// an address in the replies of fetch and one byte more.
+// appendStorage adds the record of a storage: 487 bytes with a = 16, the size of an address with
+// one NUL.
 //
 //	offset  length  field
 //	     0       1  status: 7 active, 5 offline

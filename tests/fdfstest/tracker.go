@@ -5,14 +5,9 @@ import (
 	"slices"
 )
 
-// minLogic is the shortest logic filename that a tracker takes: HH/LL/ and 27 characters.
-const minLogic = 6 + 27
-
 // trackerCommand handles a request at any of the trackers, which all know the same.
 func (c *Cluster) trackerCommand(r Request) (reply, bool) {
 	switch r.Command {
-	case CmdFetchAll:
-		return c.fetch(r), true
 	case CmdParameters:
 		return withoutBody(r, func() reply { return replyOf([]byte(c.parameters)) }), true
 	case CmdStorageIDs:
@@ -33,32 +28,6 @@ func withoutBody(r Request, do func() reply) reply {
 		return reject(StatusInvalid)
 	}
 	return do()
-}
-
-// fetch returns which storages of the group are online.
-//
-//	offset  length  field of the request's body
-//	     0      16  group, NUL padded
-//	    16    rest  logic filename
-//
-//	offset  length  field of the reply's body, a = 15 or 45
-//	     0      16  group, NUL padded
-//	    16     a+8  address of the first storage, NUL padded text, and its port
-//	  24+a   a+8 *  the others
-func (c *Cluster) fetch(r Request) reply {
-	if len(r.Body) < groupLen+minLogic || len(r.Body) > groupLen+maxLogic {
-		return reject(StatusInvalid)
-	}
-	group := c.knownGroup(cutText(r.Body[:groupLen]))
-	if group == nil || len(online(group.storages)) == 0 {
-		return reject(StatusNotFound)
-	}
-	b := appendPadded(nil, group.name, groupLen)
-	for _, s := range online(group.storages) {
-		b = appendPadded(b, s.advertise.Addr().String(), c.addressSize)
-		b = appendInt(b, int64(s.advertise.Port()))
-	}
-	return replyOf(b)
 }
 
 // knownGroup is a group that the trackers know.

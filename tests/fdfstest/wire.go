@@ -18,8 +18,7 @@ import (
 const (
 	headerLen = 10
 	groupLen  = 16
-	idLen     = 16 // a storage id, or an address in its place
-	portLen   = 8
+	idLen     = 16       // a storage id, or an address in its place
 	maxBody   = 64 << 10 // of a request; a longer one closes the connection
 	maxLogic  = 127      // of a logic filename
 )
@@ -33,7 +32,6 @@ const (
 	CmdQuit        byte = 82  // both; has no reply
 	CmdListGroups  byte = 91  // tracker
 	CmdListServers byte = 92  // tracker
-	CmdFetchAll    byte = 105 // tracker
 	CmdActive      byte = 111 // both
 
 	cmdReply byte = 100

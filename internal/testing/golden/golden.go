@@ -3,6 +3,7 @@
 package golden
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,6 +20,18 @@ func Dir(t testing.TB) string {
 		t.Skip("SKIPPED: no recorded replies, set GOLDEN_DIR to their folder")
 	}
 	return dir
+}
+
+// Read decodes a file of Dir, by its name below it, or skips the test.
+func Read(t testing.TB, name string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(Dir(t), name))
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // moduleRoot returns the nearest folder with a go.mod, from the working folder of the test upwards.
