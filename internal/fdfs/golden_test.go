@@ -1,11 +1,9 @@
 package fdfs
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -48,13 +46,10 @@ type goldenObject struct {
 
 // goldenObjects reads the manifests of a recorded cluster, or skips the test.
 func goldenObjects(t testing.TB) []goldenObject {
-	dir := golden.Dir(t)
 	var all []goldenObject
 	for _, cluster := range []string{"a", "b"} {
-		b, err := os.ReadFile(filepath.Join(dir, cluster, "manifest.json"))
-		require.NoError(t, err)
 		var m struct{ Objects []goldenObject }
-		require.NoError(t, json.Unmarshal(b, &m))
+		golden.Read(t, cluster+"/manifest.json", &m)
 		all = append(all, m.Objects...)
 	}
 	require.NotEmpty(t, all)
@@ -107,17 +102,17 @@ func TestGoldenIDs(t *testing.T) {
 
 func requireSource(t *testing.T, want string, id FileID) {
 	if n, err := strconv.ParseUint(want, 10, 32); err == nil {
-		got, ok := id.SourceID()
+		got, ok := id.Source.ID()
 		require.True(t, ok)
 		require.EqualValues(t, n, got)
-		_, ok = id.SourceAddr()
+		_, ok = id.Source.Addr()
 		require.False(t, ok)
 		return
 	}
-	got, ok := id.SourceAddr()
+	got, ok := id.Source.Addr()
 	require.True(t, ok)
 	require.Equal(t, netip.MustParseAddr(want), got)
-	_, ok = id.SourceID()
+	_, ok = id.Source.ID()
 	require.False(t, ok)
 }
 
@@ -160,7 +155,7 @@ func TestGoldenSlots(t *testing.T) {
 				hdr.Type = h.Type[0]
 			}
 			_, err = MatchSlot(id, hdr.AppendTo(nil))
-			if o.Kind == "deleted" || !contains(o.StoredOn, node) {
+			if o.Kind == "deleted" || !slices.Contains(o.StoredOn, node) {
 				require.ErrorIs(t, err, ErrSlot, o.Name)
 				rejected++
 			} else {
@@ -172,13 +167,4 @@ func TestGoldenSlots(t *testing.T) {
 	if matched == 0 || rejected == 0 {
 		t.Fatalf("golden data without trunk slots: %d match, %d do not", matched, rejected)
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

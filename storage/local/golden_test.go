@@ -3,7 +3,6 @@ package local
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,10 +50,8 @@ func goldenClusters(t *testing.T) []goldenCluster {
 	dir := golden.Dir(t)
 	var all []goldenCluster
 	for _, name := range []string{"a", "b"} {
-		b, err := os.ReadFile(filepath.Join(dir, name, "manifest.json"))
-		require.NoError(t, err)
 		c := goldenCluster{name: name, dir: filepath.Join(dir, name)}
-		require.NoError(t, json.Unmarshal(b, &c))
+		golden.Read(t, name+"/manifest.json", &c)
 		all = append(all, c)
 	}
 	return all
