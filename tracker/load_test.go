@@ -2,12 +2,9 @@ package tracker
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -303,13 +300,11 @@ func TestParseParameters(t *testing.T) {
 // Recorded parameters. Their text is longer than what is recorded of a reply, so it is put
 // together from the decoded fields.
 func TestGoldenParameters(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(golden.Dir(t), "protocol.json"))
-	require.NoError(t, err)
 	var packets []struct {
 		Cluster, Name string
 		Decoded       struct{ Params map[string]string }
 	}
-	require.NoError(t, json.Unmarshal(b, &packets))
+	golden.Read(t, "protocol.json", &packets)
 	seen := map[string]bool{}
 	for _, p := range packets {
 		if p.Name != "params" {
@@ -339,18 +334,6 @@ func FuzzParseParameters(f *testing.F) {
 			return
 		}
 		require.True(t, p.SyncMaxDelay >= 0 && p.SlotMaxSize >= 0)
-	})
-}
-
-func FuzzParsePage(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x02100001 group1 10.77.0.21:23000\n2 g [a,fd00::1]:5 rw=read\n"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		total, page, err := parsePage(b)
-		if err != nil {
-			require.ErrorIs(t, err, fdfs.ErrProtocol)
-			return
-		}
-		require.LessOrEqual(t, len(page), total)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -57,7 +56,7 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 		body := fdfs.AppendStorageIDs(nil, len(ids))
 		page, err := request(ctx, c, fdfs.CmdStorageIDs, body, listLimit,
 			func(reply []byte) ([]fdfs.StorageID, error) {
-				all, page, err := parsePage(reply)
+				all, page, err := fdfs.ParseStorageIDs(reply)
 				if err == nil && (len(ids)+len(page) > all || len(page) == 0 && len(ids) < all) {
 					err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol,
 						len(page), len(ids), all)
@@ -71,29 +70,6 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 		ids = append(ids, page...)
 	}
 	return ids, nil
-}
-
-// parsePage reads a page of storage ids.
-func parsePage(reply []byte) (total int, page []fdfs.StorageID, err error) {
-	total, count, text, err := fdfs.ParseStorageIDs(reply)
-	if err != nil {
-		return 0, nil, err
-	}
-	for line := range strings.Lines(text) {
-		if line = strings.Trim(line, " \t\r\n\x00"); line == "" {
-			continue
-		}
-		id, err := fdfs.ParseStorageIDLine(line)
-		if err != nil {
-			return 0, nil, fmt.Errorf("%w: storage ids: %w", fdfs.ErrProtocol, err)
-		}
-		page = append(page, id)
-	}
-	if len(page) != count {
-		return 0, nil, fmt.Errorf("%w: %d lines of storage ids where %d were promised", fdfs.ErrProtocol, len(page),
-			count)
-	}
-	return total, page, nil
 }
 
 // Parameters requests the shared settings. Current returns those of the last load without a

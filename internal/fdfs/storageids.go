@@ -26,16 +26,28 @@ type StorageID struct {
 //	0       4       number of all lines
 //	4       4       number of lines in this page
 //	8       ...     lines, see ParseStorageIDLine
-func ParseStorageIDs(body []byte) (total, count int, lines string, err error) {
+func ParseStorageIDs(body []byte) (total int, page []StorageID, err error) {
 	if len(body) < 8 {
-		return 0, 0, "", fmt.Errorf("%w: a page of storage ids of %d bytes", ErrProtocol, len(body))
+		return 0, nil, fmt.Errorf("%w: a page of storage ids of %d bytes", ErrProtocol, len(body))
 	}
 	t, n := binary.BigEndian.Uint32(body), binary.BigEndian.Uint32(body[4:])
-	if t > MaxStorageIDs || n > t || int(n) > len(body) {
-		return 0, 0, "", fmt.Errorf("%w: %d of %d storage ids in %d bytes, at most %d are expected", ErrProtocol, n, t,
-			len(body), MaxStorageIDs)
+	if t > MaxStorageIDs || n > t {
+		return 0, nil, fmt.Errorf("%w: %d of %d storage ids, at most %d are expected", ErrProtocol, n, t, MaxStorageIDs)
 	}
-	return int(t), int(n), string(body[8:]), nil
+	for line := range strings.Lines(string(body[8:])) {
+		if line = strings.Trim(line, " \t\r\n\x00"); line == "" {
+			continue
+		}
+		id, err := ParseStorageIDLine(line)
+		if err != nil {
+			return 0, nil, fmt.Errorf("%w: storage ids: %w", ErrProtocol, err)
+		}
+		page = append(page, id)
+	}
+	if len(page) != int(n) {
+		return 0, nil, fmt.Errorf("%w: %d lines of storage ids where %d were promised", ErrProtocol, len(page), n)
+	}
+	return int(t), page, nil
 }
 
 // ParseStorageIDLine parses a line in the form of storage_ids.conf:

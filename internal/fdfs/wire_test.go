@@ -87,15 +87,16 @@ func page(total, count uint32, text string) []byte {
 }
 
 func TestParseStorageIDs(t *testing.T) {
-	total, count, text, err := ParseStorageIDs(page(3, 1, "1 g h\n"))
+	total, ids, err := ParseStorageIDs(page(3, 1, "1 g h\n\x00"))
 	require.NoError(t, err)
-	require.Equal(t, []any{3, 1, "1 g h\n"}, []any{total, count, text})
-	_, _, _, err = ParseStorageIDs(page(0, 0, ""))
+	require.Equal(t, 3, total)
+	require.Equal(t, []StorageID{{ID: 1, Group: "g", Hosts: []string{"h"}}}, ids)
+	_, _, err = ParseStorageIDs(page(0, 0, ""))
 	require.NoError(t, err)
 	for _, bad := range [][]byte{nil, page(1, 1, "")[:7], page(1, 2, "1 g h\n1 g h\n"),
 		page(MaxStorageIDs+1, 1, "1 g h\n"),
 		page(1<<31, 1<<31, "x"), page(math.MaxUint32, math.MaxUint32, ""), page(500, 500, "1 g h\n")} {
-		_, _, _, err := ParseStorageIDs(bad)
+		_, _, err := ParseStorageIDs(bad)
 		require.ErrorIs(t, err, ErrProtocol)
 	}
 }
@@ -142,31 +143,17 @@ func FuzzParseReply(f *testing.F) {
 	})
 }
 
-func FuzzParseFileInfo(f *testing.F) {
-	f.Add(make([]byte, 40))
-	f.Add(make([]byte, 70))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		size, _, err := ParseFileInfo(b)
-		require.True(t, err == nil && size >= 0 || errors.Is(err, ErrProtocol))
-	})
-}
-
 func FuzzParseStorageIDs(f *testing.F) {
 	f.Add(page(2, 2, "100001 group1 10.77.0.21:23000\n2 g [a,fd00::1]:5 rw=read\n"))
 	f.Add(page(1, 1, "1 g [\n2 g ]:\n3 g ::\n4 g :1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		total, count, text, err := ParseStorageIDs(b)
+		total, ids, err := ParseStorageIDs(b)
 		if err != nil {
 			require.ErrorIs(t, err, ErrProtocol)
 			return
 		}
-		require.True(t, 0 <= count && count <= total && total <= MaxStorageIDs)
-		for line := range strings.Lines(text) {
-			id, err := ParseStorageIDLine(line)
-			if err != nil {
-				require.NotEmpty(t, err.Error())
-				continue
-			}
+		require.True(t, len(ids) <= total && total <= MaxStorageIDs)
+		for _, id := range ids {
 			require.True(t, id.ID >= 1 && id.ID < 1<<24 && ValidGroup(id.Group) && id.Port >= 0 && id.Port < 1<<16)
 			require.True(t, len(id.Hosts) == 1 || len(id.Hosts) == 2)
 		}
