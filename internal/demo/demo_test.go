@@ -43,7 +43,7 @@ func TestWrite(t *testing.T) {
 			require.Equal(t, f.Size, f.ID.Size)
 			require.Equal(t, crc32.ChecksumIEEE(content), f.ID.CRC32, f.Title)
 		}
-		addr, ok := f.ID.SourceAddr()
+		addr, ok := f.ID.Source.Addr()
 		require.True(t, ok)
 		require.True(t, addr.IsLoopback())
 		switch f.Title {

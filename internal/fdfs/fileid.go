@@ -156,12 +156,6 @@ func (id FileID) Immutable() bool {
 	return id.Kind == KindNormal || id.Kind == KindTrunk
 }
 
-// SourceAddr returns the IPv4 address of the source, if the id has one.
-func (id FileID) SourceAddr() (netip.Addr, bool) { return id.Source.Addr() }
-
-// SourceID returns the storage id of the source, if the id has one.
-func (id FileID) SourceID() (uint32, bool) { return id.Source.ID() }
-
 // String returns the id as it was parsed: Group/Logic.
 func (id FileID) String() string { return id.Group + "/" + id.Logic }
 

@@ -72,7 +72,7 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	if id.Source.IsNone() {
 		return client.Server{}, SourceNone
 	}
-	if n, ok := id.SourceID(); ok {
+	if n, ok := id.Source.ID(); ok {
 		member, ok := s.o.Members.ByID(n)
 		switch {
 		case !ok:
@@ -84,7 +84,7 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 		}
 		return s.Server(member), SourceAllowed
 	}
-	addr, _ := id.SourceAddr()
+	addr, _ := id.Source.Addr()
 	member, listed := s.o.Members.ByAddr(id.Group, addr)
 	if !listed {
 		member = tracker.Server{Group: id.Group, Host: addr.String()}

@@ -123,10 +123,10 @@ func inspect(cfg *config.Config, arg string) inspection {
 		Created:   time.Unix(id.Created, 0).UTC().Format(time.RFC3339), CRC32: fmt.Sprintf("%08x", id.CRC32),
 		Disk: diskPath(cfg, id),
 	}
-	if addr, ok := id.SourceAddr(); ok {
+	if addr, ok := id.Source.Addr(); ok {
 		out.SourceIP = addr.String()
 	}
-	out.SourceID, _ = id.SourceID()
+	out.SourceID, _ = id.Source.ID()
 	if id.Size >= 0 {
 		out.Size = &id.Size
 	}
