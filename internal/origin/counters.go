@@ -3,7 +3,7 @@ package origin
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -18,42 +18,24 @@ type Stats struct {
 }
 
 // Counters keep Stats. They are safe for concurrent use.
-type Counters struct {
-	mu    sync.Mutex // guards stats
-	stats Stats
-}
+type Counters struct{ fetched, notFound, timeouts, failed, bytes, trunkMismatches atomic.Uint64 }
 
-// Stats returns the counts until now.
+// Stats returns the counts until now. They are not read at one moment.
 func (c *Counters) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stats
+	return Stats{Fetched: c.fetched.Load(), NotFound: c.notFound.Load(), Timeouts: c.timeouts.Load(),
+		Failed: c.failed.Load(), Bytes: c.bytes.Load(), TrunkMismatches: c.trunkMismatches.Load()}
 }
 
 // count counts a file that was asked for.
 func (c *Counters) count(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	switch {
 	case err == nil:
-		c.stats.Fetched++
+		c.fetched.Add(1)
 	case errors.Is(err, fdfs.ErrNoFile):
-		c.stats.NotFound++
+		c.notFound.Add(1)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.stats.Timeouts++
+		c.timeouts.Add(1)
 	default:
-		c.stats.Failed++
+		c.failed.Add(1)
 	}
-}
-
-func (c *Counters) addBytes(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.Bytes += uint64(n)
-}
-
-func (c *Counters) addTrunkMismatch() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stats.TrunkMismatches++
 }

@@ -351,7 +351,7 @@ type fetch struct {
 func (f *fetch) Read(p []byte) (n int, err error) {
 	defer panics.ToError(&err, "reading from another host")
 	n, err = f.ReadCloser.Read(p)
-	f.o.Counters.addBytes(n)
+	f.o.Counters.bytes.Add(uint64(n))
 	return n, err
 }
 

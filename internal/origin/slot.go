@@ -126,7 +126,7 @@ func (s *slotStream) verify() error {
 	}
 	err := try()
 	if errors.Is(err, fdfs.ErrFileCRC) {
-		s.f.a.o.Counters.addTrunkMismatch()
+		s.f.a.o.Counters.trunkMismatches.Add(1)
 		err = s.askOthers(err, try)
 	}
 	s.closeBody()

@@ -95,7 +95,7 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 		return server, SourceSelf
 	case listed || s.o.AddressMap[member.Host] != "":
 		return server, SourceAllowed
-	case s.allowed(addr):
+	case slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) }):
 		server.Unlisted = true // of all that is allowed, the id has chosen it
 		return server, SourceAllowed
 	}
@@ -106,11 +106,6 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 func (s *Sources) ByID(id uint32) (client.Server, bool) {
 	member, ok := s.o.Members.ByID(id)
 	return s.Server(member), ok
-}
-
-// allowed reports whether the configuration vouches for an address that no list has.
-func (s *Sources) allowed(addr netip.Addr) bool {
-	return slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // mayExist reports whether a group can be one of this cluster: only a list of its groups can say
