@@ -3,7 +3,6 @@ package origin
 import (
 	"bytes"
 	"context"
-	"hash/crc32"
 	"io"
 	"net/netip"
 	"sync/atomic"
@@ -13,12 +12,10 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
-	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -61,24 +58,17 @@ func (patient) Hint() int64                         { return cache.NoHint }
 // What a range has opened is closed when its last bytes are at hand, or when the file is closed.
 func TestFileAt(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), 50_000)}
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
-		Size: int64(len(o.bytes)), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin"})
-	require.NoError(t, err)
+	id := fileID(t, o.bytes, nil)
 	kept, err := cache.New(cache.Options{Memory: 64 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, kept.Close()) }()
 	for name, c := range map[string]*cache.Cache{"alone": nil, "cached": kept} {
 		a := NewResolver(Options{Protocol: o, Cache: c})
-		r := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
-		fetcher.candidates = decided
-		f := &r.File
-		f.begin(a, r, fetcher)
+		f := fileOf(a, id, client.Server{Host: "10.0.0.1"})
 		if c == nil {
-			f.info, err = fetcher.stat(t.Context())
+			f.info, err = f.fetcher.stat(t.Context())
 		} else {
-			f.entry, err = c.Get(t.Context(), id.String(), fetcher, cache.GetOptions{})
+			f.entry, err = c.Get(t.Context(), id.String(), f.fetcher, cache.GetOptions{})
 		}
 		require.NoError(t, err, name)
 		from, err := f.Open(0, 40_000)

@@ -3,7 +3,6 @@ package origin
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -37,9 +36,9 @@ func TestOnePath(t *testing.T) {
 		Sources: NewSources(SourcesOptions{LocalIPs: []netip.Addr{here}, HasStore: func(string) bool { return true },
 			Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2")})})
 	for source, kept := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
-		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source(netip.MustParseAddr(source).As4()),
-			Created: time.Now().Unix() - 60, Size: 5, CRC32: crc32.ChecksumIEEE([]byte("hello")), Ext: "txt"})
-		require.NoError(t, err)
+		id := fileID(t, []byte("hello"), func(f *fdfs.Fields) {
+			f.Source, f.Created = netip.MustParseAddr(source).As4(), time.Now().Unix()-60
+		})
 		var steps []string
 		explain := func() (Outcome, []string) {
 			steps = nil
@@ -101,11 +100,8 @@ func (o *countingFile) Stat(ctx context.Context, w client.FetchRequest, s []clie
 // and asked for in the background, within stale_while_revalidate and stale_if_error.
 func TestExpiredWithoutAPlace(t *testing.T) {
 	content := []byte("hello")
-	file := fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
-		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content), Ext: "txt"}
-	appender := fdfs.Fields{Group: "group1", Source: file.Source, Created: file.Created, Ext: "log",
-		Kind: fdfs.KindAppender}
-	for name, fields := range map[string]fdfs.Fields{"file": file, "appender": appender} {
+	appender := func(f *fdfs.Fields) { f.Kind, f.Size = fdfs.KindAppender, 0 }
+	for name, change := range map[string]func(f *fdfs.Fields){"file": nil, "appender": appender} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, err := cache.New(cache.Options{Memory: 64 << 20, TTL: time.Hour, MutableTTL: time.Hour,
@@ -115,8 +111,7 @@ func TestExpiredWithoutAPlace(t *testing.T) {
 				protocol := &countingFile{oneFile: oneFile{bytes: content}}
 				a := NewResolver(Options{Protocol: protocol, Cache: c,
 					Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
-				id, err := fdfs.Encode(fields)
-				require.NoError(t, err)
+				id := fileID(t, content, change)
 				find := func(full bool) (stale bool, err error) {
 					r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}
 					_, err = a.Find(r, local.ErrNoGroup)

@@ -2,13 +2,11 @@ package origin
 
 import (
 	"context"
-	"hash/crc32"
 	"net/netip"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
@@ -35,9 +33,7 @@ func (l *late) leave() {
 // is used for another client. Nothing of the later one ends.
 func TestLateCallback(t *testing.T) {
 	content := []byte("hello")
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
-		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content), Ext: "txt"})
-	require.NoError(t, err)
+	id := fileID(t, content, nil)
 	sources := NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})
 	cached, err := cache.New(cache.Options{})
 	require.NoError(t, err)
@@ -120,8 +116,7 @@ func TestWaitForPurges(t *testing.T) {
 	cached, err := cache.New(cache.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cached.Close()) })
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 1, Ext: "txt"})
-	require.NoError(t, err)
+	id := fileID(t, []byte("x"), nil)
 	purges := awayPurges{make(chan struct{})}
 	a := NewResolver(Options{Protocol: &oneFile{}, Cache: cached, Purges: purges,
 		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})

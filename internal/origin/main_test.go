@@ -1,9 +1,15 @@
 package origin
 
 import (
+	"hash/crc32"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
+
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
@@ -11,3 +17,30 @@ import (
 const testTimeout = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fileID makes the id of a file with this content; change, which may be nil, changes its fields.
+func fileID(t *testing.T, content []byte, change func(f *fdfs.Fields)) fdfs.FileID {
+	t.Helper()
+	f := fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
+		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content), Ext: "bin"}
+	if change != nil {
+		change(&f)
+	}
+	id, err := fdfs.Encode(f)
+	require.NoError(t, err)
+	return id
+}
+
+// packed makes a file one in a slot of a trunk file.
+func packed(f *fdfs.Fields) {
+	f.Kind, f.Trunk = fdfs.KindTrunk, fdfs.Trunk{ID: 1, Alloc: uint32(f.Size) + 256}
+}
+
+// fileOf begins a request for a file of another group, whose servers are decided.
+func fileOf(a *Resolver, id fdfs.FileID, servers ...client.Server) *File {
+	r := &Request{ID: id, Client: patient{}}
+	f := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
+	f.candidates = &candidates{servers: servers}
+	r.File.begin(a, r, f)
+	return &r.File
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"hash/crc32"
 	"io"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage/client"
-	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -117,25 +115,18 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 	wrong[size/2] ^= 1
 	r := &replicas{size: int64(size), order: order,
 		content: map[client.Server][]byte{corrupted: wrong, good: o.bytes}}
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
-		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
-		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
-	require.NoError(t, err)
-	a := NewResolver(Options{Protocol: r})
+	id, a := fileID(t, o.bytes, packed), NewResolver(Options{Protocol: r})
 	t.Cleanup(func() { require.Zero(t, a.o.Running.Load(), "downloads and requests that run") })
 	return r, o.bytes, func(from, length int) ([]byte, error) {
-		req := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []client.Server{corrupted, good, other}}
-		fetcher := a.newFetcher(req, local.ErrNoGroup, false)
-		fetcher.candidates = decided
-		req.File.begin(a, req, fetcher)
-		defer req.File.Close()
-		req.File.info, err = req.File.fetcher.stat(context.Background())
+		f := fileOf(a, id, corrupted, good, other)
+		defer f.Close()
+		var err error
+		f.info, err = f.fetcher.stat(context.Background())
 		require.NoError(t, err)
-		if _, err := req.File.Open(int64(from), int64(length)); err != nil {
+		if _, err := f.Open(int64(from), int64(length)); err != nil {
 			return nil, err
 		}
-		return contenttest.ReadAll(partOf{&req.File, int64(from)}, int64(length))
+		return contenttest.ReadAll(partOf{f, int64(from)}, int64(length))
 	}
 }
 

@@ -3,7 +3,6 @@ package origin
 import (
 	"bytes"
 	"context"
-	"hash/crc32"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -20,19 +19,11 @@ import (
 func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	o = &oneFile{bytes: make([]byte, size)}
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(o.bytes)
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
-		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
-		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
-	require.NoError(t, err)
-	a := NewResolver(Options{Protocol: o})
-	return o, func() (*File, error) {
-		r := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
-		fetcher.candidates = decided
-		r.File.begin(a, r, fetcher)
-		r.File.info, err = fetcher.stat(context.Background())
-		return &r.File, err
+	id, a := fileID(t, o.bytes, packed), NewResolver(Options{Protocol: o})
+	return o, func() (f *File, err error) {
+		f = fileOf(a, id, client.Server{Host: "10.0.0.1"})
+		f.info, err = f.fetcher.stat(context.Background())
+		return f, err
 	}
 }
 
