@@ -217,7 +217,7 @@ func (p *components) closeAdded(old *components) error {
 
 // originOf makes the Resolver for a handler with the options o.
 func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
-	options := originOptions(o, p.cfg, p.upstreams, p.files)
+	options := originOptions(o, p.cfg, p.upstreams, p.store)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if a.fleet != nil {
 		options.Purges = a.fleet

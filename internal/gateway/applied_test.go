@@ -51,7 +51,7 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 	r := run(t, Options{
 		Store: files,
 		Origin: origin.NewResolver(origin.Options{
-			Protocol: &fakeProtocol{content: "hello"}, Cache: c, Store: files,
+			Protocol: &fakeProtocol{content: "hello"}, Cache: c, Store: openLocal(t, s),
 			Purges: purges{waiting, applied},
 			Sources: origin.NewSources(origin.SourcesOptions{
 				Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),

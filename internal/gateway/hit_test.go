@@ -34,7 +34,7 @@ func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	o.Store, o.GroupInURL, o.XCache = files, true, true
 	remote := origin.Options{
-		Protocol: protocol, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{}, Store: files,
+		Protocol: protocol, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{}, Store: store,
 		Targets: origin.Targets{Group: true},
 		Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}),
 	}

@@ -205,7 +205,7 @@ func TestChangedHereAndFoundElsewhere(t *testing.T) {
 		reuse: func() { s.Reuse(o, "bin", s.Bytes(90_000)) }}
 	protocol := &fakeProtocol{content: string(o.Content)}
 	resolver := origin.NewResolver(origin.Options{Protocol: protocol, TryReplicas: true, Port: 80,
-		Store: store.FileCache, Targets: origin.Targets{Group: true},
+		Store: openLocal(t, s), Targets: origin.Targets{Group: true},
 		SyncDelay: func() time.Duration { return 1_000_000 * time.Hour },
 		Sources:   origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
 	r := run(t, Options{Store: store, Origin: resolver}, ServerOptions{MinSendRate: 1})

@@ -101,8 +101,3 @@ func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
 
 // soundTime is the time in soundFolders.
 func (d *dataDir) soundTime() uint64 { return uint64(time.Since(d.opened).Milliseconds()) + 1 }
-
-// Deleted calls Store.Deleted.
-func (c *FileCache) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
-	return c.local.Deleted(id, openErr, since)
-}

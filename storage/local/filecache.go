@@ -248,20 +248,17 @@ func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 		return nil, err
 	}
 	f.checked.Store(now)
-	if c.o.MaxFiles == 0 && c.wantsBody(f) {
-		g, err := c.bodyAtOnce(f)
-		if g != nil || err != nil {
-			_ = f.Close() // read only: nothing is lost
-			return g, err
-		}
-	}
-	if f.wrong.Load() != nil {
-		return f, nil
-	}
 	copied := c.copyFor(f)
 	switch err := c.local.slots.check(f, copied); {
 	case err == nil:
 		c.copies.publish(f, copied)
+		if c.o.MaxFiles > 0 || !c.wantsBody(f) {
+			return f, nil
+		}
+		if g := f.inMemory(c); g != nil {
+			_ = f.Close() // read only: nothing is lost
+			return g, nil
+		}
 		return f, nil
 	case err == ErrSlotContent:
 		copied.free()

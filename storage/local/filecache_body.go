@@ -45,21 +45,6 @@ func (c *FileCache) bodyOrSelf(s *shard, f *File) *File {
 	return g
 }
 
-// bodyAtOnce returns f with its content in memory, or nil, before it was checked. The error is that
-// of the limit of checks.
-func (c *FileCache) bodyAtOnce(f *File) (*File, error) {
-	account, err := c.local.slots.limit.begin(f)
-	if err != nil {
-		return nil, err
-	}
-	g, result := f.inMemory(c), error(nil)
-	if wrong := f.wrong.Load(); wrong != nil {
-		result = *wrong
-	}
-	account(result)
-	return g, nil
-}
-
 // inMemory returns f with its content in memory and one reference; nil if the content cannot be
 // read or does not match the id.
 func (f *File) inMemory(c *FileCache) *File {

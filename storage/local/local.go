@@ -119,12 +119,6 @@ func (g GroupPaths) storePaths() (paths []*storePath, err error) {
 	return paths, nil
 }
 
-// HasGroup reports whether the group is on this host.
-func (l *Store) HasGroup(name string) bool { return l.groups[name] != nil }
-
-// StorePaths returns the number of store paths of a group, 0 if it is not on this host.
-func (l *Store) StorePaths(group string) int { return len(l.groups[group]) }
-
 // Path returns the path of the file that Open would read, for people: for a trunk file, that of the
 // file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
 func (l *Store) Path(id fdfs.FileID) (string, error) {

@@ -150,13 +150,6 @@ func TestOptions(t *testing.T) {
 		_, err := Open(opts)
 		require.Error(t, err, name)
 	}
-	l := newTestStore(t).local()
-	defer l.Close()
-	require.True(t, l.HasGroup("group1"))
-	require.False(t, l.HasGroup("group3"))
-	require.Equal(t, 2, l.StorePaths("group1"))
-	require.Equal(t, 1, l.StorePaths("group2"))
-	require.Zero(t, l.StorePaths("group3"))
 }
 
 func TestUnavailable(t *testing.T) {

@@ -82,12 +82,8 @@ func (p *storePath) missing(id fdfs.FileID) bool {
 		return false
 	}
 	defer dir.release()
-	name := id.DiskName()
-	if there, sure := dir.statNoWait(name); sure {
-		return !there
-	}
-	_, err = dir.stat(name)
-	return err == unix.ENOENT
+	there, err := dir.exists(id.DiskName())
+	return err == nil && !there
 }
 
 // sameSlot reports whether the slot of f still holds its file, in the same trunk file.
