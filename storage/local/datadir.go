@@ -31,7 +31,7 @@ type storePath struct {
 // opening uses it any more.
 type dataDir struct {
 	fd           int // O_PATH
-	dev, ino     uint64
+	inode        inode
 	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
 	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
 
@@ -97,7 +97,7 @@ func (p *storePath) check() error {
 			p.replace(nil)
 		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case old != nil && old.dev == d.dev && old.ino == d.ino:
+	case old != nil && old.inode == d.inode:
 		d.release()
 		return nil
 	}
@@ -139,7 +139,7 @@ func openDataDir(root string) (*dataDir, error) {
 		d.release()
 		return nil, fmt.Errorf("cannot use folder %q: %w", name, err)
 	}
-	d.dev, d.ino = st.Dev, st.Ino
+	d.inode = inode{uint64(st.Dev), st.Ino}
 	return d, nil
 }
 

@@ -10,10 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// inode identifies a file on disk.
+type inode struct{ dev, ino uint64 }
+
 // identity distinguishes a file on disk from earlier and later files of the same name, and its
 // versions from each other.
 type identity struct {
-	dev, ino     uint64
+	inode
 	links        uint64 // hard links; 0 when the file has been deleted
 	mode         uint32
 	size         int64
@@ -21,14 +24,11 @@ type identity struct {
 }
 
 func identityOf(st *unix.Stat_t) identity {
-	return identity{dev: uint64(st.Dev), ino: st.Ino, links: uint64(st.Nlink), mode: st.Mode, size: st.Size,
+	return identity{inode: inode{uint64(st.Dev), st.Ino}, links: uint64(st.Nlink), mode: st.Mode, size: st.Size,
 		mtime: st.Mtim, ctime: st.Ctim}
 }
 
 func (i *identity) regular() bool { return i.mode&unix.S_IFMT == unix.S_IFREG }
-
-// sameFile reports whether i and other are versions of one file.
-func (i *identity) sameFile(other *identity) bool { return i.dev == other.dev && i.ino == other.ino }
 
 // descriptor is a file on disk, open for reading.
 type descriptor struct {

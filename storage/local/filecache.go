@@ -164,9 +164,9 @@ func (c *FileCache) unchanged(f *File) bool {
 	case f.content.Kind != fdfs.KindTrunk:
 		return seen == f.seen
 	case seen.mtime.Nano() == f.written.Load():
-		return seen.sameFile(&f.seen)
+		return seen.inode == f.seen.inode
 	}
-	return seen.sameFile(&f.seen) && f.wrong.Load() == nil && c.local.slots.checkAgain(f)
+	return seen.inode == f.seen.inode && f.wrong.Load() == nil && c.local.slots.checkAgain(f)
 }
 
 // reject marks f, whose content does not match its id. It is not found until the file changes.

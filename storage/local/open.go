@@ -93,7 +93,7 @@ func (l *Store) sameSlot(f *File) bool {
 		return false
 	}
 	defer g.Close()
-	return g.seen.sameFile(&f.seen)
+	return g.seen.inode == f.seen.inode
 }
 
 // openOne returns the file, or the id of the target if it is a link.

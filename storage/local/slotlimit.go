@@ -36,19 +36,16 @@ const (
 	mostSuspects = 1 << 14
 )
 
-// trunkFile is the identity of a trunk file on disk.
-type trunkFile struct{ dev, ino uint64 }
-
 // slotLimit limits failed checks. It is safe for concurrent use.
 type slotLimit struct {
-	mu       sync.Mutex                           // guards the fields below
-	bytes    int64                                // budget at the time at; negative after checks without budget
-	at       time.Time                            // of bytes
-	suspects *simplelru.LRU[trunkFile, time.Time] // time of the last failed check
+	mu       sync.Mutex                       // guards the fields below
+	bytes    int64                            // budget at the time at; negative after checks without budget
+	at       time.Time                        // of bytes
+	suspects *simplelru.LRU[inode, time.Time] // time of the last failed check
 }
 
 func newSlotLimit() *slotLimit {
-	suspects, _ := simplelru.NewLRU[trunkFile, time.Time](mostSuspects, nil) // fails for a size of 0
+	suspects, _ := simplelru.NewLRU[inode, time.Time](mostSuspects, nil) // fails for a size of 0
 	return &slotLimit{bytes: failedBurst, at: time.Now(), suspects: suspects}
 }
 
@@ -75,7 +72,7 @@ func (l *slotLimit) begin(f *File) (end func(error), err error) {
 
 // suspect reports whether a check in the trunk file of f has failed lately. l.mu is held.
 func (l *slotLimit) suspect(f *File, now time.Time) bool {
-	failed, found := l.suspects.Peek(trunkFile{f.seen.dev, f.seen.ino})
+	failed, found := l.suspects.Peek(f.seen.inode)
 	return found && now.Sub(failed) < suspectFor
 }
 
@@ -101,6 +98,6 @@ func (l *slotLimit) end(f *File, paid bool, result error) {
 	if failed {
 		// The debt is bounded, so that checks are possible again after a few seconds.
 		l.bytes = max(l.bytes-f.size, -failedBurst)
-		l.suspects.Add(trunkFile{f.seen.dev, f.seen.ino}, now)
+		l.suspects.Add(f.seen.inode, now)
 	}
 }
