@@ -101,7 +101,7 @@ func (h *health) failed(err error, now time.Time, download bool) {
 	before := h.state()
 	h.errors++
 	h.downloadFailed = h.downloadFailed || download
-	h.blame(err, now)
+	h.record.Failed(err, now)
 	h.planProbe(before, now)
 }
 
@@ -112,14 +112,11 @@ func (h *health) planProbe(before State, now time.Time) {
 	}
 }
 
-// blame remembers an error of the server.
-func (h *health) blame(err error, now time.Time) { h.record.Failed(err, now) }
-
 // probed records the result of a probe.
 func (h *health) probed(err error, now time.Time) {
 	if err != nil {
 		h.errors++
-		h.blame(err, now)
+		h.record.Failed(err, now)
 		h.backoff.Fail(h.policy, now)
 		return
 	}

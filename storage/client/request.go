@@ -114,7 +114,7 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 		// the server replies, and may have correct versions of other files
 		c.counts.wrong.Add(1)
 		c.replied(m, took)
-		c.update(m, nil, func(h *health) { h.blame(err, time.Now()) })
+		c.update(m, nil, func(h *health) { h.record.Failed(err, time.Now()) })
 		c.logWrong(m, err)
 	default:
 		c.failed(m, err, download)

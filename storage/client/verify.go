@@ -224,12 +224,12 @@ func addrs(servers []Server) (list []string) {
 func (c *Client) checksum(ctx context.Context, r FetchRequest, info Info, server Server) (sum checksum.Sum, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rereadTime+time.Duration(info.Size/rereadRate)*time.Second)
 	defer cancel()
-	s := &Stream{c: c, ctx: ctx, r: r, info: info, length: info.Size, servers: []Server{server},
-		tries: make(map[Server]int)}
-	defer s.Close()
-	if err := s.connect(); err != nil { // before Read does, whose errors are not fdfs.ErrNoFile
+	r.Unchecked = true
+	s, err := c.Open(ctx, r, info, 0, info.Size, []Server{server})
+	if err != nil {
 		return sum, err
 	}
+	defer s.Close()
 	_, err = io.Copy(&sum, s)
 	return sum, err
 }
