@@ -3,7 +3,6 @@ package local
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/process/sys"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,12 +32,10 @@ type storePath struct {
 type dataDir struct {
 	fd           int // O_PATH
 	inode        inode
-	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
-	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
-
-	opened time.Time
-	seed   maphash.Seed
-	sound  soundFolders
+	linkPrefixes []string // absolute paths of this folder, with a trailing slash
+	// refs has one for storePath.dir and one for each opening that uses it; at 0 fd is closed.
+	refs  atomic.Int64
+	sound *lru.Cache[string, time.Time] // when a folder was found to be sound
 }
 
 // retain adds a reference; false if there are none left.
@@ -129,7 +127,8 @@ func openDataDir(root string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
-	d := &dataDir{fd: fd, opened: time.Now(), seed: maphash.MakeSeed()}
+	d := &dataDir{fd: fd}
+	d.sound, _ = lru.New[string, time.Time](maxSound) // fails only for sizes below 1
 	d.refs.Store(1)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {

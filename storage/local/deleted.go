@@ -2,9 +2,8 @@ package local
 
 import (
 	"errors"
-	"hash/maphash"
 	"path"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -64,28 +63,16 @@ func (d *dataDir) exists(name string) (bool, error) {
 	}
 }
 
-// soundFor is the time for which the sound state of a folder is remembered.
-const soundFor = time.Second
-
-// soundFolders remembers the folders of a data folder that were sound lately. Each place holds the
-// hash of a folder's name above soundBits, and below them the milliseconds since the data folder
-// was opened, plus 1.
-type soundFolders [512]atomic.Uint64
-
 const (
-	soundBits = 40 // hold the milliseconds of 34 years
-	soundMask = 1<<soundBits - 1
+	soundFor = time.Second // for which the sound state of a folder is remembered
+	maxSound = 512         // folders of a data folder that are remembered
 )
 
 // isSound reports whether a folder beneath d exists while FastDFS restores no files, and the time
 // at which that was found.
 func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
-	hash := maphash.String(d.seed, folder)
-	place := &d.sound[hash%uint64(len(d.sound))]
-	tag, now := hash>>soundBits<<soundBits, d.soundTime()
-	v := place.Load()
-	if at := v & soundMask; v-at == tag && at != 0 && now-at < uint64(soundFor.Milliseconds()) {
-		return true, d.opened.Add(time.Duration(at) * time.Millisecond) // at most a millisecond later
+	if at, ok := d.sound.Get(folder); ok && time.Since(at) < soundFor {
+		return true, at
 	}
 	for _, mark := range recoveryMarks {
 		if _, err := d.stat(mark); err != unix.ENOENT {
@@ -95,9 +82,7 @@ func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
 	if _, err := d.stat(folder); err != nil {
 		return false, at
 	}
-	place.Store(tag | d.soundTime())
-	return true, time.Now()
+	at = time.Now()
+	d.sound.Add(strings.Clone(folder), at)
+	return true, at
 }
-
-// soundTime is the time in soundFolders.
-func (d *dataDir) soundTime() uint64 { return uint64(time.Since(d.opened).Milliseconds()) + 1 }
