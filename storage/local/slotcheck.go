@@ -34,12 +34,9 @@ var errCRC = fmt.Errorf("%w: the content does not have the CRC32 of its id", fdf
 // bytes.
 const DefaultMaxSlot = 16 << 20
 
-// freeChecks is the size in bytes of the largest slot whose check does not wait for others.
-const freeChecks = 2 * fdfs.SlotBlock
-
 // slotChecker compares the content of slots with their CRC32. It is safe for concurrent use.
 type slotChecker struct {
-	large chan struct{} // holds one value for each slot above freeChecks that is being read
+	large chan struct{} // holds one value for each slot above freeCheck that is being read
 	limit *slotLimit    // of checks that fail
 }
 
@@ -51,7 +48,7 @@ func newSlotChecker() *slotChecker {
 // so that a later write is noticed.
 func (s *slotChecker) begin(f *File) (end func(), err error) {
 	end = func() {}
-	if f.size > freeChecks {
+	if f.size > freeCheck {
 		s.large <- struct{}{}
 		end = func() { <-s.large }
 	}

@@ -26,8 +26,8 @@ const (
 	// failedBurst is the budget of failed checks when none has failed lately. It has room for
 	// concurrent checks of several slots of the largest default size, most of which match.
 	failedBurst = 256 << 20
-	// freeCheck is the size of the largest slot that is never limited. Its check costs no more than
-	// a few requests.
+	// freeCheck is the size of the largest slot whose check is never limited and waits for no other
+	// one. It costs no more than a few requests.
 	freeCheck = 64 << 10
 	// suspectFor is the time from a failed check to the end of the suspicion. Once in that time,
 	// checks in a trunk file begin without budget: as many as slotChecker.large admits together.
