@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/internal/testing/golden"
 	"fastdfs-gateway/tests/fdfstest"
 )
 
@@ -295,34 +293,6 @@ func TestParseParameters(t *testing.T) {
 		_, err := parseParameters(bad)
 		require.ErrorIs(t, err, fdfs.ErrProtocol, "%.50s", bad)
 	}
-}
-
-// Recorded parameters. Their text is longer than what is recorded of a reply, so it is put
-// together from the decoded fields.
-func TestGoldenParameters(t *testing.T) {
-	var packets []struct {
-		Cluster, Name string
-		Decoded       struct{ Params map[string]string }
-	}
-	golden.Read(t, "protocol.json", &packets)
-	seen := map[string]bool{}
-	for _, p := range packets {
-		if p.Name != "params" {
-			continue
-		}
-		var text strings.Builder
-		for k, v := range p.Decoded.Params {
-			fmt.Fprintf(&text, "%s=%s\n", k, v)
-		}
-		require.Equal(t, 720, text.Len(), "as long as the recorded reply")
-		slot, err := strconv.ParseInt(p.Decoded.Params["slot_max_size"], 10, 64)
-		require.NoError(t, err)
-		got, err := parseParameters(text.String())
-		require.NoError(t, err)
-		require.Equal(t, Parameters{24 * time.Hour, p.Cluster == "b", slot}, got)
-		seen[p.Cluster] = true
-	}
-	require.Len(t, seen, 2)
 }
 
 func FuzzParseParameters(f *testing.F) {

@@ -130,19 +130,6 @@ func TestParseStorageIDLine(t *testing.T) {
 	}
 }
 
-func FuzzParseReply(f *testing.F) {
-	f.Add(Header{62, CmdReply, 0}.AppendTo(nil))
-	f.Add([]byte("HTTP/1.1 200 OK"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < HeaderSize {
-			return
-		}
-		h, err := ParseReply([HeaderSize]byte(b))
-		require.Equal(t, err != nil, h.Length < 0 || h.Command != CmdReply)
-		require.Equal(t, b[:HeaderSize], h.AppendTo(nil))
-	})
-}
-
 func FuzzParseStorageIDs(f *testing.F) {
 	f.Add(page(2, 2, "100001 group1 10.77.0.21:23000\n2 g [a,fd00::1]:5 rw=read\n"))
 	f.Add(page(1, 1, "1 g [\n2 g ]:\n3 g ::\n4 g :1"))
