@@ -222,6 +222,29 @@ func TestHedgeVersion(t *testing.T) {
 	require.Positive(t, r.requests(1, fdfs.CmdFileInfo))
 }
 
+// A server that lost hedges was not waited for. It is asked when the other one is gone, however
+// often that one has broken off before.
+func TestLostHedgesAreNoTries(t *testing.T) {
+	r := newRig(t, 2, Options{HedgeBudget: 1})
+	body := contenttest.Bytes(4 << 20)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	r.warm(id)
+	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Hang: true})
+	r.Storage(1).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: new(300 << 10)})
+	s := r.open(id)
+	defer s.Close()
+	got := make([]byte, len(body))
+	const seen = 700 << 10 // by three downloads, before the second server counts as dead
+	_, err := io.ReadFull(s, got[:seen])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, r.c.Stats().HedgeWins, uint64(triesPerServer))
+	r.Storage(0).SetFaults()
+	r.Storage(1).Kill()
+	_, err = io.ReadFull(s, got[seen:])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, got))
+}
+
 // Close waits for second requests, and none is left behind when the caller goes.
 func TestHedgeCancel(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1, Pool: fdfs.PoolOptions{NetworkTimeout: time.Hour}})

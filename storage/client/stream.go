@@ -201,12 +201,14 @@ func (s *Stream) dropOther(src *source) {
 	src.close()
 }
 
-// onResult counts a try of a server. One that does not have the file, or another version, is not
-// asked again.
+// onResult counts a try of a server, unless it was not waited for. One that does not have the file,
+// or another version, is not asked again.
 func (s *Stream) onResult(server Server, err error) {
-	if errors.Is(err, fdfs.ErrNoFile) || errors.Is(err, fdfs.ErrFileChanged) || errors.Is(err, ErrWrong) {
+	switch {
+	case errors.Is(err, errHedgeWon), errors.Is(err, errUnneeded):
+	case errors.Is(err, fdfs.ErrNoFile), errors.Is(err, fdfs.ErrFileChanged), errors.Is(err, ErrWrong):
 		s.tries[server] += triesPerServer
-	} else {
+	default:
 		s.tries[server]++
 	}
 }
