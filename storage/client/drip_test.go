@@ -44,9 +44,7 @@ func TestDrippingSource(t *testing.T) {
 		for i := range 2 {
 			r.Storage(i).SetFaults(drip)
 		}
-		s := r.open(id)
-		defer s.Close()
-		got, err := io.ReadAll(s)
+		got, err := r.read(r.open(id))
 		require.ErrorIs(t, err, stall.ErrSlow)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -68,8 +66,7 @@ func TestSkippedBytes(t *testing.T) {
 	}
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 299_000, 1000, r.servers)
 	require.NoError(t, err)
-	defer s.Close()
-	got, err := io.ReadAll(s)
+	got, err := r.read(s)
 	require.NoError(t, err)
 	require.Equal(t, body[299_000:], got)
 	require.Zero(t, r.c.Stats().Resumes)

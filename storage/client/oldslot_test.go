@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"io"
 	"testing"
 	"time"
 
@@ -34,10 +33,9 @@ func TestSlotsOfOldStorages(t *testing.T) {
 					s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length,
 						r.servers)
 					require.NoError(t, err)
-					got, err := io.ReadAll(s)
+					got, err := r.read(s)
 					require.NoError(t, err)
 					require.Equal(t, body[test.offset:test.offset+test.length], got)
-					require.NoError(t, s.Close())
 				}
 			}
 			for name, fault := range map[string]fdfstest.Faults{

@@ -38,18 +38,10 @@ func TestCorrupted(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
 		r, id, _ := twins(t, body, flipped(body, at))
-		s := r.open(id)
-		n := 0
-		var err error
-		for buf := make([]byte, 10_000); err == nil; {
-			var m int
-			m, err = s.Read(buf)
-			n += m
-		}
+		got, err := r.read(r.open(id))
 		require.ErrorIs(t, err, fdfs.ErrFileCRC)
 		require.NotErrorIs(t, err, ErrNoSource)
-		require.Less(t, n, len(body))
-		require.NoError(t, s.Close())
+		require.Less(t, len(got), len(body))
 		stats := r.c.Stats()
 		require.Equal(t, uint64(1), stats.CRCErrors)
 		require.Equal(t, uint64(1), stats.Rechecks)
@@ -78,9 +70,8 @@ func TestCorruptedRange(t *testing.T) {
 	r, id, _ := twins(t, body, flipped(body, 100))
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 1, 999, r.servers)
 	require.NoError(t, err)
-	_, err = io.ReadAll(s)
+	_, err = r.read(s)
 	require.NoError(t, err)
-	require.NoError(t, s.Close())
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
@@ -93,9 +84,8 @@ func TestCorruptedOnTheWay(t *testing.T) {
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
 	require.NoError(t, corrupted.Change(id, body, s.info.Time())) // what is read again is as it should be
-	_, err = io.Copy(io.Discard, s)
+	_, err = r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
-	require.NoError(t, s.Close())
 }
 
 // A symbolic link has an id with the size of its target and another CRC32, and is served: from
@@ -130,11 +120,9 @@ func TestLegacyCRC(t *testing.T) {
 	}
 	for i, id := range files {
 		require.Equal(t, checksum.UpdateLegacy(0, body), id.CRC32)
-		s := r.open(id)
-		got, err := io.ReadAll(s)
+		got, err := r.read(r.open(id))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(body, got))
-		require.NoError(t, s.Close())
 		want := 1
 		if i == 0 {
 			want = 2
@@ -150,11 +138,9 @@ func TestLegacyCRC(t *testing.T) {
 func TestRecheckPoolOfOne(t *testing.T) {
 	r := newRig(t, 1, Options{Pool: fdfs.PoolOptions{MaxOpen: 1, ConnectTimeout: 5 * time.Second}})
 	body := contenttest.Bytes(300_000)
-	s := r.open(r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
-	got, err := io.ReadAll(s)
+	got, err := r.read(r.open(r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true})))
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(body, got))
-	require.NoError(t, s.Close())
 	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
 }
 
@@ -179,10 +165,9 @@ func TestOpenUnchecked(t *testing.T) {
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), 0,
 		int64(len(body)), r.servers)
 	require.NoError(t, err)
-	got, err := io.ReadAll(s)
+	got, err := r.read(s)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(flipped(body, 100), got))
-	require.NoError(t, s.Close())
 	require.Equal(t, 1, corrupted.Downloads(id).Downloads+r.Downloads(id).Downloads)
 	require.Zero(t, r.c.Stats().Rechecks)
 }
@@ -216,10 +201,9 @@ func TestRecheckFails(t *testing.T) {
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
 	corrupted.Storage(0).SetFaults(fdfstest.Faults{Status: 5})
-	_, err = io.Copy(io.Discard, s)
+	_, err = r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 	require.ErrorIs(t, err, ErrNoSource)
-	require.NoError(t, s.Close())
 }
 
 // TestTrunkLink: the bytes of a link in a trunk file are not requested, whatever was uploaded as
