@@ -39,12 +39,7 @@ type member struct {
 // emptySnapshot is used before the first snapshot; its nil maps are only read.
 var emptySnapshot snapshot
 
-func (m *Members) load() *snapshot {
-	if s := m.current.Load(); s != nil {
-		return s
-	}
-	return &emptySnapshot
-}
+func (m *Members) load() *snapshot { return cmp.Or(m.current.Load(), &emptySnapshot) }
 
 // Known reports whether a list has been loaded: from a tracker, or of storage ids.
 func (m *Members) Known() bool { return m.load().known }
