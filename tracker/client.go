@@ -75,6 +75,7 @@ type Client struct {
 	params  atomic.Pointer[Parameters]
 
 	cancel context.CancelFunc // ends run
+	probes sync.WaitGroup     // run waits for them at its end
 	done   chan struct{}      // closed at the end of run
 	loaded chan struct{}      // closed after the first load
 	wake   chan struct{}      // holds one value if a load is requested, or a tracker came back

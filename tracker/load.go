@@ -18,6 +18,7 @@ const maxServers = fdfs.MaxStorageIDs
 // and closing idle connections.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
+	defer c.probes.Wait()
 	if len(c.trackers) == 0 {
 		close(c.loaded)
 		return
@@ -49,20 +50,22 @@ func (c *Client) run(ctx context.Context) {
 }
 
 // maintain closes idle connections and probes the trackers whose back-off is over. ask records the
-// results.
+// results. Loads do not wait for probes, which take long where a host is off.
 func (c *Client) maintain(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {
 		for _, p := range s.pools {
 			p.Sweep(now)
 		}
-		if retryAt := s.downUntil(); retryAt.IsZero() || now.Before(retryAt) {
+		if !s.probeDue(now) {
 			continue
 		}
-		_ = c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) (err error) {
-			defer panics.ToError(&err, "trying a tracker")
-			_, err = p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
-			return err
+		c.probes.Go(func() {
+			_ = c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) (err error) {
+				defer panics.ToError(&err, "trying a tracker")
+				_, err = p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
+				return err
+			})
 		})
 	}
 }

@@ -108,6 +108,27 @@ func TestLoadSoon(t *testing.T) {
 	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] == 2 })
 }
 
+// TestLoadDuringProbes: a load does not wait for the probe of a tracker that hangs.
+func TestLoadDuringProbes(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Garbage: true})
+	for log.Count("does not reply") == 0 {
+		require.NoError(t, ask(t.Context(), c))
+	}
+	probes := asked(cluster.Tracker(0))
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
+	eventually.True(t, func() bool { return asked(cluster.Tracker(0)) > probes })
+	loads := cluster.Tracker(1).Counts().Requests[fdfstest.CmdListGroups]
+	began := time.Now()
+	c.mu.Lock()
+	c.loadedAt = began.Add(-time.Minute)
+	c.mu.Unlock()
+	c.LoadSoon()
+	eventually.True(t, func() bool { return cluster.Tracker(1).Counts().Requests[fdfstest.CmdListGroups] > loads })
+	require.Less(t, time.Since(began), patient/2, "the probe has twice that time")
+}
+
 // Renew loads the lists again, for a group that came and one that went.
 func TestRenew(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,13 @@ func (s *server) downUntil() time.Time {
 	return s.backoff.Until()
 }
 
+// probeDue reports whether the tracker is down and its back-off is over, once until the probe ends.
+func (s *server) probeDue(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backoff.Probe(now)
+}
+
 // addresses returns the indexes of pools, that of the preferred address first.
 func (s *server) addresses() []int {
 	s.mu.Lock()
