@@ -162,7 +162,7 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 		s.Addr = addr
 	}
 	version := cutNUL(record[f.version:][:f.versionSize])
-	if !strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !strings.ContainsFunc(version, unprintable) {
 		s.Version = version
 	}
 	if f.heartBeat > 0 {
@@ -198,15 +198,8 @@ func parseRecords[T any](body []byte, smallest, largest int, parse func(record [
 // has control characters.
 func cutPadded(b []byte) (string, bool) {
 	text, padding, _ := bytes.Cut(b, []byte{0})
-	for _, c := range padding {
-		if c != 0 {
-			return "", false
-		}
-	}
-	for _, c := range text {
-		if c <= ' ' || c >= 0x7f {
-			return "", false
-		}
-	}
-	return string(text), true
+	return string(text), len(bytes.Trim(padding, "\x00")) == 0 && !bytes.ContainsFunc(text, unprintable)
 }
+
+// unprintable reports whether r is a blank or no printable character of ASCII.
+func unprintable(r rune) bool { return r <= ' ' || r > '~' }
