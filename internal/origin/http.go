@@ -89,7 +89,7 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 	return w
 }
 
-// timeoutConn gives every read and write its own time.
+// timeoutConn gives every read its own time. A request is so short that writes do not wait.
 type timeoutConn struct {
 	net.Conn
 	timeout time.Duration
@@ -107,13 +107,6 @@ func (c *timeoutConn) Read(p []byte) (int, error) {
 		c.lost()
 	}
 	return n, err
-}
-
-func (c *timeoutConn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
 }
 
 // errStatus is a response of a web server that fails, and says so.
