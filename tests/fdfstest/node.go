@@ -30,12 +30,11 @@ type Node struct {
 	conns       map[*conn]struct{}
 	rules       *rules
 	partitioned bool
-	online      bool
 	tally       tally
 }
 
 func newNode(name string, port *reservation) *Node {
-	n := &Node{name: name, port: port, conns: map[*conn]struct{}{}, rules: &rules{}, online: true}
+	n := &Node{name: name, port: port, conns: map[*conn]struct{}{}, rules: &rules{}}
 	n.tally.reset()
 	return n
 }
@@ -225,17 +224,4 @@ func (n *Node) dismiss(c *conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.conns, c)
-}
-
-// setOnline and isOnline are about what trackers say of a storage.
-func (n *Node) setOnline(online bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.online = online
-}
-
-func (n *Node) isOnline() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.online
 }

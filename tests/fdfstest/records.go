@@ -106,9 +106,9 @@ func (c *Cluster) listServers(r Request) reply {
 // Trackers of 5.x have no byte 1, a domain name of 128 bytes behind the address, and 6 bytes of
 // version: 612 bytes.
 func (c *Cluster) appendStorage(b []byte, s *Storage) []byte {
-	status := byte(statusGone)
-	if s.isOnline() {
-		status = statusOnline
+	status := byte(statusOnline)
+	if s.offline.Load() {
+		status = statusGone
 	}
 	version, size := *s.version.Load(), versionLen
 	b = append(b, status)

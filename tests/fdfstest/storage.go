@@ -21,6 +21,7 @@ type Storage struct {
 	source    fdfs.Source
 	version   atomic.Pointer[string] // of FastDFS
 	unlisted  atomic.Bool            // the trackers do not know it
+	offline   atomic.Bool            // the trackers believe that it is down
 	corrupted sync.Map               // other bytes of files, by id
 }
 
@@ -41,7 +42,7 @@ func (s *Storage) ID() string {
 
 // SetOnline says what the trackers believe. They name a storage that was killed until
 // SetOnline(false), as a real tracker does for some minutes.
-func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
+func (s *Storage) SetOnline(online bool) { s.offline.Store(!online) }
 
 // SetListed says whether the trackers know the storage at all, as before it has joined or after it
 // has moved away. A group without such a storage does not exist for them.

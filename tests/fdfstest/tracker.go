@@ -47,7 +47,7 @@ func (g *group) known() []*Storage {
 func online(storages []*Storage) []*Storage {
 	var list []*Storage
 	for _, s := range storages {
-		if s.isOnline() && !s.unlisted.Load() {
+		if !s.offline.Load() && !s.unlisted.Load() {
 			list = append(list, s)
 		}
 	}

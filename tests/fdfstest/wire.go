@@ -1,6 +1,7 @@
 package fdfstest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -65,10 +66,6 @@ func appendInt(b []byte, v int64) []byte {
 
 // cutText is the text of a NUL padded field.
 func cutText(field []byte) string {
-	for i, c := range field {
-		if c == 0 {
-			return string(field[:i])
-		}
-	}
-	return string(field)
+	text, _, _ := bytes.Cut(field, []byte{0})
+	return string(text)
 }
