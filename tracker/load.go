@@ -61,11 +61,8 @@ func (c *Client) maintain(ctx context.Context) {
 			continue
 		}
 		c.probes.Go(func() {
-			_ = c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) (err error) {
-				defer panics.ToError(&err, "trying a tracker")
-				_, err = p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
-				return err
-			})
+			defer panics.Contain("trying a tracker")
+			_ = c.call(ctx, s, fdfs.CmdActiveTest, nil, 0, func([]byte) error { return nil })
 		})
 	}
 }

@@ -302,6 +302,27 @@ func TestStorageIDPages(t *testing.T) {
 	}
 }
 
+// TestStorageIDsOfOneTracker: two trackers have the lines in different order. The pages of a list
+// come from one of them.
+func TestStorageIDsOfOneTracker(t *testing.T) {
+	tracker := func(lines ...string) string {
+		return fake(t, func(cmd fdfs.Command, body []byte) []byte {
+			if cmd != fdfs.CmdStorageIDs {
+				return packet(2, nil)
+			}
+			page := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(len(lines))), 1)
+			return packet(0, append(page, lines[binary.BigEndian.Uint32(body)]...))
+		})
+	}
+	c, _ := newClient(t, Options{Trackers: each(tracker("1 g a", "2 g b"), tracker("2 g b", "1 g a"))})
+	for range 2 {
+		ids, err := c.StorageIDs(t.Context())
+		require.NoError(t, err)
+		require.Len(t, ids, 2)
+		require.NotEqual(t, ids[0].ID, ids[1].ID)
+	}
+}
+
 func TestParseParameters(t *testing.T) {
 	p, err := parseParameters("use_storage_id = Yes\r\nstorage_sync_file_max_delay=86400\n\n" +
 		"no value\n=x\na=b=c\nuse_trunk_file=1\x00")

@@ -49,25 +49,33 @@ func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
 	}
 }
 
-// StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. It is
-// empty if the cluster has none.
+// StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. All pages
+// are those of one tracker: others may have the lines in another order. The list is empty if the
+// cluster has none.
 func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err error) {
-	for total := 1; len(ids) < total; {
-		body := fdfs.AppendStorageIDs(nil, len(ids))
-		page, err := request(ctx, c, fdfs.CmdStorageIDs, body, listLimit,
-			func(reply []byte) ([]fdfs.StorageID, error) {
+	err = c.each(ctx, func(s *server) error {
+		ids = nil
+		for total := 1; len(ids) < total; {
+			body := fdfs.AppendStorageIDs(nil, len(ids))
+			err := c.call(ctx, s, fdfs.CmdStorageIDs, body, listLimit, func(reply []byte) error {
 				all, page, err := fdfs.ParseStorageIDs(reply)
 				if err == nil && (len(ids)+len(page) > all || len(page) == 0 && len(ids) < all) {
 					err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol,
 						len(page), len(ids), all)
 				}
-				total = all
-				return page, err
+				if err == nil {
+					total, ids = all, append(ids, page...)
+				}
+				return err
 			})
-		if err != nil {
-			return nil, fmt.Errorf("cannot load the storage ids: %w", err)
+			if err != nil {
+				return err
+			}
 		}
-		ids = append(ids, page...)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot load the storage ids: %w", err)
 	}
 	return ids, nil
 }
@@ -88,34 +96,51 @@ func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
 // several times.
 func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
 	parse func(reply []byte) (T, error)) (value T, err error) {
+	err = c.each(ctx, func(s *server) error {
+		return c.call(ctx, s, cmd, body, limit, func(reply []byte) (err error) {
+			value, err = parse(reply)
+			return err
+		})
+	})
+	return value, err
+}
+
+// each calls ask for one tracker after the other until it succeeds.
+func (c *Client) each(ctx context.Context, ask func(s *server) error) error {
 	if len(c.trackers) == 0 {
-		return value, fmt.Errorf("%w: none is configured", ErrUnavailable)
+		return fmt.Errorf("%w: none is configured", ErrUnavailable)
 	}
 	var failures []error
 	for _, s := range c.order() {
-		err := c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) error {
-			reply, err := p.Call(ctx, cmd, 0, body, limit)
-			if err != nil {
-				return err
-			}
-			if value, err = parse(reply); err != nil {
-				return fmt.Errorf("tracker %s: %w", p.Addr(), err)
-			}
-			return nil
-		})
+		err := ask(s)
 		if err == nil {
-			return value, nil
+			return nil
 		}
 		if ctx.Err() != nil {
-			return value, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		failures = append(failures, err)
 	}
-	err = errors.Join(failures...)
+	err := errors.Join(failures...)
 	if _, rejected := errors.AsType[fdfs.StatusError](err); rejected {
-		return value, err
+		return err
 	}
-	return value, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// call sends a request to a tracker. parse may be called for each of its addresses.
+func (c *Client) call(ctx context.Context, s *server, cmd fdfs.Command, body []byte, limit int64,
+	parse func(reply []byte) error) error {
+	return c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) error {
+		reply, err := p.Call(ctx, cmd, 0, body, limit)
+		if err != nil {
+			return err
+		}
+		if err = parse(reply); err != nil {
+			return fmt.Errorf("tracker %s: %w", p.Addr(), err)
+		}
+		return nil
+	})
 }
 
 // order returns the trackers in turn: those that are up, then the others by the end of their
