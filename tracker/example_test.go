@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tracker"
 )
@@ -34,18 +33,4 @@ func Example() {
 	// 2 storages: <nil>
 	// a storage: true
 	// another host: false
-}
-
-// Without trackers the storage ids of the configuration are what is known.
-func ExampleMembers() {
-	c := tracker.New(tracker.Options{StorageIDs: []fdfs.StorageID{{ID: 100001, Group: "group1",
-		Hosts: []string{"10.0.0.1"}, Port: 23000}}})
-	defer c.Close()
-	server, ok := c.Members().ByID(100001)
-	fmt.Println(server.Host, server.Port, ok)
-	_, ok = c.Members().ByID(100002)
-	fmt.Println(ok)
-	// Output:
-	// 10.0.0.1 23000 true
-	// false
 }
