@@ -417,30 +417,24 @@ func TestFileCacheKeepsItsOwnStrings(t *testing.T) {
 	}
 }
 
-func BenchmarkFileCache(b *testing.B) {
+func BenchmarkOpen(b *testing.B) {
 	s := newTestStore(b)
 	c := newTestCache(b, s, FileCacheOptions{MaxBody: 100})
-	missing := s.id(fdfs.KindNormal, "missing", nil)
-	for name, id := range map[string]fdfs.FileID{
+	files := map[string]fdfs.FileID{
 		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)),
-		"slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil),
-	} {
-		read(b, c, id)
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				f, err := c.Open(id)
-				if err != nil {
-					b.Fatal(err)
-				}
-				_ = f.Close()
-			}
-		})
+		"slot":    s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil),
+		"missing": s.id(fdfs.KindNormal, "missing", nil),
 	}
-	b.Run("missing", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, _ = c.Open(missing)
+	for by, open := range map[string]func(fdfs.FileID) (*File, error){"store": c.local.Open, "cache": c.Open} {
+		for name, id := range files {
+			b.Run(by+" "+name, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if f, err := open(id); err == nil {
+						_ = f.Close()
+					}
+				}
+			})
 		}
-	})
+	}
 }

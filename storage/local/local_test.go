@@ -317,30 +317,3 @@ func TestAt(t *testing.T) {
 	require.Empty(t, b)
 	require.ErrorIs(t, err, fdfs.ErrFileChanged)
 }
-
-func BenchmarkOpen(b *testing.B) {
-	s := newTestStore(b)
-	l := s.local()
-	defer l.Close()
-	normal := s.normal("content")
-	trunk := s.slot(256, fdfs.SlotFile, "content", nil)
-	for name, id := range map[string]fdfs.FileID{"plain": normal, "trunk": trunk} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				f, err := l.Open(id)
-				if err != nil {
-					b.Fatal(err)
-				}
-				_ = f.Close()
-			}
-		})
-	}
-	missing := s.id(fdfs.KindNormal, "missing", nil)
-	b.Run("missing", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, _ = l.Open(missing)
-		}
-	})
-}
