@@ -124,7 +124,7 @@ func (s *Server) Handler() *Handler { return s.handler.Load() }
 func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
-	deferAccept(ln)
+	s.deferAccept(ln)
 	accepting, err := s.loops.Listen(ln, s.log, func(c *eventloop.Conn) { s.accept(c, &o) })
 	switch {
 	case errors.Is(err, net.ErrClosed): // Shutdown was first
@@ -142,14 +142,22 @@ func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 	return nil
 }
 
+// fewConnections is the value of MaxConnections below which a connection counts at once.
+const fewConnections = 1000
+
 // deferAccept makes the kernel report a connection when its first bytes have arrived, or a second
 // after it was opened (TCP_DEFER_ACCEPT, tcp(7)): its request can be served at once, without an
-// event.
-func deferAccept(ln net.Listener) {
+// event. With a limit per address, or a low one for all, connections without bytes have to count at
+// once, and nothing is deferred.
+func (s *Server) deferAccept(ln net.Listener) {
+	seconds := 0 // a socket of the previous process may have another value
+	if s.o.MaxConnectionsPerIP == 0 && s.o.MaxConnections >= fewConnections {
+		seconds = 1
+	}
 	if socket, ok := ln.(syscall.Conn); ok {
 		if raw, err := socket.SyscallConn(); err == nil {
 			_ = raw.Control(func(fd uintptr) { // fails for a unix socket
-				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, 1)
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT, seconds)
 			})
 		}
 	}

@@ -155,6 +155,32 @@ func TestSilentClient(t *testing.T) {
 	require.EqualValues(t, 1, r.server.accepted.Load())
 }
 
+// TestDeferAccept: where connections are limited, they count before their first bytes, also at a
+// socket of another process.
+func TestDeferAccept(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	socket, err := ln.(*net.TCPListener).SyscallConn()
+	require.NoError(t, err)
+	for _, tt := range []struct {
+		o      ServerOptions
+		defers bool
+	}{
+		{ServerOptions{}, true},
+		{ServerOptions{MaxConnectionsPerIP: 5000}, false},
+		{ServerOptions{MaxConnections: fewConnections}, true},
+		{ServerOptions{MaxConnections: fewConnections - 1}, false},
+	} {
+		NewServer(tt.o, NewHandler(Options{})).deferAccept(ln)
+		require.NoError(t, socket.Control(func(fd uintptr) {
+			seconds, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT)
+			require.NoError(t, err)
+			require.Equal(t, tt.defers, seconds > 0, "%+v", tt.o)
+		}))
+	}
+}
+
 // leave asks for the file and disconnects after n bytes of the response.
 func (r *running) leave(f storetest.Object, n int) {
 	c, err := net.Dial("tcp", r.address)

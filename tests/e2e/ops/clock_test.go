@@ -142,7 +142,8 @@ func jumpBeforeStop(t *testing.T, built string) {
 	for _, offset := range []time.Duration{-day, 10 * 365 * day} {
 		s := storetest.New(t)
 		f := s.Normal("jpg", s.Bytes(100))
-		p, clock := serveAt(t, built, s, "[gateway]", "idle_timeout = 5m", "read_timeout = 5m", "shutdown_timeout = 5m")
+		p, clock := serveAt(t, built, s, "[gateway]", "idle_timeout = 5m", "read_timeout = 5m",
+			"shutdown_timeout = 5m", "max_connections_per_ip = 9") // so that a connection without bytes is accepted
 		idle, fresh := p.Dial(), p.Dial()
 		_, err := io.WriteString(idle, e2e.Request(http.MethodHead, f.URL()))
 		require.NoError(t, err)

@@ -30,6 +30,10 @@ func TestStopLetsResponsesEnd(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := e2e.Serve(t, s, "[gateway]", "read_timeout = 5m", "shutdown_timeout = 5m")
 	idle := p.Dial()
+	_, err := io.WriteString(idle, e2e.Request(http.MethodHead, f.URL()))
+	require.NoError(t, err)
+	_, err = idle.Read(make([]byte, 4096))
+	require.NoError(t, err)
 	resp, _ := p.Download(f.URL())
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
 	eventually.True(t, func() bool {
