@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -107,9 +108,7 @@ func (p partOf) At(offset, limit int64) (content.Chunk, error) {
 // many requests wait for other hosts; one with a first byte that has to be fetched is not.
 func TestStoredNeedsNoPlace(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/10)}
-	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
-		Size: int64(len(o.bytes)), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin"})
-	require.NoError(t, err)
+	id := fileID(t, o.bytes, nil)
 	kept, err := cache.New(cache.Options{Memory: -1})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, kept.Close()) }()
