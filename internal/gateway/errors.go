@@ -138,6 +138,14 @@ func (r *request) reject(err error) {
 	resp.AppendBodyString("\n")
 }
 
+// errorPage returns the body and content type of the page for a status; nil if there is none.
+func (s *Server) errorPage(status int) (body []byte, contentType string) {
+	if page := s.handler.Load().errorPage(status); page != nil {
+		return page.Body, page.Type
+	}
+	return nil, ""
+}
+
 // errorPage returns the page of Options.ErrorPages for a status; nil if it has none. The page of a
 // status has priority over the one of its class. 499 is for the access log alone.
 func (h *Handler) errorPage(status int) *Page {

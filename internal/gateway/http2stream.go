@@ -90,9 +90,10 @@ func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
 func (st *stream) reject(e *guard.Error) {
 	resp := &st.fast.Response
 	resp.SetStatusCode(e.Status)
-	resp.Header.SetContentType("text/plain; charset=utf-8")
+	body, contentType := st.h.s.guard.Page(e)
+	resp.Header.SetContentType(contentType)
 	resp.Header.SetCanonical(headerContentTypeOpt, valueNosniff)
-	resp.SetBodyString(e.Reason + "\n")
+	resp.SetBodyRaw(body)
 	st.respond()
 	st.h.s.rejected(st.conn, e)
 }

@@ -89,7 +89,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
-		MaxIdle: s.maxIdle, OnReject: s.rejected})
+		MaxIdle: s.maxIdle, OnReject: s.rejected, Page: s.errorPage})
 	s.loops = eventloop.New(s.serveConn)
 	s.exchanges.New = newExchange
 	s.http2 = newHTTP2Server(s)

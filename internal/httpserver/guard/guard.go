@@ -46,6 +46,9 @@ type Options struct {
 	// for the access log and metrics. It runs on the goroutine that reads the connection, and may
 	// use only the addresses of conn.
 	OnReject func(conn net.Conn, e *Error)
+
+	// Page, when not nil, returns the body for a status and its content type; nil = Error.Reason.
+	Page func(status int) (body []byte, contentType string)
 }
 
 // Guard makes Conns that share timeouts and buffers. It is safe for concurrent

@@ -218,10 +218,12 @@ func TestErrorText(t *testing.T) {
 // A rejection, byte by byte.
 func TestRejectionText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
-	e := &Error{Status: 400, Reason: "bad"}
 	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +
 		"Content-Type: text/plain; charset=utf-8\r\n" +
 		"Content-Length: 4\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"
-	require.Equal(t, headText+"bad\n", string(appendRejection(nil, e, false, now)))
-	require.Equal(t, headText, string(appendRejection(nil, e, true, now)))
+	rejection := func(headOnly bool) string {
+		return string(appendRejection(nil, 400, []byte("bad\n"), "text/plain; charset=utf-8", headOnly, now))
+	}
+	require.Equal(t, headText+"bad\n", rejection(false))
+	require.Equal(t, headText, rejection(true))
 }

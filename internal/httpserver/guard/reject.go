@@ -31,7 +31,7 @@ const (
 // Error is the reason of a rejection.
 type Error struct {
 	Status int    // of the response
-	Reason string // one plain line, also the body of the response
+	Reason string // one plain line, also the body of the response unless Options.Page has one
 	Err    error  // the cause; nil if the request itself is the cause
 	Line   []byte // the received part of the request line, at most 256 arbitrary bytes
 }
@@ -77,7 +77,8 @@ func (c *Conn) reject(e *Error) {
 		got = c.in.b[c.r:c.w]
 	}
 	headOnly := c.head.isHead(got)
-	msg := appendRejection(make([]byte, 0, 512), e, headOnly, time.Now())
+	body, contentType := c.g.Page(e)
+	msg := appendRejection(make([]byte, 0, 512), e.Status, body, contentType, headOnly, time.Now())
 	// A failed write has no effect: the connection is closed either way.
 	if c.Conn.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = c.Conn.Write(msg)
@@ -93,22 +94,33 @@ func (h *head) isHead(b []byte) bool {
 	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
 }
 
+// Page returns the body of a rejection and its content type.
+func (g *Guard) Page(e *Error) (body []byte, contentType string) {
+	if g.opts.Page != nil {
+		if body, contentType = g.opts.Page(e.Status); body != nil {
+			return body, contentType
+		}
+	}
+	return []byte(e.Reason + "\n"), "text/plain; charset=utf-8"
+}
+
 // appendRejection appends the whole response to dst (RFC 9112 section 4).
-func appendRejection(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
+func appendRejection(dst []byte, status int, body []byte, contentType string, headOnly bool, now time.Time) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(e.Status), 10)
+	dst = strconv.AppendInt(dst, int64(status), 10)
 	dst = append(dst, ' ')
-	dst = append(dst, statusText[e.Status]...)
+	dst = append(dst, statusText[status]...)
 	dst = append(dst, "\r\nDate: "...)
 	dst = now.UTC().AppendFormat(dst, "Mon, 02 Jan 2006 15:04:05 GMT")
-	dst = append(dst, "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: "...)
-	dst = strconv.AppendInt(dst, int64(len(e.Reason)+1), 10)
+	dst = append(dst, "\r\nContent-Type: "...)
+	dst = append(dst, contentType...)
+	dst = append(dst, "\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(body)), 10)
 	dst = append(dst, "\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"...)
 	if headOnly {
 		return dst
 	}
-	dst = append(dst, e.Reason...)
-	return append(dst, '\n')
+	return append(dst, body...)
 }
 
 // Close closes the connection. If the client may still be sending, Close lingers first: the kernel

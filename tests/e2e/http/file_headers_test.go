@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"fastdfs-gateway/internal/testing/eventually"
@@ -121,6 +122,7 @@ func TestDifferencesErrorPages(t *testing.T) {
 			[]string{"Content-Range: bytes */10"}},
 		{"page of 405", "POST", file.URL(), []string{"Content-Length: 0"}, 405, "text/plain", "wrong\n",
 			[]string{"Allow: GET, HEAD, OPTIONS"}},
+		{"page of 414", "GET", "/" + strings.Repeat("x", 17_000), nil, 414, "text/plain", "wrong\n", nil},
 		{"HEAD of a page", "HEAD", gone.URL(), nil, 404, "text/html", "", []string{"Content-Length: 17"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
