@@ -302,7 +302,6 @@ func TestFull(t *testing.T) {
 // the begin of a reply or with that of the caller.
 func TestFullIsNoFailure(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: -1, Pool: fdfs.PoolOptions{MaxOpen: 1}})
-	r.c.t.replyTimeout = 10 * time.Millisecond
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
 	info := r.stat(id)
 	for i := range r.servers {
@@ -310,6 +309,7 @@ func TestFullIsNoFailure(t *testing.T) {
 		require.NoError(t, err)
 		defer s.Close()
 	}
+	r.c.t.replyTimeout = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), 2*blameAfter)
 	defer cancel()
 	_, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, info.Size, r.servers)
