@@ -93,7 +93,7 @@ func (c *Conn) done() {
 	if w := c.waiting.Load(); w != nil {
 		_ = w.file.Close()
 	} else {
-		_ = unix.Close(c.fd)
+		_ = sys.CloseSocket(c.fd)
 	}
 }
 

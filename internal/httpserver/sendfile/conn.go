@@ -294,7 +294,7 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 }
 
 // turn bounds the bytes that one connection sends before other goroutines run.
-const turn = 1 << 20
+const turn = 8 << 20
 
 // trySendfile is a step of SendFile.
 func (c *Conn) trySendfile(fd uintptr) bool {

@@ -42,6 +42,15 @@ func SendfileNoWait(fd uintptr, file int, offset *int64, length int) (int, error
 	})
 }
 
+// CloseSocket closes a socket. It would wait only with SO_LINGER and a time above 0.
+func CloseSocket(fd int) error {
+	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // PreadNoWait reads from a file at an offset, only bytes in the page cache. It never waits for a
 // disk.
 func PreadNoWait(fd int, p []byte, offset int64) (int, error) {
