@@ -30,6 +30,7 @@ type testCase struct {
 // everything.
 type world struct {
 	dir     string
+	memory  string // folder for caches: in memory where the system has one, so that no disk is measured
 	store   *store
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
@@ -38,13 +39,21 @@ type world struct {
 	link    *link    // between the servers and wrk; nil = they are on one host
 }
 
+// tmpfs is where Linux keeps files in memory (shm_overview(7)).
+const tmpfs = "/dev/shm"
+
 // newWorld makes the store, and starts storages that have no files yet.
 func newWorld(dir string) (*world, error) {
-	w := &world{dir: dir, store: newStore(filepath.Join(dir, "store"))}
+	w := &world{dir: dir, memory: dir, store: newStore(filepath.Join(dir, "store"))}
 	if err := os.MkdirAll(filepath.Join(w.store.root, "data"), 0o755); err != nil {
 		return nil, err
 	}
 	var err error
+	if _, missing := os.Stat(tmpfs); missing == nil {
+		if w.memory, err = os.MkdirTemp(tmpfs, "bench-"); err != nil {
+			return nil, err
+		}
+	}
 	if w.p256, w.rsa, err = newKeyPairs(dir); err != nil {
 		return nil, err
 	}
@@ -58,6 +67,11 @@ func (w *world) close() error {
 		w.origin.Stop()
 	}
 	w.cluster.Close()
+	if w.memory != w.dir {
+		if err := os.RemoveAll(w.memory); err != nil {
+			return err
+		}
+	}
 	if w.link != nil {
 		return w.link.close()
 	}
@@ -258,6 +272,9 @@ func (w *world) proxied(size int, f flavour, note string) func(*testCase) error 
 	}
 }
 
+// nginxColdFactor is how many times more files nginx may need than coldRate gives the gateway.
+const nginxColdFactor = 8
+
 // fetched is as many files of the storages as are asked for: each request is the first one for its
 // file.
 func (w *world) fetched(count int) func(*testCase) error {
@@ -268,8 +285,10 @@ func (w *world) fetched(count int) func(*testCase) error {
 		}
 		c.flavour, c.note, c.want = cold,
 			"nginx: likewise; time of the storages and of the second nginx is not counted", objects[0]
-		for i, o := range objects {
+		for _, o := range objects {
 			c.gateway.paths = append(c.gateway.paths, o.path)
+		}
+		for i := range count * nginxColdFactor {
 			c.nginx.paths = append(c.nginx.paths, plain.path+"?n="+strconv.Itoa(i))
 		}
 		return nil

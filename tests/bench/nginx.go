@@ -12,8 +12,8 @@ import (
 const nginxMain = "worker_processes auto; worker_rlimit_nofile 20000; error_log stderr crit;\n" +
 	"events { worker_connections 16384; }"
 
-// nginxText has as arguments: its folder, listen, the server behind it, the location, and further
-// directives of the server.
+// nginxText has as arguments: its folder, listen, the server behind it, the location, further
+// directives of the server, and the folder of its cache.
 const nginxText = `	default_type application/octet-stream;
 	types { application/x-bin bin; }
 	sendfile on;
@@ -24,9 +24,9 @@ const nginxText = `	default_type application/octet-stream;
 	keepalive_timeout 75s;
 	keepalive_requests 1000000000;
 	reset_timedout_connection on;
-	open_file_cache max=20000 inactive=60s;
+	open_file_cache max=10000 inactive=60s;
 	open_file_cache_valid 10s;
-	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:64m max_size=256m use_temp_path=off;
+	proxy_cache_path %[6]s levels=1:2 keys_zone=files:64m max_size=256m use_temp_path=off;
 	upstream origin { server %[3]s; keepalive 512; }
 	server {
 		listen %[2]s backlog=4096;
@@ -72,7 +72,8 @@ func (w *world) runNginx(dir string, f flavour, location, origin string, command
 		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
 			keys.key) // before 1.23.4 its default was without 1.3
 	}
-	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more))
+	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more,
+		filepath.Join(w.memory, filepath.Base(dir))))
 	if err != nil {
 		return nil, err
 	}
