@@ -16,7 +16,7 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 NESTED := tests/bench tests/real tests/containers
 
 .PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
-	lint-quick lint-text lint-dead keys fuzz attack soak bench \
+	lint-quick lint-text lint-dead keys fuzz attack soak bench profile \
 	bench-compare bench-locks e2e check real dist clean
 
 help: ## this list
@@ -139,6 +139,13 @@ bench: build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
 	$(if $(NGINX_MODULE),bin/bench -gateway $(BIN) -module $(NGINX_MODULE) -out docs/benchmarks.md $(BENCH))
+
+# The profile that go build reads (https://go.dev/doc/pgo): small responses, which cost mostly time of
+# the program. A profile of all cases is mostly of sendfile, and gains less.
+PROFILE ?= ^4 KiB file$$|^4 KiB trunk|^64 KiB file$$|range|^304|^404|token|, a connection each$$|^4 KiB file by|mix
+profile: build ## write cmd/gateway/default.pgo, the profile that go build reads
+	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
+	bin/bench -gateway $(BIN) -time 8s -cases '$(PROFILE)' -profile cmd/gateway/default.pgo
 
 # The working tree beside another revision, judged by benchstat:
 # make bench-compare REF=v1.0.0 COMPARE='-packages ./storage/local -cases mix'

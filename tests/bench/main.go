@@ -8,6 +8,7 @@
 //	bench -tails -out docs/benchmarks.md
 //	bench -growth -rounds 3 -out docs/benchmarks.md
 //	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
+//	bench -profile cmd/gateway/default.pgo
 //
 // Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or
 // across a virtual link. So requests per second are what the machine gives to both the server and
@@ -46,6 +47,7 @@ type settings struct {
 	link        bool
 	tails       bool
 	growth      bool
+	profile     string
 }
 
 func main() {
@@ -81,6 +83,8 @@ func parseFlags(args []string) (*settings, error) {
 		"latency at a fixed rate, in open loop, in place of everything else")
 	f.BoolVar(&s.growth, "growth", false,
 		"figures of quantities that are doubled four times, in place of everything else; -out gets plots beside it")
+	f.StringVar(&s.profile, "profile", "",
+		"write a profile of the gateway for the compiler to this file, in place of everything else")
 	cases := f.String("cases", "", "regular expression: only cases whose name matches; one of them is \"crowds\"")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func parseFlags(args []string) (*settings, error) {
 // run measures and prints.
 func run(s *settings) (err error) {
 	for _, name := range []string{"wrk", "nginx"} {
-		if _, err := lab.LookUp(name); err != nil && (name == "wrk" || s.against == "") {
+		if _, err := lab.LookUp(name); err != nil && (name == "wrk" || s.against == "" && s.profile == "") {
 			return fmt.Errorf("%w; on Debian: apt-get install wrk nginx-light", err)
 		}
 	}
@@ -132,6 +136,8 @@ func run(s *settings) (err error) {
 		return w.writeTails(sides, s)
 	case s.growth:
 		return w.writeGrowth(sides, s)
+	case s.profile != "":
+		return w.writeProfile(sides[0], s)
 	}
 	return w.measureAll(sides, s)
 }

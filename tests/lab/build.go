@@ -23,7 +23,8 @@ func WithGateway(binary *string, run func() int) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "gateway")
 	_, source, _, _ := runtime.Caller(0) // tests of other modules call this too
-	build := exec.Command("go", "build", "-C", filepath.Dir(source), "-o", path, "fastdfs-gateway/cmd/gateway")
+	build := exec.Command("go", "build", "-C", filepath.Dir(source), "-pgo=off", "-o", path,
+		"fastdfs-gateway/cmd/gateway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "cannot build the gateway: %v\n%s", err, out)
