@@ -60,6 +60,9 @@ func (d *dataDir) release() {
 // stat returns the identity of the file name beneath d without opening it. It follows symbolic
 // links in the folders of name, so the result may only be compared with that of an opened file.
 func (d *dataDir) stat(name string) (identity, error) {
+	if seen, sure, err := d.statNoWait(name); sure {
+		return seen, err
+	}
 	var st unix.Stat_t
 	_, err := sys.Retry(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return identityOf(&st), err

@@ -50,9 +50,6 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 
 // exists reports whether the file name exists beneath d. The error is that of a disk.
 func (d *dataDir) exists(name string) (bool, error) {
-	if there, sure := d.statNoWait(name); sure {
-		return there, nil
-	}
 	switch _, err := d.stat(name); err {
 	case nil:
 		return true, nil

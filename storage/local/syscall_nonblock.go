@@ -3,6 +3,7 @@ package local
 import (
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,26 +25,43 @@ var noWaitDisabled atomic.Bool
 // longestName is longer than any name of a file of FastDFS.
 const longestName = 256
 
-// statNoWait reports whether the file name exists beneath d; sure is false if the disk would have
-// to be read. It never blocks, so it makes raw system calls, of which the scheduler is not told:
-// under a flood of requests for missing files that saves a tenth of the time.
-func (d *dataDir) statNoWait(name string) (there, sure bool) {
+// statNoWait is stat from the kernel's memory; sure is false if the disk would have to be read. It
+// never blocks, so it makes raw system calls, of which the scheduler is not told: a check of a name
+// that is in memory costs less than the wake-up of the thread that watches system calls.
+func (d *dataDir) statNoWait(name string) (seen identity, sure bool, err error) {
 	if noWaitDisabled.Load() || len(name) >= longestName {
-		return false, false
+		return identity{}, false, nil
 	}
 	var path [longestName]byte // with a terminating NUL
 	copy(path[:], name)
 	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT2, uintptr(d.fd), uintptr(unsafe.Pointer(&path)),
-		uintptr(unsafe.Pointer(&noWaitHow)),
-		unix.SizeofOpenHow, 0, 0)
+		uintptr(unsafe.Pointer(&noWaitHow)), unix.SizeofOpenHow, 0, 0)
 	switch errno {
 	case 0:
-		_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0) // O_PATH: nothing is lost
-		return true, true
 	case unix.ENOENT:
-		return false, true
+		return identity{}, true, unix.ENOENT
 	case unix.ENOSYS, unix.EPERM, unix.EINVAL:
 		noWaitDisabled.Store(true)
+		fallthrough
+	default:
+		return identity{}, false, nil
 	}
-	return false, false
+	var st unix.Statx_t
+	empty := [1]byte{}
+	_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, fd, uintptr(unsafe.Pointer(&empty)),
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
+	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0) // O_PATH: nothing is lost
+	if errno != 0 {
+		return identity{}, false, nil
+	}
+	return identityOfStatx(&st), true, nil
+}
+
+func identityOfStatx(st *unix.Statx_t) identity {
+	return identity{inode: inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, links: uint64(st.Nlink),
+		mode: uint32(st.Mode), size: int64(st.Size), mtime: timespecOf(st.Mtime), ctime: timespecOf(st.Ctime)}
+}
+
+func timespecOf(t unix.StatxTimestamp) unix.Timespec {
+	return unix.NsecToTimespec(t.Sec*int64(time.Second) + int64(t.Nsec))
 }

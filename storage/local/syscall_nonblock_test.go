@@ -17,7 +17,10 @@ func TestStatNoWait(t *testing.T) {
 	root := t.TempDir()
 	folder := filepath.Join(root, "data", "00", "0A")
 	require.NoError(t, os.MkdirAll(folder, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
+	file := filepath.Join(folder, "file")
+	require.NoError(t, os.WriteFile(file, []byte("content"), 0o600))
+	require.NoError(t, os.Link(file, filepath.Join(folder, "other"))) // all values of its identity differ
+	require.NoError(t, os.Chtimes(file, time.Time{}, time.Unix(1_700_000_000, 123_456_789)))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(folder, "link")))
 	require.NoError(t, os.Symlink("/", filepath.Join(root, "data", "01")))
 	d, err := openDataDir(root)
@@ -27,15 +30,16 @@ func TestStatNoWait(t *testing.T) {
 		"00/0B/none": false} {
 		skipUnlessCached(t, d.fd, name)
 		eventually.True(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
-			_, _ = d.stat(name) // now it knows the name
-			there, sure := d.statNoWait(name)
-			return sure && there == want
+			var st unix.Stat_t
+			blocking := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) // now it knows the name
+			seen, sure, err := d.statNoWait(name)
+			return sure && (err == nil) == want && (!want || blocking == nil && seen == identityOf(&st))
 		}, name)
 	}
 	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName),
 		"00/0A/file/none"} {
-		there, sure := d.statNoWait(name)
-		require.False(t, there, name)
+		_, sure, err := d.statNoWait(name)
+		require.NoError(t, err, name)
 		require.False(t, sure, "only the disk can tell of %q", name)
 	}
 }
