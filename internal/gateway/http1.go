@@ -22,10 +22,13 @@ type exchange struct {
 	out *bufio.Writer
 }
 
-// writeBuffer is the size of the buffer for the head of a response, and a small body.
-const writeBuffer = 4 << 10
+// Sizes of the buffer for the head of a response, and a small body.
+const (
+	writeBuffer    = 4 << 10
+	tlsWriteBuffer = 16 << 10 // a record of TLS (RFC 8446 section 5.1): each one is sent by a system call
+)
 
-func newExchange() any { return &exchange{out: bufio.NewWriterSize(nil, writeBuffer)} }
+func newExchange(buffer int) *exchange { return &exchange{out: bufio.NewWriterSize(nil, buffer)} }
 
 // heads are the buffers of heads while they are parsed. The guard passes one head at a time.
 var heads = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, guard.ReadBufferSize) }}
@@ -87,7 +90,11 @@ func (s *Server) serveRequests(c *conn) (waits bool) {
 
 // serveRequest serves the next request; false if no further one may follow it.
 func (s *Server) serveRequest(c *conn) (more bool) {
-	e := s.exchanges.Get().(*exchange)
+	exchanges := &s.exchanges
+	if c.tls != nil {
+		exchanges = &s.tlsExchanges
+	}
+	e := exchanges.Get().(*exchange)
 	req, resp := &e.ctx.Request, &e.ctx.Response
 	e.out.Reset(c.guarded)
 	e.ctx.Init2(c.guarded, nil, false)
@@ -95,7 +102,7 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 		req.Reset()
 		resp.Reset()
 		e.out.Reset(nil)
-		s.exchanges.Put(e)
+		exchanges.Put(e)
 	}()
 	err := e.readHead(c.guarded)
 	switch {

@@ -92,6 +92,9 @@ type http2Conn struct {
 	counted *conn
 }
 
+// Write implements net.Conn.
+func (c *http2Conn) Write(p []byte) (int, error) { return c.counted.WriteRecords(c.Conn, 0, p) }
+
 // Close closes the connection, and ends its counting.
 func (c *http2Conn) Close() error { return c.counted.guarded.Close() }
 

@@ -53,18 +53,18 @@ const sendWindow = 30 * time.Second
 
 // Server accepts connections and passes their requests to the current Handler.
 type Server struct {
-	o         ServerOptions
-	log       *slog.Logger
-	limited   *slog.Logger // for lines that clients can cause
-	handler   atomic.Pointer[Handler]
-	loops     *eventloop.Group
-	exchanges sync.Pool // of *exchange
-	http2     *http2Server
-	guard     *guard.Guard
-	open      atomic.Int64  // connections that count for the limit: len(all.conns)
-	accepted  atomic.Uint64 // connections ever
-	sockets   atomic.Int64  // the same, until their sockets are closed
-	rejecter  *rejecter
+	o                       ServerOptions
+	log                     *slog.Logger
+	limited                 *slog.Logger // for lines that clients can cause
+	handler                 atomic.Pointer[Handler]
+	loops                   *eventloop.Group
+	exchanges, tlsExchanges sync.Pool // of *exchange, on plain connections and on TLS
+	http2                   *http2Server
+	guard                   *guard.Guard
+	open                    atomic.Int64  // connections that count for the limit: len(all.conns)
+	accepted                atomic.Uint64 // connections ever
+	sockets                 atomic.Int64  // the same, until their sockets are closed
+	rejecter                *rejecter
 
 	waits      *waits
 	sendWindow time.Duration // over which MinSendRate is measured
@@ -91,7 +91,8 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		MaxIdle: s.maxIdle, OnReject: s.rejected, Page: s.errorPage})
 	s.loops = eventloop.New(s.serveConn)
-	s.exchanges.New = newExchange
+	s.exchanges.New = func() any { return newExchange(writeBuffer) }
+	s.tlsExchanges.New = func() any { return newExchange(tlsWriteBuffer) }
 	s.http2 = newHTTP2Server(s)
 	return s
 }

@@ -11,9 +11,12 @@ import (
 const (
 	frameHead = 9 // bytes (RFC 9113 section 4.1)
 
-	// maxOutput bounds the frames of responses that wait to be sent: two full frames of a body, and
-	// some small ones.
-	maxOutput = 2*(maxFrame+frameHead) + 4<<10
+	// maxOutput bounds the frames of responses that wait to be sent: two records of TLS (RFC 8446
+	// section 5.1), each of which is a system call. Frames of bodies end with the second one.
+	maxOutput = 2 * 16 << 10
+
+	// minFrame is the size of the frames of a body that are not cut.
+	minFrame = 4 << 10
 
 	// maxReplies bounds all frames that wait, replies to frames of the client included.
 	maxReplies = maxOutput + 64<<10
@@ -36,8 +39,16 @@ type output struct {
 	streamWindow int64 // that of a new stream
 }
 
+// space returns the number of bytes that the payload of a frame of a response may have.
+func (c *conn) space() int {
+	if c.out == nil {
+		return maxFrame
+	}
+	return min(maxFrame, maxOutput-frameHead-len(*c.out))
+}
+
 // fits reports whether a frame of a response may be added.
-func (c *conn) fits() bool { return c.out == nil || len(*c.out)+frameHead+maxFrame <= maxOutput }
+func (c *conn) fits() bool { return c.space() >= minFrame }
 
 // hasRoom reports whether a frame of a body may be added.
 func (c *conn) hasRoom() bool { return c.fits() && c.output.window > 0 }

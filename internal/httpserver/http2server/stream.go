@@ -184,7 +184,7 @@ func (st *Stream) Write(p []byte, end bool) (n int, err error) {
 		if err = st.awaitRoom(size); err != nil {
 			return n, err
 		}
-		size = int(min(int64(size), st.window, c.output.window))
+		size = int(min(int64(min(size, c.space())), st.window, c.output.window))
 		last := end && n+size == len(p)
 		c.appendData(st.id, p[n:n+size], last)
 		st.stall.sent, st.stall.position = st.stall.sent+int64(size), c.appended

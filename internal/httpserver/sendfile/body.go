@@ -92,6 +92,7 @@ func (b *Body) SupportsBodyWriteTo() bool { return true }
 type flusher interface {
 	io.Writer
 	Flush() error
+	Buffered() int
 }
 
 // WriteTo sends the body. A buffering w is flushed together with the first bytes of the file, if
@@ -200,9 +201,9 @@ func (b *Body) send() error {
 
 // sendFile sends the chunk behind the buffered bytes.
 func (b *Body) sendFile() error {
-	b.Conn.more = true
+	b.Conn.more.Store(true)
 	err := b.f.Flush()
-	b.Conn.more = false
+	b.Conn.more.Store(false)
 	b.markFirst()
 	if err != nil {
 		return err
@@ -221,10 +222,7 @@ func (b *Body) sendFile() error {
 func (b *Body) sendBytes(p []byte) (err error) {
 	defer b.markFirst()
 	if !b.isDirect() {
-		if err = b.write(b.w, p); err == nil && b.f != nil {
-			err = b.f.Flush()
-		}
-		return err
+		return b.sendBuffered(p)
 	}
 	b.Conn.last = b.Conn.last && int64(len(p)) == b.left() // else the next bytes may be late
 	b.Conn.behind = p
@@ -236,6 +234,24 @@ func (b *Body) sendBytes(p []byte) (err error) {
 		return err
 	}
 	return b.write(b.Conn, p[n:]) // there was nothing to flush
+}
+
+// sendBuffered sends bytes by the writer.
+func (b *Body) sendBuffered(p []byte) (err error) {
+	if b.f == nil {
+		return b.write(b.w, p)
+	}
+	n := 0
+	if b.Conn != nil {
+		n, err = b.Conn.WriteRecords(b.w, b.f.Buffered(), p)
+	} else {
+		n, err = b.w.Write(p)
+	}
+	b.passed(int64(n))
+	if err != nil {
+		return err
+	}
+	return b.f.Flush()
 }
 
 // Roomer is a writer that knows how many bytes of a copy it can take soon. The writer of a Body

@@ -111,4 +111,5 @@ func TestChunksOfBrokenFile(t *testing.T) {
 // flushes is a writer without a buffer.
 type flushes struct{ io.Writer }
 
-func (flushes) Flush() error { return nil }
+func (flushes) Flush() error  { return nil }
+func (flushes) Buffered() int { return 0 }

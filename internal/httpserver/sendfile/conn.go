@@ -59,9 +59,9 @@ type Conn struct {
 
 	// State of the current write, in fields so that the callbacks below need no closures.
 	buf      []byte
-	behind   []byte // sent behind buf, by the same call if the socket accepts it
-	more     bool   // the next Write is followed by more at once (MSG_MORE)
-	last     bool   // the next Write is followed by CloseWrite or Close, see Last
+	behind   []byte      // sent behind buf, by the same call if the socket accepts it
+	more     atomic.Bool // the next Write is followed by more at once (MSG_MORE)
+	last     bool        // the next Write is followed by CloseWrite or Close, see Last
 	file     int
 	offset   int64
 	left     int64
@@ -169,6 +169,27 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Record is the size of the content of a TLS record in bytes (RFC 8446 section 5.1). crypto/tls
+// writes each record by itself.
+const Record = 16 << 10
+
+// WriteRecords writes p to w, a TLS connection above c, or a buffer of it that holds begun bytes.
+// All records but the last one are sent as the begin of more bytes, so that they do not end with
+// packets of their own.
+func (c *Conn) WriteRecords(w io.Writer, begun int, p []byte) (n int, err error) {
+	if last := (begun+len(p)-1)%Record + 1; len(p) > last {
+		c.more.Store(true)
+		n, err = w.Write(p[:len(p)-last])
+		c.more.Store(false)
+		if err != nil {
+			return n, err
+		}
+		p = p[n:]
+	}
+	m, err := w.Write(p)
+	return n + m, err
+}
+
 // cork makes the kernel send full packets only (TCP_CORK, tcp(7)), until it is taken off again.
 // Failures have no effect on the bytes.
 func (c *Conn) cork(on bool) {
@@ -202,7 +223,7 @@ func (c *Conn) waitRoom() (int, error) {
 }
 
 // minRoom is the size of a write when the room is small or unknown: one record of TLS.
-const minRoom = 16 << 10
+const minRoom = Record
 
 // tryRoom is a step of waitRoom.
 func (c *Conn) tryRoom(fd uintptr) bool {
@@ -276,7 +297,7 @@ func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 // tryWrite is a step of Write; false means: wait until the socket accepts more.
 func (c *Conn) tryWrite(fd uintptr) bool {
 	flags := unix.MSG_NOSIGNAL
-	if c.more || c.last {
+	if c.more.Load() || c.last {
 		flags |= unix.MSG_MORE
 	}
 	for len(c.buf)+len(c.behind) > 0 {
