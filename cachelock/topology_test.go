@@ -128,9 +128,9 @@ func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
 		keys = append(keys, fmt.Sprintf("group1/M00/%02X/{tag}/file %d", i, i))
 	}
 	for _, key := range keys {
-		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Minute})
+		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Hour})
 		require.NoError(t, err)
-		_, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Minute})
+		_, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Hour})
 		require.ErrorIs(t, err, cachelock.ErrHeld)
 		defer func() { require.NoError(t, lock.Release(t.Context())) }()
 	}
@@ -141,12 +141,12 @@ func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
 		}
 		return err
 	}))
-	_, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Minute})
+	_, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Hour})
 	require.ErrorIs(t, err, cachelock.ErrHeld)
 	for i := range keys {
 		keys[i] += " of another"
 	}
-	all, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Minute})
+	all, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 	require.NoError(t, all.Release(t.Context()))
 }

@@ -85,14 +85,21 @@ func testExtendShorter(s *suite) {
 	s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)}))
 }
 
-// A renewed lock lasts longer for its holder and for the others, but not beyond its release.
+// A renewed lock lasts longer for its holder and for the others, but not beyond its release. The
+// scene is played again if the lock expires, since the machine may have stalled that long.
 func testRenew(s *suite) {
 	a, b := s.client(), s.client()
-	lock := s.acquire(a, cachelock.LockOptions{TTL: renewed, Renew: true})
-	acquired, until := time.Now(), lock.Until()
-	for start := time.Now(); !lock.Until().After(until); time.Sleep(20 * time.Millisecond) {
-		require.Less(s, time.Since(start), soon, "it is not renewed")
-		require.NoError(s, lock.Context().Err())
+	var lock *cachelock.Lock
+	var acquired time.Time
+	for scene := 0; lock == nil; scene++ {
+		require.Less(s, scene, 5, "the lock is not renewed")
+		lock = s.acquire(a, cachelock.LockOptions{TTL: renewed, Renew: true, Policy: cachelock.WaitFor(soon)})
+		acquired = time.Now()
+		for until := lock.Until(); lock != nil && !lock.Until().After(until); time.Sleep(20 * time.Millisecond) {
+			if lock.Context().Err() != nil {
+				lock = nil
+			}
+		}
 	}
 	s.lasts(b, renewed-time.Since(acquired)) // the time that would be left without renewal
 	s.release(lock)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
 
@@ -43,21 +44,29 @@ type slowResponse struct {
 	got    []byte
 }
 
-// slow sends a request and reads the head and the first bytes of its response.
-func slow(p *e2e.Process, url, version, header string, config *tls.Config) *slowResponse {
+// slow sends a request and reads the head and the first bytes of its response. It sends another one
+// if the slots that were overwritten before have used up the checks of that second (503).
+func slow(p *e2e.Process, url, version, header string, config *tls.Config) (s *slowResponse) {
 	p.T.Helper()
-	c := p.Dial()
-	if config != nil {
-		c = tls.Client(c, config)
-	}
-	_, err := fmt.Fprintf(c, "GET %s %s\r\nHost: h\r\n%s\r\nConnection: close\r\n\r\n", url, version, header)
-	require.NoError(p.T, err)
-	s := &slowResponse{conn: c, header: header}
-	s.resp, err = http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
-	require.NoError(p.T, err)
-	require.Contains(p.T, []int{200, 206}, s.resp.StatusCode)
+	eventually.True(p.T, func() bool {
+		c := p.Dial()
+		if config != nil {
+			c = tls.Client(c, config)
+		}
+		_, err := fmt.Fprintf(c, "GET %s %s\r\nHost: h\r\n%s\r\nConnection: close\r\n\r\n", url, version, header)
+		require.NoError(p.T, err)
+		s = &slowResponse{conn: c, header: header}
+		s.resp, err = http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
+		require.NoError(p.T, err)
+		if s.resp.StatusCode == 503 && s.resp.Header.Get("Retry-After") != "" {
+			require.NoError(p.T, c.Close())
+			return false
+		}
+		require.Contains(p.T, []int{200, 206}, s.resp.StatusCode)
+		return true
+	})
 	s.got = make([]byte, 10)
-	_, err = io.ReadFull(s.resp.Body, s.got)
+	_, err := io.ReadFull(s.resp.Body, s.got)
 	require.NoError(p.T, err)
 	return s
 }
