@@ -285,7 +285,7 @@ func (c *Client) usable(ctx context.Context) error {
 func (c *Client) granted(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,
 	o LockOptions) (*Lock, error) {
 	if time.Since(start) >= validity(o.TTL) {
-		c.releaseInBackground(h)
+		c.releaseInBackground(h, start.Add(o.TTL))
 		return nil, fmt.Errorf("%w: %w of %s", ErrUnreachable, errLate, o.TTL)
 	}
 	return c.newLock(ctx, keys, token, h, fence, start, o), nil
@@ -307,9 +307,12 @@ func checkKeys(keys []string) error {
 // maxReleasing bounds the concurrent releases in the background; further locks expire.
 const maxReleasing = 256
 
-// releaseInBackground releases a lock that is not needed. It retries for some seconds while Redis
-// is unavailable; after that the lock expires.
-func (c *Client) releaseInBackground(h holding) {
+// maxReleasePause is the longest time between two attempts of a release in the background.
+const maxReleasePause = 5 * time.Second
+
+// releaseInBackground releases a lock that is not needed. It retries while Redis is unavailable,
+// until the lock expires.
+func (c *Client) releaseInBackground(h holding, expires time.Time) {
 	if !c.begin() {
 		return
 	}
@@ -322,12 +325,10 @@ func (c *Client) releaseInBackground(h holding) {
 	go func() {
 		defer func() { <-c.releasing; c.running.Done() }()
 		defer panics.Contain("releasing a lock")
-		for pause := 50 * time.Millisecond; pause < 5*time.Second; pause *= 2 {
-			if released(h) {
-				return
-			}
+		for pause := 50 * time.Millisecond; !released(h) && time.Now().Before(expires); {
 			select {
 			case <-time.After(pause):
+				pause = min(2*pause, maxReleasePause)
 			case <-c.ctx.Done():
 				return
 			}
