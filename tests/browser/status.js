@@ -14,7 +14,7 @@ const path = require("node:path");
 const { chromium } = require(path.join(o.modules, "playwright-core"));
 const axe = require(path.join(o.modules, "axe-core")).source;
 
-const timeout = 60000; // to find what hangs: a slow machine is no failure
+const timeout = 180000; // to find what hangs: a slow machine is no failure
 const desktop = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
 
 function check(ok, text) {

@@ -44,7 +44,7 @@ const Timeout = 3 * time.Minute
 var Binary = os.Getenv("GATEWAY_BINARY")
 
 // atOnce is how many tests of a package run at the same time: each has gateways, storages and ports
-// of its own, and waits for them more than it works. Three packages run beside each other.
+// of its own, and waits for them more than it works. Two such packages run beside each other.
 const atOnce = "4"
 
 // Main runs the tests of a package, and builds the program if no variable names it.

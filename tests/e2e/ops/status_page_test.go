@@ -39,7 +39,7 @@ func inBrowser(t *testing.T, options map[string]string) {
 	require.NoError(t, os.MkdirAll(options["shots"], 0o755))
 	text, err := json.Marshal(options)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node, "../../browser/status.js", string(text))
 	cmd.WaitDelay = time.Second
