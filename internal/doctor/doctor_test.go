@@ -62,3 +62,27 @@ func TestTrackerNames(t *testing.T) {
 	require.Contains(t, lines[0], `:6: warning: the tracker's name "tracker-of-nobody.invalid" does not resolve`)
 	require.Contains(t, lines[0], "; correct the name")
 }
+
+// TestListening: a listener on another address of the host has the same port, and is in nobody's
+// way; one on all addresses is in the way of each.
+func TestListening(t *testing.T) {
+	t.Parallel()
+	listen := func(address string) string {
+		t.Helper()
+		ln, err := net.Listen("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		require.NoError(t, err)
+		return ":" + port
+	}
+	port := listen("127.0.0.1:0")
+	listen("127.0.0.2" + port)
+	one, other, all := listening("127.0.0.1"+port), listening("127.0.0.2"+port), listening(port)
+	require.Len(t, one, 1)
+	require.Len(t, other, 1)
+	require.NotEqual(t, one, other)
+	require.ElementsMatch(t, append(one, other...), all)
+	require.Empty(t, listening("127.0.0.3"+port))
+	require.Len(t, listening("127.0.0.3"+listen(":0")), 1)
+}

@@ -183,12 +183,10 @@ func socketState(path string) i18n.Text {
 	return i18n.Plain("a process listens there")
 }
 
-// taken finds out which process has the port of an address. One of this program is no problem.
+// taken finds out which process has an address. One of this program is no problem.
 func (d *doctor) taken(address, setting string) {
 	const area = "port"
-	_, text, _ := net.SplitHostPort(address)
-	port, _ := strconv.ParseUint(text, 10, 16)
-	owners := listeners(port)
+	owners := listeners(address)
 	own, _ := os.Executable()
 	if len(owners) == 0 {
 		d.add(area, address, Fail,
@@ -213,9 +211,10 @@ func sameProgram(a, b string) bool {
 	return filepath.Base(strings.TrimSuffix(a, " (deleted)")) == filepath.Base(strings.TrimSuffix(b, " (deleted)"))
 }
 
-// listeners are the processes that listen on a TCP port, of those that this process may look into.
-func listeners(port uint64) (owners []procfs.Proc) {
-	sockets := slices.Concat(listening("/proc/net/tcp", port), listening("/proc/net/tcp6", port))
+// listeners are the processes that keep others from an address by listening on it, of those that
+// this process may look into.
+func listeners(address string) (owners []procfs.Proc) {
+	sockets := listening(address)
 	all, err := procfs.AllProcs()
 	if err != nil || len(sockets) == 0 {
 		return nil
@@ -229,15 +228,22 @@ func listeners(port uint64) (owners []procfs.Proc) {
 	return owners
 }
 
-// listening names the sockets of a table of the kernel that listen on a port, as links to them do.
-// A line begins with: number, local address:port, remote address:port, state; the tenth field is
-// the inode. Ports and states are hexadecimal; 0A is LISTEN.
-func listening(table string, port uint64) (sockets []string) {
-	text, _ := os.ReadFile(table) // a kernel may lack either
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) > 9 && fields[3] == "0A" && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", port)) {
-			sockets = append(sockets, "socket:["+fields[9]+"]")
+// listening names the sockets that listen on an address, or on all addresses with its port, as
+// links to them do. An address without an IP is in the way of every socket with its port.
+func listening(address string) (sockets []string) {
+	wanted, err := net.ResolveTCPAddr("tcp", address)
+	proc, errFS := procfs.NewDefaultFS()
+	if err != nil || errFS != nil {
+		return nil
+	}
+	const listen = 0x0A // TCP_LISTEN of the kernel
+	anyAddress := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
+	v4, _ := proc.NetTCP() // a kernel may lack either
+	v6, _ := proc.NetTCP6()
+	for _, s := range slices.Concat(v4, v6) {
+		if s.St == listen && s.LocalPort == uint64(wanted.Port) && //nolint:gosec // a port is not negative
+			(anyAddress(wanted.IP) || anyAddress(s.LocalAddr) || wanted.IP.Equal(s.LocalAddr)) {
+			sockets = append(sockets, fmt.Sprintf("socket:[%d]", s.Inode))
 		}
 	}
 	return sockets
