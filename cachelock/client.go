@@ -285,7 +285,7 @@ func (c *Client) usable(ctx context.Context) error {
 func (c *Client) granted(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,
 	o LockOptions) (*Lock, error) {
 	if time.Since(start) >= validity(o.TTL) {
-		c.releaseInBackground(h, start.Add(o.TTL))
+		c.releaseInBackground(h, o.TTL)
 		return nil, fmt.Errorf("%w: %w of %s", ErrUnreachable, errLate, o.TTL)
 	}
 	return c.newLock(ctx, keys, token, h, fence, start, o), nil
@@ -307,12 +307,17 @@ func checkKeys(keys []string) error {
 // maxReleasing bounds the concurrent releases in the background; further locks expire.
 const maxReleasing = 256
 
-// maxReleasePause is the longest time between two attempts of a release in the background.
-const maxReleasePause = 5 * time.Second
+const (
+	// maxReleasePause is the longest time between two attempts of a release in the background.
+	maxReleasePause = 5 * time.Second
+	// minReleaseTime is how long a release is retried at least: a hold of a reentrant lock lasts for
+	// longer than its ttl if another one extends the lock.
+	minReleaseTime = 10 * time.Second
+)
 
 // releaseInBackground releases a lock that is not needed. It retries while Redis is unavailable,
-// until the lock expires.
-func (c *Client) releaseInBackground(h holding, expires time.Time) {
+// until the lock must have expired.
+func (c *Client) releaseInBackground(h holding, ttl time.Duration) {
 	if !c.begin() {
 		return
 	}
@@ -322,10 +327,11 @@ func (c *Client) releaseInBackground(h holding, expires time.Time) {
 		c.running.Done()
 		return
 	}
+	end := time.Now().Add(max(ttl, minReleaseTime))
 	go func() {
 		defer func() { <-c.releasing; c.running.Done() }()
 		defer panics.Contain("releasing a lock")
-		for pause := 50 * time.Millisecond; !released(h) && time.Now().Before(expires); {
+		for pause := 50 * time.Millisecond; !released(h) && time.Now().Before(end); {
 			select {
 			case <-time.After(pause):
 				pause = min(2*pause, maxReleasePause)

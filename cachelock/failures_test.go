@@ -130,6 +130,27 @@ func TestReleaseFails(t *testing.T) {
 	r.freeSoon("k")
 }
 
+// TestReleaseOfAShortHold: a hold whose acquisition got no reply is released in an outage that is
+// longer than its ttl, since the owner's other hold makes the lock last.
+func TestReleaseOfAShortHold(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{})
+	hold := func(ttl time.Duration) cachelock.LockOptions { return cachelock.LockOptions{Owner: "me", TTL: ttl} }
+	first, err := r.c.Acquire(t.Context(), "k", hold(farOff))
+	require.NoError(t, err)
+	const ttl = 100 * time.Millisecond
+	r.relay.Mute()
+	got := acquireAsync(t.Context(), r.c, "k", hold(ttl))
+	time.Sleep(ttl)
+	r.relay.Cut()
+	require.ErrorIs(t, await(t, got).err, cachelock.ErrUnreachable)
+	time.Sleep(20 * ttl)
+	r.relay.Restore()
+	eventually.True(t, func() bool { return first.Extend(t.Context(), farOff) == nil })
+	require.NoError(t, first.Release(t.Context()))
+	r.freeSoon("k")
+}
+
 // The usual defer with a context that has ended releases nevertheless, and returns that it could
 // not wait.
 func TestReleaseCancelled(t *testing.T) {

@@ -51,7 +51,7 @@ func (f *Folders) claim(ctx context.Context, w folderRequest) (holding, int64, e
 				repaired = true
 				continue
 			}
-			f.c.releaseInBackground(h, time.Now().Add(w.ttl)) // the lock may have been acquired nevertheless
+			f.c.releaseInBackground(h, w.ttl) // the lock may have been acquired nevertheless
 			return nil, 0, failed(ctx, "acquire a folder lock", err)
 		}
 		values, _ := reply.Val().([]any)

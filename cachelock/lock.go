@@ -134,7 +134,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return was
 	}
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCancelled) {
-		l.c.releaseInBackground(l.holding, l.Until())
+		l.c.releaseInBackground(l.holding, time.Until(l.Until()))
 	}
 	return err
 }

@@ -70,7 +70,7 @@ func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockReq
 		h, fence, err := c.store.acquire(ctx, w)
 		if err != nil {
 			if len(all.holdings) > 0 && all.release(ctx) != nil {
-				c.releaseInBackground(all, time.Now().Add(w.ttl))
+				c.releaseInBackground(all, w.ttl)
 			}
 			return nil, err
 		}

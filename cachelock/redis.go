@@ -128,7 +128,7 @@ func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, in
 		reply = run(ctx, s.rdb, acquireScript, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
-		s.c.releaseInBackground(h, time.Now().Add(w.ttl)) // the lock may have been acquired nevertheless
+		s.c.releaseInBackground(h, w.ttl) // the lock may have been acquired nevertheless
 		return nil, 0, failed(ctx, "acquire a lock", err)
 	}
 	values, _ := reply.Val().([]any)

@@ -226,7 +226,7 @@ func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int
 		s.leaveOthers(w, errs)
 		return h, 0, nil
 	}
-	s.c.releaseInBackground(h, time.Now().Add(w.ttl))
+	s.c.releaseInBackground(h, w.ttl)
 	if err == nil {
 		err = s.heldError(limit, errs)
 	}

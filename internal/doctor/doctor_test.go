@@ -63,8 +63,8 @@ func TestTrackerNames(t *testing.T) {
 	require.Contains(t, lines[0], "; correct the name")
 }
 
-// TestListening: a listener on another address of the host has the same port, and is in nobody's
-// way; one on all addresses is in the way of each.
+// TestListening: a listener on another address of the host has the same port, and is in no
+// other's way; one on all addresses is in the way of each.
 func TestListening(t *testing.T) {
 	t.Parallel()
 	listen := func(address string) string {
