@@ -310,8 +310,8 @@ const maxReleasing = 256
 const (
 	// maxReleasePause is the longest time between two attempts of a release in the background.
 	maxReleasePause = 5 * time.Second
-	// minReleaseTime is how long a release is retried at least: a hold of a reentrant lock lasts for
-	// longer than its ttl if another one extends the lock.
+	// minReleaseTime is the least time for the retries of a release: a hold of a reentrant lock
+	// lasts for longer than its ttl if another one extends the lock.
 	minReleaseTime = 10 * time.Second
 )
 

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -232,19 +234,39 @@ func listeners(address string) (owners []procfs.Proc) {
 // links to them do. An address without an IP is in the way of every socket with its port.
 func listening(address string) (sockets []string) {
 	wanted, err := net.ResolveTCPAddr("tcp", address)
-	proc, errFS := procfs.NewDefaultFS()
-	if err != nil || errFS != nil {
+	if err != nil {
 		return nil
 	}
-	const listen = 0x0A // TCP_LISTEN of the kernel
 	anyAddress := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
-	v4, _ := proc.NetTCP() // a kernel may lack either
-	v6, _ := proc.NetTCP6()
-	for _, s := range slices.Concat(v4, v6) {
-		if s.St == listen && s.LocalPort == uint64(wanted.Port) && //nolint:gosec // a port is not negative
-			(anyAddress(wanted.IP) || anyAddress(s.LocalAddr) || wanted.IP.Equal(s.LocalAddr)) {
-			sockets = append(sockets, fmt.Sprintf("socket:[%d]", s.Inode))
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, _ := os.ReadFile(table) // a kernel may lack either
+		for line := range strings.Lines(string(text)) {
+			ip, port, inode := listener(line)
+			if port == wanted.Port && (anyAddress(wanted.IP) || anyAddress(ip) || wanted.IP.Equal(ip)) {
+				sockets = append(sockets, "socket:["+inode+"]")
+			}
 		}
 	}
 	return sockets
+}
+
+// listener reads a line of /proc/net/tcp or tcp6; the port is -1 if its socket does not listen. A
+// line begins with: number, local address:port, remote address:port, state; the tenth field is the
+// inode. The first four are hexadecimal; a word of an address is in the byte order of the host, and
+// state 0A is LISTEN.
+func listener(line string) (ip net.IP, port int, inode string) {
+	fields := strings.Fields(line)
+	if len(fields) < 10 || fields[3] != "0A" {
+		return nil, -1, ""
+	}
+	local, portText, _ := strings.Cut(fields[1], ":")
+	words, err := hex.DecodeString(local)
+	number, errPort := strconv.ParseUint(portText, 16, 16)
+	if err != nil || errPort != nil {
+		return nil, -1, ""
+	}
+	for ; len(words) >= 4; words = words[4:] {
+		ip = binary.BigEndian.AppendUint32(ip, binary.NativeEndian.Uint32(words))
+	}
+	return ip, int(number), fields[9]
 }
