@@ -105,7 +105,7 @@ func TestFolderSweep(t *testing.T) {
 	}
 	_, err := pipe.Exec(t.Context())
 	require.NoError(t, err)
-	l, err := f.Acquire(t.Context(), "p", Exclusive, LockOptions{})
+	l, err := f.Acquire(t.Context(), "p", Exclusive, LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rdb.ZCard(t.Context(), names[1]).Val())
 	require.EqualValues(t, 1, rdb.HLen(t.Context(), names[3]).Val())

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -43,11 +45,16 @@ func EdgeConfig(c *fdfstest.Cluster, lines ...string) string {
 	return text + strings.Join(WithListen(lines), "\n") + "\n"
 }
 
-// Edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every
-// request shows what becomes of it.
+// Edge starts a gateway without a store in front of the cluster, and waits until it has the lists
+// of a tracker. It keeps nothing, so that every request shows what becomes of it.
 func Edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *Process {
 	t.Helper()
-	return ServeConfig(t, WriteConfig(t, EdgeConfig(c, append(lines, NoCache...)...)))
+	p := ServeConfig(t, WriteConfig(t, EdgeConfig(c, append(lines, NoCache...)...)))
+	eventually.True(t, func() bool {
+		status, _ := p.AdminGet("/readyz")
+		return status == http.StatusOK
+	})
+	return p
 }
 
 // NoCache are the lines of a gateway that keeps nothing.

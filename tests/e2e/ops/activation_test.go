@@ -139,6 +139,14 @@ func (s *systemd) next() map[string]string {
 	}
 }
 
+// pinged waits until so many pings have come, and nothing else since.
+func (s *systemd) pinged(n int) {
+	s.t.Helper()
+	for ; s.pings < n; s.pings++ {
+		require.Equal(s.t, map[string]string{"WATCHDOG": "1"}, s.read())
+	}
+}
+
 // read waits for a message. The socket has room for ten.
 func (s *systemd) read() map[string]string {
 	s.t.Helper()

@@ -29,12 +29,14 @@ func TestUpgradeNotifies(t *testing.T) {
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=600000000") // a ping at the start
 	u := startedBy(e2e.StartCommand(t, conf, cmd))
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	sd.pinged(1)
 	u.upgrade()
 	u.logged(1, "msg=stopped")
 	require.Equal(t, map[string]string{"READY": "1", "MAINPID": strconv.Itoa(u.current())}, sd.next())
+	sd.pinged(2)
 	u.signal(syscall.SIGTERM)
 	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
-	require.Equal(t, 2, sd.pings, "of each process")
+	require.Equal(t, 2, sd.pings, "one of each process")
 }
 
 // TestReloadDuringUpgrade: systemd is told the end of a reload that is rejected.

@@ -242,7 +242,7 @@ func TestTrackersDownAreNoLicence(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	c.Tracker(0).Kill()
-	p := e2e.Edge(t, c)
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, e2e.NoCache...)))
 	a := p.Get("/" + e2e.IDFromAddress(t, "192.0.2.77", "group1"))
 	require.Equal(t, 503, a.StatusCode)
 	require.NotEmpty(t, a.Header.Get("Retry-After"))
