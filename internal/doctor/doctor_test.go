@@ -86,3 +86,30 @@ func TestListening(t *testing.T) {
 	require.Empty(t, listening("127.0.0.3"+port))
 	require.Len(t, listening("127.0.0.3"+listen(":0")), 1)
 }
+
+func TestInTheWay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		wanted, taken string // "" = no address
+		want          bool
+	}{
+		{"", "127.0.0.1", true},
+		{"", "::1", true},
+		{"0.0.0.0", "::1", true}, // Go listens on both families
+		{"::", "127.0.0.1", true},
+		{"::", "0.0.0.0", true},
+		{"127.0.0.1", "0.0.0.0", true},
+		{"127.0.0.1", "::", true},
+		{"127.0.0.1", "127.0.0.1", true},
+		{"127.0.0.1", "::ffff:127.0.0.1", true},
+		{"127.0.0.1", "127.0.0.2", false},
+		{"127.0.0.1", "::1", false},
+		{"::1", "::", true},
+		{"::1", "::1", true},
+		{"::1", "0.0.0.0", false},
+		{"::1", "fe80::1", false},
+	} {
+		require.Equal(t, c.want, inTheWay(net.ParseIP(c.wanted), net.ParseIP(c.taken)), "%q, taken is %q", c.wanted,
+			c.taken)
+	}
+}

@@ -230,24 +230,35 @@ func listeners(address string) (owners []procfs.Proc) {
 	return owners
 }
 
-// listening names the sockets that listen on an address, or on all addresses with its port, as
-// links to them do. An address without an IP is in the way of every socket with its port.
+// listening names the sockets that keep others from listening on an address, as links to them do.
 func listening(address string) (sockets []string) {
 	wanted, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return nil
 	}
-	anyAddress := func(ip net.IP) bool { return ip == nil || ip.IsUnspecified() }
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, _ := os.ReadFile(table) // a kernel may lack either
 		for line := range strings.Lines(string(text)) {
 			ip, port, inode := listener(line)
-			if port == wanted.Port && (anyAddress(wanted.IP) || anyAddress(ip) || wanted.IP.Equal(ip)) {
+			if port == wanted.Port && inTheWay(wanted.IP, ip) {
 				sockets = append(sockets, "socket:["+inode+"]")
 			}
 		}
 	}
 	return sockets
+}
+
+// inTheWay tells whether a socket on the second address keeps others from listening on the first
+// one with the same port. The gateway listens on all addresses of IPv4 and IPv6 for none, 0.0.0.0
+// and :: alike, while a socket of another program on 0.0.0.0 has those of IPv4 only.
+func inTheWay(wanted, taken net.IP) bool {
+	switch {
+	case wanted == nil || wanted.IsUnspecified() || taken.Equal(net.IPv6unspecified):
+		return true
+	case (wanted.To4() == nil) != (taken.To4() == nil):
+		return false
+	}
+	return taken.IsUnspecified() || taken.Equal(wanted)
 }
 
 // listener reads a line of /proc/net/tcp or tcp6; the port is -1 if its socket does not listen. A
