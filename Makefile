@@ -55,11 +55,11 @@ outdated: ## list the modules of go.mod that are behind their latest version
 			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
 	done | sort -u
 
-# All tests: unit and fuzz seeds with the race detector, and end to end on the built binary. Two
-# packages of each kind at a time, on two cores too: many of them wait for servers, timeouts and
-# leases most of the time.
+# All tests: unit and fuzz seeds with the race detector, and end to end on the built binary. One
+# package of each kind at a time: both keep two cores busy, and more of them make the others wait for
+# seconds.
 test: need build ## all tests
-	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 2 $(RACE) -count=1 -timeout 30m
+	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 1 $(RACE) -count=1 -timeout 30m
 
 # The same, and a failure where the race detector cannot run.
 test-race: need ## all tests; fails without the race detector
