@@ -55,9 +55,9 @@ outdated: ## list the modules of go.mod that are behind their latest version
 			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
 	done | sort -u
 
-# All tests: unit and fuzz seeds with the race detector, and end to end on the built binary. One
-# package of each kind at a time: both keep two cores busy, and more of them make the others wait for
-# seconds.
+# All tests: unit and fuzz seeds with the race detector, and end to end on the built binary. tests/run
+# has two streams of packages, each with one at a time: these keep two cores busy, and more packages
+# make each other wait for seconds.
 test: need build ## all tests
 	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 1 $(RACE) -count=1 -timeout 30m
 
