@@ -250,6 +250,23 @@ func (s *Server) Commands() map[string]int64 {
 	return counts
 }
 
+// Eternal returns the keys with a prefix that never expire, but for the counters of fences.
+func (s *Server) Eternal(prefix string) (keys []string) {
+	s.t.Helper()
+	ctx, client := context.Background(), s.client()
+	defer client.Close()
+	all, err := client.Keys(ctx, prefix+"*").Result()
+	if err != nil {
+		s.t.Fatalf("cannot list the keys of %s: %v", s.Addr(), err)
+	}
+	for _, key := range all {
+		if client.PTTL(ctx, key).Val() == -1 && !strings.HasSuffix(key, ":fence") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // run starts a program of the Redis package.
 func run(name string, args ...string) (*process, error) {
 	path, err := exec.LookPath(name)
