@@ -4,87 +4,58 @@
 // several scripts share precede them: common.lua, wake.lua, folder_common.lua.
 package lua
 
-import _ "embed" // for the scripts
+import "embed"
 
-//go:embed common.lua
-var common string
+//go:embed *.lua
+var files embed.FS
 
-//go:embed wake.lua
-var wake string
+// Locks.
+var (
+	// Acquire acquires locks, all or none.
+	Acquire = join("common", "acquire")
+	// Release releases locks and notifies the first waiter of each.
+	Release = join("wake", "release")
+	// Extend sets a new time to live on locks.
+	Extend = join("extend")
+	// Leave removes a waiter from a lock's queue.
+	Leave = join("wake", "leave")
+	// Reenter acquires a lock that its owner may acquire again.
+	Reenter = join("common", "reenter")
+	// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies
+	// the first waiter.
+	ReenterRelease = join("wake", "reenter_release")
+)
 
-//go:embed acquire.lua
-var acquire string
+// Locks of folders.
+var (
+	// FolderAcquire claims paths of a tree, all or none.
+	FolderAcquire = join("common", "folder_common", "folder_acquire")
+	// FolderExtend sets a new time to live on such claims.
+	FolderExtend = join("common", "folder_common", "folder_extend")
+	// FolderRelease releases such claims and notifies the waiters.
+	FolderRelease = join("common", "folder_common", "folder_release")
+)
 
-//go:embed release.lua
-var release string
+// The fleet.
+var (
+	// FleetPurge purges files and returns the gateways that have to apply it.
+	FleetPurge = join("fleet_purge")
+	// FleetSync says that a gateway lives, and tells it what was purged and which others live.
+	FleetSync = join("fleet_sync")
+	// FleetGateways lists the gateways that are registered.
+	FleetGateways = join("fleet_gateways")
+	// FleetLeave takes a gateway out of that list.
+	FleetLeave = join("fleet_leave")
+)
 
-//go:embed leave.lua
-var leave string
-
-//go:embed reenter.lua
-var reenter string
-
-//go:embed reenter_release.lua
-var reenterRelease string
-
-//go:embed folder_common.lua
-var folderCommon string
-
-//go:embed folder_acquire.lua
-var folderAcquire string
-
-//go:embed folder_extend.lua
-var folderExtend string
-
-//go:embed folder_release.lua
-var folderRelease string
-
-// Acquire acquires locks, all or none.
-var Acquire = common + acquire
-
-// Release releases locks and notifies the first waiter of each.
-var Release = wake + release
-
-// Extend sets a new time to live on locks.
-//
-//go:embed extend.lua
-var Extend string
-
-// Leave removes a waiter from a lock's queue.
-var Leave = wake + leave
-
-// Reenter acquires a lock that its owner may acquire again.
-var Reenter = common + reenter
-
-// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies the
-// first waiter.
-var ReenterRelease = wake + reenterRelease
-
-// FolderAcquire claims paths of a tree, all or none.
-var FolderAcquire = common + folderCommon + folderAcquire
-
-// FolderExtend sets a new time to live on such claims.
-var FolderExtend = common + folderCommon + folderExtend
-
-// FolderRelease releases such claims and notifies the waiters.
-var FolderRelease = common + folderCommon + folderRelease
-
-// FleetPurge purges files and returns the gateways that have to apply it.
-//
-//go:embed fleet_purge.lua
-var FleetPurge string
-
-// FleetSync says that a gateway lives, and tells it what was purged and which others live.
-//
-//go:embed fleet_sync.lua
-var FleetSync string
-
-// FleetGateways lists the gateways that are registered.
-//
-//go:embed fleet_gateways.lua
-var FleetGateways string
-
-// FleetLeave takes a gateway out of that list.
-//
-//go:embed fleet_leave.lua
-var FleetLeave string
+// join returns a script with the functions that precede it.
+func join(names ...string) (script string) {
+	for _, name := range names {
+		text, err := files.ReadFile(name + ".lua")
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		script += string(text)
+	}
+	return script
+}
