@@ -49,8 +49,8 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// maintain closes idle connections and probes the trackers whose back-off is over. ask records the
-// results. Loads do not wait for probes, which take long where a host is off.
+// maintain closes idle connections and probes the trackers whose back-off is over. call records
+// the results. Loads do not wait for probes, which take long where a host is off.
 func (c *Client) maintain(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {

@@ -128,21 +128,6 @@ func (c *Client) each(ctx context.Context, ask func(s *server) error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// call sends a request to a tracker. parse may be called for each of its addresses.
-func (c *Client) call(ctx context.Context, s *server, cmd fdfs.Command, body []byte, limit int64,
-	parse func(reply []byte) error) error {
-	return c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) error {
-		reply, err := p.Call(ctx, cmd, 0, body, limit)
-		if err != nil {
-			return err
-		}
-		if err = parse(reply); err != nil {
-			return fmt.Errorf("tracker %s: %w", p.Addr(), err)
-		}
-		return nil
-	})
-}
-
 // order returns the trackers in turn: those that are up, then the others by the end of their
 // back-off.
 func (c *Client) order() []*server {
@@ -152,14 +137,22 @@ func (c *Client) order() []*server {
 	return order
 }
 
-// ask tries the addresses of one tracker, beginning with the one that replied last.
-func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, *fdfs.Pool) error) (err error) {
+// call sends a request to the addresses of one tracker until one has replied, beginning with the
+// one that replied last. parse may be called for each of them.
+func (c *Client) call(ctx context.Context, s *server, cmd fdfs.Command, body []byte, limit int64,
+	parse func(reply []byte) error) (err error) {
 	for _, i := range s.addresses() {
 		start, pool := time.Now(), s.pools[i]
 		slow := fmt.Errorf("tracker %s did not reply within %v", pool.Addr(), c.o.Timeout)
 		bounded, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, slow)
-		err = call(bounded, pool)
+		var reply []byte
+		reply, err = pool.Call(bounded, cmd, 0, body, limit)
 		cancel()
+		if err == nil {
+			if err = parse(reply); err != nil {
+				err = fmt.Errorf("tracker %s: %w", pool.Addr(), err)
+			}
+		}
 		if _, rejected := errors.AsType[fdfs.StatusError](err); err == nil || rejected || errors.Is(err, errEmpty) {
 			if s.replied(i, time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
