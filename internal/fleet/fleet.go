@@ -94,7 +94,7 @@ func New(o Options) (*Fleet, error) {
 		o: o, log: log, warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
-		late:    lateLeases{byKey: map[string]*lateLease{}},
+		late:    lateLeases{byKey: map[string]*leaseRequest{}},
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), responses: semaphore.NewWeighted(math.MaxInt64),
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}

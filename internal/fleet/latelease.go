@@ -10,6 +10,7 @@ import (
 
 // leaseRequest is a request to Redis for a lease, in a goroutine of its own.
 type leaseRequest struct {
+	stop func() bool   // keeps the end of the fill from releasing the lease; false = it has; guarded by lateLeases.mu
 	done chan struct{} // closed when the fields below are set
 	lock *cachelock.Lock
 	end  func() // releases the lease; nil without one
@@ -46,32 +47,25 @@ func (r *leaseRequest) hasFailed() bool {
 // entry a second time.
 type lateLeases struct {
 	mu    sync.Mutex // guards byKey
-	byKey map[string]*lateLease
-}
-
-// lateLease is a lease request that outlasted the wait of its fill.
-type lateLease struct {
-	*leaseRequest
-	stop func() bool // makes the end of the fill release nothing; false = it has
+	byKey map[string]*leaseRequest
 }
 
 // keep holds the lease of a request until ctx ends, unless take returns it before.
 func (l *lateLeases) keep(ctx context.Context, key string, r *leaseRequest) {
-	late := &lateLease{leaseRequest: r}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.byKey[key] = late // another one is of a fill that a purge has replaced
-	late.stop = context.AfterFunc(ctx, func() {
-		l.drop(key, late)
-		late.giveUp()
+	l.byKey[key] = r // another one is of a fill that a purge has replaced
+	r.stop = context.AfterFunc(ctx, func() {
+		l.drop(key, r)
+		r.giveUp()
 	})
 }
 
 // drop forgets a request.
-func (l *lateLeases) drop(key string, late *lateLease) {
+func (l *lateLeases) drop(key string, r *leaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.byKey[key] == late {
+	if l.byKey[key] == r {
 		delete(l.byKey, key)
 	}
 }
@@ -81,19 +75,19 @@ func (l *lateLeases) drop(key string, late *lateLease) {
 func (l *lateLeases) take(key string) *leaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	late := l.byKey[key]
-	if late == nil || late.hasFailed() || !late.stop() {
+	r := l.byKey[key]
+	if r == nil || r.hasFailed() || !r.stop() {
 		return nil
 	}
 	delete(l.byKey, key)
-	return late.leaseRequest
+	return r
 }
 
 // giveUp releases the lease when it has come.
-func (l *lateLease) giveUp() {
+func (r *leaseRequest) giveUp() {
 	defer panics.Contain("releasing a lease")
-	<-l.done
-	if l.end != nil {
-		l.end()
+	<-r.done
+	if r.end != nil {
+		r.end()
 	}
 }

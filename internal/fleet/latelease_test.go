@@ -31,7 +31,7 @@ func hurried(t *testing.T) (relay *redistest.Relay, far, near *Fleet) {
 }
 
 // kept returns the requests that came late.
-func kept(f *Fleet) map[string]*lateLease {
+func kept(f *Fleet) map[string]*leaseRequest {
 	f.late.mu.Lock()
 	defer f.late.mu.Unlock()
 	return maps.Clone(f.late.byKey)
