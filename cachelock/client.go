@@ -175,7 +175,6 @@ type lockRequest struct {
 	hold     string // not empty: a reentrant lock, token names the owner
 	ttl      time.Duration
 	waiter   string // name in the queue; empty = does not wait
-	queueTTL time.Duration
 	fair     bool
 	takeOver bool   // releases locks of earlier processes with the name holder
 	holder   string // for takeOver
@@ -229,44 +228,34 @@ func (c *Client) begin() bool {
 
 // Acquire acquires one lock.
 func (c *Client) Acquire(ctx context.Context, key string, o LockOptions) (*Lock, error) {
-	return c.acquire(ctx, []string{key}, o)
-}
-
-// acquire acquires locks of one shard.
-func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
+	keys := []string{key}
 	if err := checkKeys(keys); err != nil {
 		return nil, err
 	}
-	w := c.lockRequest(keys, &o)
-	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
-		return c.attempt(ctx, w, waiter, o)
+	return c.acquireOrWait(ctx, key, o, func(ctx context.Context, waiter string) (*Lock, error) {
+		w := newRequest(keys, waiter, &o)
+		start := time.Now()
+		h, fence, err := c.store.acquire(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		return c.granted(ctx, keys, w.token, h, fence, start, o)
 	})
 }
 
-// lockRequest returns the request for keys.
-func (c *Client) lockRequest(keys []string, o *LockOptions) lockRequest {
-	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, holder: o.Holder,
-		queueTTL: c.queueTTL()}
+// newRequest returns the request of one attempt. Each has a token, or a hold, of its own: what an
+// earlier attempt has acquired may still be released in the background.
+func newRequest(keys []string, waiter string, o *LockOptions) lockRequest {
+	w := lockRequest{keys: keys, waiter: waiter, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, holder: o.Holder}
 	if o.Owner != "" {
 		w.token, w.hold = ownerPrefix+url.QueryEscape(o.Owner)+":"+o.Holder, randomHex()
 	} else {
 		w.token = newToken(o.Holder)
 	}
 	return w
-}
-
-// attempt sends one request.
-func (c *Client) attempt(ctx context.Context, w lockRequest, waiter string, o LockOptions) (*Lock, error) {
-	w.waiter = waiter
-	start := time.Now()
-	h, fence, err := c.store.acquire(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	return c.granted(ctx, w.keys, w.token, h, fence, start, o)
 }
 
 // usable returns an error if the request need not be sent.
@@ -288,7 +277,14 @@ func (c *Client) granted(ctx context.Context, keys []string, token string, h hol
 		c.releaseInBackground(h, o.TTL)
 		return nil, fmt.Errorf("%w: %w of %s", ErrUnreachable, errLate, o.TTL)
 	}
-	return c.newLock(ctx, keys, token, h, fence, start, o), nil
+	l := &Lock{c: c, keys: keys, token: token, holding: h, fence: fence, taken: start, o: o, base: ctx,
+		until: start.Add(validity(o.TTL))}
+	if o.Renew {
+		l.mu.Lock() // the timer may fire at once
+		defer l.mu.Unlock()
+		l.setTimerLocked(l.timerDelayLocked())
+	}
+	return l, nil
 }
 
 // queueTTL is how long a name stays in a lock's queue without another attempt: longer than the

@@ -21,7 +21,7 @@ import (
 // An acquisition that comes twice does not take back what the lock was extended by.
 func TestLateAcquisition(t *testing.T) {
 	t.Parallel()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for name, w := range map[string]lockRequest{
@@ -44,7 +44,7 @@ func TestLateAcquisition(t *testing.T) {
 // An extension that comes late ends nothing sooner, unless that is what it asks for.
 func TestLateExtension(t *testing.T) {
 	t.Parallel()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	h, _, err := c.store.acquire(t.Context(), lockRequest{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
@@ -151,8 +151,8 @@ func FuzzMessage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message, key, path string) {
 		s.onMessage(message) // must not panic
 		folders := &Folders{c: c, namespace: key}
-		plain, folder := c.waitQueues.join(queueKeyOf("me", key), false, false),
-			c.waitQueues.join(queueKeyOf(c.process, folders.queueName([]claim{{kindShared, path}})), false, false)
+		plain, folder := c.waitQueues.join(queueKey{"me", key}, false, false),
+			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, false, false)
 		s.onMessage("me p:{3}:lock:" + key)
 		require.Len(t, plain.wake, 1, "notified by the name of the lock, with any bytes")
 		if key != "" && !strings.Contains(key+path, "\x00") {

@@ -35,19 +35,6 @@ type Lock struct {
 	timer *time.Timer
 }
 
-// newLock returns the Lock of a request that was sent at start.
-func (c *Client) newLock(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,
-	o LockOptions) *Lock {
-	l := &Lock{c: c, keys: keys, token: token, holding: h, fence: fence, taken: start, o: o, base: ctx}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.until = start.Add(validity(o.TTL))
-	if o.Renew {
-		l.setTimerLocked(l.timerDelayLocked())
-	}
-	return l
-}
-
 // setTimerLocked makes the timer call tick. A lock without renewal whose context was not requested
 // needs no timer: its state is computed when it is used. l.mu is held.
 func (l *Lock) setTimerLocked(after time.Duration) {

@@ -24,21 +24,15 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (
 	case o.Owner != "" || o.Fair:
 		return nil, invalid("locks taken together can be neither reentrant nor fair")
 	}
-	groups := c.byShard(keys)
-	if len(groups) == 1 {
-		return c.acquire(ctx, keys, o)
-	}
 	if err := checkKeys(keys); err != nil {
 		return nil, err
 	}
+	groups := c.byShard(keys)
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
 	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
-		// A new token for each attempt: a part of the attempt before may still be released in the
-		// background.
-		w := lockRequest{ttl: o.TTL, queueTTL: c.queueTTL(), token: newToken(o.Holder), waiter: waiter,
-			takeOver: o.TakeOver, holder: o.Holder}
+		w := newRequest(keys, waiter, &o)
 		start := time.Now()
 		h, err := c.acquireGroups(ctx, groups, w)
 		if err != nil {

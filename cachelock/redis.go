@@ -34,14 +34,7 @@ func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
 	return &redisStore{rdb: rdb, c: c, wake: c.channels(), listening: make(chan struct{}, 1)}
 }
 
-// shardOf returns the beginning of the keys of a key's shard. The keys of a shard n with the prefix
-// p are in one slot of a Cluster:
-//
-//	p:{n}:fence     fence counter
-//	p:{n}:lock:K    token of the holder of K
-//	p:{n}:queue:K   waiters for K by time of arrival
-//	p:{n}:living:K  the same names by the time when they expire
-//	p:{n}:holds:K   holds of the owner of K, if it is reentrant
+// shardOf returns the beginning of the keys of a key's shard: p:{n}, see doc.go.
 func (c *Client) shardOf(key string) string { return strings.TrimSuffix(c.fenceOf(key), fenceName) }
 
 // fenceName ends the key of a fence counter.
@@ -116,10 +109,7 @@ func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64
 // tryAcquire sends one request, as acquire does.
 func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h := s.newHold(w)
-	h.ttl, h.waiter, h.queueTTL = millis(w.ttl), w.waiter, "0"
-	if w.waiter != "" {
-		h.queueTTL = millis(w.queueTTL)
-	}
+	h.ttl, h.waiter, h.queueTTL = millis(w.ttl), w.waiter, millis(s.c.queueTTL())
 	var reply *redis.Cmd
 	if w.hold != "" {
 		reply = run(ctx, s.rdb, reenterScript, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, &h.name,
@@ -159,7 +149,7 @@ func (s *redisStore) wakeOwnQueues(w lockRequest) {
 		return
 	}
 	for _, key := range w.keys {
-		s.c.waitQueues.wake(queueKeyOf(w.waiter, key))
+		s.c.waitQueues.wake(queueKey{w.waiter, key})
 	}
 }
 
@@ -262,8 +252,9 @@ func (s *redisStore) onMessage(message string) {
 	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
 	_, name, _ = strings.Cut(shard, "}:")
 	if key, ok := strings.CutPrefix(name, "lock:"); ok {
-		if name := queueKeyOf(member, key); !s.c.waitQueues.wake(name) {
-			s.c.leaveQueue(name) // no call waits here any more: the next in the queue is notified
+		queue := queueKey{member, key}
+		if !s.c.waitQueues.wake(queue) {
+			s.c.leaveQueue(queue) // no call waits here any more: the next in the queue is notified
 		}
 	}
 	if released, ok := strings.CutPrefix(name, "folder-waiting:"); ok {

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/process/panics"
@@ -45,7 +42,6 @@ type redlockStore struct {
 	c       *Client
 	nodes   []*redisStore
 	timeout time.Duration // 0 = depends on the ttl of the lock
-	seq     atomic.Uint64 // counts attempts
 }
 
 var _ store = (*redlockStore)(nil)
@@ -208,7 +204,6 @@ func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int
 	case w.fair:
 		return nil, 0, invalid("a redlock cannot be fair")
 	}
-	w = s.withUniqueName(w)
 	h := &redlockHold{s: s, ttl: w.ttl, until: time.Now().Add(w.ttl)}
 	for _, node := range s.nodes {
 		h.holds = append(h.holds, node.newHold(w))
@@ -231,19 +226,6 @@ func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int
 		err = s.heldError(limit, errs)
 	}
 	return nil, 0, err
-}
-
-// withUniqueName gives an attempt a token of its own: locks of earlier attempts may still be
-// released in the background, which must not release those of this one.
-func (s *redlockStore) withUniqueName(w lockRequest) lockRequest {
-	n := strconv.FormatUint(s.seq.Add(1), 36)
-	if w.hold != "" {
-		w.hold += "." + n
-		return w
-	}
-	random, holder, _ := strings.Cut(w.token, ":")
-	w.token = random + "." + n + ":" + holder
-	return w
 }
 
 // heldError returns the error of a request that a majority did not grant. If a majority is
@@ -288,7 +270,7 @@ func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
 		defer panics.Contain("leaving the queues of nodes")
 		for _, key := range w.keys {
 			_ = s.leave(s.c.ctx, key, w.waiter) // on failure the name expires
-			s.c.waitQueues.wake(queueKeyOf(w.waiter, key))
+			s.c.waitQueues.wake(queueKey{w.waiter, key})
 		}
 	}()
 }

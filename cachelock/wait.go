@@ -34,15 +34,14 @@ func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, t
 		return try(ctx, "")
 	}
 	p := &waitBudget{p: o.Policy, retries: o.Policy.Retries, began: time.Now()}
-	defer p.stop()
-	name, attempted, entered := queueKeyOf(c.member(o.Fair), key), o.Fair, false
+	name, attempted, entered := queueKey{c.member(o.Fair), key}, o.Fair, false
 	for {
 		w := c.waitQueues.join(name, attempted, entered)
 		lock, err := c.wait(ctx, w, p, try)
 		if c.waitQueues.leave(w) {
 			c.leaveQueue(name)
 		}
-		to := queueKeyOf(name.member, queueOf(err, name.key))
+		to := queueKey{name.member, queueOf(err, name.key)}
 		if to == name {
 			return lock, err
 		}
@@ -75,17 +74,17 @@ func (c *Client) wait(ctx context.Context, w *waiter, p *waitBudget, try attempt
 			if !errors.Is(err, ErrHeld) || queueOf(err, w.name.key) != w.name.key {
 				return lock, err
 			}
-			p.poll.set(c.pollDelay(err))
+			p.poll = time.After(c.pollDelay(err))
 		}
 		p.start()
 		select {
 		case <-w.wake:
-		case <-p.poll.C():
-		case <-p.pause.C():
+		case <-p.poll:
+		case <-p.pause:
 			if p.paused() {
 				return c.lastTry(ctx, w, try)
 			}
-		case <-p.end.C():
+		case <-p.end:
 			p.over = true
 			return c.lastTry(ctx, w, try)
 		case <-ctx.Done():
@@ -136,19 +135,19 @@ type waitBudget struct {
 	began   time.Time
 	retries int
 	over    bool
-	end     alarm // of Policy.Wait
-	pause   alarm // of a sleep, if there is no Policy.Wait
-	poll    alarm
+	end     <-chan time.Time // of Policy.Wait
+	pause   <-chan time.Time // of a sleep, if there is no Policy.Wait
+	poll    <-chan time.Time
 }
 
-// start sets the alarm of the policy unless it is set.
+// start begins the time of the policy, once.
 func (p *waitBudget) start() {
 	switch {
-	case p.end.t != nil || p.pause.t != nil:
+	case p.end != nil || p.pause != nil:
 	case p.p.Wait > 0:
-		p.end.set(time.Until(p.began.Add(p.p.Wait)))
+		p.end = time.After(time.Until(p.began.Add(p.p.Wait)))
 	default:
-		p.pause.set(p.p.sleep())
+		p.pause = time.After(p.p.sleep())
 	}
 }
 
@@ -157,15 +156,9 @@ func (p *waitBudget) paused() bool {
 	p.retries--
 	p.over = p.retries <= 0
 	if !p.over {
-		p.pause.set(p.p.sleep())
+		p.pause = time.After(p.p.sleep())
 	}
 	return p.over
-}
-
-func (p *waitBudget) stop() {
-	p.end.stop()
-	p.pause.stop()
-	p.poll.stop()
 }
 
 // pollDelay returns the time until the next attempt without a notification: until the lock expires,
@@ -195,28 +188,4 @@ func (c *Client) leaveQueue(name queueKey) {
 		_ = c.store.leave(ctx, name.key, name.member) // on failure the name expires
 		c.waitQueues.wake(name)
 	}()
-}
-
-// alarm is a timer that can be off.
-type alarm struct{ t *time.Timer }
-
-func (a *alarm) set(d time.Duration) {
-	if a.t == nil {
-		a.t = time.NewTimer(d)
-		return
-	}
-	a.t.Reset(d)
-}
-
-func (a *alarm) stop() {
-	if a.t != nil {
-		a.t.Stop()
-	}
-}
-
-func (a *alarm) C() <-chan time.Time {
-	if a.t == nil {
-		return nil
-	}
-	return a.t.C
 }

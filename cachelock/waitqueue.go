@@ -11,8 +11,6 @@ import (
 // a release has both.
 type queueKey struct{ member, key string }
 
-func queueKeyOf(member, key string) queueKey { return queueKey{member, key} }
-
 // waitQueues are the waiters of this process.
 type waitQueues struct {
 	mu sync.Mutex // guards m and the fields of queues and waiters

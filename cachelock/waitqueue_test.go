@@ -110,7 +110,7 @@ func TestManyAskOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, 2, s.requests()) // the first, and the one that enters the queue
-		c.waitQueues.wake(queueKeyOf(c.process, "k"))
+		c.waitQueues.wake(queueKey{c.process, "k"})
 		time.Sleep(time.Second)
 		require.Equal(t, 1, s.requests())
 		for _, done := range all {
@@ -133,7 +133,7 @@ func TestHeadGivesUp(t *testing.T) {
 		s.requests()
 		s.replies(free)
 		onMessage := time.Now()
-		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "k"))) // both happen at once
+		require.True(t, c.waitQueues.wake(queueKey{c.process, "k"})) // both happen at once
 		cancel()
 		err := <-head
 		require.True(t, err == nil || errors.Is(err, ErrCancelled), err)
@@ -187,13 +187,13 @@ func TestMovesBetweenQueues(t *testing.T) {
 		}()
 		synctest.Wait()
 		require.Equal(t, 2, s.requests())
-		require.False(t, c.waitQueues.wake(queueKeyOf(c.process, "a")))
+		require.False(t, c.waitQueues.wake(queueKey{c.process, "a"}))
 		s.replies(heldAlways("c"))
-		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "b")))
+		require.True(t, c.waitQueues.wake(queueKey{c.process, "b"}))
 		synctest.Wait()
 		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
 		require.Equal(t, []string{"b"}, s.left)
-		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "c")))
+		require.True(t, c.waitQueues.wake(queueKey{c.process, "c"}))
 		synctest.Wait()
 		s.replies(heldAlways("a")) // as the time is over
 		require.ErrorIs(t, <-done, ErrHeld)
@@ -215,7 +215,7 @@ func TestFailureIsShared(t *testing.T) {
 		}
 		s.requests()
 		s.replies(func(lockRequest) error { return failed(t.Context(), "acquire", errors.New("gone")) })
-		c.waitQueues.wake(queueKeyOf(c.process, "k"))
+		c.waitQueues.wake(queueKey{c.process, "k"})
 		for _, done := range all {
 			require.ErrorIs(t, <-done, ErrUnreachable)
 		}
@@ -225,7 +225,7 @@ func TestFailureIsShared(t *testing.T) {
 		late := start(t.Context(), c, "k", WaitFor(time.Hour))
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
 		s.replies(func(lockRequest) error { time.Sleep(2 * time.Hour); return nil })
-		c.waitQueues.wake(queueKeyOf(c.process, "k"))
+		c.waitQueues.wake(queueKey{c.process, "k"})
 		synctest.Wait()
 		s.replies(free)
 		require.ErrorIs(t, <-late, errLate)
