@@ -14,7 +14,11 @@ import (
 
 func TestConformanceRedis(t *testing.T) {
 	t.Parallel()
-	rdb := cachelock.PatientClient(t, redistest.Shared(t))
+	conformance(t, redistest.Shared(t).Client())
+}
+
+// conformance runs the suite on a Redis of any kind.
+func conformance(t *testing.T, rdb redis.UniversalClient) {
 	locktest.Run(t, locktest.Implementation{
 		New: func(t *testing.T) locktest.Open {
 			return func(o cachelock.Options) *cachelock.Client {
@@ -33,7 +37,7 @@ func TestConformanceRedis(t *testing.T) {
 func TestConformanceRedlock(t *testing.T) {
 	var nodes []redis.UniversalClient
 	for range 3 {
-		nodes = append(nodes, cachelock.PatientClient(t, redistest.Start(t)))
+		nodes = append(nodes, redistest.Start(t).Client())
 	}
 	locktest.Run(t, locktest.Implementation{
 		NoFences:   true,

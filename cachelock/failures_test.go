@@ -37,7 +37,7 @@ type relayed struct {
 func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*redis.Options)) *relayed {
 	t.Helper()
 	server := redistest.Shared(t)
-	r := &relayed{T: t, relay: redistest.NewRelay(t, server.Addr()), admin: cachelock.PatientClient(t, server)}
+	r := &relayed{T: t, relay: redistest.NewRelay(t, server.Addr()), admin: server.Client()}
 	o.Prefix, o.Shards = t.Name(), 1
 	ro := &redis.Options{Addr: r.relay.Addr(), MaxRetries: retries, DialerRetries: 1, DialTimeout: soon,
 		ReadTimeout: soon}
@@ -73,6 +73,14 @@ func (r *relayed) isSet(key string) {
 	r.Helper()
 	eventually.True(r, func() bool {
 		return r.admin.Exists(context.Background(), r.Name()+":{0}:lock:"+key).Val() == 1
+	})
+}
+
+// queued waits until a process waits for the lock.
+func (r *relayed) queued(key string) {
+	r.Helper()
+	eventually.True(r, func() bool {
+		return r.admin.ZCard(context.Background(), r.Name()+":{0}:queue:"+key).Val() == 1
 	})
 }
 
@@ -175,9 +183,7 @@ func TestReplyLostAndRepeated(t *testing.T) {
 		r.isSet("k")
 		other := acquireAsync(t.Context(), r.direct, "k",
 			cachelock.LockOptions{TTL: farOff, Fair: o.Fair, Policy: cachelock.WaitFor(farOff)})
-		eventually.True(t, func() bool {
-			return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
-		})
+		r.queued("k")
 		r.relay.Drop()
 		r.relay.Restore()
 		mine := await(t, got)
@@ -217,79 +223,6 @@ func TestReplyTooLate(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// While Redis does not reply, a lock that is renewed ends when its time is over, not when the
-// request does.
-func TestRenewalHangs(t *testing.T) {
-	t.Parallel()
-	r := newRelayed(t, -1, cachelock.Options{}, func(o *redis.Options) { o.ReadTimeout = farOff })
-	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 4 * time.Second, Renew: true})
-	require.NoError(t, err)
-	ctx := lock.Context()
-	r.relay.Hang()
-	select {
-	case <-ctx.Done():
-	case <-time.After(soon): // the request hangs for much longer
-		t.Fatal("the lock is not lost")
-	}
-	require.ErrorIs(t, context.Cause(ctx), cachelock.ErrLost)
-	r.relay.Restore()
-	r.freeSoon("k")
-}
-
-// A renewed lock outlives connections that break.
-func TestRenewalReconnects(t *testing.T) {
-	t.Parallel()
-	r := newRelayed(t, 3, cachelock.Options{})
-	const ttl = 2 * renewed // a good part of it goes by before the connections last again
-	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: ttl, Renew: true})
-	require.NoError(t, err)
-	acquired := time.Now()
-	for start, until := acquired, lock.Until(); !lock.Until().After(until); time.Sleep(200 * time.Millisecond) {
-		require.Less(t, time.Since(start), soon, "it is not renewed")
-		if time.Since(acquired) < ttl*5/12 { // beyond the first renewal; a slow machine needs a while to connect again
-			r.relay.Drop()
-		}
-		require.NoError(t, lock.Context().Err())
-	}
-	left := ttl - time.Since(acquired) // without renewal
-	require.Greater(t, r.admin.PTTL(t.Context(), r.Name()+":{0}:lock:k").Val(), left)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
-// A renewed lock outlives a Redis that crashes and comes back with its data. One that is away for
-// longer than the ttl has lost it: then the scene is played again.
-func TestRenewalOutlivesRestart(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	c := cachelock.New(cachelock.PatientClient(t, server), cachelock.Options{})
-	defer c.Close()
-	for scene := 1; ; scene++ {
-		var lock *cachelock.Lock
-		eventually.True(t, func() bool { // the pool of connections learns later that redis is back
-			var err error
-			lock, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Renew: true})
-			return err == nil
-		}, "redis serves")
-		require.NoError(t, server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-		require.NoError(t, lock.Extend(t.Context(), renewed))
-		server.Kill()
-		server.Restart()
-		until := lock.Until()
-		eventually.True(t, func() bool { return lock.Until().After(until) || lock.Context().Err() != nil },
-			"it is renewed")
-		if lock.Context().Err() != nil {
-			require.False(t, time.Now().Before(until), "it is lost before its end")
-			require.Less(t, scene, 5, "redis was away for longer than the ttl each time")
-			require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost) // what is left of it in redis
-			continue
-		}
-		_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{})
-		require.ErrorIs(t, err, cachelock.ErrHeld)
-		require.NoError(t, lock.Release(t.Context()))
-		return
-	}
-}
-
 // A Redis that comes back without its data has lost the locks: the holder is told at the next
 // renewal, long before the ttl is over. A process that gets no processor time for two thirds of the
 // ttl is told by the end of the ttl, so such a scene is played again.
@@ -314,32 +247,6 @@ func TestRenewalAfterDataLoss(t *testing.T) {
 	}
 }
 
-// Nothing is renewed after Release, nor after Close.
-func TestRenewalEnds(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	c := cachelock.New(cachelock.PatientClient(t, server), cachelock.Options{})
-	const ttl = renewed
-	released, err := c.Acquire(t.Context(), "released", cachelock.LockOptions{TTL: ttl, Renew: true})
-	require.NoError(t, err)
-	_, err = c.Acquire(t.Context(), "forgotten", cachelock.LockOptions{TTL: ttl, Renew: true})
-	require.NoError(t, err)
-	require.NoError(t, released.Release(t.Context()))
-	require.NoError(t, c.Close())
-	before := server.Commands()["evalsha"]
-	time.Sleep(ttl / 2)
-	require.Equal(t, before, server.Commands()["evalsha"])
-	eventually.True(t, func() bool { return len(locksOf(t, server)) == 0 })
-}
-
-// locksOf returns the names of all locks.
-func locksOf(t *testing.T, server *redistest.Server) []string {
-	t.Helper()
-	keys, err := server.Client().Keys(t.Context(), "*:lock:*").Result()
-	require.NoError(t, err)
-	return keys
-}
-
 // When Redis becomes unavailable, all waiters fail at once, not one after the other.
 func TestUnreachableForAll(t *testing.T) {
 	t.Parallel()
@@ -352,9 +259,7 @@ func TestUnreachableForAll(t *testing.T) {
 	for range 50 {
 		all = append(all, acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)}))
 	}
-	eventually.True(t, func() bool {
-		return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
-	})
+	r.queued("k")
 	r.relay.Hang()
 	start := time.Now()
 	for _, got := range all {
@@ -373,9 +278,7 @@ func TestReleaseWhileCutOff(t *testing.T) {
 	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 2 * farOff})
 	require.NoError(t, err)
 	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
-	eventually.True(t, func() bool {
-		return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
-	})
+	r.queued("k")
 	r.relay.Cut()
 	eventually.True(t, func() bool {
 		return len(r.admin.PubSubChannels(t.Context(), t.Name()+"*").Val()) == 0
@@ -423,7 +326,7 @@ func TestForeignKeys(t *testing.T) {
 	// a lock without expiry from another program
 	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())
 	waiting = acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
-	eventually.True(t, func() bool { return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:eternal").Val() == 1 })
+	r.queued("eternal")
 	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())
 	got = await(t, waiting) // by the poll
 	require.NoError(t, got.err)

@@ -71,7 +71,7 @@ func TestFolderCutOff(t *testing.T) {
 	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, ReadTimeout: soon})
 	defer far.Close()
 	o := cachelock.Options{Prefix: t.Name(), Poll: time.Hour}
-	cut, other := foldersOf(t, far, o), foldersOf(t, cachelock.PatientClient(t, server), o)
+	cut, other := foldersOf(t, far, o), foldersOf(t, server.Client(), o)
 	ctx := context.Background()
 	var lock *cachelock.Lock
 	eventually.True(t, func() bool { // unless the machine stalls until the lock has expired
@@ -82,12 +82,12 @@ func TestFolderCutOff(t *testing.T) {
 	ended := lock.Context()
 	relay.Cut()
 	next, err := other.Acquire(ctx, "a", cachelock.Exclusive,
-		cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(waitBudget)})
+		cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(soon)})
 	require.NoError(t, err)
 	require.False(t, time.Now().Before(lock.Until()), "the one who was cut off relies on it still")
 	<-ended.Done()
 	require.ErrorIs(t, context.Cause(ended), cachelock.ErrLost)
-	require.NoError(t, cachelock.Commit(ctx, cachelock.PatientClient(t, server), t.Name()+":value", next.Fence(), nil,
+	require.NoError(t, cachelock.Commit(ctx, server.Client(), t.Name()+":value", next.Fence(), nil,
 		time.Minute))
 
 	relay.Restore()

@@ -189,7 +189,7 @@ type redisPlayer struct {
 }
 
 func newRedisPlayer(t *testing.T) *redisPlayer {
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	c := New(rdb, Options{Prefix: t.Name() + randomHex()})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for _, script := range []*redis.Script{folderAcquireScript, folderExtendScript, folderReleaseScript} {

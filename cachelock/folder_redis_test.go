@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/lua"
 
@@ -25,7 +24,7 @@ import (
 func ownRedis(t testing.TB, args ...string) (*redistest.Server, *redis.Client, *Folders) {
 	t.Helper()
 	server := redistest.Start(t, args...)
-	rdb := PatientClient(t, server)
+	rdb := server.Client()
 	c := New(rdb, Options{Prefix: "own"})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	f, err := c.Folders("project")
@@ -70,27 +69,6 @@ func TestFolderKeysExpire(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 	require.NoError(t, short.Release(t.Context()))
 	look(0, 2*time.Hour)
-}
-
-// TestFolderAbandoned leaves locks alone: the namespace is gone soon after.
-func TestFolderAbandoned(t *testing.T) {
-	t.Parallel()
-	_, rdb, f := ownRedis(t)
-	for taken, i := 0, 0; taken < 20; i++ {
-		_, err := f.Acquire(t.Context(), "p/"+strconv.Itoa(i), Exclusive, LockOptions{TTL: 5 * time.Second})
-		switch {
-		case err == nil:
-			taken++
-		case i < 100:
-			require.ErrorIs(t, err, errLate) // the machine has stood still for the whole ttl
-		default:
-			require.NoError(t, err)
-		}
-	}
-	eventually.True(t, func() bool {
-		keys, err := rdb.Keys(context.Background(), "*").Result()
-		return err == nil && len(keys) == 1
-	})
 }
 
 // TestFolderSweep lets more expire than one call throws away.
@@ -167,36 +145,23 @@ func TestFullServer(t *testing.T) {
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
 
-// deaf is a Redis client that does not receive the reply to its first script.
-type deaf struct{ done bool }
-
-// DialHook implements redis.Hook.
-func (d *deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessPipelineHook implements redis.Hook.
-func (d *deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// ProcessHook implements redis.Hook.
-func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && cmd.Name() == "evalsha" && !d.done {
-			d.done = true
-			cmd.SetErr(io.ErrUnexpectedEOF)
-			return io.ErrUnexpectedEOF
-		}
-		return err
-	}
-}
-
 // TestFolderLostReply: a lock whose grant was not heard is given back.
 func TestFolderLostReply(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	require.NoError(t, folderAcquireScript.Load(t.Context(), rdb).Err())
-	rdb.AddHook(&deaf{})
+	lost := false
+	redistest.Hook(rdb, func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			err := next(ctx, cmd)
+			if err == nil && cmd.Name() == "evalsha" && !lost {
+				lost = true
+				cmd.SetErr(io.ErrUnexpectedEOF)
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	})
 	_, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{})
 	require.ErrorIs(t, err, ErrUnreachable)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -238,32 +203,6 @@ func TestFolderClock(t *testing.T) {
 	require.Len(t, until, 1)
 	require.GreaterOrEqual(t, int64(until[0].Score), before.Add(time.Hour).UnixMilli())
 	require.LessOrEqual(t, int64(until[0].Score), after.Add(time.Hour).UnixMilli())
-}
-
-// TestFolderCluster: all keys are in one slot, on a node that insists on it.
-func TestFolderCluster(t *testing.T) {
-	t.Parallel()
-	server, rdb, _ := ownRedis(t, "--cluster-enabled", "yes")
-	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, DialTimeout: time.Minute,
-		ReadTimeout: time.Minute})
-	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	eventually.True(t, func() bool {
-		info, err := rdb.ClusterInfo(context.Background()).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok")
-	})
-	c := New(cluster, Options{TTL: time.Hour})
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	for i := range 40 {
-		f, err := c.Folders("p}{" + strconv.Itoa(i)) // does not spoil the tag
-		require.NoError(t, err)
-		l, err := f.Begin(t.Context(), OpMoveDir, "a", "b", LockOptions{})
-		require.NoError(t, err)
-		_, err = f.Acquire(t.Context(), "a/c", Shared, LockOptions{})
-		require.ErrorIs(t, err, ErrHeld)
-		require.NoError(t, l.Extend(t.Context(), time.Minute))
-		require.NoError(t, l.Release(t.Context()))
-	}
 }
 
 // shapes are sets of claims whose size must not matter to a request for p/q/r.
@@ -391,20 +330,5 @@ func TestFolderScripts(t *testing.T) {
 		for _, call := range regexp.MustCompile(`string\.find\([^\n]*`).FindAllString(script, -1) {
 			require.Contains(t, call, ", 1, true)", "a plain search")
 		}
-	}
-}
-
-// BenchmarkFolders takes a lock and gives it back beside those that are held.
-func BenchmarkFolders(b *testing.B) {
-	shape := shapes["elsewhere"]
-	for _, held := range []int{10, 1000, 100_000} {
-		b.Run(fmt.Sprintf("held=%d", held), func(b *testing.B) {
-			_, rdb, f := ownRedis(b)
-			holdMany(b, rdb, f, held, shape.held)
-			b.ReportAllocs()
-			for b.Loop() {
-				cycle(b, f, kindExclusive)
-			}
-		})
 	}
 }

@@ -27,7 +27,7 @@ var patient = LockOptions{Policy: WaitFor(5 * time.Minute)}
 func twoFolders(t *testing.T) (a, b *Folders) {
 	o := seldom
 	o.Prefix = t.Name() + randomHex()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	return testFolders(t, New(rdb, o)), testFolders(t, New(rdb, o))
 }
 
@@ -106,7 +106,7 @@ func TestFolderWokenByOperations(t *testing.T) {
 func TestFolderNotDisturbed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	rdb := PatientClient(t, server)
+	rdb := server.Client()
 	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
 	l := mustAcquire(t, a, "p/q/r", Exclusive, LockOptions{})
 	got := make(chan error, 1)
@@ -134,7 +134,7 @@ func TestFolderHerd(t *testing.T) {
 	t.Parallel()
 	const herd = 200
 	server := redistest.Start(t)
-	rdb := PatientClient(t, server)
+	rdb := server.Client()
 	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
 	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
 	var all sync.WaitGroup
@@ -231,7 +231,8 @@ func TestFolderGivesUp(t *testing.T) {
 
 func TestFolderHeldError(t *testing.T) {
 	f := newFolders(t)
-	mustAcquire(t, f, "/", Shared, LockOptions{TTL: time.Minute})
+	require.Equal(t, "/", mustAcquire(t, f, "/", Shared, LockOptions{TTL: time.Minute}).Key())
+	require.Equal(t, "a/b", mustAcquire(t, f, "/a/b/", Shared, LockOptions{}).Key())
 	_, err := f.Acquire(t.Context(), "a/b/", Exclusive, LockOptions{})
 	held := (*HeldError)(nil)
 	require.ErrorAs(t, err, &held)
@@ -239,25 +240,6 @@ func TestFolderHeldError(t *testing.T) {
 	require.Equal(t, f.c.o.Holder, held.Holder)
 	require.Less(t, 30*time.Second, held.TTL)
 	require.LessOrEqual(t, held.TTL, time.Minute)
-}
-
-// A machine that stands still for two thirds of the ttl loses the lock: then the scene is played
-// again.
-func TestFolderRenews(t *testing.T) {
-	t.Parallel()
-	f := newFolders(t)
-	for scene := 1; ; scene++ {
-		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 15 * time.Second, Renew: true})
-		require.Equal(t, "a/b", l.Key())
-		first := l.Until()
-		eventually.True(t, func() bool { return l.Until().After(first) || l.Context().Err() != nil })
-		_, err := f.Acquire(t.Context(), "a", Shared, LockOptions{})
-		if l.Release(t.Context()) == nil {
-			require.ErrorIs(t, err, ErrHeld)
-			return
-		}
-		require.Less(t, scene, 5, "the lock is not renewed")
-	}
 }
 
 func TestFolderNamespaces(t *testing.T) {
@@ -295,46 +277,4 @@ func TestFolderRejects(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 	_, err = f.Acquire(t.Context(), "a//b", Shared, LockOptions{})
 	require.ErrorIs(t, err, ErrInvalid)
-}
-
-// TestFolderGuards has goroutines of two processes write into locked folders: an exclusive holder
-// must be alone.
-func TestFolderGuards(t *testing.T) {
-	t.Parallel()
-	a, b := twoFolders(t)
-	var tree [3]atomic.Int64 // of p, p/0 and p/1: readers count 1, writers 1,000
-	paths := []string{"p", "p/0", "p/1"}
-	var all sync.WaitGroup
-	for worker := range 8 {
-		f, mode, size := []*Folders{a, b}[worker%2], Shared, int64(1)
-		if worker < 3 {
-			mode, size = Exclusive, 1000
-		}
-		all.Go(func() {
-			for i := range 25 {
-				at := (worker + i) % len(paths)
-				l, err := f.Acquire(context.Background(), paths[at], mode, patient)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				here := tree[at].Add(size)
-				time.Sleep(time.Millisecond) // so that others could come in
-				above, below := int64(0), int64(0)
-				if at > 0 {
-					above = tree[0].Load()
-				} else {
-					below = max(tree[1].Load(), tree[2].Load())
-				}
-				if sum := here + above + below; here > 1000 || sum > 1000 && sum != size {
-					t.Errorf("%d here, %d above, %d below", here, above, below)
-				}
-				tree[at].Add(-size)
-				if err := l.Release(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
 }

@@ -3,7 +3,6 @@ package cachelock_test
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"testing"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	admin := cachelock.PatientClient(t, server)
+	admin := server.Client()
 	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
 	defer other.Close()
 	relay := redistest.NewRelay(t, server.Addr())
@@ -38,9 +37,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 		if steps%8 == 0 {
 			server.Restart() // The server crashes at this step as well.
 		}
-		require.Empty(t, eternal(t, admin), "after %d steps", steps)
+		require.Empty(t, server.Eternal(""), "after %d steps", steps)
 		require.NoError(t, held.Release(t.Context()))
-		require.Empty(t, eternal(t, admin), "after %d steps", steps)
+		require.Empty(t, server.Eternal(""), "after %d steps", steps)
 	}
 	t.Logf("%d steps", steps)
 	require.Greater(t, steps, 30)
@@ -94,24 +93,4 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 		_, _ = acquire() // and dies with it
 	}
 	return rdb.Ping(context.WithoutCancel(ctx)).Err() == nil
-}
-
-var counter = regexp.MustCompile(`^crash:\{[0-9]+\}:fence$`)
-
-// eternal returns the keys that have no expiry and are no counters of fences, of which there is one
-// a shard.
-func eternal(t *testing.T, admin *redis.Client) (keys []string) {
-	t.Helper()
-	all, err := admin.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
-	counters := 0
-	for _, key := range all {
-		if counter.MatchString(key) {
-			counters++
-		} else if admin.PTTL(t.Context(), key).Val() == -1 {
-			keys = append(keys, key)
-		}
-	}
-	require.LessOrEqual(t, counters, 16, "one counter a shard")
-	return keys
 }

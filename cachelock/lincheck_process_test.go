@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +70,10 @@ func (r *run) do() []string {
 	r.disturb(rng)
 	cancel()
 	all.Wait()
-	wrongs := append(r.history.check(), r.eternal()...)
+	wrongs := r.history.check()
+	for _, key := range r.server.Eternal(r.prefix) {
+		wrongs = append(wrongs, fmt.Sprintf("the key %q never expires", key))
+	}
 	for _, relay := range r.relays {
 		relay.Close()
 	}
@@ -138,23 +140,6 @@ func harm(rng *rand.Rand, relay *redistest.Relay) {
 func heal(relay *redistest.Relay) {
 	relay.Delay(0)
 	relay.Restore()
-}
-
-// eternal returns the keys that would stay for ever, but for the counters of fences.
-func (r *run) eternal() (wrongs []string) {
-	rdb := redis.NewClient(&redis.Options{Addr: r.server.Addr()})
-	defer rdb.Close()
-	ctx := context.Background()
-	keys := rdb.Scan(ctx, 0, r.prefix+":*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if ttl := rdb.PTTL(ctx, keys.Val()).Val(); ttl == -1 && !strings.HasSuffix(keys.Val(), ":fence") {
-			wrongs = append(wrongs, fmt.Sprintf("the key %q never expires", keys.Val()))
-		}
-	}
-	if err := keys.Err(); err != nil {
-		wrongs = append(wrongs, err.Error())
-	}
-	return wrongs
 }
 
 // process is one that wants the lock again and again. When it is killed, the next life begins with
@@ -321,7 +306,7 @@ func (p *process) release(lock *cachelock.Lock, t *tenure) {
 func (p *process) onMessage(lived context.Context, lock *cachelock.Lock, t *tenure) {
 	select {
 	case <-lived.Done():
-	case <-time.After(waitBudget):
+	case <-time.After(soon):
 		p.run.history.wrong("the context of a lock that is over goes on: %v", t)
 		return
 	}

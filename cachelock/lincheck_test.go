@@ -65,9 +65,9 @@ func TestLinearizable(t *testing.T) {
 func TestShorterAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	direct := cachelock.PatientClient(t, server)
+	direct := server.Client()
 	relay := redistest.NewRelay(t, server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: waitBudget, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: soon, MaxRetries: -1})
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
 	defer c.Close()
@@ -91,7 +91,7 @@ func TestShorterAtOnce(t *testing.T) {
 // of them must be woken all the same.
 func TestTakenTogether(t *testing.T) {
 	t.Parallel()
-	rdb := cachelock.PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	open := func() *cachelock.Client {
 		c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1, Poll: time.Hour})
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -99,7 +99,7 @@ func TestTakenTogether(t *testing.T) {
 	}
 	hour := cachelock.LockOptions{TTL: time.Hour}
 	waiting := cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(time.Hour)}
-	ctx, cancel := context.WithTimeout(t.Context(), waitBudget)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	other, mine := open(), open()
 	_, err := other.Acquire(ctx, "b", hour)

@@ -13,7 +13,7 @@ import (
 // of them, also of those before the held one.
 func TestOneShardAllOrNothing(t *testing.T) {
 	t.Parallel()
-	c := cachelock.New(cachelock.PatientClient(t, redistest.Shared(t)), cachelock.Options{Prefix: t.Name(), Shards: 1})
+	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{Prefix: t.Name(), Shards: 1})
 	defer c.Close()
 	held, err := c.Acquire(t.Context(), "b", cachelock.LockOptions{})
 	require.NoError(t, err)

@@ -72,7 +72,7 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 
 // newFolders returns a namespace of its own.
 func newFolders(t *testing.T) *Folders {
-	return testFolders(t, New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()}))
+	return testFolders(t, New(redistest.Shared(t).Client(), Options{Prefix: t.Name() + randomHex()}))
 }
 
 // testFolders returns a namespace of a client, which is closed when the test ends.

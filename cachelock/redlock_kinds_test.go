@@ -53,16 +53,16 @@ func TestRedlockContention(t *testing.T) {
 	m := newMasters(t, 3)
 	var inside, entered atomic.Int32
 	var all sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 5*waitBudget)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*soon)
 	defer cancel()
 	const clients, rounds = 6, 6
 	for i := range clients {
 		c := m.redlock(cachelock.Options{Holder: fmt.Sprint("client ", i), Poll: 100 * time.Millisecond,
-			NodeTimeout: waitBudget / 2})
+			NodeTimeout: soon / 2})
 		all.Go(func() {
 			for done := 0; done < rounds; {
 				lock, err := c.Acquire(ctx, "k",
-					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * waitBudget)})
+					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * soon)})
 				if errors.Is(err, cachelock.ErrUnreachable) && ctx.Err() == nil {
 					continue // most nodes stood still for longer than one is waited for
 				}

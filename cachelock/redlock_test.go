@@ -14,9 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitBudget bounds the wait for an event that normally takes milliseconds.
-const waitBudget = time.Minute
-
 // masters are independent Redis, each behind a relay.
 type masters struct {
 	t       *testing.T
@@ -33,7 +30,7 @@ func newMasters(t *testing.T, n int) *masters {
 		s := redistest.Start(t)
 		m.servers = append(m.servers, s)
 		m.relays = append(m.relays, redistest.NewRelay(t, s.Addr()))
-		m.direct = append(m.direct, cachelock.PatientClient(t, s))
+		m.direct = append(m.direct, s.Client())
 	}
 	return m
 }
@@ -49,7 +46,7 @@ func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	var clients []*redis.Client
 	for _, r := range m.relays {
 		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
-			ReadTimeout: waitBudget})
+			ReadTimeout: soon})
 		m.t.Cleanup(func() { rdb.Close() })
 		nodes, clients = append(nodes, rdb), append(clients, rdb)
 	}
@@ -81,22 +78,11 @@ func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
 	}
 }
 
-// takes waits until the lock can be taken, over nodes that are late.
-func (m *masters) takes(c *cachelock.Client, key string) (lock *cachelock.Lock) {
-	m.t.Helper()
-	eventually.True(m.t, func() bool {
-		var err error
-		lock, err = c.Acquire(m.t.Context(), key, long)
-		return err == nil
-	})
-	return lock
-}
-
 // warm makes every node know the scripts, and have an idle connection to the client.
 func (m *masters) warm(c *cachelock.Client) {
 	m.t.Helper()
 	for range 2 {
-		lock := m.takes(c, "warm")
+		lock := takes(m.t, c, "warm")
 		eventually.True(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) })
 		_ = lock.Release(m.t.Context()) // where nodes are too late for a reply, it is released in the background
 		m.eventuallyFree("warm")
@@ -116,21 +102,6 @@ func (m *masters) eventuallyFree(key string) {
 
 // long is a ttl that no test lives to see the end of.
 var long = cachelock.LockOptions{TTL: time.Minute}
-
-func TestRedlockCycle(t *testing.T) {
-	t.Parallel()
-	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
-	lock, err := c.Acquire(t.Context(), "k", long)
-	require.NoError(t, err)
-	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
-	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
-	values := m.votes("k")
-	require.Equal(t, []string{values[0], values[0], values[0]}, values, "the same token everywhere")
-
-	require.NoError(t, lock.Release(t.Context()))
-	m.eventuallyFree("k")
-}
 
 func TestRedlockRejects(t *testing.T) {
 	t.Parallel()
@@ -185,11 +156,11 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 	m := newMasters(t, 3)
 	var nodes []redis.UniversalClient
 	for _, r := range m.relays {
-		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: waitBudget})
+		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: soon})
 		defer rdb.Close()
 		nodes = append(nodes, rdb)
 	}
-	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: waitBudget})
+	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: soon})
 	defer c.Close()
 	m.relays[1].Hang()
 	start := time.Now()
@@ -199,7 +170,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 		require.NoError(t, lock.Extend(t.Context(), time.Minute))
 		require.NoError(t, lock.Release(t.Context()))
 	}
-	require.Less(t, time.Since(start), waitBudget, "nobody has waited for the node timeout")
+	require.Less(t, time.Since(start), soon, "nobody has waited for the node timeout")
 	m.relays[1].Restore()
 }
 
@@ -207,7 +178,7 @@ func TestRedlockTwoNodesDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 2 * time.Second})
-	lock := m.takes(c, "before")
+	lock := takes(m.t, c, "before")
 	m.servers[0].Kill()
 	m.servers[1].Kill()
 	_, err := c.Acquire(t.Context(), "k", long)
@@ -237,7 +208,7 @@ func TestRedlockTwoNodesHang(t *testing.T) {
 // A caller that cancels gets its result, and locks that nodes have granted meanwhile are released.
 func TestRedlockCancelled(t *testing.T) {
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: waitBudget})
+	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: soon})
 	m.warm(c)
 	m.relays[0].Hang()
 	m.relays[1].Mute() // takes the lock and cannot say so
@@ -323,30 +294,16 @@ func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 	}
 }
 
-// The same when the request failed as a whole, at nodes that have taken the lock and cannot say so.
-func TestRedlockFailureReachesSlowNodes(t *testing.T) {
-	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: time.Second})
-	m.warm(c)
-	before := m.servers[0].Commands()["set"]
-	m.relays[0].Mute()
-	m.relays[1].Mute()
-	_, err := c.Acquire(t.Context(), "k", long)
-	require.ErrorIs(t, err, cachelock.ErrUnreachable)
-	eventually.True(t, func() bool { return m.servers[0].Commands()["set"] > before },
-		"it was taken")
-	m.relays[0].Restore()
-	m.relays[1].Restore()
-	m.eventuallyFree("k")
-}
-
 func TestRedlockLost(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
+	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
 	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
+	values := m.votes("k")
+	require.Equal(t, []string{values[0], values[0], values[0]}, values, "the same token everywhere")
 	m.foreign("k", time.Minute, 0)
 	require.NoError(t, lock.Extend(t.Context(), time.Minute), "two nodes are enough")
 	m.foreign("k", time.Minute, 1)

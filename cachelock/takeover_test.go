@@ -17,7 +17,7 @@ func formerToken(holder string) string { return strings.Repeat("0", 32) + ":" + 
 
 // takers are clients with the holder's name "me" whose locks are in one Redis, or in several.
 func takers(t *testing.T) map[string]func(prefix string) (*Client, redis.Cmdable) {
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	o := Options{Holder: "me", NodeTimeout: time.Minute}
 	return map[string]func(string) (*Client, redis.Cmdable){
 		"redis": func(prefix string) (*Client, redis.Cmdable) {
@@ -102,7 +102,7 @@ func TestHolderOfOneLock(t *testing.T) {
 // AcquireAll takes over each of several locks, in one shard and in several.
 func TestTakeOverOfSeveral(t *testing.T) {
 	t.Parallel()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	for _, shards := range []int{1, 16} {
 		c := New(rdb, Options{Prefix: t.Name() + randomHex(), Holder: "me", Shards: shards})
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -119,7 +119,7 @@ func TestTakeOverOfSeveral(t *testing.T) {
 // Those who wait for a lock are notified when it is taken over, and get it in their turn.
 func TestTakeOverNotifies(t *testing.T) {
 	t.Parallel()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	o := Options{Prefix: t.Name(), Holder: "me", Shards: 1}
 	c := New(rdb, o)
 	o.Holder, o.Poll = "you", time.Hour // only a message wakes it
@@ -148,7 +148,7 @@ func TestTakeOverNotifies(t *testing.T) {
 // does not release the lock of the process after it.
 func TestTakeOverIsNoticed(t *testing.T) {
 	t.Parallel()
-	rdb := PatientClient(t, redistest.Shared(t))
+	rdb := redistest.Shared(t).Client()
 	c := New(rdb, Options{Prefix: t.Name(), Holder: "me"})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	former, _, err := c.store.acquire(t.Context(),

@@ -8,28 +8,12 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/cachelock/locktest"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// conformance runs the suite on a Redis of whatever kind.
-func conformance(t *testing.T, rdb func() redis.UniversalClient) {
-	locktest.Run(t, locktest.Implementation{
-		New: func(t *testing.T) locktest.Open {
-			return func(o cachelock.Options) *cachelock.Client {
-				o.Prefix = t.Name()
-				return cachelock.New(rdb(), o)
-			}
-		},
-		Queued: func(t *testing.T, key string) int {
-			return int(rdb().ZCard(t.Context(), t.Name()+":{0}:queue:"+key).Val())
-		},
-	})
-}
 
 // takes waits until the lock can be taken, over whatever is being repaired.
 func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
@@ -59,7 +43,7 @@ func TestSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	rdb := s.Client()
-	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
+	t.Run("conformance", func(t *testing.T) { conformance(t, rdb) })
 	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
 }
 
@@ -106,14 +90,14 @@ func replicated(t *testing.T, master *redis.Client, replicas int) {
 	conn := master.Conn() // what is waited for is what this connection has written, and all before that
 	defer conn.Close()
 	require.NoError(t, conn.Set(t.Context(), "replicated:{0}", "1", time.Minute).Err())
-	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, waitBudget).Val(), "the replicas have it")
+	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, soon).Val(), "the replicas have it")
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	rdb := c.Client()
-	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
+	t.Run("conformance", func(t *testing.T) { conformance(t, rdb) })
 	t.Run("slots", func(t *testing.T) { clusterSlots(t, rdb) })
 	t.Run("folders", func(t *testing.T) { clusterFolders(t, rdb) })
 	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
@@ -155,8 +139,12 @@ func clusterFolders(t *testing.T, rdb *redis.ClusterClient) {
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "folders"})
 	defer c.Close()
 	for i := range 16 { // of several masters
-		f, err := c.Folders(fmt.Sprint("project ", i))
+		f, err := c.Folders(fmt.Sprint("p}{", i)) // which does not spoil the tag
 		require.NoError(t, err)
+		move, err := f.Begin(t.Context(), cachelock.OpMoveDir, "from", "to", cachelock.LockOptions{TTL: time.Hour})
+		require.NoError(t, err)
+		require.NoError(t, move.Extend(t.Context(), time.Minute))
+		require.NoError(t, move.Release(t.Context()))
 		lock, err := f.Acquire(t.Context(), "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute})
 		require.NoError(t, err)
 		_, err = f.Acquire(t.Context(), "a", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute})
@@ -197,25 +185,17 @@ func TestServerRestarts(t *testing.T) {
 	defer holder.Close()
 	defer other.Close()
 	lock := takes(t, holder, "k")
-	queued := make(chan struct{})
-	served := make(chan error, 1)
-	go func() {
-		close(queued)
-		next, err := other.Acquire(context.Background(), "k",
-			cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
-		if err == nil {
-			err = next.Release(context.Background())
-		}
-		served <- err
-	}()
-	<-queued
+	served := acquireAsync(t.Context(), other, "k",
+		cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
 	eventually.True(t, func() bool { return s.Commands()["zadd"] > 0 })
 	s.Restart()
 	rejected(t, holder, "k")
 	require.NoError(t, lock.Extend(t.Context(), time.Minute))
 	eventually.True(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) })
 	require.NoError(t, lock.Release(t.Context()))
-	require.NoError(t, <-served)
+	next := await(t, served)
+	require.NoError(t, next.err)
+	require.NoError(t, next.lock.Release(t.Context()))
 }
 
 // subscribed reports whether a client is subscribed to releases.
@@ -249,7 +229,7 @@ func TestScriptFlush(t *testing.T) {
 			return folders.Acquire(t.Context(), "a/b", cachelock.Shared, minute)
 		},
 		"waiting": func() (*cachelock.Lock, error) {
-			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
+			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
 		},
 	} {
 		flush()

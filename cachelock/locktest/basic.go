@@ -40,6 +40,8 @@ func testOwnerReleases(s *suite) {
 	require.NotEqual(s, old.Token(), next.Token())
 	require.ErrorIs(s, old.Extend(s.ctx, time.Minute), cachelock.ErrLost)
 	require.ErrorIs(s, old.Release(s.ctx), cachelock.ErrLost)
+	require.ErrorIs(s, old.Release(s.ctx), cachelock.ErrNotHeld)
+	require.ErrorIs(s, context.Cause(old.Context()), cachelock.ErrLost)
 	s.held(a)
 	require.NoError(s, next.Extend(s.ctx, time.Minute))
 	s.release(next)
@@ -104,23 +106,6 @@ func testRenew(s *suite) {
 	s.lasts(b, renewed-time.Since(acquired)) // the time that would be left without renewal
 	s.release(lock)
 	s.free(b)
-}
-
-// A renewed lock ends after MaxHold.
-func testRenewMaxHold(s *suite) {
-	lock, _ := s.brief(s.client(), cachelock.LockOptions{Renew: true, MaxHold: 2 * short})
-	s.ended(lock)
-	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
-}
-
-// A lost lock reports ErrLost everywhere.
-func testLost(s *suite) {
-	lock, _ := s.brief(s.client(), cachelock.LockOptions{})
-	s.ended(lock)
-	require.ErrorIs(s, lock.Extend(s.ctx, time.Minute), cachelock.ErrLost)
-	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
-	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrNotHeld)
-	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrLost)
 }
 
 func testReleasedTwice(s *suite) {
@@ -244,12 +229,4 @@ func testClosed(s *suite) {
 	if err := holder.Release(s.ctx); err != nil { // where that needs the client, the lock expires
 		require.ErrorIs(s, err, cachelock.ErrClosed)
 	}
-}
-
-// A lock that a closed client does not renew any more expires.
-func testClosedWhileHeld(s *suite) {
-	c := s.client()
-	lock, _ := s.brief(c, cachelock.LockOptions{Renew: true})
-	require.NoError(s, c.Close())
-	s.ended(lock)
 }

@@ -12,15 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func testGiveUp(s *suite) {
-	c := s.client()
-	lock := s.acquire(c, cachelock.LockOptions{})
-	_, err := c.Acquire(s.ctx, s.key, cachelock.LockOptions{Policy: cachelock.GiveUp()})
-	require.ErrorIs(s, err, cachelock.ErrHeld)
-	require.NotErrorIs(s, err, cachelock.ErrCancelled)
-	s.release(lock)
-}
-
 // A policy of retries sleeps as often, and then returns the holder of the lock.
 func testRetry(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
@@ -92,15 +83,6 @@ func testWokenByRelease(s *suite) {
 		s.release(lock)
 		s.release(s.got(got))
 	}
-}
-
-// A lock that is never released is acquired when it expires.
-func testWokenByExpiry(s *suite) {
-	a, b := s.client(), s.client()
-	lock, _ := s.brief(a, cachelock.LockOptions{})
-	got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
-	s.release(s.got(got))
-	s.ended(lock)
 }
 
 // Many waiters in two processes get the lock one after the other, each once.
