@@ -77,8 +77,7 @@ func TestRejections(t *testing.T) {
 	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
 		cluster.Tracker(n).SetFaults(fdfstest.Faults{Status: 16, Times: 2})
 		for range 2 {
-			err := ask(t.Context(), c)
-			require.NoError(t, err)
+			require.NoError(t, ask(t.Context(), c))
 		}
 		cluster.Tracker(n).SetFaults()
 	}
@@ -89,8 +88,7 @@ func TestTurns(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	for range 30 {
-		err := ask(t.Context(), c)
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), c))
 	}
 	for n := range 3 {
 		require.Equal(t, 10, asked(cluster.Tracker(n)))
@@ -104,8 +102,7 @@ func TestDeadTracker(t *testing.T) {
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	cluster.Tracker(0).Kill()
 	for range 20 {
-		err := ask(t.Context(), c)
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), c))
 	}
 	require.Equal(t, 1, log.Count("does not reply"))
 	require.Equal(t, 1, log.Count(cluster.Tracker(0).Addr()+" error="))
@@ -123,8 +120,7 @@ func TestDeadTracker(t *testing.T) {
 	require.True(t, c.Health()[0].Up)
 	cluster.Tracker(0).ResetCounts()
 	for range 10 {
-		err := ask(t.Context(), c)
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), c))
 	}
 	require.Equal(t, 5, asked(cluster.Tracker(0)))
 }
@@ -146,8 +142,7 @@ func TestHangingTracker(t *testing.T) {
 			slow := 0
 			for range 20 {
 				began := time.Now()
-				err := ask(t.Context(), c)
-				require.NoError(t, err)
+				require.NoError(t, ask(t.Context(), c))
 				if time.Since(began) >= timeout {
 					slow++
 				}
@@ -164,8 +159,7 @@ func TestSlowTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Delay: 50 * time.Millisecond, Rate: 2000})
-	err := ask(t.Context(), c)
-	require.NoError(t, err)
+	require.NoError(t, ask(t.Context(), c))
 	require.Zero(t, log.Count("does not reply"))
 }
 
@@ -178,10 +172,8 @@ func TestContext(t *testing.T) {
 	cause := errors.New("the client is gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(30*time.Millisecond, func() { cancel(cause) })
-	err := ask(ctx, c)
-	require.ErrorIs(t, err, cause)
-	err = ask(ctx, c)
-	require.ErrorIs(t, err, cause)
+	require.ErrorIs(t, ask(ctx, c), cause)
+	require.ErrorIs(t, ask(ctx, c), cause)
 	require.Zero(t, log.Count("does not reply"), "it says nothing about the trackers")
 }
 
@@ -190,8 +182,7 @@ func TestTwoAddresses(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: [][]string{{deadAddress(), cluster.Tracker(0).Addr()}, {}}})
 	for range 5 {
-		err := ask(t.Context(), c)
-		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), c))
 	}
 	require.Equal(t, []int{1, 0}, c.trackers[0].addresses())
 	require.Zero(t, log.Count("does not reply"))
@@ -244,8 +235,7 @@ func TestAllDown(t *testing.T) {
 		Parameters: Parameters{SyncMaxDelay: time.Hour, UseStorageID: true},
 		StorageIDs: []fdfs.StorageID{{ID: 7, Group: "group1", Hosts: []string{"10.0.0.1"}}}})
 	began := time.Now()
-	err := ask(t.Context(), c)
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, ask(t.Context(), c), ErrUnavailable)
 	require.Less(t, time.Since(began), patient/2)
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
 	_, ok := c.Members().ByID(7)
@@ -261,8 +251,7 @@ func TestAllDown(t *testing.T) {
 
 func TestNoTrackers(t *testing.T) {
 	c, _ := newClient(t, Options{StorageIDs: []fdfs.StorageID{{ID: 7, Group: "g", Hosts: []string{"10.0.0.1"}}}})
-	err := ask(t.Context(), c)
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, ask(t.Context(), c), ErrUnavailable)
 	require.True(t, c.Members().Known())
 	c.LoadSoon()
 	c, _ = newClient(t, Options{})
@@ -275,8 +264,7 @@ func TestClose(t *testing.T) {
 	c := New(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)})
 	c.Close()
 	c.Close()
-	err := ask(t.Context(), c)
-	require.ErrorIs(t, err, fdfs.ErrClosed)
+	require.ErrorIs(t, ask(t.Context(), c), fdfs.ErrClosed)
 	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 })
 
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load

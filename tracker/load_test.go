@@ -45,8 +45,7 @@ func TestRecovers(t *testing.T) {
 		cluster.Tracker(n).Kill()
 	}
 	c.LoadSoon()
-	err := ask(t.Context(), c)
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, ask(t.Context(), c), ErrUnavailable)
 	eventually.True(t, func() bool { return log.Count("cannot load lists and settings") == 2 })
 	require.True(t, c.Members().HasGroup("group2"))
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
@@ -62,8 +61,7 @@ func TestQueryFindsTrackerBack(t *testing.T) {
 	defer c.Close()
 	<-c.Loaded()
 	require.NoError(t, cluster.Tracker(0).Revive())
-	err := ask(t.Context(), c)
-	require.NoError(t, err)
+	require.NoError(t, ask(t.Context(), c))
 	eventually.True(t, c.Members().Known)
 }
 
@@ -97,17 +95,6 @@ func TestRefresh(t *testing.T) {
 	require.True(t, list[0].Active, "a list that was given out does not change")
 }
 
-// LoadSoon loads at once when the last load is long over.
-func TestLoadSoon(t *testing.T) {
-	cluster := newCluster(t, fdfstest.Options{})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	c.mu.Lock()
-	c.loadedAt = time.Now().Add(-time.Minute)
-	c.mu.Unlock()
-	c.LoadSoon()
-	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] == 2 })
-}
-
 // TestLoadDuringProbes: a load does not wait for the probe of a tracker that hangs.
 func TestLoadDuringProbes(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
@@ -127,22 +114,6 @@ func TestLoadDuringProbes(t *testing.T) {
 	c.LoadSoon()
 	eventually.True(t, func() bool { return cluster.Tracker(1).Counts().Requests[fdfstest.CmdListGroups] > loads })
 	require.Less(t, time.Since(began), patient/2, "the probe has twice that time")
-}
-
-// Renew loads the lists again, for a group that came and one that went.
-func TestRenew(t *testing.T) {
-	t.Parallel()
-	cluster := newCluster(t, fdfstest.Options{})
-	cluster.Storage(2).SetListed(false)
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	require.False(t, c.Members().HasGroup("group2"))
-	for _, listed := range []bool{true, false} {
-		cluster.Storage(2).SetListed(listed)
-		eventually.True(t, func() bool {
-			c.Renew()
-			return c.Members().HasGroup("group2") == listed
-		})
-	}
 }
 
 // One group that cannot be loaded keeps its members, while others change.

@@ -3,7 +3,6 @@ package tracker
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,41 +133,4 @@ func manyMembers(n int) lists {
 				Addr: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})}}})
 	}
 	return l
-}
-
-// Readers see one state or another, never a mixture.
-func TestMembersWhileChanging(t *testing.T) {
-	var m Members
-	few, many := manyMembers(1), manyMembers(50)
-	m.set(few)
-	var wg sync.WaitGroup
-	done := make(chan struct{})
-	for range 4 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if _, ok := m.ByAddr("g0", addr("10.0.0.1")); !ok || len(m.StoragesOf("g0")) != 1 {
-					t.Error("g0 was away")
-				}
-			}
-		})
-	}
-	for i := range 200 {
-		m.set([]lists{few, many}[i%2])
-	}
-	close(done)
-	wg.Wait()
-}
-
-func BenchmarkByAddr(b *testing.B) {
-	var m Members
-	m.set(manyMembers(200))
-	a := addr("10.0.150.1")
-	for b.Loop() {
-		m.ByAddr("g150", a)
-	}
 }
