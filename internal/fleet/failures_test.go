@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -25,34 +24,31 @@ func z(score float64, member string) redis.Z { return redis.Z{Score: score, Memb
 // well again by itself.
 func TestRedisFails(t *testing.T) {
 	for name, c := range map[string]struct {
-		args         []string
 		break_, mend func(t *testing.T, s *redistest.Server, r *redistest.Relay)
 	}{
-		"killed and started again": {nil,
+		"killed and started again": {
 			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Kill() },
 			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Restart() }},
-		"hung": {nil,
+		"hung": {
 			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Pause() },
 			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Resume() }},
-		"slow": {nil,
+		"slow": {
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(2 * time.Second) },
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(0); r.Drop() }},
-		"replies get lost": {nil,
+		"replies get lost": {
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Mute() },
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Restore(); r.Drop() }},
-		"partition": {nil,
+		"partition": {
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Cut() },
 			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Restore() }},
-		"full": {nil,
-			configure("maxmemory", "1"), configure("maxmemory", "0")},
-		"replica": {nil,
+		"replica": {
 			func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
 				require.NoError(t, s.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 			},
 			func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
 				require.NoError(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
 			}},
-		"another password": {nil,
+		"another password": {
 			func(t *testing.T, s *redistest.Server, r *redistest.Relay) {
 				configure("requirepass", "other")(t, s, r)
 				r.Drop()
@@ -65,7 +61,7 @@ func TestRedisFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, c.args...)
+			server := redistest.Start(t)
 			relay := redistest.NewRelay(t, server.Addr())
 			o := fleetOf(relay.Addr())
 			o.Timeout, o.LockTTL = 500*time.Millisecond, 5*time.Second // a lease whose release was lost is waited for
@@ -181,23 +177,6 @@ func TestCancelledRequestsAreNoFailures(t *testing.T) {
 type dueContext struct{ context.Context }
 
 func (dueContext) Deadline() (time.Time, bool) { return time.Now(), true }
-
-// A wait for a lease ends when Redis stops serving in the middle of it, long before the wait would.
-func TestWaitEndsWhenRedisStops(t *testing.T) {
-	server := redistest.Start(t)
-	o := fleetOf(server.Addr())
-	a, b := member(t, o, 1), member(t, o, 2)
-	start(t, b, (&memory{}).local())
-	lead(t, a, "key")
-	done := make(chan error)
-	go func() { done <- b.wait(t.Context(), LockInfo{Key: "key"}) }()
-	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
-	server.Kill()
-	require.ErrorIs(t, <-done, cache.ErrFleetDown)
-	_, missing, err := b.Purge(t.Context(), tier.MatchAll)
-	require.ErrorIs(t, err, cache.ErrFleetDown)
-	require.Empty(t, missing)
-}
 
 func TestBreaker(t *testing.T) {
 	log := &logtest.Buffer{}

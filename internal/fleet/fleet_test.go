@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -18,38 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestOneLeaseInTheFleet(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	fleets := make([]*Fleet, 4)
-	for i := range fleets {
-		fleets[i] = member(t, o, i+1)
-	}
-	for round := range 20 {
-		var leads atomic.Int32
-		var wg sync.WaitGroup
-		leases := make(chan func(), 40)
-		for i := range 40 {
-			wg.Go(func() {
-				_, release, err := fleets[i%len(fleets)].AcquireLease(t.Context(), "key", true)
-				if err == nil {
-					leads.Add(1)
-					leases <- release
-					return
-				}
-				var held *cache.Held
-				if !errors.As(err, &held) {
-					t.Errorf("round %d: %v", round, err)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 1, leads.Load())
-		(<-leases)()
-	}
-	require.EqualValues(t, 20, fleets[0].Stats().Acquired+fleets[1].Stats().Acquired+fleets[2].Stats().
-		Acquired+fleets[3].Stats().Acquired)
-}
 
 func TestHeldNamesTheHolder(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
@@ -61,9 +27,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	heldBy(t, leaseRejected(t, a, "key"), "") // its own, of another fill
 
 	o.Secret, o.Name = "", "no peers"
-	noPeers, err := New(o) // has no way to ask anything
-	require.NoError(t, err)
-	defer noPeers.Close()
+	noPeers := gatewayOf(t, o) // has no way to ask anything
 	heldBy(t, leaseRejected(t, noPeers, "key"), "")
 
 	require.Len(t, a.Locks(), 1)
@@ -81,17 +45,6 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	for _, f := range []*Fleet{b, noPeers} {
 		require.ErrorIs(t, leaseRejected(t, f, "key"), cache.ErrFleetDown, "no lease lasts for ever")
 	}
-}
-
-// Another program has written a long value in the place of a lease: only its beginning is read.
-func TestHolderIsBounded(t *testing.T) {
-	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
-	huge := "00:" + strings.Repeat("x", 1<<20)
-	require.NoError(t, redistest.Shared(t).Client().Set(t.Context(), f.key("lock:key"), huge, time.Minute).Err())
-	_, err := f.locks.Acquire(t.Context(), "key", cachelock.LockOptions{})
-	held, ok := errors.AsType[*cachelock.HeldError](err)
-	require.True(t, ok)
-	require.Less(t, len(held.Holder), 1<<10)
 }
 
 func TestWaitEndsWithTheLease(t *testing.T) {
@@ -181,7 +134,7 @@ func TestLostLease(t *testing.T) {
 	old.release()
 	eventually.True(t, func() bool { return a.Stats().Lost == 1 }, "the loss is counted")
 	heldBy(t, leaseRejected(t, a, testFile), "https://10.0.0.2:8887")
-	noKeyWithoutExpiry(t, server.Client(), o)
+	require.Empty(t, server.Eternal(o.KeyPrefix))
 }
 
 // Fills and purges at the same time, on all gateways: what was fetched before a purge began is not

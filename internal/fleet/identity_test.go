@@ -25,11 +25,8 @@ import (
 func TestAutoListen(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = "[::]:8887"
-	f, err := New(o)
-	require.NoError(t, err)
-	defer f.Close()
-	unhurried(f)
-	_, _, err = f.AcquireLease(t.Context(), "key", true)
+	f := gatewayOf(t, o)
+	_, _, err := f.AcquireLease(t.Context(), "key", true)
 	require.ErrorIs(t, err, cache.ErrFleetDown, "its address is not known yet")
 	require.Equal(t, unknownName, f.Name())
 	start(t, f, (&memory{}).local())
@@ -52,27 +49,21 @@ func TestAutoListen(t *testing.T) {
 func TestAutoWithoutRedis(t *testing.T) {
 	o := fleetOf("127.0.0.1:1")
 	o.AutoListen, o.Timeout = ":8887", time.Second
-	f, err := New(o)
-	require.NoError(t, err)
-	defer f.Close()
-	_, err = f.exchange(t.Context())
+	f := gatewayOf(t, o)
+	_, err := f.exchange(t.Context())
 	require.ErrorContains(t, err, "cannot find the address towards redis")
 	require.Empty(t, f.Owners("key", 1))
-	f.address.note(&connFrom{&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}})
+	f.address.note(&connFrom{local: &net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "eth0"}})
 	require.False(t, f.address.get().IsValid(), "another host has no such interface")
 }
 
 // connFrom is a connection from an address.
-type connFrom struct{ local net.Addr }
+type connFrom struct {
+	net.Conn
+	local net.Addr
+}
 
-func (c *connFrom) Read([]byte) (int, error)         { return 0, io.EOF }
-func (c *connFrom) Write([]byte) (int, error)        { return 0, io.EOF }
-func (c *connFrom) Close() error                     { return nil }
-func (c *connFrom) LocalAddr() net.Addr              { return c.local }
-func (c *connFrom) RemoteAddr() net.Addr             { return c.local }
-func (c *connFrom) SetDeadline(time.Time) error      { return nil }
-func (c *connFrom) SetReadDeadline(time.Time) error  { return nil }
-func (c *connFrom) SetWriteDeadline(time.Time) error { return nil }
+func (c *connFrom) LocalAddr() net.Addr { return c.local }
 
 // TestOwnAddress: which of the connections to Redis tell the address of this host.
 func TestOwnAddress(t *testing.T) {
@@ -93,7 +84,7 @@ func TestOwnAddress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var a ownAddress
 			for _, from := range c.from {
-				a.note(&connFrom{&net.TCPAddr{IP: net.ParseIP(from), Port: 1}})
+				a.note(&connFrom{local: &net.TCPAddr{IP: net.ParseIP(from), Port: 1}})
 			}
 			require.Equal(t, c.want, a.get().String())
 		})
@@ -129,9 +120,7 @@ func TestAutoAddress(t *testing.T) {
 func TestPurgeWhileTheAddressChanges(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = ":8887"
-	f, err := New(o)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gatewayOf(t, o)
 	var atPurge []string
 	f.local.Store(&Local{Purge: func(cache.Match) { atPurge = names(t, f) }})
 	require.NoError(t, f.sync(t.Context()))
@@ -150,14 +139,12 @@ func TestPurgeWhileTheAddressChanges(t *testing.T) {
 func TestFormerNameIsRemoved(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = ":8887"
-	f, err := New(o)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gatewayOf(t, o)
 	local := (&memory{}).local()
 	f.local.Store(&local)
 	require.NoError(t, f.sync(t.Context()))
 	lost := &lostResponses{}
-	f.rdb.AddHook(lost)
+	redistest.Hook(f.rdb, lost.hook)
 
 	time.Sleep(5 * time.Millisecond) // another time in Redis
 	lost.left = 1
@@ -183,13 +170,7 @@ type lostResponses struct {
 
 var errLost = errors.New("lost")
 
-func (l *lostResponses) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (l *lostResponses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (l *lostResponses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l *lostResponses) hook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if l.after--; l.after >= 0 || l.left == 0 {
 			return next(ctx, cmd)
@@ -228,10 +209,8 @@ func TestAutoByIPv6(t *testing.T) {
 	gateways := [2]*Fleet{}
 	for i, listen := range []string{ln.Addr().String(), "[::1]:1"} {
 		o.AutoListen = listen
-		gateways[i], err = New(o)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, gateways[i].Close()) }()
-		start(t, unhurried(gateways[i]), (&memory{}).local())
+		gateways[i] = gatewayOf(t, o)
+		start(t, gateways[i], (&memory{}).local())
 		require.Equal(t, "https://"+listen, gateways[i].Name())
 	}
 	served := make(chan error, 1)

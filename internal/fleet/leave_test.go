@@ -3,7 +3,6 @@ package fleet
 import (
 	"testing"
 
-	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
@@ -14,32 +13,24 @@ import (
 // registered the same name.
 func TestLeave(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	nothing := Local{Purge: func(cache.Match) {}}
+	nothing := (&memory{}).local()
 	f, other := member(t, o, 1), member(t, o, 2)
 	start(t, f, nothing)
 	start(t, other, nothing)
-	registered := func() (names []string) {
-		list, err := other.registered(t.Context())
-		require.NoError(t, err)
-		for _, g := range list {
-			names = append(names, g.Name)
-		}
-		return names
-	}
 	f.HandOver()
 	next := member(t, o, 1)
 	start(t, next, nothing)
 	f.Leave()
-	require.Equal(t, []string{f.o.Name, other.o.Name}, registered())
+	require.Equal(t, []string{f.o.Name, other.o.Name}, names(t, other))
 	require.NoError(t, f.Close())
-	require.Equal(t, []string{f.o.Name, other.o.Name}, registered())
+	require.Equal(t, []string{f.o.Name, other.o.Name}, names(t, other))
 
 	next.HandOver()
 	eventually.True(t, func() bool {
 		next.Leave()
-		return len(registered()) == 1
+		return len(names(t, other)) == 1
 	}, "nobody has its name")
-	require.Equal(t, []string{other.o.Name}, registered())
+	require.Equal(t, []string{other.o.Name}, names(t, other))
 }
 
 // TestOtherLog: behind a fence of another log, which AppliedFile gives as 0, all of a log is

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/testing/redistest"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,6 +43,12 @@ func unhurried(f *Fleet) *Fleet {
 func member(t testing.TB, o Options, n int) *Fleet {
 	t.Helper()
 	o.Advertise = fmt.Sprintf("https://10.0.0.%d:8887", n)
+	return gatewayOf(t, o)
+}
+
+// gatewayOf makes a gateway, which is closed when the test ends.
+func gatewayOf(t testing.TB, o Options) *Fleet {
+	t.Helper()
 	f, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
@@ -153,21 +157,6 @@ func heldBy(t testing.TB, err error, holder string) {
 	var held *cache.Held
 	require.ErrorAs(t, err, &held)
 	require.Equal(t, holder, held.Holder)
-}
-
-// noKeyWithoutExpiry requires that all keys of a fleet but the counter expire.
-func noKeyWithoutExpiry(t testing.TB, client redis.Cmdable, o Options) {
-	t.Helper()
-	names, err := client.Keys(t.Context(), o.KeyPrefix+"*").Result()
-	require.NoError(t, err)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		ttl, err := client.PTTL(t.Context(), name).Result()
-		require.NoError(t, err)
-		if ttl != -2 && !strings.HasSuffix(name, ":fence") { // -2 = gone meanwhile
-			require.Positive(t, ttl, "key %s", name)
-		}
-	}
 }
 
 // setLocal is Start without the heartbeat.

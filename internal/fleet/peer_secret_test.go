@@ -96,15 +96,9 @@ const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x
 func TestStopBeforeServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f, err := New(
-		Options{
-			Addresses: []string{"127.0.0.1:1"},
-			Advertise: "https://" + ln.Addr().String(),
-			Secret:    "the secret of a test",
-		},
-	)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	o := fleetOf("127.0.0.1:1")
+	o.Advertise = "https://" + ln.Addr().String()
+	f := gatewayOf(t, o)
 	require.NoError(t, f.StopPeers(t.Context()))
 	soon, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
@@ -40,11 +41,7 @@ func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	o.Advertise = "https://" + ln.Addr().String()
-	g := &gateway{}
-	g.Fleet, err = New(o)
-	require.NoError(t, err)
-	unhurried(g.Fleet)
-	t.Cleanup(func() { require.NoError(t, g.Fleet.Close()) })
+	g := &gateway{Fleet: gatewayOf(t, o)}
 	served := make(chan error, 1)
 	if open == nil {
 		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet,
@@ -207,10 +204,10 @@ func TestPeerThatBreaks(t *testing.T) {
 			return bytes.NewReader(data[:300_000])
 		}), nil, 300_000},
 		"fails in the middle": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
-			return io.MultiReader(bytes.NewReader(data[:300_000]), &failing{broken})
+			return io.MultiReader(bytes.NewReader(data[:300_000]), iotest.ErrReader(broken))
 		}), nil, 300_000},
 		"fails at the last byte": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
-			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), &failing{broken})
+			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), iotest.ErrReader(broken))
 		}), nil, len(data) - 1},
 		"panics": {func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") },
 			errUnreachable, 0},
@@ -279,11 +276,6 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 		})
 	}
 }
-
-// failing is a reader that fails.
-type failing struct{ err error }
-
-func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
 // testHead is the head of a response for testVersion.
 const testHead = `{"Version":{"Size":3145728,"ModTime":1767225600000000000,"CRC32":3735928559,` +

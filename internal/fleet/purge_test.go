@@ -107,7 +107,7 @@ func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
 	}, "it has confirmed")
 	require.NoError(t, c.Close())
 	purge(t, a, tier.MatchAll, 2) // one that has left in good order is not waited for
-	noKeyWithoutExpiry(t, server.Client(), a.o)
+	require.Empty(t, server.Eternal(a.o.KeyPrefix))
 }
 
 func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
@@ -127,6 +127,18 @@ func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
 	}
 }
 
+// lockFolder is another program, with the name "operator", that locks a folder.
+func lockFolder(t *testing.T, server *redistest.Server, o Options, path string) *cachelock.Lock {
+	t.Helper()
+	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
+	t.Cleanup(func() { require.NoError(t, locks.Close()) })
+	folders, err := locks.Folders("files")
+	require.NoError(t, err)
+	lock, err := folders.Acquire(t.Context(), path, cachelock.Exclusive, cachelock.LockOptions{TTL: time.Hour})
+	require.NoError(t, err)
+	return lock
+}
+
 // Who holds the folder lock keeps purges out of it, by its name.
 func TestPurgeTakesTheFolderLock(t *testing.T) {
 	t.Parallel()
@@ -136,12 +148,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	var m memory
 	start(t, f, m.local())
 	m.take()
-	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
-	defer locks.Close()
-	folders, err := locks.Folders("files")
-	require.NoError(t, err)
-	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Hour})
-	require.NoError(t, err)
+	lock := lockFolder(t, server, o, "group1/M00")
 
 	matches := []cache.Match{tier.MatchAll, tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"),
 		tier.MatchFile(testFile)}
@@ -187,17 +194,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 			var m memory
 			start(t, f, m.local())
 			m.take()
-			locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "forger", Shards: 1})
-			defer locks.Close()
-			folders, err := locks.Folders("files")
-			require.NoError(t, err)
-			lock, err := folders.Acquire(
-				t.Context(),
-				"group1",
-				cachelock.Exclusive,
-				cachelock.LockOptions{TTL: time.Hour},
-			)
-			require.NoError(t, err)
+			lock := lockFolder(t, server, o, "group1")
 			untilKey := o.KeyPrefix + ":{0}:folder-until:files"
 			require.NoError(t, server.Client().ZAdd(t.Context(), untilKey, z(until, lock.Token())).Err())
 			for f.purges.confirm = 2 * time.Second; ; f.purges.confirm *= 2 {

@@ -80,10 +80,7 @@ func TestRedisByTLS(t *testing.T) {
 			first, second := member(t, o, 1), member(t, o, 2)
 			works(t, first, second)
 			o.Advertise, o.AutoListen = "", ":8887"
-			auto, err := New(o)
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, auto.Close()) })
-			start(t, unhurried(auto), (&memory{}).local())
+			start(t, gatewayOf(t, o), (&memory{}).local())
 			require.Contains(t, names(t, first), "https://127.0.0.1:8887")
 		})
 	}

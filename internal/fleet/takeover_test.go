@@ -54,9 +54,7 @@ func TestLeaseFromBeforeARestart(t *testing.T) {
 func TestLeaseFromBeforeARestartWithoutPeers(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.Secret, o.Name = "", "alone"
-	f, err := New(o)
-	require.NoError(t, err)
-	defer f.Close()
+	f := gatewayOf(t, o)
 	leaseFromBefore(t, f, "key")
 	lead(t, f, "key").release()
 }
