@@ -168,7 +168,7 @@ func TestOrder(t *testing.T) {
 // TestDownloadsCountApart: a server that replies to stats and hangs on downloads is not healthy
 // because of its replies.
 func TestDownloadsCountApart(t *testing.T) {
-	h, now := &health{policy: normalTiming.backoff}, time.Now()
+	h, now := newHealth(), time.Now()
 	h.failed(errTest, now, true)
 	h.completed(false)
 	require.Equal(t, Suspect, h.state())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -133,67 +134,6 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither replies before it
-// is told to.
-type hedged struct {
-	*rig
-	before Stats
-}
-
-// reply lets a server that hangs go on, with faults or without.
-func (h *hedged) reply(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f...) }
-
-// failed waits until the client has noticed n failures.
-func (h *hedged) failed(n uint64) {
-	eventually.True(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n })
-}
-
-// heard waits until the client has noticed a reply of the second server.
-func (h *hedged) heard() {
-	eventually.True(h.t, func() bool { return h.c.Health()[1].Replies == 1 })
-}
-
-// The first server is slow. A failure of the second one, or its lack of the file, does not count as
-// the reply.
-func TestHedgeOutcomes(t *testing.T) {
-	missing, broken := fdfstest.Faults{Status: 2}, fdfstest.Faults{Status: 5}
-	for name, test := range map[string]struct {
-		play func(h *hedged) // what happens when both are being asked
-		from int
-		wins uint64
-	}{
-		"second wins":          {play: func(h *hedged) { h.reply(1) }, from: 1, wins: 1},
-		"first after all":      {play: func(h *hedged) { h.reply(0) }, from: 0},
-		"second does not have": {play: func(h *hedged) { h.reply(1, missing); h.heard(); h.reply(0) }, from: 0},
-		"second fails":         {play: func(h *hedged) { h.reply(1, broken); h.failed(1); h.reply(0) }, from: 0},
-		"first fails late": {play: func(h *hedged) { h.reply(0, broken); h.failed(1); h.reply(1) }, from: 1,
-			wins: 1},
-		"both fail, third saves": {play: func(h *hedged) { h.reply(1, broken); h.failed(1); h.reply(0, broken) },
-			from: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 3, Options{HedgeBudget: 1})
-			id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
-			r.warm(id)
-			h := &hedged{rig: r, before: r.c.Stats()}
-			first := r.requests(0, fdfs.CmdFileInfo)
-			r.Storage(0).SetFaults(fdfstest.Faults{Hang: true})
-			r.Storage(1).SetFaults(fdfstest.Faults{Hang: true})
-			var played sync.WaitGroup
-			played.Go(func() {
-				r.await(0, first+1)
-				r.await(1, 1)
-				test.play(h)
-			})
-			require.Equal(t, r.servers[test.from], r.stat(id).From)
-			played.Wait()
-			stats := r.c.Stats()
-			require.Equal(t, uint64(1), stats.Hedges-h.before.Hedges)
-			require.Equal(t, test.wins, stats.HedgeWins-h.before.HedgeWins)
-		})
-	}
-}
-
 // A server that always loses is asked after the others.
 func TestAlwaysOutrun(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1})
@@ -292,7 +232,11 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 			mu.Lock()
 			defer mu.Unlock()
 			good[m.server.Host] = ctx
-			return reply{info: Info{From: m.server}}, nil
+			a := reply{info: Info{From: m.server}}
+			if m.server == servers[1] {
+				a.source = &source{m: m, body: http.NoBody}
+			}
+			return a, nil
 		},
 	})
 	require.Len(t, errs, 2)
@@ -306,7 +250,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 		}
 	}
 	if a.end != nil {
-		a.end()
+		a.drop()
 	}
 	c.Close() // and all goroutines have ended
 	return won, dropped, errs
@@ -359,9 +303,40 @@ func TestRace(t *testing.T) {
 				require.Equal(t, test.dropped, dropped)
 				require.Equal(t, test.cause, cause)
 				require.Equal(t, test.errs, errs)
+				require.Equal(t, uint64(1), c.Stats().Hedges)
+				require.Equal(t, test.won == "second", c.Stats().HedgeWins == 1)
 			})
 		})
 	}
+}
+
+// After a race that both servers have lost, the next server is asked.
+func TestRaceAndAThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{HedgeBudget: 1})
+		defer c.Close()
+		first := Server{Host: "first", Port: 1}
+		m, err := c.acquire(first)
+		require.NoError(t, err)
+		for range historyMin {
+			m.health.replied(time.Microsecond)
+		}
+		c.release(m)
+		var asked []string
+		a, err := c.askEach(t.Context(), []Server{first, {Host: "second", Port: 1}, {Host: "third", Port: 1}},
+			request{ask: func(_ context.Context, m *member) (reply, error) {
+				asked = append(asked, m.server.Host)
+				if m.server.Host == "third" {
+					return reply{info: Info{From: m.server}}, nil
+				}
+				time.Sleep(time.Second)
+				return reply{}, fdfs.ErrNoFile
+			}})
+		require.NoError(t, err)
+		a.end()
+		require.Equal(t, []string{"first", "second", "third"}, asked)
+		require.Equal(t, uint64(1), c.Stats().Hedges)
+	})
 }
 
 // TestHangingStorages: one live replica behind several that hang is reached soon, without any

@@ -365,12 +365,6 @@ func FuzzInfo(f *testing.F) {
 	})
 }
 
-func TestServerAddr(t *testing.T) {
-	require.Equal(t, "10.0.0.1:23000", Server{Host: "10.0.0.1", Port: 23000}.Addr())
-	require.Equal(t, "[fe80::1]:23000", Server{Host: "fe80::1", Port: 23000}.Addr())
-	require.Equal(t, "storage.example:1", Server{Host: "storage.example", Port: 1}.Addr())
-}
-
 func TestClosedClient(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})

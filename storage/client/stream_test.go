@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"testing"
@@ -391,37 +390,6 @@ func TestReadAllocs(t *testing.T) {
 		}
 	}))
 	require.NoError(t, s.Close())
-}
-
-func BenchmarkStat(b *testing.B) {
-	r := newRig(b, 2, Options{})
-	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(4096)})
-	b.ReportAllocs()
-	for b.Loop() {
-		r.stat(id)
-	}
-}
-
-func BenchmarkDownload(b *testing.B) {
-	for _, size := range []int{4 << 10, 1 << 20} {
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			r := newRig(b, 2, Options{})
-			id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(size)})
-			info := r.stat(id)
-			buf := make([]byte, 64<<10)
-			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			for b.Loop() {
-				s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
-				require.NoError(b, err)
-				for err == nil {
-					_, err = s.Read(buf)
-				}
-				require.Equal(b, io.EOF, err)
-				require.NoError(b, s.Close())
-			}
-		})
-	}
 }
 
 // A source that sends nothing in the middle is replaced at the next byte, where there is another
