@@ -27,8 +27,7 @@ func (s *testStore) largeSlot(at uint32, size int) (fdfs.FileID, string) {
 // Whatever part of a slot is read, through a copy or not, the bytes are those of the slot.
 func TestSlotParts(t *testing.T) {
 	s := newTestStore(t)
-	content := make([]byte, 40*fdfs.SlotBlock+123)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
+	content := contenttest.Bytes(40*fdfs.SlotBlock + 123)
 	id := s.slot(256, fdfs.SlotFile, string(content), nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, o := range []FileCacheOptions{{}, noBodies} {
