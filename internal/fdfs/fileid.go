@@ -166,18 +166,12 @@ func (id FileID) AppendTo(b []byte) []byte {
 
 // Clone returns a copy of id with its own strings, in one allocation.
 func (id FileID) Clone() FileID {
-	id, _ = id.CloneText()
-	return id
-}
-
-// CloneText returns Clone and String, in one allocation.
-func (id FileID) CloneText() (clone FileID, text string) {
 	s := id.String()
 	id.Group = s[:len(id.Group)]
 	id.Logic = s[len(id.Group)+1:]
 	id.Name = s[len(s)-len(id.Name):]
 	id.Asked = strings.Clone(id.Asked)
-	return id, s
+	return id
 }
 
 // ErrFileID is the kind of all errors of Parse and ParseLogic, by errors.Is. Their text is one line

