@@ -148,22 +148,6 @@ func TestArenaUnderLoad(t *testing.T) {
 	require.Zero(t, m.Stats().Bytes)
 }
 
-// TestNoArena: where the system gives no such file, segments stay where they are.
-func TestNoArena(t *testing.T) {
-	m := withArena(t, 64<<20)
-	m.arena = nil
-	s := numbered(1, SegmentSize)
-	require.True(t, m.Put(s))
-	for range 3 {
-		view, ok := m.Get(s.Key, s.Version, true)
-		require.True(t, ok)
-		stretch, err := view.At(0, SegmentSize)
-		require.NoError(t, err)
-		require.Len(t, stretch.Bytes, ChunkSize)
-		view.Release()
-	}
-}
-
 // TestArenaFull: where there is no memory for it, a segment stays where it is, and what was written
 // is given back.
 func TestArenaFull(t *testing.T) {
@@ -200,38 +184,10 @@ func TestSlowReadersCount(t *testing.T) {
 		view.Release()
 	}
 	s := numbered(99, 1<<20)
-	require.True(t, m.Put(s), "there is room again")
+	require.True(t, m.Put(s), "there is room again: those that are not read are evicted")
 	view, ok := m.Get(s.Key, s.Version, true)
 	require.True(t, ok)
 	view.Release()
-}
-
-// TestReadersKeepSegments: segments that are read are not evicted, which would free nothing: room
-// comes from others.
-func TestReadersKeepSegments(t *testing.T) {
-	m := withArena(t, 8<<20)
-	var held []View
-	for i := range 6 {
-		s := numbered(i, 1<<20)
-		require.True(t, m.Put(s))
-		view, ok := m.Get(s.Key, s.Version, true)
-		require.True(t, ok)
-		held = append(held, view)
-	}
-	for i := range 20 {
-		require.True(t, m.Put(numbered(100+i, 1<<20)))
-		require.LessOrEqual(t, m.Stats().Bytes, int64(8<<20))
-	}
-	for i := range held {
-		_, ok := m.Holds(numbered(i, 1).Key)
-		require.True(t, ok, "segment %d is read", i)
-		held[i].Release()
-	}
-	for i := range 20 {
-		require.True(t, m.Put(numbered(200+i, 3<<20)))
-	}
-	_, ok := m.Holds(numbered(0, 1).Key)
-	require.False(t, ok, "it is not read any more")
 }
 
 // TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was
@@ -303,22 +259,20 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	t.Helper()
 	var used, recent, placed, stood int64
 	listed := m.recent.Len() + m.frequent.Len() + m.ghosts.Len()
-	for file := range m.all {
-		m.all.each(file, func(_ Key, k *memoryEntry) {
-			listed--
-			switch k.list {
-			case &m.ghosts:
-				used, stood = used+ghostCost(k.key), stood+k.cost
-				return
-			case &m.recent:
-				recent += k.cost
-			}
-			used += k.cost
-			if k.extent != nil {
-				placed += arena.Cost(k.extent.Length)
-			}
-		})
-	}
+	m.all.visit(&m.mu, MatchAll, func(_ Key, k *memoryEntry) {
+		listed--
+		switch k.list {
+		case &m.ghosts:
+			used, stood = used+ghostCost(k.key), stood+k.cost
+			return
+		case &m.recent:
+			recent += k.cost
+		}
+		used += k.cost
+		if k.extent != nil {
+			placed += arena.Cost(k.extent.Length)
+		}
+	})
 	require.Zero(t, listed)
 	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.pinned},
 		[]int64{m.used, m.recentUsed, m.ghostSegments, m.reserved, m.resident(t)})

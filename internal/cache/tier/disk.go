@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"fastdfs-gateway/internal/fdfs/backoff"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // DiskOptions are the folder of a Disk and its limits.
@@ -82,18 +84,8 @@ type Disk struct {
 
 // OpenDisk opens a Disk, which the caller closes.
 func OpenDisk(o DiskOptions) (*Disk, error) {
-	if o.Max == 0 {
-		o.Max = 10 << 30
-	}
-	if o.Queue == 0 {
-		o.Queue = 32 << 20
-	}
-	if o.Retry == 0 {
-		o.Retry = time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Max, o.Queue, o.Retry = cmp.Or(o.Max, 10<<30), cmp.Or(o.Queue, 32<<20), cmp.Or(o.Retry, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.failure == nil {
 		o.failure = func(string) error { return nil }
 	}
@@ -102,7 +94,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		pending: make(files[job]), rechecks: newRecheckLimit()}
+		pending: make(files[job]), rechecks: recheckLimit{rate: rate.NewLimiter(recheckRate, recheckBurst)}}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.inPageCache = d.findPageCache()
 	d.tasks.Go(d.write)

@@ -136,39 +136,6 @@ func TestTimesFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestPurgeBeforeListed: a purge reaches what the list does not have yet, and what it had would not
-// come back.
-func TestPurgeBeforeListed(t *testing.T) {
-	path := t.TempDir()
-	d := openDisk(t, tier.DiskOptions{Path: path})
-	for i := range 300 {
-		require.True(t, d.Put(small(i, 100)))
-	}
-	written(t, d, 300)
-	require.NoError(t, d.Close())
-	d = openDisk(t, tier.DiskOptions{Path: path})
-	require.Equal(t, 300, d.Purge(tier.MatchFolder("group1/M00")))
-	for i := range 300 {
-		s := small(i, 100)
-		_, ok := d.Get(s.Key, s.Version, true)
-		require.False(t, ok)
-	}
-	require.Empty(t, files(t, path))
-}
-
-// TestPurgeWhileWriting: what was purged before it was written does not appear later.
-func TestPurgeWhileWriting(t *testing.T) {
-	path := t.TempDir()
-	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
-	for i := range 200 {
-		require.True(t, d.Put(small(i, 1000)))
-	}
-	require.Equal(t, 200, d.Purge(tier.MatchAll))
-	require.Empty(t, files(t, path))
-	require.Zero(t, d.Stats().Entries)
-	require.Zero(t, d.Stats().Bytes)
-}
-
 // TestCorruption changes every part of a stored file: no wrong byte may come out, and the file is
 // removed.
 func TestCorruption(t *testing.T) {

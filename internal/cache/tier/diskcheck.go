@@ -172,15 +172,8 @@ func (f *openFile) corrupt(why string) error {
 // short ranges of cold files at most double the bytes read, above recheckRate.
 type recheckLimit struct {
 	rate   *rate.Limiter
-	earned atomic.Int64 // not in rate yet: an addition is all that a reader pays
+	earned atomic.Int64 // that readers got, not in rate yet: an addition is all that a reader pays
 }
-
-func newRecheckLimit() recheckLimit {
-	return recheckLimit{rate: rate.NewLimiter(recheckRate, recheckBurst)}
-}
-
-// earn adds bytes that a reader got without a check.
-func (l *recheckLimit) earn(n int64) { l.earned.Add(n) }
 
 // allow takes n bytes, or none if fewer are left.
 func (l *recheckLimit) allow(n int64) bool {

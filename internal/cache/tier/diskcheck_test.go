@@ -3,7 +3,6 @@ package tier
 import (
 	"bytes"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,8 +51,7 @@ func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checke
 // store stores a segment of so many bytes.
 func (d *checked) store(t *testing.T, size int) {
 	t.Helper()
-	d.content = make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(d.content) // it never fails
+	d.content = contenttest.Bytes(size)
 	d.s = &Segment{Key: Key{File: "group1/M00/00/00/a"}, Version: Version{Size: int64(size)},
 		Chunks: slices.Collect(slices.Chunk(d.content, ChunkSize))}
 	require.True(t, d.Put(d.s))
@@ -223,7 +221,7 @@ func TestRecheckAfterADay(t *testing.T) {
 }
 
 // TestRecheckLooksOnceASecond: the kernel is not asked for each reader, and where it tells nothing
-// what is there is used.
+// what is there is used. No reader compares a chunk again.
 func TestRecheckLooksOnceASecond(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		looks := 0
@@ -237,6 +235,12 @@ func TestRecheckLooksOnceASecond(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.EqualValues(t, 4, d.reads.Load())
+		view, ok := d.Get(d.s.Key, d.s.Version, true)
+		require.True(t, ok)
+		defer view.Release()
+		chunk, err := view.At(100, SegmentSize)
+		require.NoError(t, err)
+		require.EqualValues(t, len(d.content)-100, chunk.Length, "checked chunks are sent in one piece")
 	})
 }
 

@@ -89,7 +89,7 @@ func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 		}
 	}
 	if right.has(first) {
-		f.disk.rechecks.earn(end - offset)
+		f.disk.rechecks.earned.Add(end - offset)
 	} else if err := f.check(first, min(end, (first+1)*ChunkSize)-offset); err != nil {
 		return content.Chunk{}, err
 	}

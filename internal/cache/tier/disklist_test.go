@@ -16,8 +16,7 @@ import (
 func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 	t.Helper()
 	o.Path = t.TempDir()
-	d, err := OpenDisk(o)
-	require.NoError(t, err)
+	d := openDisk(t, o)
 	eventually.True(t, d.Listed)
 	for i := range int64(5) {
 		s := tiny("group1/a")
@@ -27,10 +26,7 @@ func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 	d.Settle()
 	require.NoError(t, d.Close())
 	o.failure = failure
-	d, err = OpenDisk(o)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
-	return d
+	return openDisk(t, o)
 }
 
 // TestFileThatCannotBeExamined: where the size of a file cannot be read at start, those of the
@@ -83,14 +79,12 @@ func TestHangingRead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var hang atomic.Bool
 			goOn := make(chan struct{})
-			d, err := OpenDisk(DiskOptions{Path: path, failure: func(what string) error {
+			d := openDisk(t, DiskOptions{Path: path, failure: func(what string) error {
 				if what == op && hang.Swap(false) {
 					<-goOn
 				}
 				return nil
 			}})
-			require.NoError(t, err)
-			defer d.Close()
 			require.True(t, d.Put(tiny("group1/a")))
 			require.True(t, d.Put(tiny("group1/b")))
 			d.Settle()

@@ -38,12 +38,10 @@ func (d *Disk) Purge(m Match) int {
 
 // purgePending cancels the segments that wait to be written, and returns their number.
 func (d *Disk) purgePending(m Match) (n int) {
-	Visit(&d.mu, d.pending, m, func(file string, _ segments[job]) {
-		d.pending.each(file, func(key Key, j *job) {
-			j.canceled = true // not written, if that has not begun
-			d.pending.remove(key)
-			n++
-		})
+	d.pending.visit(&d.mu, m, func(key Key, j *job) {
+		j.canceled = true // not written, if that has not begun
+		d.pending.remove(key)
+		n++
 	})
 	return n
 }
@@ -62,12 +60,8 @@ func (d *Disk) running(m Match) *job {
 // purgeFiles removes the files of segments, and returns their number.
 func (d *Disk) purgeFiles(m Match) (n int) {
 	var keys []Key
-	Visit(&d.mu, d.index.all, m, func(file string, _ segments[diskEntry]) {
-		d.index.all.each(file, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
-	})
-	Visit(&d.mu, d.index.unlinking, m, func(file string, _ segments[removal]) {
-		d.index.unlinking.each(file, func(key Key, _ *removal) { keys = append(keys, key) })
-	})
+	d.index.all.visit(&d.mu, m, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
+	d.index.unlinking.visit(&d.mu, m, func(key Key, _ *removal) { keys = append(keys, key) })
 	for _, key := range keys {
 		if removed, _ := d.unlink(key, true); removed { // Sync returns the error if it lasts
 			n++
@@ -150,12 +144,10 @@ func (d *Disk) purgeAgain() (err error) {
 
 // kept returns the purged segments whose files the disk has not removed.
 func (d *Disk) kept() (keys []Key) {
-	Visit(&d.mu, d.index.unlinking, MatchAll, func(file string, _ segments[removal]) {
-		d.index.unlinking.each(file, func(key Key, r *removal) {
-			if r.kept {
-				keys = append(keys, key)
-			}
-		})
+	d.index.unlinking.visit(&d.mu, MatchAll, func(key Key, r *removal) {
+		if r.kept {
+			keys = append(keys, key)
+		}
 	})
 	return keys
 }

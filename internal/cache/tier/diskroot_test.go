@@ -45,12 +45,8 @@ func TestForeignFolder(t *testing.T) {
 	for name, names := range map[string][]string{
 		"store":          {"data/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "data/storage_stat.dat"},
 		"data of store":  {"00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "01/02/", "0A/"},
-		"empty store":    {"00/00/", "00/0A/"},
 		"git":            {"00/2a7d15c8c3fd3b1fd1d5a5c0e3d5a2f3c1b0a9", "info/", "pack/"},
-		"git, packed":    {"info/", "pack/"},
-		"objects only":   {"00/2a7d15c8c3fd3b1fd1d5a5c0e3d5a2f3c1b0a9"},
 		"hidden file":    {".bashrc"},
-		"tmp of others":  {"tmp/report.txt"},
 		"without marker": {"a7/group1+M00+00+00+a+0.seg"},
 		"no marker":      {"fastdfs-gateway-cache/"},
 	} {

@@ -55,15 +55,16 @@ func (f files[T]) remove(key Key) {
 	}
 }
 
-// each calls do for each segment of a file; do may remove it.
-func (f files[T]) each(file string, do func(key Key, value *T)) {
-	s := f[file]
-	if s.first != nil {
-		do(Key{File: file}, s.first)
-	}
-	for index, value := range s.rest {
-		do(Key{File: file, Index: index}, value)
-	}
+// visit calls do, which may remove it, for each segment of the files that match, as Visit does.
+func (f files[T]) visit(mu sync.Locker, match Match, do func(key Key, value *T)) {
+	Visit(mu, f, match, func(file string, s segments[T]) {
+		if s.first != nil {
+			do(Key{File: file}, s.first)
+		}
+		for index, value := range s.rest {
+			do(Key{File: file, Index: index}, value)
+		}
+	})
 }
 
 // walkStep is how many entries Visit visits before it lets others have the mutex.

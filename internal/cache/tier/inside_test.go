@@ -22,12 +22,8 @@ func (v View) InMemory() bool { return v.file == nil }
 // Settle waits until nothing is to be written.
 func (d *Disk) Settle() {
 	for {
-		d.mu.Lock()
 		var some *job
-		for file := range d.pending {
-			d.pending.each(file, func(_ Key, j *job) { some = j })
-		}
-		d.mu.Unlock()
+		d.pending.visit(&d.mu, MatchAll, func(_ Key, j *job) { some = j })
 		if some == nil {
 			return
 		}
@@ -47,22 +43,21 @@ func (d *Disk) Pass() {
 func TestFailingDisk(t *testing.T) {
 	var failing atomic.Value
 	failing.Store("")
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Hour, failure: func(op string) error {
+	d := openDisk(t, DiskOptions{Retry: time.Hour, failure: func(op string) error {
 		if failing.Load() == op {
 			return errors.New("input/output error")
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+	s := tiny("a")
 	found := func() bool {
 		view, ok := d.Get(s.Key, s.Version, true)
-		if ok {
-			_, err = view.At(0, 10)
-			view.Release()
+		if !ok {
+			return false
 		}
-		return ok && err == nil
+		defer view.Release()
+		_, err := view.At(0, 1)
+		return err == nil
 	}
 	failing.Store("write")
 	require.True(t, d.Put(s))
@@ -107,21 +102,16 @@ func (h onRecord) Handle(context.Context, slog.Record) error {
 // TestOffBeforeItLeavesTheQueue: when a segment that could not be written is not waiting any more,
 // the disk is off already: nothing is taken into the queue in between.
 func TestOffBeforeItLeavesTheQueue(t *testing.T) {
-	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+	s := tiny("a")
 	var d *Disk
-	var off, waiting atomic.Bool
+	var off, waiting, failing atomic.Bool
+	failing.Store(true)
 	log := slog.New(onRecord{slog.DiscardHandler, func() {
 		_, found := d.Get(s.Key, s.Version, true)
 		waiting.Store(found)
 		off.Store(d.Stats().Disabled)
 	}})
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Logger: log, failure: func(op string) error {
-		if op == "write" {
-			return errors.New("input/output error")
-		}
-		return nil
-	}})
-	require.NoError(t, err)
+	d = openDisk(t, DiskOptions{Logger: log, failure: failureOf("write", &failing)})
 	require.True(t, d.Put(s))
 	d.Settle()
 	require.NoError(t, d.Close())
@@ -198,13 +188,12 @@ func TestCanceledWhileWritten(t *testing.T) {
 // TestSlowDisk: what does not fit into the queue is not stored, and nothing waits for it.
 func TestSlowDisk(t *testing.T) {
 	stuck := make(chan struct{})
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Queue: 10000, failure: func(op string) error {
+	d := openDisk(t, DiskOptions{Queue: 10000, failure: func(op string) error {
 		if op == "write" {
 			<-stuck
 		}
 		return nil
 	}})
-	require.NoError(t, err)
 	for i := range int64(20) {
 		s := &Segment{Key: Key{File: "a", Index: i}, Version: Version{Size: 1000}, Chunks: [][]byte{make([]byte, 1000)}}
 		require.Equal(t, i < 10, d.Put(s), i)
@@ -215,7 +204,6 @@ func TestSlowDisk(t *testing.T) {
 	close(stuck)
 	d.Settle()
 	require.Equal(t, 10, d.Stats().Entries)
-	require.NoError(t, d.Close())
 }
 
 // TestPurgeBesideASlowWrite: Purge does not wait while the disk writes other files, and what waited
@@ -233,8 +221,7 @@ func TestPurgeBesideASlowWrite(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		for _, file := range []string{"a", "b", "c"} {
-			s := &Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
-			require.True(t, d.Put(s))
+			require.True(t, d.Put(tiny(file)))
 		}
 		var purged atomic.Int64
 		go func() { purged.Store(int64(d.Purge(MatchFile("b")))) }()
@@ -247,36 +234,6 @@ func TestPurgeBesideASlowWrite(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "b"})))
 		require.NoError(t, d.Close())
 	})
-}
-
-// TestCheckedOnce: a chunk is compared with its checksum once, not for every reader.
-func TestCheckedOnce(t *testing.T) {
-	var reads atomic.Int64
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
-		if op == "read" {
-			reads.Add(1)
-		}
-		return nil
-	}})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, d.Close()) }()
-	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 3 * ChunkSize},
-		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, ChunkSize), make([]byte, ChunkSize)}}
-	require.True(t, d.Put(s))
-	d.Settle()
-	for range 5 {
-		view, ok := d.Get(s.Key, s.Version, true)
-		require.True(t, ok)
-		for i := range int64(3) {
-			_, err := view.At(i*ChunkSize, ChunkSize)
-			require.NoError(t, err)
-		}
-		stretch, err := view.At(100, SegmentSize)
-		require.NoError(t, err)
-		require.EqualValues(t, 3*ChunkSize-100, stretch.Length, "checked chunks go out in one piece")
-		view.Release()
-	}
-	require.EqualValues(t, 3, reads.Load())
 }
 
 func FuzzHeader(f *testing.F) {
@@ -316,10 +273,7 @@ func TestHeader(t *testing.T) {
 // TestMissRemovesNoNewerEntry: who finds no file forgets the entry that there was before, not one
 // that a writer has made since.
 func TestMissRemovesNoNewerEntry(t *testing.T) {
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	key := Key{File: "a"}
+	d, key := openDisk(t, DiskOptions{}), Key{File: "a"}
 	newer := &diskEntry{key: key, bytes: 1}
 	d.mu.Lock()
 	d.index.add(newer)
@@ -333,9 +287,7 @@ func TestMissRemovesNoNewerEntry(t *testing.T) {
 // TestDiscardSparesNewer: who has found another version removes that one, not one that a writer has
 // put in its place since.
 func TestDiscardSparesNewer(t *testing.T) {
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	d := openDisk(t, DiskOptions{})
 	put := func(modTime int64) Version {
 		v := Version{Size: 10, ModTime: modTime}
 		require.True(t, d.Put(&Segment{Key: Key{File: "a"}, Version: v, Chunks: [][]byte{make([]byte, 10)}}))
@@ -389,7 +341,7 @@ func FuzzName(f *testing.F) {
 func TestSyncOfWhatWasRemoved(t *testing.T) {
 	var syncs atomic.Int64
 	failing := false
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+	d := openDisk(t, DiskOptions{failure: func(op string) error {
 		if op != "sync" {
 			return nil
 		}
@@ -399,8 +351,6 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	defer d.Close()
 	purges := func(n int64, m Match) {
 		t.Helper()
 		syncs.Store(0)
@@ -410,8 +360,7 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 		require.Equal(t, n, syncs.Load())
 	}
 	put := func(file string) {
-		s := &Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
-		require.True(t, d.Put(s))
+		require.True(t, d.Put(tiny(file)))
 		d.Settle()
 	}
 	purges(folders, MatchAll)

@@ -251,13 +251,11 @@ func (m *Memory) unref(k *memoryEntry) {
 
 // Purge removes the segments of the files that match and returns their number.
 func (m *Memory) Purge(match Match) (n int) {
-	Visit(locker{m}, m.all, match, func(file string, _ segments[memoryEntry]) {
-		m.all.each(file, func(_ Key, k *memoryEntry) {
-			if k.segment != nil {
-				n++
-			}
-			m.removeEntry(k)
-		})
+	m.all.visit(locker{m}, match, func(_ Key, k *memoryEntry) {
+		if k.segment != nil {
+			n++
+		}
+		m.removeEntry(k)
 	})
 	return n
 }

@@ -3,7 +3,6 @@ package tier
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -48,9 +47,7 @@ func allocated(f func()) int64 {
 func TestPurgeOfAFileWalksNothing(t *testing.T) {
 	costs := func(n int) (memory, disk int64) {
 		m := NewMemory(1 << 40)
-		d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Max: 1 << 40})
-		require.NoError(t, err)
-		defer d.Close()
+		d := openDisk(t, DiskOptions{Max: 1 << 40})
 		d.Purge(MatchAll)
 		fill(m, d, n)
 		memory = allocated(func() { m.Purge(MatchFile("group1/none")) })
@@ -70,11 +67,8 @@ func TestPurgeOfAFileWalksNothing(t *testing.T) {
 // TestPurgeOfSegments: a purge of a file takes all of its segments, wherever they are, and nothing
 // else.
 func TestPurgeOfSegments(t *testing.T) {
-	path := t.TempDir()
-	d, err := OpenDisk(DiskOptions{Path: path})
-	require.NoError(t, err)
-	defer d.Close()
-	m := NewMemory(100 << 20)
+	d, m := openDisk(t, DiskOptions{}), NewMemory(100<<20)
+	path := d.o.Path
 	both := func(match Match) int { return max(d.Purge(match), m.Purge(match)) }
 	segment := func(file string, index int64) *Segment {
 		return &Segment{Key: Key{File: file, Index: index}, Version: Version{Size: 4 * SegmentSize},
@@ -108,7 +102,7 @@ func TestPurgeOfSegments(t *testing.T) {
 func during(t *testing.T, what string) (d *Disk, do *atomic.Pointer[func()]) {
 	t.Helper()
 	do = new(atomic.Pointer[func()])
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+	d = openDisk(t, DiskOptions{failure: func(op string) error {
 		if op != what {
 			return nil
 		}
@@ -117,8 +111,6 @@ func during(t *testing.T, what string) (d *Disk, do *atomic.Pointer[func()]) {
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	for _, file := range []string{"group1/a", "group1/b"} {
 		require.True(t, d.Put(tiny(file)))
 		d.Settle()
@@ -172,15 +164,14 @@ func TestOpensBesidePurges(t *testing.T) {
 // its disk. It reads the names in each folder once for all of them, and does not walk at each.
 func TestPurgesReadNamesOnce(t *testing.T) {
 	path := t.TempDir()
-	d, err := OpenDisk(DiskOptions{Path: path})
-	require.NoError(t, err)
+	d := openDisk(t, DiskOptions{Path: path})
 	for i := range 300 {
 		require.True(t, d.Put(tiny(numberedFile(i))))
 	}
 	d.Settle()
 	require.NoError(t, d.Close())
 	var lists, syncs, removes atomic.Int64
-	d, err = OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
+	d = openDisk(t, DiskOptions{Path: path, failure: func(op string) error {
 		switch op {
 		case "list":
 			lists.Add(1)
@@ -191,8 +182,6 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 		}
 		return nil
 	}})
-	require.NoError(t, err)
-	defer d.Close()
 	n := 0
 	for i := range 5000 {
 		n += d.Purge(MatchFile(numberedFile(100 + i)))
@@ -211,6 +200,23 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 			view.Release()
 		}
 	}
+	require.NoError(t, d.Close())
+	d = openDisk(t, DiskOptions{Path: path})
+	require.Equal(t, 100, d.Purge(MatchFolder("group1/M00")), "before they are listed")
+	_, found := d.Holds(Key{File: numberedFile(0)})
+	require.False(t, found)
+}
+
+// openDisk opens a disk until the end of the test, in a folder of its own if the options name none.
+func openDisk(t *testing.T, o DiskOptions) *Disk {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = t.TempDir()
+	}
+	d, err := OpenDisk(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // failureOf returns DiskOptions.failure for one operation, which fails while failing is set.
@@ -227,12 +233,9 @@ func failureOf(broken string, failing *atomic.Bool) func(op string) error {
 // failed, is removed by a purge: it would come back with the next process.
 func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	var failing atomic.Bool
-	path := t.TempDir()
-	d, err := OpenDisk(DiskOptions{Path: path, failure: failureOf("remove", &failing)})
-	require.NoError(t, err)
-	defer d.Close()
+	d := openDisk(t, DiskOptions{failure: failureOf("remove", &failing)})
 	s := tiny("group1/a")
-	name := filepath.Join(path, d.path(s.Key))
+	name := filepath.Join(d.o.Path, d.path(s.Key))
 	require.True(t, d.Put(s))
 	d.Settle()
 	failing.Store(true)
@@ -241,8 +244,7 @@ func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	require.FileExists(t, name)
 	failing.Store(false)
 	require.Equal(t, 1, d.Purge(MatchFile(s.File)))
-	_, err = os.Stat(name)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoFileExists(t, name)
 }
 
 // TestPurgeOnFailingDisk: a purge of files that the disk keeps, since it rejects removals or cannot
@@ -256,8 +258,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, released %t", broken, released), func(t *testing.T) {
 			var failing atomic.Bool
 			o := DiskOptions{Path: t.TempDir(), failure: failureOf(broken, &failing)}
-			d, err := OpenDisk(o)
-			require.NoError(t, err)
+			d := openDisk(t, o)
 			purged, other := tiny("group1/a"), tiny("group1/b")
 			require.NotEqual(t, folderOf(purged.File), folderOf(other.File))
 			require.True(t, d.Put(purged))
@@ -266,8 +267,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 			if broken == "list" { // a process that has not read the names yet
 				require.NoError(t, d.Close())
 				failing.Store(true)
-				d, err = OpenDisk(o)
-				require.NoError(t, err)
+				d = openDisk(t, o)
 			}
 			failing.Store(true)
 			require.Zero(t, d.Purge(MatchFile(purged.File)))
@@ -280,7 +280,6 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 				require.NoError(t, d.Release())
 				failing.Store(false)
 				require.Error(t, d.Sync(), "the next process has to purge it")
-				require.NoError(t, d.Close())
 				return
 			}
 			failing.Store(false)
@@ -288,7 +287,6 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 			require.NoFileExists(t, filepath.Join(o.Path, d.path(purged.Key)))
 			require.FileExists(t, filepath.Join(o.Path, d.path(other.Key)))
 			require.Empty(t, d.kept())
-			require.NoError(t, d.Close())
 		})
 	}
 }
@@ -297,9 +295,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 // could not remove.
 func TestPurgedAndStoredAgain(t *testing.T) {
 	var failing atomic.Bool
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Nanosecond, failure: failureOf("remove", &failing)})
-	require.NoError(t, err)
-	defer d.Close()
+	d := openDisk(t, DiskOptions{Retry: time.Nanosecond, failure: failureOf("remove", &failing)})
 	s := tiny("group1/a")
 	require.True(t, d.Put(s))
 	d.Settle()

@@ -124,14 +124,11 @@ func (m *Memory) evictRecent() {
 	}
 }
 
-// remove removes a segment or its ghost, and reports whether it was a segment.
-func (m *Memory) remove(key Key) bool {
-	k := m.all.get(key)
-	if k == nil {
-		return false
+// remove removes a segment or its ghost, if there is one.
+func (m *Memory) remove(key Key) {
+	if k := m.all.get(key); k != nil {
+		m.removeEntry(k)
 	}
-	m.removeEntry(k)
-	return k.segment != nil
 }
 
 // removeEntry removes a segment or a ghost from its list and the index.
