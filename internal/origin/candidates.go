@@ -68,7 +68,7 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	source, status := a.o.Sources.Of(id)
 	c := candidates{servers: a.replicas(id.Group)}
 	switch {
-	case status == SourceSelf && a.isDeleted(id, localErr, now):
+	case a.isDeleted(id, localErr, now):
 		return nothing("the source is this host, which has deleted it")
 	case status == SourceSelf:
 		c.why = others + "the source is this host"
@@ -107,12 +107,13 @@ func (a *Resolver) isOwn(id fdfs.FileID) bool {
 	return status == SourceSelf
 }
 
-// isDeleted reports whether a file whose source is this host was deleted, so that a replica that
-// still has it does not count: what was uploaded here was nowhere before it was here, and the store
-// path is sound. The id of a slave has the source of its master, and a slave may have been uploaded
-// to another storage of the group: until it is past its sync window it may be on its way here.
+// isDeleted reports whether the source of a file is this host, and the file was deleted, so that a
+// replica that still has it does not count: what was uploaded here was nowhere before it was here,
+// and the store path is sound. The id of a slave has the source of its master, and a slave may have
+// been uploaded to another storage of the group: until it is past its sync window it may be on its
+// way here.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
-	return errors.Is(localErr, fdfs.ErrNoFile) &&
+	return errors.Is(localErr, fdfs.ErrNoFile) && a.isOwn(id) &&
 		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) &&
 		a.o.Store.Deleted(id, localErr, now)
 }

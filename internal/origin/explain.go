@@ -62,9 +62,8 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	if a.o.Sources == nil || !errors.Is(localErr, fdfs.ErrNoFile) {
 		return
 	}
-	_, status := a.o.Sources.Of(r.ID)
 	switch {
-	case status == SourceSelf && a.isDeleted(r.ID, localErr, r.Now):
+	case a.isDeleted(r.ID, localErr, r.Now):
 		t.step("replication", "does not bring back a file that was uploaded here")
 	case a.isYoung(r.ID, r.Now):
 		t.step("replication", "may still bring the file here")

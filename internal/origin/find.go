@@ -30,7 +30,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	if a.o.Sources == nil {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
-	deleted := errors.Is(localErr, fdfs.ErrNoFile) && a.isOwn(r.ID) && a.isDeleted(r.ID, localErr, r.Now)
+	deleted := a.isDeleted(r.ID, localErr, r.Now)
 	if deleted && r.trace == nil {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
@@ -110,7 +110,7 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 
 // waitApplied waits until the cache may be used, as long as the client of a request is there.
 func (a *Resolver) waitApplied(r *Request) error {
-	if a.o.Purges.IsCurrent() {
+	if a.o.Purges == nil || a.o.Purges.IsCurrent() {
 		return nil
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -13,6 +13,7 @@
 package origin
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -74,12 +75,6 @@ type Purges interface {
 	WaitApplied(ctx context.Context)
 }
 
-// noPurges are the Purges of a gateway without a fleet.
-type noPurges struct{}
-
-func (noPurges) IsCurrent() bool             { return true }
-func (noPurges) WaitApplied(context.Context) {}
-
 // Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
 type Resolver struct {
 	o     Options
@@ -88,20 +83,10 @@ type Resolver struct {
 
 // NewResolver returns a resolver for the options.
 func NewResolver(o Options) *Resolver {
-	if o.StatTimeout == 0 {
-		o.StatTimeout = 30 * time.Second
-	}
-	if o.Running == nil {
-		o.Running = &atomic.Int64{}
-	}
-	if o.Counters == nil {
-		o.Counters = &Counters{}
-	}
+	o.StatTimeout = cmp.Or(o.StatTimeout, 30*time.Second)
+	o.Running, o.Counters = cmp.Or(o.Running, &atomic.Int64{}), cmp.Or(o.Counters, &Counters{})
 	if o.SyncDelay == nil {
 		o.SyncDelay = func() time.Duration { return 0 }
-	}
-	if o.Purges == nil {
-		o.Purges = noPurges{}
 	}
 	if o.MaxSlot == nil {
 		o.MaxSlot = func() int64 { return local.DefaultMaxSlot }

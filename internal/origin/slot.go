@@ -19,12 +19,10 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// An uploader can write the header of a trunk slot into the content of a file, and make an id that
-// names this place. Storages compare the header alone, and send the bytes behind it, which are
-// files of others, or become files of others later. So every byte of a slot that is sent was part
-// of content whose CRC32 matched. Other content is not taken for that of a link: links in trunk
-// files have another size than their id says, and are taken from gateways only, which verify them
-// (client.ErrSlotLink).
+// The header of a trunk slot may be part of an upload (fdfs/slotcontent.go), and storages compare
+// nothing else. So every byte of a slot that is sent was part of content whose CRC32 matched. Other
+// content is not taken for that of a link: links in trunk files have another size than their id
+// says, and are taken from gateways only, which verify them (client.ErrSlotLink).
 //
 // The cache fetches, verifies and stores a slot as a whole (cache.Options.VerifyFirst). Without a
 // cache, a slot is read once as a whole. It is sent from memory if there is room for it, otherwise
@@ -61,10 +59,7 @@ type slotResult struct {
 }
 
 func newSlots() *slots {
-	known, err := lru.New[string, slotResult](maxSlots)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
+	known, _ := lru.New[string, slotResult](maxSlots) // fails only for sizes below 1
 	return &slots{known: known, room: semaphore.NewWeighted(maxSlotMemory)}
 }
 

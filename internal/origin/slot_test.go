@@ -3,7 +3,6 @@ package origin
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -17,8 +16,7 @@ import (
 
 // aSlot is a Protocol of storages that have one slot, and a request for it without a cache.
 func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
-	o = &oneFile{bytes: make([]byte, size)}
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(o.bytes)
+	o = &oneFile{bytes: contenttest.Bytes(size)}
 	id, a := fileID(t, o.bytes, packed), NewResolver(Options{Protocol: o})
 	return o, func() (f *File, err error) {
 		f = fileOf(a, id, client.Server{Host: "10.0.0.1"})

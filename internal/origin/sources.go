@@ -40,12 +40,7 @@ type Sources struct{ o SourcesOptions }
 
 // NewSources returns sources for the options.
 func NewSources(o SourcesOptions) *Sources {
-	if o.Port == 0 {
-		o.Port = 23000
-	}
-	if o.Members == nil {
-		o.Members = &tracker.Members{}
-	}
+	o.Port, o.Members = cmp.Or(o.Port, 23000), cmp.Or(o.Members, &tracker.Members{})
 	return &Sources{o}
 }
 
