@@ -54,7 +54,7 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
 		}
 	}
-	return cache.New(o)
+	return cache.New(o), nil
 }
 
 // cacheLimits are the options of the cache that a reload changes.

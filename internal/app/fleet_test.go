@@ -55,6 +55,7 @@ func (f *remoteFile) version() cache.Version {
 func (f *remoteFile) Name() string               { return "test" }
 func (f *remoteFile) Unlisted() bool             { return false }
 func (f *remoteFile) NegativeTTL() time.Duration { return 0 }
+func (f *remoteFile) RequestedAs() string        { return "" }
 func (f *remoteFile) Exclude(string)             {}
 func (f *remoteFile) Recheck(_ context.Context, _ cache.Version, sum checksum.Sum, _ []string) (checksum.Sum, error) {
 	return sum, nil

@@ -92,12 +92,16 @@ func TestEvictedBehind(t *testing.T) {
 // TestBehindTheEnd: a cold file whose end something has asked beyond is not taken for corrupted:
 // its first reader gets all of it.
 func TestBehindTheEnd(t *testing.T) {
-	for _, size := range []int64{1000, SegmentSize, SegmentSize + 1, 3*SegmentSize - 5} {
-		o := newOrigin(testFile(1), size)
-		c := newCache(t, Options{})
+	plain := func(size int64) (*origin, Options) { return newOrigin(testFile(1), size), Options{} }
+	for size, make := range map[int64]func(size int64) (*origin, Options){
+		1000: plain, SegmentSize: plain, SegmentSize + 1: plain, 3*SegmentSize - 5: plain, 1001: newSlot,
+	} {
+		o, options := make(size)
+		c := newCache(t, options)
 		for behind := o.v.Segments(); behind < 2*o.v.Segments()+1; behind++ {
-			_, err := c.Get(background, o.file, o, GetOptions{Hint: behind * SegmentSize})
+			e, err := c.Get(background, o.file, o, GetOptions{Hint: behind * SegmentSize})
 			require.NoError(t, err)
+			require.Equal(t, size, e.Version.Size)
 			idle(t, c)
 			require.Zero(t, o.rechecks.Load())
 			requireWhole(t, o, get(background, c, o))

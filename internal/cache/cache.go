@@ -2,7 +2,7 @@
 // request at once is fetched once, by one gateway of the fleet; all others read it while it
 // arrives.
 //
-//	c, err := cache.New(cache.Options{Memory: 256 << 20})
+//	c := cache.New(cache.Options{Memory: 256 << 20})
 //	entry, err := c.Get(ctx, "group1/M00/00/0C/name.ext", source, cache.GetOptions{}) // entry.Version.Size, ...
 //	stream := c.Open(ctx, entry, source, 0, entry.Version.Size)
 //	chunk, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
@@ -134,14 +134,10 @@ type Cache struct {
 	isAlone   bool // the Fleet is Standalone
 	metas     *metaCache
 	memory    *tier.Memory
-	disk      *tier.Disk   // nil when there is none
-	copies    atomic.Int64 // as in Options
-	wait      atomic.Int64 // Wait of Options
+	disk      *tier.Disk // nil when there is none
 	corrupted corruptions
 	onPurge   func() // for tests: called before the tiers are purged
 	n         counters
-
-	corruptedUntil *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
 
 	leaderRoom, waiterRoom *room                                   // for segments that are being fetched, see reserve
 	sourceSlots            *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
@@ -173,7 +169,7 @@ const (
 const maxKnown = 1024
 
 // New returns a cache, which the caller closes.
-func New(o Options) (*Cache, error) {
+func New(o Options) *Cache {
 	o.setDefaults()
 	size := max(o.Memory, minRoom)
 	c := &Cache{
@@ -187,20 +183,10 @@ func New(o Options) (*Cache, error) {
 			o.Logger.Warn("what the cache has in memory is copied for each response", "err", err)
 		}
 	}
-	var err error
-	if c.sourceSlots, err = lru.New[string, *semaphore.Weighted](maxKnown); err != nil {
-		return nil, err
-	}
-	if c.corrupted.files, err = lru.New[string, uint64](maxKnown); err != nil {
-		return nil, err
-	}
-	if c.corruptedUntil, err = lru.New[string, time.Time](maxKnown); err != nil {
-		return nil, err
-	}
-	c.copies.Store(int64(o.Copies))
-	c.wait.Store(int64(o.Wait))
+	c.sourceSlots, _ = lru.New[string, *semaphore.Weighted](maxKnown) // fails only for sizes below 1
+	c.corrupted.files, _ = lru.New[string, corruption](maxKnown)
 	c.life, c.end = context.WithCancelCause(context.Background())
-	return c, nil
+	return c
 }
 
 // Adjust sets Memory, DiskMax, Copies, Wait and the times of a running Cache, and evicts entries
@@ -208,8 +194,6 @@ func New(o Options) (*Cache, error) {
 // them.
 func (c *Cache) Adjust(o Options) {
 	o.setDefaults()
-	c.copies.Store(int64(o.Copies))
-	c.wait.Store(int64(o.Wait))
 	c.metas.adjust(&o, metaBudget(&o))
 	c.memory.SetBudget(contentBudget(&o))
 	if c.disk != nil {
@@ -217,8 +201,8 @@ func (c *Cache) Adjust(o Options) {
 	}
 }
 
-// maxWait returns Wait of Options.
-func (c *Cache) maxWait() time.Duration { return time.Duration(c.wait.Load()) }
+// maxWait returns Wait of Options, as Adjust has set it.
+func (c *Cache) maxWait() time.Duration { return c.metas.o.Load().Wait }
 
 // Metadata takes an eighth of the memory, content the rest.
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }

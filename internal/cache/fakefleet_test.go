@@ -26,7 +26,6 @@ type fleet struct {
 	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
 	firstLed  map[string]bool // gateways that have taken a lease as the first in rank
-	opens     int64
 }
 
 func newFleet() *fleet {
@@ -137,7 +136,6 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 		return Meta{}, nil, err
 	}
 	m.f.mu.Lock()
-	m.f.opens++
 	c := m.f.caches[peer]
 	match, behind := m.f.behind[peer]
 	delete(m.f.behind, peer)
@@ -188,11 +186,9 @@ func (f *fleet) end(l *lease) {
 func (f *fleet) expire(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key, l := range f.leases {
+	for _, l := range f.leases {
 		if l.m.name == name {
-			delete(f.leases, key)
-			close(l.free)
-			l.cancel()
+			f.end(l)
 		}
 	}
 }

@@ -79,6 +79,9 @@ func (o *origin) Unlisted() bool { return o.unlisted }
 // NegativeTTL implements Source.
 func (o *origin) NegativeTTL() time.Duration { return o.negative }
 
+// RequestedAs implements Source.
+func (o *origin) RequestedAs() string { return "" }
+
 // Exclude implements Source.
 func (o *origin) Exclude(server string) { o.set(func() { o.excluded[server] = true }) }
 
@@ -246,8 +249,7 @@ func gateways(t *testing.T, f *fleet, n int, o Options) (list []*Cache) {
 
 func newCache(t *testing.T, o Options) *Cache {
 	t.Helper()
-	c, err := New(o)
-	require.NoError(t, err)
+	c := New(o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

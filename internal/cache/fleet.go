@@ -76,7 +76,7 @@ type PeerRequest struct {
 	MaxAge time.Duration // as in GetOptions
 	// Copy: the gateway returns stored bytes only. Otherwise it fetches missing ones.
 	Copy bool
-	// RequestedAs is the result of Requested at the gateway that asks.
+	// RequestedAs is that of the Source at the gateway that asks.
 	RequestedAs string `json:"Asked,omitempty"`
 }
 

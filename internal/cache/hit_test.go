@@ -47,6 +47,12 @@ func TestHit(t *testing.T) {
 		time.Sleep(2 * second)
 		_, ok = hit(c, o)
 		require.True(t, ok, "asked again")
+		c.metas.invalidate(o.file, Version{Size: 1})
+		_, ok = hit(c, o)
+		require.True(t, ok, "another version")
+		c.metas.invalidate(o.file, o.v)
+		_, ok = hit(c, o)
+		require.False(t, ok, "a storage has contradicted")
 		require.Zero(t, c.Purge(tier.MatchFile("another")))
 		require.Positive(t, c.Purge(tier.MatchFile(o.file)))
 		_, ok = hit(c, o)
@@ -58,18 +64,6 @@ func TestHit(t *testing.T) {
 		_, ok = hit(c, o)
 		require.False(t, ok, "gone")
 	})
-}
-
-// TestInvalidIsNoHit: what a storage has contradicted is no hit.
-func TestInvalidIsNoHit(t *testing.T) {
-	o := newOrigin(testFile(1), 1000)
-	c := newCache(t, Options{})
-	requireWhole(t, o, get(background, c, o))
-	e, ok := hit(c, o)
-	require.True(t, ok)
-	c.metas.invalidate(o.file, e.Version)
-	_, ok = hit(c, o)
-	require.False(t, ok)
 }
 
 // TestAttachment: an attachment is found with the next hit, until the file is asked about again.

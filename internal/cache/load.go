@@ -172,7 +172,7 @@ func (c *Cache) rank(f *fill) (p place) {
 	if c.isAlone {
 		return place{keep: true}
 	}
-	copies := int(c.copies.Load())
+	copies := c.metas.o.Load().Copies
 	ranked := c.o.Fleet.Rank(RankKey(f.key), max(copies, maxOwners)+1)
 	self := slices.Index(ranked, "")
 	p.first = self == 0
@@ -223,18 +223,6 @@ func (c *Cache) lookUp(f *fill) (done bool, err error) {
 	return true, nil
 }
 
-// isStored reports whether the tiers have an entry of a version.
-func (c *Cache) isStored(key SegmentKey, v Version) bool {
-	for segment := range segmentsOf(key, v) {
-		view, ok := c.find(segment, v, false)
-		if !ok {
-			return false
-		}
-		view.Release()
-	}
-	return true
-}
-
 // loadFromPeers asks other gateways one after the other. The error is ErrNotHere if none of them
 // has the entry.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
@@ -282,7 +270,7 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 // loadFromPeer reads the missing bytes from another gateway; with copied only those that it has
 // stored.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, RequestedAs: requestedAs(f.src)}
+	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, RequestedAs: f.src.RequestedAs()}
 	room := c.waiterRoom
 	if copied {
 		room = c.leaderRoom

@@ -55,7 +55,7 @@ type metaRecord struct {
 
 // metaCache holds the metadata of files, with a budget in bytes.
 type metaCache struct {
-	o atomic.Pointer[Options] // only the times are used
+	o atomic.Pointer[Options] // the times, Copies and Wait are current: Adjust sets them
 
 	mu      sync.Mutex // guards the fields below and the records
 	max     int64

@@ -80,21 +80,6 @@ func TestStaleCopy(t *testing.T) {
 	})
 }
 
-// TestRangeBehindVerifyFirst: a range behind the end of a file says nothing about its content.
-func TestRangeBehindVerifyFirst(t *testing.T) {
-	bubble(t, "range", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		c := newCache(t, Options{VerifyFirst: func(string) (int64, bool) { return 1000, true }})
-		e, err := c.Get(background, o.file, o, GetOptions{Hint: 3 * SegmentSize})
-		require.NoError(t, err)
-		require.EqualValues(t, 1000, e.Version.Size)
-		synctest.Wait()
-		require.Zero(t, c.Stats().CRCErrors)
-		require.Zero(t, o.rechecks.Load())
-		requireWhole(t, o, get(background, c, o))
-	})
-}
-
 // openBodies is a Fleet that counts the open responses of peers.
 type openBodies struct {
 	Fleet

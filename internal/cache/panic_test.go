@@ -6,25 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/stretchr/testify/require"
 )
 
 // broken is a source with a bug.
-type broken struct{}
+type broken struct{ *origin }
 
-func (broken) Name() string { panic("bug") }
-
-func (broken) Unlisted() bool             { return false }
-func (broken) NegativeTTL() time.Duration { panic("bug") }
-
-func (broken) Exclude(string) {}
-func (broken) Recheck(context.Context, Version, checksum.Sum, []string) (checksum.Sum, error) {
-	return checksum.Sum{}, ErrCorrupt
-}
-
+func (broken) Name() string                          { panic("bug") }
+func (broken) NegativeTTL() time.Duration            { panic("bug") }
 func (broken) Stat(context.Context) (Version, error) { panic("bug") }
 
 func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
@@ -34,16 +25,14 @@ func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCl
 // TestPanicIsAnError: a bug below a question or a flight is the error of those who wait for it, and
 // does not end the process.
 func TestPanicIsAnError(t *testing.T) {
-	c, err := New(Options{Memory: 16 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c := newCache(t, Options{Memory: 16 << 20})
 	for _, hint := range []int64{NoHint, 0} { // by a question, by content
-		_, err = c.Get(t.Context(), "group1/file", broken{}, GetOptions{Hint: hint})
+		_, err := c.Get(t.Context(), "group1/file", broken{}, GetOptions{Hint: hint})
 		require.ErrorIs(t, err, panics.Err)
 	}
 	stream := c.Open(t.Context(), Entry{File: "group1/file", Version: Version{Size: 5, Immutable: true}}, broken{}, 0,
 		5)
-	_, err = stream.Next(5)
+	_, err := stream.Next(5)
 	require.ErrorIs(t, err, panics.Err)
 	require.NoError(t, stream.Close())
 }

@@ -90,7 +90,7 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 
 // requireLeader returns nil if the entry is stored, or this gateway fetches it itself.
 func (s *Stream) requireLeader(key SegmentKey) error {
-	if v, held := s.c.holds(key); held && v == s.v || s.left == 0 {
+	if s.left == 0 || s.c.isStored(key, s.v) {
 		return nil
 	}
 	if s.src == nil {

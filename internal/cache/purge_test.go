@@ -24,7 +24,8 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 		leads := make(chan result, 1)
 		go func() { leads <- get(context.Background(), list[0], o) }()
 		time.Sleep(second / 2)
-		before := *o.now2(t)
+		_, before, err := o.now()
+		require.NoError(t, err)
 		o.set(func() { // the next version, and then the purge
 			o.content = cachetest.Content("next", 1<<20)
 			o.v = cachetest.Version(o.content)
@@ -48,14 +49,6 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 	})
 }
 
-// now2 is a copy of the version at this moment.
-func (o *origin) now2(t *testing.T) *Version {
-	t.Helper()
-	_, v, err := o.now()
-	require.NoError(t, err)
-	return &v
-}
-
 // TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over
 // all that is kept.
 func TestNotFoundIsCheap(t *testing.T) {
@@ -76,26 +69,4 @@ func TestNotFoundIsCheap(t *testing.T) {
 	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 1, purges, "what is kept of a file that was there goes with it")
-}
-
-// TestPurgeOfAFileWalksNoRecords: what a purge of one file allocates, of which a list of all
-// records would be a part, does not depend on their number.
-func TestPurgeOfAFileWalksNoRecords(t *testing.T) {
-	costs := func(n int) uint64 {
-		c := newCache(t, Options{Memory: 1 << 40})
-		for i := range n {
-			c.metas.put(testFile(i), Meta{Version: Version{Size: 1, Immutable: true}, Checked: time.Now()})
-		}
-		before := allocated()
-		c.Purge(tier.MatchFile("group1/none"))
-		cost := allocated() - before
-		require.Equal(t, n, c.Stats().Records)
-		require.Equal(t, 1, c.Purge(tier.MatchFile(testFile(0))))
-		require.Equal(t, n-1, c.Purge(tier.MatchFolder("group1")))
-		require.Zero(t, c.metas.used)
-		return cost
-	}
-	few, many := costs(1000), costs(200_000)
-	t.Logf("%d bytes beside 1,000 records, %d beside 200,000", few, many)
-	require.Less(t, many, few+(64<<10), "a list would be some MB")
 }

@@ -42,10 +42,7 @@ func (l limit) tryAcquire(bytes int64) bool { return l.semaphore.TryAcquire(min(
 func (l limit) release(bytes int64) { l.semaphore.Release(min(bytes, l.size)) }
 
 func newRoom(size int64) *room {
-	shares, err := lru.New[string, limit](maxKnown)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
+	shares, _ := lru.New[string, limit](maxKnown) // fails only for sizes below 1
 	return &room{all: newLimit(size), shares: shares}
 }
 

@@ -32,19 +32,9 @@ type Source interface {
 	// content: again is its sum in all variants. Otherwise the servers with wrong content are
 	// excluded.
 	Recheck(ctx context.Context, v Version, sum checksum.Sum, senders []string) (again checksum.Sum, err error)
-}
-
-// Requested is a Source that reports the name by which the file was requested. The gateway that
-// fetches it for another one asks storages by that name too. Empty: by the name in the key of the
-// entry.
-type Requested interface{ RequestedAs() string }
-
-// requestedAs returns the RequestedAs of a Source.
-func requestedAs(src Source) string {
-	if a, ok := src.(Requested); ok {
-		return a.RequestedAs()
-	}
-	return ""
+	// RequestedAs is the name by which the file was requested; empty: that in the key of the entry.
+	// The gateway that fetches it for another one asks storages by that name too.
+	RequestedAs() string
 }
 
 // Senders is a body of Fetch that reports the servers that have sent it. Those of others are

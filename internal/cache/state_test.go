@@ -2,8 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/cachetest"
 	"fastdfs-gateway/internal/testing/eventually"
 )
@@ -384,10 +381,7 @@ func warm(c *Cache, o *origin) {
 
 func BenchmarkWarm(b *testing.B) {
 	o := newOrigin(testFile(1), 4000)
-	c, err := New(Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := New(Options{})
 	defer func() { _ = c.Close() }()
 	if r := get(background, c, o); r.err != nil {
 		b.Fatal(r.err)
@@ -416,29 +410,6 @@ func TestClose(t *testing.T) {
 	})
 }
 
-var errTest = errors.New("test")
-
-// TestSourceError: the source's own errors reach the caller.
-func TestSourceError(t *testing.T) {
-	_, err := newCache(t, Options{}).Get(background, "x", failing{}, GetOptions{Hint: NoHint})
-	require.ErrorIs(t, err, errTest)
-}
-
-type failing struct{}
-
-func (failing) Name() string               { return "" }
-func (failing) Unlisted() bool             { return false }
-func (failing) NegativeTTL() time.Duration { return 0 }
-
-func (failing) Exclude(string) {}
-func (failing) Recheck(context.Context, Version, checksum.Sum, []string) (checksum.Sum, error) {
-	return checksum.Sum{}, ErrCorrupt
-}
-func (failing) Stat(context.Context) (Version, error) { return Version{}, errTest }
-func (failing) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
-	return Version{}, nil, errTest
-}
-
 // TestAdjust: a running cache takes over times, budgets and copies.
 func TestAdjust(t *testing.T) {
 	bubble(t, "smaller", func(t *testing.T) {
@@ -452,7 +423,7 @@ func TestAdjust(t *testing.T) {
 		c.Adjust(Options{Memory: 16 << 20, TTL: second, Copies: 3})
 		require.LessOrEqual(t, c.Stats().Memory.Bytes, int64(14<<20))
 		require.EqualValues(t, 14<<20, c.Stats().Memory.Budget)
-		require.EqualValues(t, 3, c.copies.Load())
+		require.Equal(t, 3, c.metas.o.Load().Copies)
 		o := newOrigin(testFile(20), 1000)
 		requireWhole(t, o, get(background, c, o))
 		_, expires, ok := c.Meta(o.file)

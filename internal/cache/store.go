@@ -68,11 +68,8 @@ func (c *Cache) store(f *fill, onDisk bool) bool {
 		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
 		rest = rest[n:]
 	}
-	if stored && f.key.Index == Whole { // the last ones may have evicted the first
-		v, held := c.holds(f.key)
-		return held && v == f.version
-	}
-	return stored
+	// The last segments may have evicted the first.
+	return stored && (f.key.Index != Whole || c.isStored(f.key, f.version))
 }
 
 // moveToTier ends a fill whose segment is in a tier. It leaves the map first, so that new requests
@@ -125,6 +122,16 @@ func (c *Cache) holds(key SegmentKey) (v Version, held bool) {
 		}
 	}
 	return v, held
+}
+
+// isStored reports whether an entry with content is stored in a version.
+func (c *Cache) isStored(key SegmentKey, want Version) bool {
+	for segment := range segmentsOf(key, want) {
+		if v, held := c.holdsSegment(segment); !held || v != want {
+			return false
+		}
+	}
+	return true
 }
 
 // purgeTiers removes the segments of the files that match, and returns their number. The disk comes

@@ -132,7 +132,7 @@ func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	if s.f != nil && !s.f.covers(key.Index) {
-		s.closeFill()
+		s.leave(&s.f)
 	}
 	if s.f != nil {
 		return s.fromFill(s.offset-start(s.f.key), limit)
@@ -155,7 +155,11 @@ func (s *Stream) joinFill() error {
 	if !s.c.wasCorrupted(s.file) {
 		o.mine = [2]*fill{s.by, s.ahead}
 	}
-	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, s.readers())
+	readers := 1
+	if s.forPeer { // no client, so it does not make the segment hot
+		readers = 0
+	}
+	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, readers)
 	s.c.n.misses.Add(1)
 	if !s.forPeer {
 		return nil
@@ -174,20 +178,11 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	return s.c.find(key, s.v, touch)
 }
 
-// readers returns the number of clients that the stream adds to a fill: another gateway is none,
-// and does not make a segment hot.
-func (s *Stream) readers() int {
-	if s.forPeer {
-		return 0
-	}
-	return 1
-}
-
-// closeFill ends the use of the fill of the current segment.
-func (s *Stream) closeFill() {
-	if s.f != nil {
-		s.c.removeReader(s.ctx, s.f, true)
-		s.f = nil
+// leave ends the use of a fill: that of the current segment, or the one that lookAhead has started.
+func (s *Stream) leave(f **fill) {
+	if *f != nil {
+		s.c.removeReader(s.ctx, *f, true)
+		*f = nil
 	}
 }
 
@@ -243,7 +238,7 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 			s.cameFrom(from)
 			s.by = s.f
 		}
-		s.closeFill()
+		s.leave(&s.f)
 		return content.Chunk{}, nil
 	case err != nil:
 		return content.Chunk{}, err
@@ -269,7 +264,7 @@ func (s *Stream) failed(err error) error {
 	}
 	if !s.refetched {
 		s.refetched = true
-		s.closeFill()
+		s.leave(&s.f)
 		return nil
 	}
 	if _, ok := s.c.o.VerifyFirst(s.file); ok {
@@ -289,17 +284,9 @@ func (s *Stream) lookAhead() {
 		return
 	}
 	s.aheadIndex = next
-	if v, held := s.c.holdsSegment(SegmentKey{File: s.file, Index: next}); !held || v != s.v {
-		s.closeAhead()
+	if !s.c.isStored(SegmentKey{File: s.file, Index: next}, s.v) {
+		s.leave(&s.ahead)
 		s.ahead = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
-	}
-}
-
-// closeAhead ends the use of the fill that lookAhead has started.
-func (s *Stream) closeAhead() {
-	if s.ahead != nil {
-		s.c.removeReader(s.ctx, s.ahead, true)
-		s.ahead = nil
 	}
 }
 
@@ -365,8 +352,8 @@ var errStreamClosed = errors.New("stream is closed")
 // do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.closeFill()
-	s.closeAhead()
+	s.leave(&s.f)
+	s.leave(&s.ahead)
 	s.view, s.err = tier.View{}, errStreamClosed
 	return nil
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -107,14 +108,34 @@ func (r *metaCache) clearSums(file string) {
 // have read some of it must not end as if it were right.
 type corruptions struct {
 	count atomic.Uint64
-	files *lru.Cache[string, uint64] // value of count after the purge; the maximum until then
+	files *lru.Cache[string, corruption]
 }
 
-func (d *corruptions) begin(file string) { d.files.Add(file, math.MaxUint64) }
-func (d *corruptions) end(file string)   { d.files.Add(file, d.count.Add(1)) }
+// corruption is the last purge of a file whose content was wrong.
+type corruption struct {
+	count uint64    // value of corruptions.count after the purge; the maximum until then
+	until time.Time // before, the file is not fetched from other gateways
+}
+
+// corruptedTime is the time for which a file whose content was wrong is not fetched from other
+// gateways, which may have stored segments of the same content.
+const corruptedTime = 10 * time.Minute
+
+func (d *corruptions) begin(file string) { d.set(file, math.MaxUint64) }
+func (d *corruptions) end(file string)   { d.set(file, d.count.Add(1)) }
+
+func (d *corruptions) set(file string, count uint64) {
+	d.files.Add(file, corruption{count, time.Now().Add(corruptedTime)})
+}
 
 // since reports whether the purge of a file ended after a value of count.
 func (d *corruptions) since(file string, count uint64) bool {
-	at, _ := d.files.Peek(file)
-	return at > count
+	known, _ := d.files.Peek(file)
+	return known.count > count
+}
+
+// wasCorrupted reports whether the content of a file was wrong a short time ago.
+func (c *Cache) wasCorrupted(file string) bool {
+	known, _ := c.corrupted.files.Peek(file)
+	return time.Now().Before(known.until)
 }

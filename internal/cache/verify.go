@@ -3,15 +3,10 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
-
-// corruptedTime is the time for which a file whose content was wrong is not fetched from other
-// gateways, which may have stored segments of the same content.
-const corruptedTime = 10 * time.Minute
 
 // verify compares the whole file with the CRC32 of the version, in both variants, when this segment
 // was the last missing one. Other content is compared with that of other servers by Source.Recheck.
@@ -50,7 +45,6 @@ func (c *Cache) verify(f *fill) error {
 		err = errors.Join(err, againErr)
 	}
 	c.n.corrupt.Add(1)
-	c.corruptedUntil.Add(f.key.File, time.Now().Add(corruptedTime))
 	c.corrupted.begin(f.key.File)
 	c.metas.clearSums(f.key.File)
 	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store wrong content
@@ -90,10 +84,4 @@ func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 		c.metas.setLink(f.key.File, v, whole.Standard())
 	}
 	return nil
-}
-
-// wasCorrupted reports whether the content of a file was wrong a short time ago.
-func (c *Cache) wasCorrupted(file string) bool {
-	until, ok := c.corruptedUntil.Peek(file)
-	return ok && time.Now().Before(until)
 }

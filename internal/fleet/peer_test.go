@@ -44,9 +44,8 @@ func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	g := &gateway{Fleet: gatewayOf(t, o)}
 	served := make(chan error, 1)
 	if open == nil {
-		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet,
+		g.cache = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet,
 			Source: func(string, string) (cache.Source, error) { return g.storage, nil }})
-		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.cache.Close()) })
 		go func() { served <- g.ServePeers(ln, g.cache.PeerOpen) }()
 		start(t, g.Fleet, Local{Purge: func(m cache.Match) { g.cache.Purge(m) }})

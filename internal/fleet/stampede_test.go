@@ -34,6 +34,7 @@ func (o *origin) Name() string { return "storage" }
 
 func (o *origin) Unlisted() bool             { return false }
 func (o *origin) NegativeTTL() time.Duration { return 0 }
+func (o *origin) RequestedAs() string        { return "" }
 
 // Exclude implements cache.Source: there is one server.
 func (o *origin) Exclude(string) {}

@@ -42,8 +42,7 @@ func (p purges) WaitApplied(ctx context.Context) {
 func TestLocalFilesDoNotWait(t *testing.T) {
 	s := storetest.New(t)
 	here := s.Normal("jpg", []byte("local"))
-	c, err := cache.New(cache.Options{Memory: 16 << 20})
-	require.NoError(t, err)
+	c := cache.New(cache.Options{Memory: 16 << 20})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	files := local.NewFileCache(openLocal(t, s), local.FileCacheOptions{})
 	t.Cleanup(func() { require.NoError(t, files.Close()) })

@@ -25,8 +25,7 @@ import (
 // edge runs a gateway without a store in front of an origin that has one content for every file.
 func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions) (*running, Options, origin.Options) {
 	t.Helper()
-	c, err := cache.New(cache.Options{Memory: 16 << 20})
-	require.NoError(t, err)
+	c := cache.New(cache.Options{Memory: 16 << 20})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	store, err := local.Open(local.Options{})
 	require.NoError(t, err)

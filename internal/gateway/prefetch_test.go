@@ -20,8 +20,7 @@ import (
 // TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of
 // other hosts any more.
 func TestPrefetchTellsWhy(t *testing.T) {
-	c, err := cache.New(cache.Options{})
-	require.NoError(t, err)
+	c := cache.New(cache.Options{})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	store, err := local.Open(local.Options{})
 	require.NoError(t, err)

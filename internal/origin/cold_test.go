@@ -75,10 +75,7 @@ func BenchmarkCold(b *testing.B) {
 	<-trackers.Loaded()
 	storages := client.New(client.Options{Pool: fdfs.PoolOptions{MaxOpen: 512, MaxIdle: 32}})
 	b.Cleanup(storages.Close)
-	kept, err := cache.New(cache.Options{Memory: 64 << 20})
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = kept.Close() })
-	a := NewResolver(Options{Protocol: Storages{Client: storages}, Cache: kept,
+	a := NewResolver(Options{Protocol: Storages{Client: storages}, Cache: newCache(b, cache.Options{Memory: 64 << 20}),
 		Sources: NewSources(SourcesOptions{Members: trackers.Members(), Port: port})})
 	sum := crc32.ChecksumIEEE(content)
 	var next atomic.Int64

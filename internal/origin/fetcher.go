@@ -35,10 +35,7 @@ type fetcher struct {
 	name       string // address of the first candidate; empty: not made yet
 }
 
-var (
-	_ cache.Source    = (*fetcher)(nil)
-	_ cache.Requested = (*fetcher)(nil)
-)
+var _ cache.Source = (*fetcher)(nil)
 
 // newFetcher makes the fetcher of a request. A request without the cache asks with the token of its
 // client, and compares content while it is sent: the caller of openSlot does so for slots.
@@ -86,11 +83,6 @@ func (f *fetcher) decided() *candidates {
 func (f *fetcher) awaited() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.firstName()
-}
-
-// firstName returns the address of the first candidate, or the group if there is none. mu is held.
-func (f *fetcher) firstName() string {
 	c := f.candidates
 	if c == nil || len(c.servers) == 0 {
 		return f.request.ID.Group
@@ -122,7 +114,7 @@ func (f *fetcher) Unlisted() bool {
 	return len(servers) > 0 && servers[0].Unlisted
 }
 
-// RequestedAs implements cache.Requested: the logic filename as the client has requested it.
+// RequestedAs implements cache.Source: the logic filename as the client has requested it.
 func (f *fetcher) RequestedAs() string { return f.request.ID.Asked }
 
 // SourceForPeer returns the source of a file for another gateway; asked is the RequestedAs of the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -60,12 +59,11 @@ func (patient) Hint() int64                         { return cache.NoHint }
 func TestFileAt(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), 50_000)}
 	id := fileID(t, o.bytes, nil)
-	kept, err := cache.New(cache.Options{Memory: 64 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, kept.Close()) }()
+	kept := newCache(t, cache.Options{Memory: 64 << 20})
 	for name, c := range map[string]*cache.Cache{"alone": nil, "cached": kept} {
 		a := NewResolver(Options{Protocol: o, Cache: c})
 		f := fileOf(a, id, client.Server{Host: "10.0.0.1"})
+		var err error
 		if c == nil {
 			f.info, err = f.fetcher.stat(t.Context())
 		} else {
@@ -109,12 +107,9 @@ func (p partOf) At(offset, limit int64) (content.Chunk, error) {
 func TestStoredNeedsNoPlace(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/10)}
 	id := fileID(t, o.bytes, nil)
-	kept, err := cache.New(cache.Options{Memory: -1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, kept.Close()) }()
+	kept := newCache(t, cache.Options{Memory: -1})
 	require.NoError(t, kept.OpenDisk(t.TempDir()))
-	a := NewResolver(Options{Protocol: o, Cache: kept,
-		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+	a := NewResolver(Options{Protocol: o, Cache: kept, Sources: anyHost()})
 	open := func(offset int64, full bool) ([]byte, cache.From, error) {
 		r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}
 		_, err := a.Find(r, local.ErrNoGroup)
@@ -128,7 +123,7 @@ func TestStoredNeedsNoPlace(t *testing.T) {
 		got, err := contenttest.ReadAll(partOf{&r.File, offset}, length)
 		return got, from, err
 	}
-	_, _, err = open(cache.SegmentSize, false)
+	_, _, err := open(cache.SegmentSize, false)
 	require.NoError(t, err)
 	eventually.True(t, func() bool { return kept.Stats().Fills == 0 })
 	_, _, err = open(0, true)

@@ -27,9 +27,7 @@ func (lostStore) Deleted(fdfs.FileID, error, time.Time) bool { return false }
 // TestOnePath: requests, prefetches and explanations decide alike. The cache keeps nothing of a
 // young file of this host, and metadata of a file of another one once a request has asked.
 func TestOnePath(t *testing.T) {
-	c, err := cache.New(cache.Options{Memory: 64 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	c := newCache(t, cache.Options{Memory: 64 << 20})
 	here := netip.MustParseAddr("10.0.0.1")
 	a := NewResolver(Options{Protocol: &oneFile{bytes: []byte("hello")}, Cache: c, Store: lostStore{},
 		TryReplicas: true, SyncDelay: func() time.Duration { return time.Hour },
@@ -58,7 +56,7 @@ func TestOnePath(t *testing.T) {
 		require.False(t, ok, "an explanation keeps nothing")
 
 		r := &Request{ID: id, Now: time.Now(), Client: patient{}}
-		_, err = a.Find(r, fdfs.ErrNoFile)
+		_, err := a.Find(r, fdfs.ErrNoFile)
 		require.NoError(t, err)
 		require.Equal(t, kept, r.File.isCached())
 		r.File.Close()
@@ -104,13 +102,10 @@ func TestExpiredWithoutAPlace(t *testing.T) {
 	for name, change := range map[string]func(f *fdfs.Fields){"file": nil, "appender": appender} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := cache.New(cache.Options{Memory: 64 << 20, TTL: time.Hour, MutableTTL: time.Hour,
+				c := newCache(t, cache.Options{Memory: 64 << 20, TTL: time.Hour, MutableTTL: time.Hour,
 					StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour})
-				require.NoError(t, err)
-				defer func() { require.NoError(t, c.Close()) }()
 				protocol := &countingFile{oneFile: oneFile{bytes: content}}
-				a := NewResolver(Options{Protocol: protocol, Cache: c,
-					Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+				a := NewResolver(Options{Protocol: protocol, Cache: c, Sources: anyHost()})
 				id := fileID(t, content, change)
 				find := func(full bool) (stale bool, err error) {
 					r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}
@@ -120,7 +115,7 @@ func TestExpiredWithoutAPlace(t *testing.T) {
 					synctest.Wait()
 					return stale, err
 				}
-				_, err = find(true)
+				_, err := find(true)
 				require.ErrorIs(t, err, ErrTooManyWaiting, "nothing is known")
 				_, err = find(false)
 				require.NoError(t, err)

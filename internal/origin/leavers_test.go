@@ -2,7 +2,6 @@ package origin
 
 import (
 	"context"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -34,13 +33,10 @@ func (l *late) leave() {
 func TestLateCallback(t *testing.T) {
 	content := []byte("hello")
 	id := fileID(t, content, nil)
-	sources := NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})
-	cached, err := cache.New(cache.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cached.Close()) })
+	cached := newCache(t, cache.Options{})
 	for name, c := range map[string]*cache.Cache{"without a cache": nil, "through the cache": cached} {
 		t.Run(name, func(t *testing.T) {
-			a := NewResolver(Options{Protocol: &oneFile{bytes: content}, Sources: sources, Cache: c})
+			a := NewResolver(Options{Protocol: &oneFile{bytes: content}, Sources: anyHost(), Cache: c})
 			client := &late{}
 			r := &Request{ID: id, Now: time.Now(), Client: client}
 			find := func() {
@@ -113,13 +109,10 @@ func (c *counting) Wait(source string, gone func()) (func(), error) {
 // TestWaitForPurges: a request that waits until the missed purges are applied counts as waiting,
 // and its wait ends when its client leaves.
 func TestWaitForPurges(t *testing.T) {
-	cached, err := cache.New(cache.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cached.Close()) })
 	id := fileID(t, []byte("x"), nil)
 	purges := awayPurges{make(chan struct{})}
-	a := NewResolver(Options{Protocol: &oneFile{}, Cache: cached, Purges: purges,
-		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+	a := NewResolver(Options{Protocol: &oneFile{}, Cache: newCache(t, cache.Options{}), Purges: purges,
+		Sources: anyHost()})
 	client := &counting{}
 	found := make(chan error)
 	go func() {
@@ -133,6 +126,6 @@ func TestWaitForPurges(t *testing.T) {
 	require.Zero(t, client.waiting)
 
 	client.full = true
-	_, err = a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
+	_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
 	require.ErrorIs(t, err, ErrTooManyWaiting)
 }

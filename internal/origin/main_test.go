@@ -2,9 +2,11 @@ package origin
 
 import (
 	"hash/crc32"
+	"net/netip"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
@@ -29,6 +31,19 @@ func fileID(t *testing.T, content []byte, change func(f *fdfs.Fields)) fdfs.File
 	id, err := fdfs.Encode(f)
 	require.NoError(t, err)
 	return id
+}
+
+// newCache makes a cache, which the end of the test closes.
+func newCache(t testing.TB, o cache.Options) *cache.Cache {
+	t.Helper()
+	c := cache.New(o)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// anyHost is a list of sources that allows each address.
+func anyHost() *Sources {
+	return NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})
 }
 
 // packed makes a file one in a slot of a trunk file.

@@ -50,6 +50,7 @@ func (memorySource) Name() string                                  { return grou
 func (memorySource) Unlisted() bool                                { return false }
 func (m memorySource) Stat(context.Context) (cache.Version, error) { return m.version, nil }
 func (memorySource) NegativeTTL() time.Duration                    { return 0 }
+func (memorySource) RequestedAs() string                           { return "" }
 func (memorySource) Exclude(string)                                {}
 func (m memorySource) Fetch(context.Context, *cache.Version, int64, int64) (cache.Version, io.ReadCloser, error) {
 	return m.version, io.NopCloser(bytes.NewReader(make([]byte, cachedSize))), nil
@@ -76,10 +77,7 @@ func heap() int64 {
 func (w *world) entryMemory(n int, _ *settings) (func(side) (float64, error), error) {
 	src := newMemorySource()
 	return func(side) (float64, error) {
-		c, err := cache.New(cache.Options{Memory: 16 << 30, TTL: time.Hour})
-		if err != nil {
-			return 0, err
-		}
+		c := cache.New(cache.Options{Memory: 16 << 30, TTL: time.Hour})
 		before := heap()
 		for i := range n {
 			if _, err := c.Get(context.Background(), cachedName(i), src, cache.GetOptions{}); err != nil {
@@ -90,6 +88,7 @@ func (w *world) entryMemory(n int, _ *settings) (func(side) (float64, error), er
 			return 0, errors.Join(err, c.Close())
 		}
 		grown, s := heap()-before, c.Stats()
+		var err error
 		if s.Records != n || s.Memory.Entries != n {
 			err = fmt.Errorf("%d files of %d are cached, %d segments", s.Records, n, s.Memory.Entries)
 		}
