@@ -1,10 +1,6 @@
 package gateway
 
-import (
-	"math"
-
-	"fastdfs-gateway/internal/httpserver/httprange"
-)
+import "fastdfs-gateway/internal/httpserver/httprange"
 
 // flvHeader precedes a part from the middle of an FLV file, so that players read it as a file:
 // signature "FLV", version 1, flags 1 (video), header size 9, and 0 0 0 9 in the place of the size
@@ -27,8 +23,8 @@ func (r *request) flvPiece() (err error) {
 // flvSpan returns the span of the parameters start and end (exclusive) of a pseudo-streaming
 // request: the whole file without a numeric start. An empty span is an error.
 func flvSpan(start, end []byte, size int64) (httprange.Span, error) {
-	first, hasStart := seekOffset(start)
-	last, hasEnd := seekOffset(end)
+	first, hasStart := httprange.ParseNumber(start)
+	last, hasEnd := httprange.ParseNumber(end)
 	switch {
 	case !hasStart || first == 0 && !hasEnd:
 		return httprange.Span{Length: size}, nil
@@ -40,18 +36,4 @@ func flvSpan(start, end []byte, size int64) (httprange.Span, error) {
 		return httprange.Span{}, errBadSeek
 	}
 	return httprange.Span{Start: first, Length: last - first}, nil
-}
-
-// seekOffset parses a decimal number; false for any other text.
-func seekOffset(text []byte) (int64, bool) {
-	var n int64
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		if n = n*10 + int64(c-'0'); n > math.MaxInt64/16 {
-			n = math.MaxInt64 / 16
-		}
-	}
-	return n, len(text) > 0
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/guard"
 
 	"github.com/valyala/fasthttp"
 )
@@ -54,25 +55,14 @@ func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) 
 func hostName(host string) (name string, ok bool) {
 	if literal, isLiteral := strings.CutPrefix(host, "["); isLiteral {
 		address, port, closed := strings.Cut(literal, "]")
-		ip := net.ParseIP(address)
-		return "[" + address + "]", closed && ip != nil && strings.Contains(address, ":") && isPortSuffix(port)
+		isIPv6 := net.ParseIP(address) != nil && strings.Contains(address, ":")
+		return "[" + address + "]", closed && isIPv6 && guard.ValidPort([]byte(port))
 	}
 	name, port := host, ""
 	if colon := strings.IndexByte(host, ':'); colon >= 0 {
 		name, port = host[:colon], host[colon:]
 	}
-	return name, fdfs.ValidHost(name) && isPortSuffix(port)
-}
-
-// isPortSuffix reports whether text is empty, or a colon with a port, which may be empty (RFC 3986
-// section 3.2.3).
-func isPortSuffix(text string) bool {
-	port, colon := strings.CutPrefix(text, ":")
-	if !colon || port == "" {
-		return text == "" || colon
-	}
-	_, err := strconv.ParseUint(port, 10, 16)
-	return err == nil
+	return name, fdfs.ValidHost(name) && guard.ValidPort([]byte(port))
 }
 
 // scheme returns "https" for a request that came by TLS, and "http" for any other. A trusted proxy

@@ -144,20 +144,24 @@ func (v *lineValues) appendOfConnection(b []byte, id logtemplate.ID) ([]byte, bo
 		return appendPort(b, ctx.LocalAddr())
 	case logtemplate.Scheme:
 		return append(b, v.entry.request.scheme()...), true
-	case logtemplate.Connection:
-		return appendNumber(b, ctx.Conn(), func(c *conn) uint64 { return c.number })
-	case logtemplate.ConnectionRequests:
-		return appendNumber(b, ctx.Conn(), func(c *conn) uint64 { return c.requests.Load() })
-	case logtemplate.SSLProtocol, logtemplate.SSLCipher, logtemplate.SSLServerName:
-		state, ok := tlsStateOf(ctx.Conn())
-		switch {
-		case !ok:
-			return b, false
-		case id == logtemplate.SSLProtocol:
-			return append(b, strings.Replace(tls.VersionName(state.Version), "TLS ", "TLSv", 1)...), true
-		case id == logtemplate.SSLCipher:
-			return append(b, tls.CipherSuiteName(state.CipherSuite)...), true
-		}
+	}
+	c := connOf(ctx.Conn())
+	switch {
+	case c == nil: // without a Server
+		return b, false
+	case id == logtemplate.Connection:
+		return strconv.AppendUint(b, c.number, 10), true
+	case id == logtemplate.ConnectionRequests:
+		return strconv.AppendUint(b, c.requests.Load(), 10), true
+	case c.tls == nil:
+		return b, false
+	}
+	switch state := c.tls.ConnectionState(); id {
+	case logtemplate.SSLProtocol:
+		return append(b, strings.Replace(tls.VersionName(state.Version), "TLS ", "TLSv", 1)...), true
+	case logtemplate.SSLCipher:
+		return append(b, tls.CipherSuiteName(state.CipherSuite)...), true
+	case logtemplate.SSLServerName:
 		return v.appendClientText(b, []byte(state.ServerName)), state.ServerName != ""
 	}
 	return b, false
@@ -265,10 +269,7 @@ func appendAddr(b []byte, addr netip.Addr) ([]byte, bool) {
 }
 
 func appendPort(b []byte, addr net.Addr) ([]byte, bool) {
-	port := 0
-	if tcp, ok := addr.(*net.TCPAddr); ok {
-		port = tcp.Port
-	}
+	port := portOf(addr)
 	return strconv.AppendInt(b, int64(port), 10), port != 0
 }
 
@@ -278,21 +279,4 @@ func withoutPort(host []byte) []byte {
 		return host[:i]
 	}
 	return host
-}
-
-// tlsStateOf returns the state of the TLS connection of a Server; false without TLS.
-func tlsStateOf(conn net.Conn) (tls.ConnectionState, bool) {
-	if !byTLS(conn) {
-		return tls.ConnectionState{}, false
-	}
-	return connOf(conn).tls.ConnectionState(), true
-}
-
-// appendNumber appends a number of the connection; false for one without a Server.
-func appendNumber(b []byte, conn net.Conn, of func(*conn) uint64) ([]byte, bool) {
-	c := connOf(conn)
-	if c == nil {
-		return b, false
-	}
-	return strconv.AppendUint(b, of(c), 10), true
 }

@@ -11,6 +11,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/origin"
 
 	"github.com/valyala/fasthttp"
@@ -66,7 +67,7 @@ func (r *request) redirect(host string) {
 func (r *request) location(host string) []byte {
 	o := &r.h.o
 	scheme := cmp.Or(o.RedirectScheme, r.scheme())
-	port := cmp.Or(o.RedirectPort, localPort(r.ctx.LocalAddr()))
+	port := cmp.Or(o.RedirectPort, portOf(r.ctx.LocalAddr()))
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() {
 		host = "[" + host + "]"
 	}
@@ -84,11 +85,11 @@ func (r *request) sourcePort() int {
 	if r.h.o.PlainPort != 0 && byTLS(r.ctx.Conn()) {
 		return r.h.o.PlainPort
 	}
-	return localPort(r.ctx.LocalAddr())
+	return portOf(r.ctx.LocalAddr())
 }
 
-// localPort returns the port of a TCP address; 0 for a unix socket.
-func localPort(a net.Addr) int {
+// portOf returns the port of a TCP address; 0 for a unix socket.
+func portOf(a net.Addr) int {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.Port
 	}
@@ -125,7 +126,7 @@ func (r *request) Hint() int64 {
 		len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
 		return cache.NoHint
 	}
-	if start, ok := seekOffset(r.target.params.start); ok && r.h.o.FLVExtension != "" &&
+	if start, ok := httprange.ParseNumber(r.target.params.start); ok && r.h.o.FLVExtension != "" &&
 		r.id.Ext() == r.h.o.FLVExtension {
 		return start
 	}

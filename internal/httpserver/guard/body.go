@@ -2,8 +2,9 @@ package guard
 
 import (
 	"bytes"
-	"math"
 	"strconv"
+
+	"fastdfs-gateway/internal/httpserver/httprange"
 )
 
 // Bounds of chunked framing, in bytes of a whole body.
@@ -43,16 +44,9 @@ func (f *framing) contentLength(value []byte) error {
 	if len(value) == 0 {
 		return badRequest("empty Content-Length")
 	}
-	for _, ch := range value {
-		if !isDigit(ch) {
-			return badRequest("Content-Length is not a number")
-		}
-		d := int64(ch - '0')
-		if f.length > (math.MaxInt64-d)/10 {
-			f.length = math.MaxInt64
-		} else {
-			f.length = 10*f.length + d
-		}
+	var ok bool
+	if f.length, ok = httprange.ParseNumber(value); !ok {
+		return badRequest("Content-Length is not a number")
 	}
 	return nil
 }
@@ -129,7 +123,7 @@ func (c *Conn) discard(n int64) error {
 //
 //	chunk-size *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )
 func chunkSize(line []byte) (digits int, ok bool) {
-	for digits < len(line) && isHex(line[digits]) {
+	for digits < len(line) && unhex(line[digits]) >= 0 {
 		digits++
 	}
 	rest, ok := line[digits:], digits > 0
@@ -195,10 +189,6 @@ func cutQuoted(b []byte) (rest []byte, ok bool) {
 	return nil, false
 }
 
-func isHex(ch byte) bool {
-	return isDigit(ch) || ch >= 'a' && ch <= 'f' || ch >= 'A' && ch <= 'F'
-}
-
 // discardChunks reads and discards a body in chunked framing:
 //
 //	size [extensions] CR LF
@@ -255,7 +245,7 @@ func (c *Conn) discardTrailer() error {
 		if err != nil || len(line) == 0 {
 			return err
 		}
-		if size += len(line); size > maxTrailer || fields == maxFields {
+		if size += len(line); size > maxTrailer || fields == MaxFields {
 			return &Error{Status: 431, Reason: "trailer section is too long"}
 		}
 		if n, err := fieldName(line); err != nil || !validValue(line[n:]) {

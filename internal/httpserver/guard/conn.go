@@ -97,12 +97,8 @@ func (c *Conn) ClaimIdle(since time.Duration) bool {
 	return since > 0 && c.idle.CompareAndSwap(int64(since), claimed)
 }
 
-// MarkIdle begins a wait for a request, and MarkBusy ends it, for a server that reads the wrapped
-// connection itself. MarkBusy returns false if ClaimIdle was first.
+// MarkIdle begins a wait for a request, for a server that reads the wrapped connection itself.
 func (c *Conn) MarkIdle() { c.markIdle(time.Now()) }
-
-// MarkBusy is described at MarkIdle.
-func (c *Conn) MarkBusy() bool { return c.markBusy() }
 
 // markIdle sets the beginning of the wait, except on a claimed connection.
 func (c *Conn) markIdle(now time.Time) {
@@ -111,8 +107,8 @@ func (c *Conn) markIdle(now time.Time) {
 	}
 }
 
-// markBusy ends the wait; false if ClaimIdle was first.
-func (c *Conn) markBusy() bool {
+// MarkBusy ends the wait for a request; false if ClaimIdle was first.
+func (c *Conn) MarkBusy() bool {
 	was := c.idle.Load()
 	return was != claimed && c.idle.CompareAndSwap(was, busy)
 }
@@ -188,7 +184,7 @@ func (c *Conn) next() bool {
 	if err == nil {
 		err = c.takeHead()
 	}
-	if !c.markBusy() {
+	if !c.MarkBusy() {
 		c.done, c.pending = true, nil
 		return false
 	}
@@ -397,9 +393,9 @@ func (c *Conn) readFailed(err error, what string) error {
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &Error{Status: 408, Reason: what + " did not arrive in time", Err: err}
+		return &Error{Status: 408, Reason: what + " did not arrive in time"}
 	case errors.Is(err, io.EOF):
-		return &Error{Status: 400, Reason: what + " is incomplete", Err: io.ErrUnexpectedEOF}
+		return &Error{Status: 400, Reason: what + " is incomplete"}
 	}
 	return err
 }

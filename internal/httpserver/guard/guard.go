@@ -9,11 +9,14 @@ import (
 	"time"
 )
 
-// Limits of a request, with the status of a request that exceeds them.
+// MaxFields is the number of header field lines that a request may have, and of trailer field
+// lines: more are 431.
+const MaxFields = 100
+
+// Other limits of a request, with the status of a request that exceeds them.
 const (
 	maxTarget     = 8 << 10  // bytes of the target: 414
 	maxHead       = 16 << 10 // bytes of a head, from the request line to the empty line: 431
-	maxFields     = 100      // header field lines, and trailer field lines: 431
 	maxDiscard    = 64 << 10 // bytes of a body: 413, without reading it
 	maxMethod     = 32       // longer than any registered method: 501
 	maxBlankLines = 8        // empty lines before a request line: 400
@@ -26,7 +29,7 @@ const smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
 // ReadBufferSize is the length of the longest head of a Conn in bytes: the read buffer of the
 // server must be at least as large. A canonical head may be longer than the original, since LF
 // becomes CR LF, and Host and Connection fields are added.
-const ReadBufferSize = maxHead + maxFields + 64
+const ReadBufferSize = maxHead + MaxFields + 64
 
 // Options configure a Guard. The zero value of each field is its documented default.
 type Options struct {

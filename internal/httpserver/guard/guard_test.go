@@ -22,31 +22,28 @@ func methodOf(in string, i int) string {
 // Each case is sent on a connection of its own, with a further request right
 // behind it, which is served exactly if the connection is kept.
 func TestRequests(t *testing.T) {
-	for _, reduceMemory := range []bool{true, false} {
-		s := startServerMode(t, Options{}, reduceMemory)
-		for _, tc := range allCases() {
-			t.Run(tc.name, func(t *testing.T) {
-				c := s.dialFor(t)
-				c.send(tc.in + probe)
-				for i, status := range tc.status {
-					resp := c.receive(methodOf(tc.in, i))
-					require.Equal(t, status, resp.StatusCode)
-					if i == 0 && tc.target != "" {
-						require.Equal(t, tc.target, resp.Header.Get("X-Target"))
-					}
-					if i == len(tc.status)-1 {
-						require.Equal(t, !tc.kept, resp.Close, "Connection: close in the response")
-					}
+	s := startServer(t, Options{})
+	for _, tc := range allCases() {
+		t.Run(tc.name, func(t *testing.T) {
+			c := s.dial(t)
+			c.send(tc.in + probe)
+			for i, status := range tc.status {
+				resp := c.receive(methodOf(tc.in, i))
+				require.Equal(t, status, resp.StatusCode)
+				if i == 0 && tc.target != "" {
+					require.Equal(t, tc.target, resp.Header.Get("X-Target"))
 				}
-				if tc.kept {
-					require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
-					c.send(strings.Replace(probe, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
-					require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
+				if i == len(tc.status)-1 {
+					require.Equal(t, !tc.kept, resp.Close, "Connection: close in the response")
 				}
-				c.requireEOF()
-				require.NoError(t, c.Close())
-			})
-		}
+			}
+			if tc.kept {
+				require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
+				c.send(strings.Replace(probe, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
+				require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
+			}
+			c.requireEOF()
+			require.NoError(t, c.Close())
+		})
 	}
-	t.Logf("%d cases", len(allCases()))
 }

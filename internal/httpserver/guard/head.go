@@ -103,7 +103,7 @@ func (h *head) feedLine(line []byte) error {
 	if len(line) == 0 {
 		return nil
 	}
-	if h.fields++; h.fields > maxFields {
+	if h.fields++; h.fields > MaxFields {
 		return &Error{Status: 431, Reason: "too many header fields"}
 	}
 	return h.fieldLine(line)

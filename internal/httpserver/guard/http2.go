@@ -9,10 +9,7 @@ import (
 // HTTP2HeadBytes bounds the header list of an HTTP/2 request as SETTINGS_MAX_HEADER_LIST_SIZE
 // counts it (RFC 9113 section 6.5.2: 32 bytes for each field), so that every head of at most
 // maxHead bytes fits.
-const HTTP2HeadBytes = maxHead + maxFields*32
-
-// MaxFields is the number of header fields that a request may have.
-const MaxFields = maxFields
+const HTTP2HeadBytes = maxHead + MaxFields*32
 
 // CheckHTTP2 applies the rules of a Conn to a request that arrived by HTTP/2. It returns the target
 // in canonical form, a part of scratch, which it returns as it has grown.

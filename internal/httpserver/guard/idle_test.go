@@ -100,8 +100,8 @@ func TestTakeIdleOrRequest(t *testing.T) {
 func TestMaxIdle(t *testing.T) {
 	s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour,
 		MaxIdle: func() time.Duration { return short }})
-	s.dialFor(t).requireEOF()
-	c := s.dialFor(t)
+	s.dial(t).requireEOF()
+	c := s.dial(t)
 	c.send(get())
 	require.Equal(t, 200, c.receive("GET").StatusCode)
 	c.requireEOF()

@@ -196,7 +196,7 @@ func validateHost(b []byte) error {
 	if len(host) == 0 {
 		return badRequest("empty host")
 	}
-	if !validPort(port) {
+	if !ValidPort(port) {
 		return badRequest("invalid port in the host")
 	}
 	return nil
@@ -223,9 +223,9 @@ func validName(b []byte) bool {
 // isName marks the characters that validName takes as they are.
 var isName = charSet("-._~!$&'()*+;=")
 
-// validPort checks the part behind a host: nothing, or a colon and a number of at
-// most 65535, which may be left out (RFC 3986 section 3.2.3).
-func validPort(b []byte) bool {
+// ValidPort checks the part behind a host: nothing, or a colon and a number of at most 65535, which
+// may be left out (RFC 3986 section 3.2.3).
+func ValidPort(b []byte) bool {
 	if len(b) == 0 || string(b) == ":" {
 		return true
 	}

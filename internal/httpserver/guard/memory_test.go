@@ -2,7 +2,6 @@ package guard
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"regexp"
@@ -135,84 +134,13 @@ func TestCanonicalHead(t *testing.T) {
 // The longest canonical heads fit ReadBufferSize.
 func TestReadBufferSizeIsEnough(t *testing.T) {
 	start := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" +
-		strings.Repeat("A:\n", maxFields-3) + "A:"
+		strings.Repeat("A:\n", MaxFields-3) + "A:"
 	head := start + strings.Repeat("x", maxHead-len(start)-2) + "\n\n"
 	heads, written := readAll(t, New(Options{}), head, len(head))
 	require.Len(t, heads, 1, written)
 	require.Greater(t, len(heads[0]), maxHead)
 	require.LessOrEqual(t, len(heads[0]), ReadBufferSize)
 	require.True(t, strings.HasSuffix(heads[0], "\r\n\r\n"))
-}
-
-const ordinary = "GET /group1/M00/00/01/Ck0AC2sASyqAJoPSAAAAAWFklaM422.bin HTTP/1.1\r\nHost: gw.example.com:8080\r\n" +
-	"User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nRange: bytes=0-99\r\n\r\n"
-
-// loopConn gives the same request for ever.
-type loopConn struct{ scriptConn }
-
-func (c *loopConn) Read(p []byte) (int, error) { return copy(p, ordinary), nil }
-
-func readLoop(tb testing.TB) func() {
-	c := New(Options{}).Wrap(&loopConn{})
-	p := make([]byte, 16<<10)
-	return func() {
-		if n, err := c.Read(p[:1]); n != 1 || err != nil {
-			tb.Fatal(n, err)
-		}
-		if n, err := c.Read(p); n != len(ordinary)-1 || err != nil {
-			tb.Fatal(n, err)
-		}
-	}
-}
-
-func TestOrdinaryRequestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("SKIPPED: pools do not keep everything under the race detector")
-	}
-	read := readLoop(t)
-	require.Zero(t, testing.AllocsPerRun(1000, read))
-}
-
-func TestRewrittenRequestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("SKIPPED: pools do not keep everything under the race detector")
-	}
-	in := []byte(get("Content-Length: 5", "Connection: x") + "hello")
-	inner := &scriptConn{piece: len(in)}
-	c := New(Options{}).Wrap(inner)
-	p := make([]byte, 16<<10)
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		inner.in = in
-		if _, err := c.Read(p); err != nil {
-			t.Fatal(err)
-		}
-	}))
-}
-
-func BenchmarkOrdinaryRequest(b *testing.B) {
-	read := readLoop(b)
-	b.SetBytes(int64(len(ordinary)))
-	b.ReportAllocs()
-	for b.Loop() {
-		read()
-	}
-}
-
-func BenchmarkScan(b *testing.B) {
-	in := []byte(ordinary)
-	b.ReportAllocs()
-	for b.Loop() {
-		var h head
-		if done, err := h.feed(in); !done || err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func TestErrorText(t *testing.T) {
-	e := &Error{Status: 408, Reason: "request head did not arrive in time", Err: io.ErrUnexpectedEOF}
-	require.EqualError(t, e, "request rejected: request head did not arrive in time")
-	require.ErrorIs(t, fmt.Errorf("wrapped: %w", e), io.ErrUnexpectedEOF)
 }
 
 // A rejection, byte by byte.

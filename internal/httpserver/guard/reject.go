@@ -32,7 +32,6 @@ const (
 type Error struct {
 	Status int    // of the response
 	Reason string // one plain line, also the body of the response unless Options.Page has one
-	Err    error  // the cause; nil if the request itself is the cause
 	Line   []byte // the received part of the request line, at most 256 arbitrary bytes
 }
 
@@ -50,9 +49,6 @@ func firstLine(b []byte) []byte {
 
 // Error returns the reason in one line.
 func (e *Error) Error() string { return "request rejected: " + e.Reason }
-
-// Unwrap returns the cause; nil if the request itself is the cause.
-func (e *Error) Unwrap() error { return e.Err }
 
 func badRequest(reason string) *Error { return &Error{Status: 400, Reason: reason} }
 

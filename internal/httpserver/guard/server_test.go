@@ -23,16 +23,17 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
+// Buffers returns how many buffers are out of the pools.
+func (g *Guard) Buffers() int { return int(g.held.Load()) }
+
 // waitBudget bounds the wait for an event that normally comes at once: the machine may be under
 // load.
 const waitBudget = 30 * time.Second
 
 // A testServer is a real fasthttp server on a real socket behind a Guard.
 type testServer struct {
-	t       *testing.T
-	guard   *Guard
-	addr    string
-	handler func(*fasthttp.RequestCtx)
+	guard *Guard
+	addr  string
 
 	mu       sync.Mutex
 	rejected []*Error // guarded by mu
@@ -40,12 +41,8 @@ type testServer struct {
 }
 
 func startServer(t *testing.T, opts Options) *testServer {
-	return startServerMode(t, opts, true)
-}
-
-func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer {
 	t.Helper()
-	s := &testServer{t: t, handler: respond}
+	s := &testServer{}
 	opts.OnReject = func(_ net.Conn, e *Error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -53,8 +50,8 @@ func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer 
 	}
 	s.guard = New(opts)
 	server := &fasthttp.Server{
-		Handler:           func(ctx *fasthttp.RequestCtx) { s.handler(ctx) },
-		ReduceMemoryUsage: reduceMemory,
+		Handler:           respond,
+		ReduceMemoryUsage: true,
 		ReadBufferSize:    ReadBufferSize,
 		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) {
 			s.mu.Lock()
@@ -118,12 +115,7 @@ type client struct {
 	t  *testing.T
 }
 
-func (s *testServer) dial() *client {
-	s.t.Helper()
-	return s.dialFor(s.t)
-}
-
-func (s *testServer) dialFor(t *testing.T) *client {
+func (s *testServer) dial(t *testing.T) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
 	require.NoError(t, err)

@@ -100,17 +100,17 @@ func parseSpec(spec []byte, size int64) (Span, bool) {
 		return Span{}, false
 	}
 	if dash == 0 { // suffix-range: the last n bytes
-		n, ok := parseNumber(spec[1:])
+		n, ok := ParseNumber(spec[1:])
 		n = min(n, size)
 		return Span{Start: size - n, Length: n}, ok
 	}
-	first, ok := parseNumber(spec[:dash])
+	first, ok := ParseNumber(spec[:dash])
 	if !ok {
 		return Span{}, false
 	}
 	last := int64(math.MaxInt64)
 	if rest := spec[dash+1:]; len(rest) > 0 {
-		if last, ok = parseNumber(rest); !ok || lessNumber(rest, spec[:dash]) {
+		if last, ok = ParseNumber(rest); !ok || lessNumber(rest, spec[:dash]) {
 			return Span{}, false
 		}
 	}
@@ -120,8 +120,9 @@ func parseSpec(spec []byte, size int64) (Span, bool) {
 	return Span{Start: first, Length: min(last, size-1) - first + 1}, true
 }
 
-// parseNumber parses decimal digits. Larger numbers become the largest int64.
-func parseNumber(digits []byte) (int64, bool) {
+// ParseNumber parses decimal digits; false for any other text. Larger numbers become the largest
+// int64.
+func ParseNumber(digits []byte) (int64, bool) {
 	var n int64
 	for _, c := range digits {
 		if c < '0' || c > '9' {
