@@ -14,7 +14,6 @@ import (
 
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/admin/status"
-	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -388,7 +387,7 @@ func TestStopBeforeServing(t *testing.T) {
 	served := make(chan error, 1)
 	r.running.Go(func() {
 		<-r.stopping // late
-		served <- r.server.Serve(ln, gateway.ListenerOptions{})
+		served <- r.server.Serve(ln, nil)
 	})
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Stop() }()

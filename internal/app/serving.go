@@ -232,12 +232,12 @@ func (a *App) serveAll() {
 func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
 		if ln.role.servesFiles() {
-			o := gateway.ListenerOptions{}
+			var config *tls.Config // nil = plain
 			if ln.role == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
-				o.TLS = a.certificates.Config()
+				config = a.certificates.Config()
 			}
-			a.serve(func() error { return a.server.Serve(ln, o) })
-			a.log.Info("serving", "address", ln.Addr().String(), "tls", o.TLS != nil, "version", a.o.Version)
+			a.serve(func() error { return a.server.Serve(ln, config) })
+			a.log.Info("serving", "address", ln.Addr().String(), "tls", config != nil, "version", a.o.Version)
 		}
 	}
 }

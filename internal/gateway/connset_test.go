@@ -49,7 +49,7 @@ func (e *entrance) visit(from string, busy bool) *conn {
 	client, err := net.Dial("tcp", e.ln.Addr().String())
 	require.NoError(e.t, err)
 	e.t.Cleanup(func() { _ = client.Close() })
-	c := e.s.admit(<-e.accepted, netip.MustParseAddr(from).Unmap(), &ListenerOptions{})
+	c := e.s.admit(<-e.accepted, netip.MustParseAddr(from).Unmap(), nil)
 	if c == nil {
 		return nil
 	}
@@ -143,22 +143,4 @@ func TestBlockOf(t *testing.T) {
 		require.Equal(t, netip.MustParseAddr(want), blockOf(netip.MustParseAddr(from)), from)
 	}
 	require.False(t, blockOf(netip.Addr{}).IsValid())
-}
-
-// BenchmarkAdmit is what a connection costs besides the kernel: in, and out again, beside 10,000
-// others.
-func BenchmarkAdmit(b *testing.B) {
-	s := NewServer(ServerOptions{}, NewHandler(Options{}))
-	for range 10_000 {
-		s.all.add(&conn{s: s})
-	}
-	block := netip.MustParseAddr("203.0.113.7")
-	b.ReportAllocs()
-	for b.Loop() {
-		c := &conn{s: s, block: block}
-		if _, broken := s.addConn(c); broken != nil {
-			b.Fatal(broken.label)
-		}
-		s.removeConn(c)
-	}
 }

@@ -19,8 +19,7 @@ type fileInfo struct {
 	owner        *byte // the Handler.owner of the handler that made it
 	size         int64
 	modTime      time.Time
-	mutable      bool   // the content may change under the same id
-	settled      bool   // not mutable, or the second of its last change identifies its version
+	settled      bool   // it cannot change, or the second of its last change identifies its version
 	weak         bool   // several versions may have the same tag
 	tag          string // entity-tag of the whole file, quoted, without the prefix of a weak tag
 	etag         string // the same as a value of ETag
@@ -40,9 +39,9 @@ func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fi
 	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner && f.settled == settled {
 		return f
 	}
-	f := &fileInfo{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable(), settled: settled}
+	f := &fileInfo{size: file.Size(), modTime: file.ModTime(), settled: settled}
 	switch {
-	case !f.mutable:
+	case !file.Mutable():
 		f.identify(id)
 	case file.Content().Kind == fdfs.KindTrunk: // of a slave that is a link
 		f.identify(file.Content())
@@ -61,7 +60,7 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 		return f
 	}
 	v := file.Version()
-	f := &fileInfo{size: v.Size, modTime: v.Time(), mutable: !v.Immutable, settled: v.Settled(), weak: !v.Settled()}
+	f := &fileInfo{size: v.Size, modTime: v.Time(), settled: v.Settled(), weak: !v.Settled()}
 	if v.Immutable {
 		f.identify(id)
 	} else {

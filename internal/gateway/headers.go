@@ -52,7 +52,7 @@ func mergeHeaders(sections []HeaderSection, c *cors) *fileHeaders {
 
 // fileHeaders are the headers of Options.Headers for a file. It does not change.
 type fileHeaders struct {
-	common  []preparedField // of all responses with the file or about it
+	common  []preparedField // of all responses with the file or about it, a 304 too
 	content []preparedField // of responses with the file: a 304 has no content to describe
 
 	policy      *preparedField // Content-Security-Policy
@@ -80,9 +80,6 @@ func (f *fileHeaders) add(name, value string, c *cors) {
 		f.common = append(f.common, field)
 	}
 }
-
-// set sets the headers that a 304 has too.
-func (f *fileHeaders) set(h *fasthttp.ResponseHeader) { setFields(h, f.common) }
 
 func setFields(h *fasthttp.ResponseHeader, fields []preparedField) {
 	for i := range fields {

@@ -71,7 +71,8 @@ func (s *Server) serveTLS(c *conn) {
 	switch {
 	case err != nil:
 	case c.tls.ConnectionState().NegotiatedProtocol == "h2":
-		s.http2.serve(c)
+		c.http2.Store(true)
+		s.http2.Serve(&http2Conn{c.tls, c.guarded, c})
 	default:
 		s.serveRequests(c)
 	}

@@ -39,16 +39,16 @@ func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, pro
 	certified := httptest.NewTLSServer(nil)
 	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	certified.Close()
+	so.sendWindow = window
 	r := run(t, o, so)
-	r.server.sendWindow = window
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ln := &listen.Socket{Listener: inner}
 	r.address = ln.Addr().String()
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, ListenerOptions{TLS: &tls.Config{Certificates: []tls.Certificate{pair},
-			NextProtos: []string{protocol}}})
+		served <- r.server.Serve(ln, &tls.Config{Certificates: []tls.Certificate{pair},
+			NextProtos: []string{protocol}})
 	}()
 	t.Cleanup(func() {
 		_ = ln.Close()
@@ -187,7 +187,7 @@ func TestHTTP2Bodiless(t *testing.T) {
 // TestHTTP2RequestsOfAnAddress: while many requests are served, one address gets a share of them,
 // over all its connections.
 func TestHTTP2RequestsOfAnAddress(t *testing.T) {
-	h := &http2Server{s: &Server{o: ServerOptions{MaxConnections: 80}}}
+	h := &Server{o: ServerOptions{MaxConnections: 80}}
 	a, b, proxy := &conn{address: newConnSet()}, &conn{address: newConnSet()}, &conn{}
 	another := &conn{address: a.address}
 	for i := range 40 {

@@ -21,7 +21,7 @@ import (
 // pooled: nothing in it outlives the response.
 type stream struct {
 	net.Conn // an *http2Conn
-	h        *http2Server
+	s        *Server
 	conn     *http2Conn
 	http     *http2server.Stream
 	fast     fasthttp.RequestCtx
@@ -30,17 +30,15 @@ type stream struct {
 	fastTook bool  // the client took the last write at once
 }
 
-func newStream(h *http2Server) *stream { return &stream{h: h} }
-
 // serveStream responds to one request. A response that is incomplete when it returns is reset, so
 // that a short body never looks complete.
-func (h *http2Server) serveStream(of *http2server.Stream) {
-	st := h.pool.Get().(*stream)
+func (s *Server) serveStream(of *http2server.Stream) {
+	st := s.streams.Get().(*stream)
 	st.conn, st.http, st.fastTook = of.Transport().(*http2Conn), of, false
 	st.Conn = st.conn
 	st.serve()
 	st.Conn, st.conn, st.http = nil, nil, nil
-	h.pool.Put(st)
+	s.streams.Put(st)
 }
 
 // serve checks the request, calls the handler and sends the response.
@@ -55,14 +53,14 @@ func (st *stream) serve() {
 		st.reject(rejected)
 		return
 	}
-	defer st.h.endRequest(st.conn.counted)
-	if err := st.h.beginRequest(st.conn.counted); err != nil {
-		st.h.s.handler.Load().Reject(&st.fast, err)
+	defer st.s.endRequest(st.conn.counted)
+	if err := st.s.beginRequest(st.conn.counted); err != nil {
+		st.s.handler.Load().Reject(&st.fast, err)
 		st.respond()
 		return
 	}
 	st.conn.counted.requests.Add(1)
-	st.h.s.handler.Load().Serve(&st.fast)
+	st.s.handler.Load().Serve(&st.fast)
 	st.respond()
 }
 
@@ -90,12 +88,12 @@ func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
 func (st *stream) reject(e *guard.Error) {
 	resp := &st.fast.Response
 	resp.SetStatusCode(e.Status)
-	body, contentType := st.h.s.guard.Page(e)
+	body, contentType := st.s.guard.Page(e)
 	resp.Header.SetContentType(contentType)
 	resp.Header.SetCanonical(headerContentTypeOpt, valueNosniff)
 	resp.SetBodyRaw(body)
 	st.respond()
-	st.h.s.rejected(st.conn, e)
+	st.s.rejected(st.conn, e)
 }
 
 // respond sends the response of the RequestCtx. The stream of a body ends here.
@@ -136,7 +134,7 @@ func (st *stream) writeHead(body *sendfile.Body) error {
 		length = int64(len(resp.Body()))
 	}
 	return st.http.WriteHead(http2server.Head{Status: resp.StatusCode(), Length: length, Fields: st.fields,
-		Last: st.h.s.draining.Load() || resp.ConnectionClose()}, st.left == 0)
+		Last: st.s.draining.Load() || resp.ConnectionClose()}, st.left == 0)
 }
 
 // fields are the header fields of the response, without those of an HTTP/1 connection and
@@ -165,7 +163,7 @@ var _ sendfile.Roomer = (*stream)(nil)
 
 // Room implements sendfile.Roomer: copies for clients that do not read are small.
 func (st *stream) Room() int {
-	if st.fastTook && st.h.copies.Load() < maxCopies {
+	if st.fastTook && st.s.copies.Load() < maxCopies {
 		return largeCopy
 	}
 	return smallCopy
@@ -174,8 +172,8 @@ func (st *stream) Room() int {
 // Write writes bytes of the body. It waits until the client takes them.
 func (st *stream) Write(p []byte) (int, error) {
 	large := int64(len(p) / (smallCopy + 1))
-	st.h.copies.Add(min(large, 1))
-	defer st.h.copies.Add(-min(large, 1))
+	st.s.copies.Add(min(large, 1))
+	defer st.s.copies.Add(-min(large, 1))
 	began := time.Now()
 	n, err := st.http.Write(p, int64(len(p)) == st.left)
 	st.left -= int64(n)

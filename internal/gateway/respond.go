@@ -83,7 +83,7 @@ func (r *request) describe() {
 	r.setCORS()
 	r.setXCache()
 	if f.headers != nil {
-		f.headers.set(h)
+		setFields(h, f.headers.common)
 	}
 }
 

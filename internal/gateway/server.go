@@ -16,6 +16,7 @@ import (
 
 	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/httpserver/guard"
+	"fastdfs-gateway/internal/httpserver/http2server"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/process/panics"
@@ -38,18 +39,12 @@ type ServerOptions struct {
 	MaxConnectionsPerIP int
 
 	Log *slog.Logger // default: slog.Default()
-}
 
-// ListenerOptions configure the connections of one listener.
-type ListenerOptions struct {
-	TLS *tls.Config // nil = plain HTTP
+	sendWindow time.Duration // over which MinSendRate is measured; default 30 s
 }
 
 // productName is the value of the header Server.
 const productName = "fastdfs-gateway"
-
-// sendWindow is the interval over which MinSendRate is measured.
-const sendWindow = 30 * time.Second
 
 // Server accepts connections and passes their requests to the current Handler.
 type Server struct {
@@ -59,15 +54,17 @@ type Server struct {
 	handler                 atomic.Pointer[Handler]
 	loops                   *eventloop.Group
 	exchanges, tlsExchanges sync.Pool // of *exchange, on plain connections and on TLS
-	http2                   *http2Server
+	http2                   *http2server.Server
+	streams                 sync.Pool    // of *stream, on HTTP/2
+	requests                atomic.Int64 // of HTTP/2 at a time
+	copies                  atomic.Int64 // of HTTP/2 with a large buffer at a time
 	guard                   *guard.Guard
 	open                    atomic.Int64  // connections that count for the limit: len(all.conns)
 	accepted                atomic.Uint64 // connections ever
 	sockets                 atomic.Int64  // the same, until their sockets are closed
 	rejecter                *rejecter
 
-	waits      *waits
-	sendWindow time.Duration // over which MinSendRate is measured
+	waits *waits
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -83,9 +80,10 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
+	o.sendWindow = cmp.Or(o.sendWindow, 30*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), sendWindow: sendWindow,
-		all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), all: newConnSet(),
+		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
@@ -93,7 +91,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	s.loops = eventloop.New(s.serveConn)
 	s.exchanges.New = func() any { return newExchange(writeBuffer) }
 	s.tlsExchanges.New = func() any { return newExchange(tlsWriteBuffer) }
-	s.http2 = newHTTP2Server(s)
+	s.http2 = s.newHTTP2()
 	return s
 }
 
@@ -121,12 +119,13 @@ func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
 func (s *Server) Handler() *Handler { return s.handler.Load() }
 
 // Serve accepts connections from ln until it is closed, or until Shutdown, which closes it, and
-// then returns nil. Several calls with different listeners may run at once.
-func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
+// then returns nil. Several calls with different listeners may run at once. A nil config means
+// plain HTTP.
+func (s *Server) Serve(ln net.Listener, config *tls.Config) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
 	s.deferAccept(ln)
-	accepting, err := s.loops.Listen(ln, s.log, func(c *eventloop.Conn) { s.accept(c, &o) })
+	accepting, err := s.loops.Listen(ln, s.log, func(c *eventloop.Conn) { s.accept(c, config) })
 	switch {
 	case errors.Is(err, net.ErrClosed): // Shutdown was first
 	case err != nil:
@@ -174,7 +173,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	ended := make(chan struct{})
 	var closer sync.WaitGroup
 	closer.Go(func() { s.closeIdle(ended) })
-	closer.Go(func() { s.http2.shutdown(ctx) })
+	closer.Go(func() { s.http2.Shutdown(ctx) })
 	err := s.allClosed(ctx, time.Millisecond)
 	close(ended)
 	closer.Wait()
@@ -260,8 +259,8 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 
 // accept begins to serve a new connection: one with TLS has a goroutine, and a plain one waits in a
 // loop for its requests.
-func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
-	own := s.admit(c, ipOf(c.RemoteAddr()), o)
+func (s *Server) accept(c *eventloop.Conn, config *tls.Config) {
+	own := s.admit(c, ipOf(c.RemoteAddr()), config)
 	switch {
 	case own == nil:
 	case own.tls == nil:
@@ -273,8 +272,8 @@ func (s *Server) accept(c *eventloop.Conn, o *ListenerOptions) {
 }
 
 // admit wraps a new connection of a peer, or rejects it and returns nil.
-func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, o *ListenerOptions) *conn {
-	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.sendWindow})
+func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Config) *conn {
+	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.o.sendWindow})
 	if err != nil {
 		s.log.Error("cannot serve connection", "err", err)
 		_ = socket.Close()
@@ -283,8 +282,8 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, o *ListenerOptio
 	c := &conn{Conn: out, socket: socket, s: s, number: s.accepted.Add(1)}
 	socket.Owner = c
 	c.setPeer(peer)
-	if o.TLS != nil {
-		c.tls = tls.Server(c, o.TLS)
+	if config != nil {
+		c.tls = tls.Server(c, config)
 		c.guarded = s.guard.Wrap(c.tls)
 	} else {
 		c.guarded = s.guard.Wrap(c)
@@ -300,7 +299,7 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, o *ListenerOptio
 				"an address has too many connections; name a proxy or load balancer in trusted_proxies",
 				"address", c.block.String())
 		}
-		s.rejecter.reject(socket, reason, o.TLS != nil)
+		s.rejecter.reject(socket, reason, config != nil)
 		return nil
 	}
 	if replaced != nil {

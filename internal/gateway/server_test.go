@@ -84,7 +84,7 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 	require.NoError(t, err)
 	r.address = ln.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(ln, ListenerOptions{}) }()
+	go func() { served <- r.server.Serve(ln, nil) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
@@ -318,28 +318,20 @@ func TestBugsAreContained(t *testing.T) {
 		o.Origin = bug
 		broken := NewHandler(o)
 		r.server.SetHandler(broken)
-		resp, err := http.Get("http://" + r.address + s.Missing("jpg", time.Now()).URL())
-		require.NoError(t, err)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 500, resp.StatusCode)
-		require.Equal(t, "internal error\n", string(body))
+		response := r.ask("GET", s.Missing("jpg", time.Now()).URL())
+		require.Contains(t, response, "HTTP/1.1 500 ")
+		require.True(t, strings.HasSuffix(response, "\r\n\r\ninternal error\n"))
 		r.fetch(f)
 	}
 	broken := NewHandler(r.handler.o)
 	broken.pool.New = func() any { panic("test") } // outside of the request path
 	r.server.SetHandler(broken)
-	resp, err := http.Get("http://" + r.address + f.URL())
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, 500, resp.StatusCode)
+	require.Contains(t, r.ask("GET", f.URL()), "HTTP/1.1 500 ")
 	r.server.SetHandler(r.handler)
 	r.fetch(f)
 	require.EqualValues(t, before+2, panics.Total())
 	require.Contains(t, r.log.String(), "BUG: panic")
 	require.Contains(t, r.log.String(), "secret detail", "the log tells")
-	http.DefaultClient.CloseIdleConnections()
 }
 
 func TestTokenReasonsAreCounted(t *testing.T) {
@@ -347,15 +339,11 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(10))
 	o := Options{Store: openLocal(t, s), Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"k"}})}
 	r := run(t, o, ServerOptions{})
-	defer http.DefaultClient.CloseIdleConnections()
 	for reason, query := range map[string]string{
 		"missing": "", "malformed": "?token=x&ts=1", "expired": "?" + antisteal.Query("k", f.ID.Logic, 1),
 		"mismatch": "?" + antisteal.Query("x", f.ID.Logic, 0),
 	} {
-		resp, err := http.Get("http://" + r.address + f.URL() + query)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, 400, resp.StatusCode)
+		require.Contains(t, r.ask("GET", f.URL()+query), "HTTP/1.1 400 ")
 		count := r.handler.o.Metrics.rejectedTokens.WithLabelValues(reason)
 		require.Equal(t, 1.0, testutil.ToFloat64(count), reason)
 	}

@@ -67,7 +67,7 @@ func start(t testing.TB, handler func(*Stream), change func(*Options)) *tested {
 	s := &tested{t: t, ends: make(chan error, 100)}
 	o := Options{Handler: handler, MaxHead: 8 << 10, MaxFields: 50, ReadTimeout: time.Minute,
 		Idle: func() time.Duration { return time.Minute }, MinSendRate: 1000,
-		Window: func() time.Duration { return time.Minute }, OnEnd: func(_ Transport, err error) { s.ends <- err }}
+		Window: time.Minute, OnEnd: func(_ Transport, err error) { s.ends <- err }}
 	if change != nil {
 		change(&o)
 	}
@@ -205,8 +205,11 @@ func (c *client) requireEnd(code http2.ErrCode, what string) {
 	}
 }
 
-// hello responds with the target.
+// hello responds with the target; to /wait behind the end of the stream.
 func hello(st *Stream) {
+	if st.Request.Target == "/wait" {
+		<-st.Context().Done()
+	}
 	body := []byte(st.Request.Target)
 	_ = st.WriteHead(Head{Status: 200, Length: int64(len(body)), Fields: pairs("X-Name", "value")}, false)
 	_, _ = st.Write(body, true)

@@ -98,12 +98,6 @@ func (c *conn) serve() {
 	c.fail(net.ErrClosed) // behind close
 }
 
-// readFrames is read with a panic, which is a bug, as its error.
-func (c *conn) readFrames() (err error) {
-	defer panics.ToError(&err, "reading HTTP/2")
-	return c.read()
-}
-
 // readPreface reads the first bytes of a client (RFC 9113 section 3.4).
 func (c *conn) readPreface() error {
 	c.mu.Lock()
@@ -123,13 +117,15 @@ func (c *conn) readPreface() error {
 	return c.t.SetReadDeadline(time.Time{})
 }
 
-// read handles frames until one is wrong or the connection has ended.
-func (c *conn) read() error {
-	if err := c.readPreface(); err != nil {
+// readFrames handles frames until one is wrong or the connection has ended. A panic, which is a
+// bug, is an error too.
+func (c *conn) readFrames() (err error) {
+	defer panics.ToError(&err, "reading HTTP/2")
+	if err = c.readPreface(); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		if _, err := c.in.Peek(1); err != nil {
+		if _, err = c.in.Peek(1); err != nil {
 			return err
 		}
 		if !c.block.open {

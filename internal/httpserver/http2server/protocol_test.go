@@ -97,12 +97,7 @@ func TestStreamErrors(t *testing.T) {
 			return c.WritePriority(1, http2.PriorityParam{StreamDep: 1})
 		}, http2.ErrCodeProtocol},
 	} {
-		s := start(t, func(st *Stream) {
-			if st.Request.Target == "/wait" {
-				<-st.Context().Done()
-			}
-			hello(st)
-		}, nil)
+		s := start(t, hello, nil)
 		c := s.connect()
 		c.AllowIllegalWrites = true
 		require.NoError(t, tt.send(c), name)
@@ -196,12 +191,7 @@ func TestConnectionErrors(t *testing.T) {
 			return nil
 		}, http2.ErrCodeEnhanceYourCalm},
 	} {
-		s := start(t, func(st *Stream) {
-			if st.Request.Target == "/wait" {
-				<-st.Context().Done()
-			}
-			hello(st)
-		}, nil)
+		s := start(t, hello, nil)
 		c := s.connect()
 		c.AllowIllegalWrites = true
 		require.NoError(t, tt.send(c), name)

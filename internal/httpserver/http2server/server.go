@@ -80,7 +80,7 @@ type Options struct {
 	ReadTimeout time.Duration        // of the preface, a frame, a header block, and a body
 	Idle        func() time.Duration // the time that a connection may be without a request
 	MinSendRate int64                // bytes per second of a client, over Window; 0 = any
-	Window      func() time.Duration
+	Window      time.Duration
 	OnEnd       func(t Transport, cause error) // a client was ended: ErrFlood, ErrSlow, or late
 }
 

@@ -235,7 +235,7 @@ func (c *conn) handlers() int {
 
 // TestProgress: clients that do not finish what they have begun, or take too little, are ended.
 func TestProgress(t *testing.T) {
-	short := func() time.Duration { return 100 * time.Millisecond }
+	const short = 100 * time.Millisecond
 	handler := func(st *Stream) {
 		if st.Request.Problem == BodyLate {
 			_ = st.WriteHead(Head{Status: 408, Length: 0}, true)
@@ -244,7 +244,7 @@ func TestProgress(t *testing.T) {
 		_ = st.WriteHead(Head{Status: 200, Length: 1 << 20}, false)
 		_, _ = st.Write(make([]byte, 1<<20), true)
 	}
-	s := start(t, handler, func(o *Options) { o.ReadTimeout, o.Window = short(), short })
+	s := start(t, handler, func(o *Options) { o.ReadTimeout, o.Window = short, short })
 	for name, send := range map[string]func(c *client){
 		"frame": func(c *client) {
 			_, err := c.conn.Write([]byte{0, 0, 8})
@@ -276,7 +276,7 @@ func TestProgress(t *testing.T) {
 // connection go on, however little they have. While the client's host lacks bytes of it, the
 // network is slow, not the client.
 func TestPausedStream(t *testing.T) {
-	window := func() time.Duration { return 80 * time.Millisecond }
+	const window = 80 * time.Millisecond
 	ended := make(chan error, 1)
 	s := start(t, func(st *Stream) {
 		if st.Request.Target != "/paused" {
@@ -298,7 +298,7 @@ func TestPausedStream(t *testing.T) {
 
 	s.unacknowledged.Store(1 << 20) // the network has not delivered them
 	c.ask(1, true, get("/paused")...)
-	for began := time.Now(); time.Since(began) < 5*window(); {
+	for began := time.Now(); time.Since(began) < 5*window; {
 		require.Equal(t, "200", next().status)
 		require.Empty(t, ended)
 	}
@@ -346,7 +346,7 @@ func TestBodyEndsLate(t *testing.T) {
 // request.
 func TestIdle(t *testing.T) {
 	s := start(t, hello, func(o *Options) {
-		o.Window = func() time.Duration { return 80 * time.Millisecond }
+		o.Window = 80 * time.Millisecond
 		o.Idle = func() time.Duration { return 50 * time.Millisecond }
 	})
 	c := s.connect()

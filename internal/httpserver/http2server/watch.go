@@ -100,7 +100,7 @@ type watched struct {
 // watch ends connections whose clients do not make progress, until Shutdown returns. So requests
 // need no timers.
 func (s *Server) watch() {
-	every := max(10*time.Millisecond, min(time.Second, s.o.ReadTimeout/4, s.o.Window()/8))
+	every := max(10*time.Millisecond, min(time.Second, s.o.ReadTimeout/4, s.o.Window/8))
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	last := time.Now()
@@ -138,7 +138,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 		case st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout:
 			st.Request.Problem = BodyLate
 			c.start(st)
-		case o.MinSendRate > 0 && st.stall.isSlow(d, o.Window(), o.MinSendRate, taken):
+		case o.MinSendRate > 0 && st.stall.isSlow(d, o.Window, o.MinSendRate, taken):
 			c.reset(st.id, http2.ErrCodeCancel, ErrSlow)
 			c.send()
 		}
@@ -149,7 +149,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	if c.isLate(now) {
 		return errLate
 	}
-	if o.MinSendRate > 0 && c.isSlow(now, o.Window(), taken) {
+	if o.MinSendRate > 0 && c.isSlow(now, o.Window, taken) {
 		return ErrSlow
 	}
 	return nil

@@ -9,14 +9,11 @@ import (
 // workers runs tasks on goroutines that it uses again: the stack of a new goroutine would have to
 // grow for each request.
 type workers struct {
-	mu      sync.Mutex // guards the fields below
-	idle    []*worker  // the last one was used last
-	least   int        // the fewest idle ones since trim
+	mu      sync.Mutex  // guards the fields below
+	idle    []chan task // of goroutines that wait; the last one was used last
+	least   int         // the fewest idle ones since trim
 	stopped bool
 }
-
-// worker is one goroutine.
-type worker struct{ tasks chan task }
 
 type task interface{ run() }
 
@@ -26,18 +23,18 @@ func (w *workers) start(t task) {
 	n := len(w.idle)
 	if n == 0 {
 		w.mu.Unlock()
-		go w.work(&worker{tasks: make(chan task, 1)}, t)
+		go w.work(make(chan task, 1), t)
 		return
 	}
-	k := w.idle[n-1]
+	tasks := w.idle[n-1]
 	w.idle = w.idle[:n-1]
 	w.least = min(w.least, n-1)
 	w.mu.Unlock()
-	k.tasks <- t // the buffer is empty
+	tasks <- t // the buffer is empty
 }
 
-// work runs a task, and then others until k.tasks is closed.
-func (w *workers) work(k *worker, t task) {
+// work runs a task, and then others until tasks is closed.
+func (w *workers) work(tasks chan task, t task) {
 	for t != nil {
 		run(t)
 		w.mu.Lock()
@@ -45,9 +42,9 @@ func (w *workers) work(k *worker, t task) {
 			w.mu.Unlock()
 			return
 		}
-		w.idle = append(w.idle, k)
+		w.idle = append(w.idle, tasks)
 		w.mu.Unlock()
-		t = <-k.tasks
+		t = <-tasks
 	}
 }
 
@@ -67,8 +64,8 @@ func (w *workers) trim() {
 
 // end ends the n goroutines that were idle for the longest time.
 func (w *workers) end(n int) {
-	for _, k := range w.idle[:n] {
-		close(k.tasks)
+	for _, tasks := range w.idle[:n] {
+		close(tasks)
 	}
 	rest := copy(w.idle, w.idle[n:])
 	clear(w.idle[rest:])
