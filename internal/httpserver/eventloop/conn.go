@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
@@ -97,10 +98,18 @@ func (c *Conn) done() {
 	}
 }
 
-// ledBy notes the leader that serves the connection from now on.
-func (c *Conn) ledBy(l *loop, number uint64) {
+// passTo calls f for the connection, on the goroutine that leads the loop under this number. A
+// panic there is a bug, and closes the connection.
+func (c *Conn) passTo(f func(*Conn), what string, l *loop, number uint64) {
 	c.number.Store(number)
 	c.lead.Store(l)
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Report(p, what)
+			_ = c.Close()
+		}
+	}()
+	f(c)
 }
 
 // Close closes the socket and ends the waits of other goroutines. A second Close does nothing.

@@ -27,8 +27,6 @@ import (
 	"syscall"
 	"time"
 
-	"fastdfs-gateway/internal/process/panics"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -36,12 +34,11 @@ import (
 type Group struct {
 	serve func(*Conn)
 	began time.Time // zero of the clock of deadlines
-	loops func() ([]*loop, error)
 	watch watchdog
 
 	mu        sync.Mutex // guards the fields below
+	loops     []*loop    // empty until the first Listen
 	listeners map[*Listener]struct{}
-	started   bool
 	closed    bool
 
 	running sync.WaitGroup
@@ -51,17 +48,17 @@ type Group struct {
 // past its read deadline. The loops start with the first Listen.
 func New(serve func(*Conn)) *Group {
 	g := &Group{serve: serve, began: time.Now(), listeners: make(map[*Listener]struct{})}
-	g.loops = sync.OnceValues(g.start)
 	g.watch.every = stealAfter
 	return g
 }
 
-// start starts the loops.
-func (g *Group) start() (list []*loop, err error) {
+// start starts the loops. mu is held.
+func (g *Group) start() error {
+	var list []*loop
 	for range runtime.GOMAXPROCS(0) {
 		l, err := newLoop(g)
 		if err != nil {
-			return nil, errors.Join(err, closeAll(list))
+			return errors.Join(err, closeAll(list))
 		}
 		list = append(list, l)
 	}
@@ -70,7 +67,8 @@ func (g *Group) start() (list []*loop, err error) {
 	}
 	g.watch.init(list)
 	g.running.Go(g.watch.run)
-	return list, nil
+	g.loops = list
+	return nil
 }
 
 func closeAll(list []*loop) (err error) {
@@ -94,17 +92,13 @@ func (g *Group) CloseListeners() {
 // Close ends the loops. The caller has closed the listeners and all connections.
 func (g *Group) Close() error {
 	g.mu.Lock()
-	started := g.started
+	loops := g.loops
 	g.mu.Unlock()
-	if !started {
+	if len(loops) == 0 {
 		return nil
 	}
-	loops, err := g.loops()
-	if err != nil {
-		return nil // there are none
-	}
 	g.watch.stop()
-	err = closeAll(loops)
+	err := closeAll(loops)
 	for _, l := range loops {
 		l.sweeper.stop()
 	}
@@ -170,25 +164,13 @@ func (l *loop) lead(number uint64) {
 		}
 		switch {
 		case ln == nil:
-			l.serve(c, number)
+			c.passTo(l.g.serve, "serving a connection", l, number)
 		case c == nil:
 			ln.acceptSome(l, number)
 		default:
-			ln.pass(c, l, number)
+			c.passTo(ln.accept, "accepting a connection", l, number)
 		}
 	}
-}
-
-// serve calls the owner of a connection. A panic there is a bug, and closes the connection.
-func (l *loop) serve(c *Conn, number uint64) {
-	c.ledBy(l, number)
-	defer func() {
-		if p := recover(); p != nil {
-			panics.Report(p, "serving a connection")
-			_ = c.Close()
-		}
-	}()
-	l.g.serve(c)
 }
 
 // handOver starts another leader if the one of this number still leads, and does not wait.

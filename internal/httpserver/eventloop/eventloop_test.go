@@ -83,6 +83,15 @@ func (s *server) dial() *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
+// send connects a client that has sent a text.
+func (s *server) send(text string) *net.TCPConn {
+	s.t.Helper()
+	c := s.dial()
+	_, err := io.WriteString(c, text)
+	require.NoError(s.t, err)
+	return c
+}
+
 // echo sends back what there is, and parks.
 func echo(c *Conn) {
 	p := make([]byte, 100)
@@ -154,11 +163,9 @@ func TestLarge(t *testing.T) {
 		}
 		_ = c.Close()
 	})
-	slow := s.dial()
-	_, err := io.WriteString(slow, "x")
-	require.NoError(t, err)
+	slow := s.send("x")
 	got := make([]byte, 1000)
-	_, err = io.ReadFull(slow, got)
+	_, err := io.ReadFull(slow, got)
 	require.NoError(t, err)
 	for range 8 {
 		exchange(t, s.dial(), "others")
@@ -189,8 +196,7 @@ func TestHeldUp(t *testing.T) {
 		if i == 10 {
 			eventually.True(t, s.g.watch.resting.Load, "the watchdog does not rest")
 		}
-		_, err := io.WriteString(s.dial(), "!")
-		require.NoError(t, err)
+		s.send("!")
 		exchange(t, s.dial(), "xab")
 	}
 }
@@ -209,10 +215,8 @@ func TestPanic(t *testing.T) {
 		}
 		echo(c)
 	})
-	c := s.dial()
-	_, err := io.WriteString(c, "!")
-	require.NoError(t, err)
-	_, err = c.Read(make([]byte, 1))
+	c := s.send("!")
+	_, err := c.Read(make([]byte, 1))
 	require.Error(t, err)
 	other := s.dial()
 	exchange(t, other, "x")
@@ -249,8 +253,7 @@ func TestDeadlines(t *testing.T) {
 		_ = c.Close()
 	})
 	for _, how := range []string{"p", "w", "m"} {
-		_, err := io.WriteString(s.dial(), how)
-		require.NoError(t, err)
+		s.send(how)
 		require.ErrorIs(t, <-served, os.ErrDeadlineExceeded, how)
 	}
 }
@@ -269,8 +272,7 @@ func TestBytesBeforeDeadline(t *testing.T) {
 		ended <- err
 		_ = c.Close()
 	})
-	_, err := io.WriteString(s.dial(), "late")
-	require.NoError(t, err)
+	s.send("late")
 	require.Equal(t, "late", <-read)
 	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
 }
@@ -284,9 +286,7 @@ func TestWriteDeadline(t *testing.T) {
 		served <- err
 		_ = c.Close()
 	})
-	c := s.dial()
-	_, err := io.WriteString(c, "x")
-	require.NoError(t, err)
+	c := s.send("x")
 	require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
 	require.NoError(t, c.Close())
 }
@@ -307,15 +307,14 @@ func TestCloseEndsWaits(t *testing.T) {
 		_, err := c.Read(p)
 		served <- err
 	})
-	_, err := io.WriteString(s.dial(), "x")
-	require.NoError(t, err)
+	s.send("x")
 	c := <-got
 	require.NoError(t, c.Close())
 	require.ErrorIs(t, <-served, net.ErrClosed)
 	require.ErrorIs(t, <-served, net.ErrClosed)
 	require.NoError(t, c.Close())
 	require.False(t, c.Park())
-	_, err = c.ReadNow(make([]byte, 1))
+	_, err := c.ReadNow(make([]byte, 1))
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.ErrorIs(t, c.SetReadDeadline(time.Now()), net.ErrClosed)
 }
@@ -413,11 +412,10 @@ func TestListenerOfAnotherProcess(t *testing.T) {
 	_, err = c.Read(make([]byte, 1))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.EqualValues(t, 1, s.conns.Load())
-	loops, err := s.g.loops()
-	require.NoError(t, err)
-	loops[0].mu.Lock()
-	defer loops[0].mu.Unlock()
-	require.Less(t, loops[0].turns, uint64(10), "the socket has no more events")
+	first := s.g.loops[0]
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	require.Less(t, first.turns, uint64(10), "the socket has no more events")
 	_, err = s.g.Listen(s.ln, slog.Default(), nil)
 	require.ErrorIs(t, err, net.ErrClosed)
 }

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"fastdfs-gateway/internal/process/panics"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -61,10 +59,10 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 	if g.closed {
 		return nil, net.ErrClosed
 	}
-	g.started = true
-	loops, err := g.loops()
-	if err != nil {
-		return nil, err
+	if len(g.loops) == 0 {
+		if err := g.start(); err != nil {
+			return nil, err
+		}
 	}
 	conn, ok := ln.(syscall.Conn)
 	if !ok {
@@ -81,7 +79,7 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 	if err := n.setNoDelay(); err != nil {
 		return nil, err
 	}
-	if err := n.register(loops); err != nil {
+	if err := n.register(g.loops); err != nil {
 		n.unregister()
 		return nil, err
 	}
@@ -186,7 +184,7 @@ func (n *Listener) acceptSome(l *loop, number uint64) {
 		return
 	}
 	for _, c := range batch { // another goroutine leads, and may wait for events already
-		l.g.running.Go(func() { n.pass(c, l, number) })
+		l.g.running.Go(func() { c.passTo(n.accept, "accepting a connection", l, number) })
 	}
 }
 
@@ -228,16 +226,4 @@ func (n *Listener) resume() {
 	if !n.closed && n.passTurn() != nil {
 		n.timer = time.AfterFunc(maxAcceptPause, n.resume)
 	}
-}
-
-// pass calls accept. A panic there is a bug, and closes the connection.
-func (n *Listener) pass(c *Conn, lead *loop, number uint64) {
-	c.ledBy(lead, number)
-	defer func() {
-		if p := recover(); p != nil {
-			panics.Report(p, "accepting a connection")
-			_ = c.Close()
-		}
-	}()
-	n.accept(c)
 }

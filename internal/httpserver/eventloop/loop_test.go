@@ -51,9 +51,7 @@ func TestDeadlinesOfMany(t *testing.T) {
 		}
 		_ = c.Close()
 	})
-	loops, err := s.g.loops()
-	require.NoError(t, err)
-	for _, l := range loops {
+	for _, l := range s.g.loops {
 		l.mu.Lock()
 		for range sweepStep {
 			l.table.add(entry{})
@@ -61,8 +59,7 @@ func TestDeadlinesOfMany(t *testing.T) {
 		l.mu.Unlock()
 	}
 	for _, until := range []string{"1", "3", "2", "4", "6", "5"} {
-		_, err := io.WriteString(s.dial(), until)
-		require.NoError(t, err)
+		s.send(until)
 	}
 	got := map[string]bool{}
 	for range 6 {
@@ -94,8 +91,7 @@ func TestStaleLeader(t *testing.T) {
 func TestCloseWhileUsed(t *testing.T) {
 	got := make(chan *Conn, 1)
 	s := start(t, func(c *Conn) { got <- c })
-	_, err := io.WriteString(s.dial(), "x")
-	require.NoError(t, err)
+	s.send("x")
 	c := <-got
 	number := -1
 	isOpen := func() bool {
@@ -174,8 +170,7 @@ func TestInputBeforePark(t *testing.T) {
 func TestNoDelay(t *testing.T) {
 	got := make(chan *Conn, 1)
 	s := start(t, func(c *Conn) { got <- c })
-	_, err := io.WriteString(s.dial(), "x")
-	require.NoError(t, err)
+	s.send("x")
 	c := <-got
 	defer c.Close()
 	require.NoError(t, c.Control(func(fd uintptr) error {
@@ -244,8 +239,7 @@ func TestExpiryWhileOneCloses(t *testing.T) {
 		_ = c.Close()
 	})
 	for range 4 {
-		_, err := io.WriteString(s.dial(), "x")
-		require.NoError(t, err)
+		s.send("x")
 	}
 	for range 4 {
 		<-served
@@ -257,15 +251,12 @@ func TestExpiryWhileOneCloses(t *testing.T) {
 func TestTurns(t *testing.T) {
 	got := make(chan *Conn, 1)
 	s := start(t, func(c *Conn) { got <- c })
-	loops, err := s.g.loops()
-	require.NoError(t, err)
 	served := map[*loop]int{}
-	for range 3 * len(loops) {
-		_, err := io.WriteString(s.dial(), "x")
-		require.NoError(t, err)
+	for range 3 * len(s.g.loops) {
+		s.send("x")
 		served[(<-got).l]++
 	}
-	require.Len(t, served, len(loops))
+	require.Len(t, served, len(s.g.loops))
 	for _, n := range served {
 		require.Equal(t, 3, n)
 	}

@@ -67,7 +67,7 @@ func (s *sweeper) sweep() {
 		s.expect(max(earliest, now+max(minSweepPause, sweepRest*(now-began))))
 	}
 	for _, c := range expired { // closing may wait for the client
-		s.l.g.running.Go(func() { s.l.serve(c, 0) })
+		s.l.g.running.Go(func() { c.passTo(s.l.g.serve, "serving a connection", s.l, 0) })
 	}
 }
 
