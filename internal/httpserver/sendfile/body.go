@@ -27,8 +27,8 @@ type Piece struct {
 	Length int64
 }
 
-// Body is the body of a response, made of pieces of one file. It is an io.Reader, an io.WriterTo
-// and an io.Closer; fasthttp uses WriteTo and then Close. No byte outside the pieces is read.
+// Body is the body of a response, made of pieces of one file. It is an io.WriterTo and an
+// io.Closer; fasthttp uses WriteTo and then Close. No byte outside the pieces is read.
 //
 // Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are copied.
 type Body struct {
@@ -307,15 +307,9 @@ func (b *Body) markFirst() {
 	}
 }
 
-// Read copies the next bytes of the body; io.EOF at its end, io.ErrUnexpectedEOF for a shorter
-// file.
-func (b *Body) Read(p []byte) (n int, err error) {
-	if _, err = b.next(); err == nil {
-		n, err = b.chunk.Load(p[:min(int64(len(p)), b.awaitLimit())])
-		b.passed(int64(n))
-	}
-	return n, err
-}
+// Read makes Body an io.Reader, as fasthttp wants it. SupportsBodyWriteTo keeps fasthttp from
+// calling it.
+func (b *Body) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close calls Done, which closes the file. Further calls have no effect. A panic in Done is
 // contained, since fasthttp, the caller of Close, does not recover from it.

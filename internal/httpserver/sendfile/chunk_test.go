@@ -81,10 +81,11 @@ func TestChunksWithoutSendfile(t *testing.T) {
 func TestChunksThatEndEarly(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	for name, list := range map[string][]content.Chunk{"file": {{File: src, Offset: 500, Length: 1000}},
-		"chunks": {content.InMemory(make([]byte, 999))},
-		"stream": {{Stream: bytes.NewReader(make([]byte, 999)), Length: 1000}}} {
+		"copied file": {{File: src, Offset: 500, Length: 1000}},
+		"chunks":      {content.InMemory(make([]byte, 999))},
+		"stream":      {{Stream: bytes.NewReader(make([]byte, 999)), Length: 1000}}} {
 		server, _ := pair(t, "tcp")
-		body := &Body{Conn: paced(t, server, Pace{}), Direct: true, File: &chunks{t: t, list: list},
+		body := &Body{Conn: paced(t, server, Pace{}), Direct: name != "copied file", File: &chunks{t: t, list: list},
 			Pieces: []Piece{{Length: 1000}}}
 		_, err := body.WriteTo(flushes{server})
 		require.ErrorIs(t, err, ErrSource, name)

@@ -11,16 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chunked is a content.File whose chunks have a size.
-type chunked struct {
-	bytes []byte
-	size  int64
-}
-
-func (f chunked) At(offset, length int64) (content.Chunk, error) {
-	return content.InMemory(f.bytes[offset : offset+min(f.size, length)]), nil
-}
-
 // TestLast: the last bytes leave with the end of the stream. Bytes that others follow later do not
 // wait for it: the kernel would hold them back for a fifth of a second. The scene is played again
 // when it took longer than half of that.
@@ -43,8 +33,10 @@ func TestLast(t *testing.T) {
 			w := bufio.NewWriter(conn)
 			_, err := w.WriteString("head")
 			require.NoError(t, err)
-			_, err = (&Body{Conn: conn, Direct: true, File: chunked{bytes, tt.chunk},
-				Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+			file := fileFunc(func(offset, length int64) (content.Chunk, error) {
+				return content.InMemory(bytes[offset : offset+min(tt.chunk, length)]), nil
+			})
+			_, err = (&Body{Conn: conn, Direct: true, File: file, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
 			require.NoError(t, err)
 			packets := dataPackets(t, server)
 			if late = time.Since(began) > 100*time.Millisecond; !late {

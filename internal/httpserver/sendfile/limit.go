@@ -42,9 +42,7 @@ func (b *Body) awaitLimit() int64 {
 	due := b.limited.Add(l.duration(sent + slice))
 	behind := time.Since(due)
 	if behind < 0 {
-		if b.Conn != nil {
-			b.Conn.detach()
-		}
+		b.detach()
 		if !l.sleep(-behind) {
 			l.Rate = 0
 			return math.MaxInt64

@@ -36,29 +36,6 @@ func TestMemoryGoesOutWithTheHead(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of what is in memory is an error, and what was sent is
-// counted.
-func TestMemoryClientGone(t *testing.T) {
-	server, client := pair(t, "tcp")
-	conn := paced(t, server, Pace{})
-	go func() {
-		_, _ = io.CopyN(io.Discard, client, 1000)
-		_ = client.Close()
-	}()
-	var result Result
-	body := &Body{Conn: conn, Direct: true, File: memory(make([]byte, 64<<20)), Pieces: []Piece{{Length: 64 << 20}},
-		Done: func(r Result) { result = r }}
-	w := bufio.NewWriter(conn)
-	_, _ = w.WriteString("head")
-	_, err := body.WriteTo(w)
-	require.Error(t, err)
-	require.NoError(t, body.Close())
-	require.Equal(t, err, result.Err)
-	require.Positive(t, result.Sent)
-	require.Less(t, result.Sent, int64(64<<20))
-	require.Empty(t, conn.behind)
-}
-
 type countingWriter struct {
 	*Conn
 	writes int

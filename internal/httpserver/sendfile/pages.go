@@ -20,7 +20,6 @@ type pages struct {
 	start int64 // start of the transfer, whose parts follow each other where the rate has a limit
 	next  int64 // end of the last part
 	first int64 // start of the sent bytes whose pages are not dropped
-	probe [1]byte
 }
 
 const (
@@ -61,7 +60,8 @@ func (p *pages) read(fd int, from, to int64) {
 	if from >= to {
 		return
 	}
-	if _, err := sys.PreadNoWait(fd, p.probe[:], to-1); err == unix.EAGAIN {
+	var b [1]byte
+	if _, err := sys.PreadNoWait(fd, b[:], to-1); err == unix.EAGAIN {
 		_ = unix.Fadvise(fd, from, to-from, unix.FADV_WILLNEED)
 	}
 }
