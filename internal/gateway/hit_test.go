@@ -112,53 +112,6 @@ func plainCache(response string) string {
 	return regexp.MustCompile(`X-Cache: [^\r]*`).ReplaceAllString(response, "")
 }
 
-// TestReloadChangesHits: what was prepared by the configuration before is not used any more.
-func TestReloadChangesHits(t *testing.T) {
-	url := kinds(t, "hello")["normal"]
-	r, o, _ := edge(t, Options{Types: map[string]string{"jpg": "image/jpeg"}}, &fakeProtocol{content: "hello"})
-	r.untilHit(url)
-	require.Contains(t, r.ask("GET", url), "Content-Type: image/jpeg")
-	o.Types, o.Log, o.Metrics = map[string]string{"jpg": "image/other"}, r.handler.o.Log, r.handler.o.Metrics
-	r.server.SetHandler(NewHandler(o))
-	for range 2 {
-		require.Contains(t, r.ask("GET", url), "Content-Type: image/other")
-	}
-}
-
-// TestHitsAllocateNothing is TestHotPathAllocatesNothing for files of other hosts that are in
-// memory.
-func TestHitsAllocateNothing(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
-	content := strings.Repeat("x", 4096)
-	for _, kind := range []string{"normal", "packed", "without M00"} {
-		t.Run(kind, func(t *testing.T) { hitsAllocateNothing(t, content, kinds(t, content)[kind]) })
-	}
-}
-
-func hitsAllocateNothing(t *testing.T, content, url string) {
-	r, _, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeProtocol{content: content})
-	r.untilHit(url)
-	tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("GET", url))[1]
-	for name, fields := range hotRequests {
-		c := r.dial()
-		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
-			"\r\n")
-		response := make([]byte, r.responseLength(request))
-		allocs := testing.AllocsPerRun(300, func() {
-			if _, err := c.Write(request); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.ReadFull(c, response); err != nil {
-				t.Fatal(err)
-			}
-		})
-		require.LessOrEqual(t, allocs, 1.0, name)
-	}
-}
-
 // changingProtocol is storages with an appender that changes, as a request sees it that comes just
 // in time to be disturbed by it.
 type changingProtocol struct {
@@ -212,8 +165,8 @@ func TestSecondAttemptHits(t *testing.T) {
 			protocol := &changingProtocol{fakeProtocol: fakeProtocol{content: strings.ToUpper(content)}}
 			r, o, remote := edge(t, Options{}, protocol)
 			store := &hookedStore{Store: o.Store}
-			o.Store, o.Log, o.Metrics = store, r.handler.o.Log, r.handler.o.Metrics
-			r.server.SetHandler(NewHandler(o))
+			o.Store = store
+			r.reload(o)
 			require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known now, and no byte
 			protocol.before = func() {
 				remote.Cache.Purge(tier.MatchAll)
@@ -287,8 +240,8 @@ func TestFileThatKeepsChanging(t *testing.T) {
 	for _, uncached := range []bool{false, true} {
 		if uncached {
 			remote.Cache = nil
-			o.Origin, o.Log, o.Metrics = origin.NewResolver(remote), r.handler.o.Log, r.handler.o.Metrics
-			r.server.SetHandler(NewHandler(o))
+			o.Origin = origin.NewResolver(remote)
+			r.reload(o)
 		}
 		require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
 		got := r.ask("GET", url)

@@ -3,18 +3,15 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
@@ -136,108 +133,35 @@ func TestFileCutWhileSending(t *testing.T) {
 		"connections end")
 }
 
-// After a reload the files that are kept are described by the new configuration.
-func TestPreparedByAnotherHandler(t *testing.T) {
-	s := storetest.New(t)
-	object := s.Normal("jpg", s.Bytes(100))
-	o := Options{Store: openCache(t, s, local.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"},
-		GroupInURL: true}
-	r := run(t, o, ServerOptions{})
-	for range 3 {
-		require.Contains(t, r.ask("GET", object.URL()), "Content-Type: image/jpeg")
-	}
-	o.Types, o.Log, o.Metrics = map[string]string{"jpg": "image/other"}, r.handler.o.Log, r.handler.o.Metrics
+// reload replaces the handler by one for other options.
+func (r *running) reload(o Options) {
+	o.GroupInURL, o.Log, o.Metrics = true, r.handler.o.Log, r.handler.o.Metrics
 	r.server.SetHandler(NewHandler(o))
-	for range 2 {
-		require.Contains(t, r.ask("GET", object.URL()), "Content-Type: image/other")
-	}
 }
 
-// hotRequests are what the allocation tests ask for: name, and the fields of the request.
-var hotRequests = map[string]string{
-	"plain": "",
-	"browser": "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: image/avif,image/webp,*/*;q=0.8\r\n" +
-		"Accept-Language: en\r\nReferer: http://a.test/\r\n",
-	"range":        "Range: bytes=10-19\r\n",
-	"not modified": "If-None-Match: TAG\r\n",
-}
-
-// hotFiles are a file of each way to be sent, with tokens in their URLs.
-func hotFiles(s *storetest.Store, secret string) map[string]string {
-	urls := map[string]string{}
-	for name, o := range map[string]storetest.Object{
-		"memory": s.Normal("jpg", s.Bytes(4096)), "sendfile": s.Normal("mp4", s.Bytes(100_000)),
-		"slot": s.Trunk("jpg", s.Bytes(100_000)),
-	} {
-		urls[name] = o.URL() + "?" + antisteal.Query(secret, o.ID.Logic, 0)
-	}
-	return urls
-}
-
-func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
-	return Options{Store: openCache(t, s, local.FileCacheOptions{}), GroupInURL: true,
-		Types: map[string]string{"jpg": "image/jpeg"}, CacheControl: "max-age=60",
-		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
-}
-
-// From the request's head to the last byte of the response nothing is allocated for a file that is
-// kept, but the one byte into which fasthttp reads the first of a request. The client of this test
-// allocates nothing.
-func TestHotPathAllocatesNothing(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
+// TestReloadChangesWhatIsPrepared: after a reload, files that are kept and files in the cache are
+// described by the new configuration.
+func TestReloadChangesWhatIsPrepared(t *testing.T) {
 	s := storetest.New(t)
-	r := run(t, hotOptions(t, s, "secret"), ServerOptions{MinSendRate: 1})
-	for name, url := range hotFiles(s, "secret") {
-		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("HEAD", url))[1]
-		for asked, fields := range hotRequests {
-			c := r.dial()
-			request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
-				"\r\n")
-			response := make([]byte, r.responseLength(request))
-			exchange := func() {
-				if _, err := c.Write(request); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.ReadFull(c, response); err != nil {
-					t.Fatal(err)
-				}
-			}
-			allocs := testing.AllocsPerRun(300, exchange)
-			require.LessOrEqual(t, allocs, 1.0, "%s, %s", name, asked)
-			want := map[string]string{"range": "206", "not modified": "304"}[asked]
-			require.Equal(t, "HTTP/1.1 "+cmp.Or(want, "200"), string(response[:12]))
+	object, url := s.Normal("jpg", s.Bytes(100)), kinds(t, "hello")["normal"]
+	jpeg := Options{Types: map[string]string{"jpg": "image/jpeg"}}
+	edge, remote, _ := edge(t, jpeg, &fakeProtocol{content: "hello"})
+	edge.untilHit(url)
+	jpeg.Store = openCache(t, s, local.FileCacheOptions{})
+	for _, c := range []struct {
+		r   *running
+		o   Options
+		url string
+	}{{run(t, jpeg, ServerOptions{}), jpeg, object.URL()}, {edge, remote, url}} {
+		for range 3 {
+			require.Contains(t, c.r.ask("GET", c.url), "Content-Type: image/jpeg")
+		}
+		c.o.Types = map[string]string{"jpg": "image/other"}
+		c.r.reload(c.o)
+		for range 2 {
+			require.Contains(t, c.r.ask("GET", c.url), "Content-Type: image/other")
 		}
 	}
-}
-
-// responseLength is the length of a response on a connection that stays.
-func (r *running) responseLength(request []byte) int {
-	r.t.Helper()
-	c := r.dial()
-	defer c.Close()
-	_, err := c.Write(request)
-	require.NoError(r.t, err)
-	counted := &countedReader{Reader: c}
-	in := bufio.NewReader(counted)
-	resp, err := http.ReadResponse(in, &http.Request{Method: "GET"})
-	require.NoError(r.t, err)
-	_, err = io.Copy(io.Discard, resp.Body)
-	require.NoError(r.t, err)
-	require.Zero(r.t, in.Buffered())
-	return counted.n
-}
-
-type countedReader struct {
-	io.Reader
-	n int
-}
-
-func (c *countedReader) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n += n
-	return n, err
 }
 
 // A counter that is kept at hand is the one that is shown.
