@@ -16,6 +16,7 @@
 package antisteal
 
 import (
+	"cmp"
 	"crypto/md5"
 	"crypto/subtle"
 	"encoding/hex"
@@ -57,10 +58,8 @@ type Checker struct {
 
 // NewChecker returns a checker for the options.
 func NewChecker(o Options) *Checker {
-	if o.TTL == 0 {
-		o.TTL = 600 * time.Second
-	}
-	return &Checker{secrets: o.Secrets, ttl: int64(o.TTL / time.Second)}
+	ttl := cmp.Or(o.TTL, 600*time.Second)
+	return &Checker{secrets: o.Secrets, ttl: int64(ttl / time.Second)}
 }
 
 // Check returns nil if the token was made for the file (a file id without its group) and is valid,

@@ -49,23 +49,13 @@ func (p *Proxies) Trusts(peer netip.Addr) bool { return p != nil && p.Trusted.Co
 // addresses are ignored.
 func ForwardedFor(trusted *Networks, peer netip.Addr, lines [][]byte) netip.Addr {
 	client := peer
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; {
-			var member []byte
-			comma := bytes.LastIndexByte(rest, ',')
-			if member, more = rest[comma+1:], comma >= 0; more {
-				rest = rest[:comma]
-			}
-			if member = trim(member); len(member) == 0 {
-				continue // RFC 9110 section 5.6.1.2
-			}
-			a, ok := parseAddr(member)
-			if !ok {
-				return client
-			}
-			if client = a; !trusted.Contains(a) {
-				return client
-			}
+	for member := range fromRight(lines) {
+		a, ok := parseAddr(member)
+		if !ok {
+			break
+		}
+		if client = a; !trusted.Contains(a) {
+			break
 		}
 	}
 	return client

@@ -2,6 +2,7 @@ package clientaddr
 
 import (
 	"bytes"
+	"iter"
 	"net/netip"
 )
 
@@ -10,28 +11,38 @@ import (
 // ("unknown", "_hidden") end the list.
 func Forwarded(trusted *Networks, peer netip.Addr, lines [][]byte) (client netip.Addr, proto, host []byte) {
 	client = peer
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; {
-			var text []byte
-			text, rest, more = cutLast(rest)
-			if text = trim(text); len(text) == 0 {
-				continue
-			}
-			e, ok := parseElement(text)
-			if !ok {
-				return client, proto, host
-			}
-			if client, proto, host = e.node, e.proto, e.host; !trusted.Contains(client) {
-				return client, proto, host
-			}
+	for text := range fromRight(lines) {
+		e, ok := parseElement(text)
+		if !ok {
+			break
+		}
+		if client, proto, host = e.node, e.proto, e.host; !trusted.Contains(client) {
+			break
 		}
 	}
 	return client, proto, host
 }
 
+// fromRight yields the members of lines, which are one list, from the last one to the first,
+// without empty ones (RFC 9110 section 5.6.1.2).
+func fromRight(lines [][]byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for i := len(lines) - 1; i >= 0; i-- {
+			for rest, more := lines[i], true; more; {
+				var member []byte
+				member, rest, more = cutLast(rest)
+				if member = trim(member); len(member) > 0 && !yield(member) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // cutLast cuts the last element off a list. Quoted commas are not between elements. From the right,
 // an open quote of an unknown client cannot hide the elements of proxies behind it. An escaped
-// quote counts as a quote: parseElement rejects each element that has one.
+// quote counts as a quote: parseElement rejects each element that has one, and no address has a
+// quote.
 func cutLast(list []byte) (last, rest []byte, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
