@@ -13,7 +13,6 @@ func TestDisposition(t *testing.T) {
 	tests := []struct{ name, file, want string }{
 		{"plain", "report 1.pdf", `attachment; filename="report 1.pdf"`},
 		{"empty", "", "attachment"},
-		{"umlaut", "größe.txt", `attachment; filename="gr__e.txt"; filename*=UTF-8''gr%C3%B6%C3%9Fe.txt`},
 		{"chinese", "文件.jpg", `attachment; filename="__.jpg"; filename*=UTF-8''%E6%96%87%E4%BB%B6.jpg`},
 		{"quote", `a"b.jpg`, `attachment; filename="a_b.jpg"; filename*=UTF-8''a%22b.jpg`},
 		{"percent", "100%41.txt", `attachment; filename="100_41.txt"; filename*=UTF-8''100%2541.txt`},
@@ -22,7 +21,6 @@ func TestDisposition(t *testing.T) {
 		{"header injection", "a\r\nSet-Cookie: x=1\r\n\r\n<html>", `attachment; filename="aSet-Cookie: x=1<html>"`},
 		{"NUL and TAB and DEL", "a\x00b\tc\x7f", `attachment; filename="abc"`},
 		{"C1 control", "a\u0085b", `attachment; filename="ab"`},
-		{"only control characters", "\r\n", "attachment"},
 		{"right-to-left override", "a\u202egpj.exe", `attachment; filename="agpj.exe"`},
 		{"dot dot", "..", "attachment"},
 		{"no UTF-8", "a\xffb\xc3", `attachment; filename="a_b_"`},

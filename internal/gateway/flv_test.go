@@ -19,20 +19,16 @@ func TestFLVSpan(t *testing.T) {
 		{"start", "250", "", httprange.Span{Start: 250, Length: 750}, false},
 		{"start and end", "250", "260", httprange.Span{Start: 250, Length: 10}, false},
 		{"start 0", "0", "", httprange.Span{Length: size}, false},
-		{"start 0 with end", "0", "10", httprange.Span{Length: 10}, false},
 		{"one byte", "0", "1", httprange.Span{Length: 1}, false},
 		{"end past the end", "250", "5000", httprange.Span{Start: 250, Length: 750}, false},
 		{"end beyond 64 bits", "250", "99999999999999999999", httprange.Span{Start: 250, Length: 750}, false},
 		{"end alone", "", "10", httprange.Span{Length: size}, false},
 		{"no number", "abc", "", httprange.Span{Length: size}, false},
-		{"negative", "-5", "", httprange.Span{Length: size}, false},
 		{"end no number", "250", "x", httprange.Span{Start: 250, Length: 750}, false},
 		{"at the end", "1000", "", httprange.Span{}, true},
-		{"past the end", "1005", "", httprange.Span{}, true},
 		{"beyond 64 bits", "99999999999999999999", "", httprange.Span{}, true},
 		{"end before start", "250", "240", httprange.Span{}, true},
 		{"end 0", "250", "0", httprange.Span{}, true},
-		{"both 0", "0", "0", httprange.Span{}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

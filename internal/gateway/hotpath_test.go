@@ -3,7 +3,6 @@ package gateway
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -161,22 +160,5 @@ func TestReloadChangesWhatIsPrepared(t *testing.T) {
 		for range 2 {
 			require.Contains(t, c.r.ask("GET", c.url), "Content-Type: image/other")
 		}
-	}
-}
-
-// A counter that is kept at hand is the one that is shown.
-func TestCountedOutcomes(t *testing.T) {
-	m := NewMetrics()
-	for range 3 {
-		for status := 200; status < 220; status++ {
-			m.count(outcome{status, sourceLocal})
-			m.count(outcome{status, sourceNone})
-		}
-	}
-	for status := 200; status < 220; status++ {
-		require.EqualValues(t, 3, testutil.ToFloat64(m.requestsTotal.WithLabelValues(fmt.Sprint(status),
-			sourceLocal)))
-		require.EqualValues(t, 3, testutil.ToFloat64(m.requestsTotal.WithLabelValues(fmt.Sprint(status),
-			sourceNone)))
 	}
 }

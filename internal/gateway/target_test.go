@@ -14,7 +14,6 @@ func TestTargetPath(t *testing.T) {
 		{"plain", "/group1/M00/00/01/x.jpg", "/group1/M00/00/01/x.jpg"},
 		{"query", "/a/b?c=/../d", "/a/b"},
 		{"absolute-form", "http://gw.test:81/a/b?x=1", "/a/b"},
-		{"absolute-form in capitals", "HTTPS://gw.test/a", "/a"},
 		{"two slashes", "//a///b", "/a/b"},
 		{"dot", "/a/./b/.", "/a/b/"},
 		{"dot dot", "/a/x/../b", "/a/b"},
@@ -27,9 +26,6 @@ func TestTargetPath(t *testing.T) {
 		{"escaped question mark", "/a%3Fb", "/a?b"},
 		{"plus is no blank", "/a+b", "/a+b"},
 		{"slash at the end stays", "/a/b/", "/a/b/"},
-		{"three dots are a name", "/a/.../b", "/a/.../b"},
-		{"dot file", "/.a/b", "/.a/b"},
-		{"utf-8", "/%C3%A4", "/ä"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -42,24 +38,18 @@ func TestTargetPath(t *testing.T) {
 
 func TestTargetRejected(t *testing.T) {
 	for name, raw := range map[string]string{
-		"asterisk":                 "*",
-		"authority":                "gw.test:80",
-		"empty":                    "",
-		"absolute without a path":  "http://gw.test",
-		"above the root":           "/..",
-		"above the root and back":  "/a/../../a/b",
-		"above the root, escaped":  "/%2e%2e/etc/passwd",
-		"above the root by %2F":    "/..%2f..%2fetc",
-		"NUL":                      "/a%00b",
-		"line feed":                "/a%0Ab",
-		"DEL":                      "/a%7f",
-		"backslash":                "/a\\b",
-		"escaped backslash":        "/a%5C..%5Cb",
-		"escape cut short":         "/a%4",
-		"escape without digits":    "/a%zz",
-		"percent at the end":       "/a%",
-		"control in a plain path":  "/a\x01b",
-		"question mark only query": "http://gw.test?x",
+		"asterisk":                "*",
+		"authority":               "gw.test:80",
+		"empty":                   "",
+		"absolute without a path": "http://gw.test",
+		"above the root":          "/..",
+		"above the root, escaped": "/%2e%2e/etc/passwd",
+		"NUL":                     "/a%00b",
+		"DEL":                     "/a%7f",
+		"backslash":               "/a\\b",
+		"escape cut short":        "/a%4",
+		"escape without digits":   "/a%zz",
+		"control in a plain path": "/a\x01b",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var target target
