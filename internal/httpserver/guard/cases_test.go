@@ -107,6 +107,7 @@ func targetCases() []requestCase {
 		rejected("9112-3.2 scheme without slashes", line("GET http:a HTTP/1.1"), 400),
 		rejected("9112-3.2 no slash", line("GET f HTTP/1.1"), 400),
 		rejected("9112-3.2.4 asterisk with GET", line("GET * HTTP/1.1"), 400),
+		rejected("9112-3.2.3 CONNECT with a port only", line("CONNECT 80 HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT without port", line("CONNECT x HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT with empty port", line("CONNECT x: HTTP/1.1"), 400),
 		rejected("9112-3.2.3 CONNECT bare IPv6", line("CONNECT ::1 HTTP/1.1"), 400),
@@ -168,7 +169,7 @@ func hostCases() []requestCase {
 	}
 	for _, v := range []string{
 		"", " ", " :80", " a b", " a,b", " a/b", " http://h", " u@h", " h:x", " h:-1", " h:+80", " h:65536",
-		" h:80:80", " ::1", " [::1", " [::1]x", " [::1]:x", " [h]", " []", " [1.2.3.4]", " [::1::2]",
+		" h:80:80", " ::1", " [::1", " [::1]x80", " [::1]:x", " [h]", " []", " [1.2.3.4]", " [::1::2]",
 		" [::1%en0]", " [::1%25]", " [::1%25a/b]", " h?x", " h\"", " \xff", " %", " %4", " %41", " %zz", " [::1]]",
 		" h:80, h:81",
 	} {
