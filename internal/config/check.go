@@ -35,7 +35,7 @@ func (c *Config) URLForms() []string {
 // Check returns the problems that only this host shows: those of the folders and files that the
 // configuration names, and of the clock, which reads now. Load returns those of the text.
 func (c *Config) Check(now time.Time) []Problem {
-	k := &checker{report: &report{}, c: c, now: now}
+	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
 	k.clock()
 	k.stores()
 	k.lists()
@@ -53,8 +53,7 @@ func (c *Config) Check(now time.Time) []Problem {
 
 // checker is one run of Check.
 type checker struct {
-	*report
-	c   *Config
+	keyReport
 	now time.Time
 }
 
@@ -124,11 +123,11 @@ func (k *checker) store(key string, at position, dir string) {
 func (k *checker) lists() {
 	const types, ids = "http.mime_types_filename", "storage_ids_filename"
 	if name := k.c.TypesFile; name != "" && isMissing(name) {
-		k.warnf(k.c.at(types), types, "put the file there or correct the name; until then [types] and the built-in "+
+		k.keyWarning(types, "put the file there or correct the name; until then [types] and the built-in "+
 			"table count", "there is no file %q", name)
 	}
 	if k.c.UseStorageID && !k.c.ParametersFromTracker && (k.c.StorageIDsFile == "" || isMissing(k.c.StorageIDsFile)) {
-		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set "+
+		k.keyError(ids, "copy storage_ids.conf from a tracker, or set "+
 			"load_fdfs_parameters_from_tracker = true",
 			"use_storage_id = true, but there is no file %q", k.c.StorageIDsFile)
 	}
@@ -143,7 +142,7 @@ func (k *checker) sources() {
 		c.Gateway.AllowLocalNetworks || len(c.AddressMap) > 0 {
 		return
 	}
-	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages "+
+	k.keyWarning(key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages "+
 		"(local-networks: those of this host)",
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
 }
@@ -154,7 +153,7 @@ func (k *checker) tls() {
 	set, err := certificates.Load(k.c.Gateway.Certificates())
 	if joined, several := err.(interface{ Unwrap() []error }); several {
 		for _, err := range joined.Unwrap() {
-			k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "%v", err)
+			k.keyError(key, "name a readable certificate and its key, both in PEM", "%v", err)
 		}
 		return
 	}
@@ -177,9 +176,9 @@ func (k *checker) account() {
 	account, err := user.Lookup(name)
 	switch {
 	case isUnknown(err):
-		k.errorf(k.c.at(key), key, fix, "this host has no account %q", name)
+		k.keyError(key, fix, "this host has no account %q", name)
 	case err == nil && account.Uid == "0":
-		k.errorf(k.c.at(key), key, fix, "user = %s is root, so no rights are dropped", name)
+		k.keyError(key, fix, "user = %s is root, so no rights are dropped", name)
 	}
 }
 
@@ -193,11 +192,11 @@ func (k *checker) logs() {
 		dir := filepath.Dir(name)
 		switch {
 		case isDir(name):
-			k.errorf(k.c.at(key), key, "add the name of a file", "%q is a folder", name)
+			k.keyError(key, "add the name of a file", "%q is a folder", name)
 		case !isDir(dir):
-			k.errorf(k.c.at(key), key, "make the folder, or correct the name", "there is no folder %q for the log", dir)
+			k.keyError(key, "make the folder, or correct the name", "there is no folder %q for the log", dir)
 		case isMissing(name) && !may(dir, unix.W_OK|unix.X_OK), !isMissing(name) && !may(name, unix.W_OK):
-			k.errorf(k.c.at(key), key, "let the user of the gateway write there", "cannot write the log %q", name)
+			k.keyError(key, "let the user of the gateway write there", "cannot write the log %q", name)
 		}
 	}
 }
@@ -209,27 +208,26 @@ func (k *checker) disk() {
 	if dir == "" {
 		return
 	}
-	at := k.c.at(key)
 	if err := k.c.CheckDiskPath(); err != nil {
-		k.errorf(at, key, "choose a folder outside of every store path", "%v", err)
+		k.keyError(key, "choose a folder outside of every store path", "%v", err)
 		return
 	}
 	switch {
 	case isMissing(dir) && canMake(dir):
-		k.warnf(at, key, "mount the disk first if the folder is to be on one of its own",
+		k.keyWarning(key, "mount the disk first if the folder is to be on one of its own",
 			"there is no folder %q yet: the gateway makes it when it starts", dir)
 		return
 	case isMissing(dir):
-		k.errorf(at, key, "make the folder, owned by the user of the gateway",
+		k.keyError(key, "make the folder, owned by the user of the gateway",
 			"there is no folder %q, and no right to make it", dir)
 		return
 	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
-		k.errorf(at, key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
+		k.keyError(key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
 		return
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
-		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk",
+		k.keyWarning("cache.disk_max", "lower disk_max or use a larger disk",
 			"the disk of %q is smaller than disk_max", dir)
 	}
 }

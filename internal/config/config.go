@@ -81,7 +81,7 @@ type Config struct {
 	Headers        []HeaderSection   // of the sections [headers ...], in their order
 	ErrorPages     map[int]string    // path by status, or by 4 or 5 for 4xx or 5xx
 
-	top        groupText
+	pathCount  int // store_path_count at the top
 	groupCount int
 	written    map[string]entry // the lines that count, by the full name of their key
 }

@@ -28,31 +28,11 @@ type HeaderField struct {
 
 const allowCredentials = "Access-Control-Allow-Credentials"
 
-// computedHeaders are the headers that the gateway computes, with advice. They describe the
-// response or the connection, and a fixed value would make responses that clients and caches
-// misread.
-var computedHeaders = map[string]i18n.Text{
-	"Content-Type":      i18n.Plain("set the media type of an extension in [types]"),
-	"X-Cache":           i18n.Plain("set x_cache in [gateway]"),
-	"Content-Length":    {},
-	"Content-Range":     {},
-	"Accept-Ranges":     {},
-	"Etag":              {},
-	"Last-Modified":     {},
-	"Date":              {},
-	"Age":               {},
-	"Location":          {},
-	"Allow":             {},
-	"Retry-After":       {},
-	"Server":            {},
-	"Connection":        {},
-	"Keep-Alive":        {},
-	"Proxy-Connection":  {},
-	"Transfer-Encoding": {},
-	"Te":                {},
-	"Trailer":           {},
-	"Upgrade":           {},
-}
+// computedHeaders are the headers that the gateway computes. They describe the response or the
+// connection, and a fixed value would make responses that clients and caches misread.
+var computedHeaders = []string{"Content-Type", "X-Cache", "Content-Length", "Content-Range", "Accept-Ranges", "Etag",
+	"Last-Modified", "Date", "Age", "Location", "Allow", "Retry-After", "Server", "Connection", "Keep-Alive",
+	"Proxy-Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade"}
 
 // isHeaders reports whether a section is [headers ...].
 func isHeaders(section string) bool {
@@ -87,15 +67,18 @@ func (l *loader) applyHeaders() {
 func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderField, ok bool) {
 	key := full(e.section, e.key)
 	name := textproto.CanonicalMIMEHeaderKey(e.key)
-	advice, computed := computedHeaders[name]
-	if advice.IsZero() {
-		advice = i18n.Plain("remove the line")
+	advice := i18n.Plain("remove the line")
+	switch name {
+	case "Content-Type":
+		advice = i18n.Plain("set the media type of an extension in [types]")
+	case "X-Cache":
+		advice = i18n.Plain("set x_cache in [gateway]")
 	}
 	var known string
 	switch {
 	case headerName(&known).parse(e.key, e.at) != nil || e.key == "":
 		l.errorf(e.at, key, "write a name such as X-Frame-Options", "%q is not the name of a header", clip(e.key))
-	case computed:
+	case slices.Contains(computedHeaders, name):
 		l.errorf(e.at, key, advice, "%s is a header that the gateway computes", clip(e.key))
 	case hasControl(e.value):
 		l.errorf(e.at, key, "remove them", "%s holds control characters and cannot be sent as a header", clip(e.key))

@@ -38,16 +38,10 @@ func (c *Config) settings() iter.Seq2[string, setting] {
 	}
 }
 
-// groupText holds the keys of a group section, or of the global section for the only group.
-type groupText struct {
-	name  string
-	port  int
-	count int
-}
-
 func newTables(c *Config) tables {
+	group := groupKeys(&c.GroupName, &c.StoragePort, &c.pathCount)
 	return tables{
-		"":                slices.Concat(moduleKeys(c), groupKeys(&c.top), httpKeys(c)),
+		"":                slices.Concat(moduleKeys(c), group, httpKeys(c)),
 		"gateway":         gatewayKeys(&c.Gateway),
 		"access":          accessKeys(&c.Access),
 		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
@@ -62,8 +56,6 @@ func newTables(c *Config) tables {
 // addressMap is the section whose keys are addresses.
 const addressMap = "address_map"
 
-const maxSeconds = 1 << 31 // of the module's own keys
-
 func moduleKeys(c *Config) []setting {
 	return []setting{
 		{"base_path", "", text(&c.BasePath),
@@ -72,11 +64,11 @@ func moduleKeys(c *Config) []setting {
 			"host:port of a tracker, one line each"},
 		{"load_fdfs_parameters_from_tracker", "false", flag(&c.ParametersFromTracker),
 			"ask the trackers for storage_sync_file_max_delay and the storage ids"},
-		{"connect_timeout", "30", moduleSeconds(&c.ConnectTimeout, 1, maxSeconds, Warning),
+		{"connect_timeout", "30", moduleSeconds(&c.ConnectTimeout, Warning),
 			"seconds to connect to a tracker or storage"},
-		{"network_timeout", "30", moduleSeconds(&c.NetworkTimeout, 1, maxSeconds, Warning),
+		{"network_timeout", "30", moduleSeconds(&c.NetworkTimeout, Warning),
 			"seconds for one read or write to a tracker or storage"},
-		{"storage_sync_file_max_delay", "86400", moduleSeconds(&c.SyncMaxDelay, 1, maxSeconds, Warning),
+		{"storage_sync_file_max_delay", "86400", moduleSeconds(&c.SyncMaxDelay, Warning),
 			"seconds after which a file must have reached every storage of its group"},
 		{"use_storage_id", "false", flag(&c.UseStorageID),
 			"file ids hold storage ids, not addresses"},
@@ -108,13 +100,13 @@ func moduleKeys(c *Config) []setting {
 
 // groupKeys are the keys of a group section, and of the global section for the only group, without
 // store_path0, store_path1 ... (see storePathIndex).
-func groupKeys(g *groupText) []setting {
+func groupKeys(name *string, port, pathCount *int) []setting {
 	return []setting{
-		{"group_name", "", text(&g.name),
+		{"group_name", "", text(name),
 			"the group of the store paths"},
-		{"storage_server_port", "23000", moduleNumber(&g.port, 1, math.MaxUint16, Warning),
+		{"storage_server_port", "23000", moduleNumber(port, 1, math.MaxUint16, Warning),
 			"port of the storage servers of the group"},
-		{"store_path_count", "1", moduleNumber(&g.count, 0, maxStorePaths, Error),
+		{"store_path_count", "1", moduleNumber(pathCount, 0, maxStorePaths, Error),
 			"store paths of the group on this host; 0 = none"},
 	}
 }
@@ -129,7 +121,7 @@ func httpKeys(c *Config) []setting {
 			"send several ranges in one response"},
 		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken),
 			"serve only requests with a valid token"},
-		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, 1, maxSeconds, Error),
+		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, Error),
 			"seconds for which a token is valid"},
 		{"http.anti_steal.secret_key", "", hidden(text(&c.AntiSteal.Secret)),
 			"the secret of the tokens"},

@@ -61,7 +61,7 @@ func (l *loader) lintURLForm() {
 	switch {
 	case l.c.URLHasGroupName:
 	case l.c.groupCount > 0:
-		l.errorf(at, key, "set url_have_group_name = true",
+		l.keyError(key, "set url_have_group_name = true",
 			"group_count = %d, but with url_have_group_name = false a URL does not say which group it means",
 			l.c.groupCount)
 	case l.c.GroupName == "":
@@ -124,17 +124,17 @@ func (l *loader) lintToken() {
 		}
 		return
 	}
-	switch at := l.c.at(secretKey); {
+	switch {
 	case a.Secret == "" && len(a.SecretFiles) > 0: // Check reads them
 	case a.Secret == "":
-		l.errorf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
+		l.keyError(secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
-		l.warnf(at, secretKey, "set a long random secret",
+		l.keyWarning(secretKey, "set a long random secret",
 			"%s is the one that FastDFS is shipped with: anyone can make a token", secretKey)
 	case len(a.Secret) < shortSecret:
-		l.warnf(at, secretKey, "set a long random secret", "%s has fewer than %d characters and can be found by trying",
-			secretKey, shortSecret)
+		l.keyWarning(secretKey, "set a long random secret",
+			"%s has fewer than %d characters and can be found by trying", secretKey, shortSecret)
 	}
 	for i, s := range a.ExtraSecrets {
 		if len(s) < shortSecret || s == stockSecret {
@@ -305,11 +305,11 @@ func (l *loader) lintPeer() {
 			"advertise is set, but other gateways are served nowhere")
 	}
 	if len(l.c.Redis.Addresses) == 0 {
-		l.warnf(at, key, "set addresses in [redis]",
+		l.keyWarning(key, "set addresses in [redis]",
 			"gateways find each other by Redis; without it advertise has no effect")
 	}
 	if p.Advertise == AdvertiseAuto {
-		l.lintAuto(at, key)
+		l.lintAuto(key)
 		return
 	}
 	u, err := url.Parse(p.Advertise)
@@ -318,7 +318,7 @@ func (l *loader) lintPeer() {
 	}
 	peerHost, _, _ := net.SplitHostPort(p.Listen)
 	if host := u.Hostname(); !isLoopback(peerHost) && (isLoopback(host) || isEvery(host)) {
-		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
+		l.keyWarning(key, "write the address of this host, unless all gateways are on it",
 			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves",
 			shown(p.Advertise))
 	}
@@ -326,7 +326,7 @@ func (l *loader) lintPeer() {
 
 // lintAuto reports listeners of peers that the address towards Redis does not lead to, and a Redis
 // that does not tell the address of this host.
-func (l *loader) lintAuto(at position, key string) {
+func (l *loader) lintAuto(key string) {
 	listen := l.c.Peer.Listen
 	host, port, err := net.SplitHostPort(listen)
 	number, _ := strconv.Atoi(port)
@@ -334,14 +334,14 @@ func (l *loader) lintAuto(at position, key string) {
 	switch {
 	case listen == "": // reported by lintPeer
 	case err != nil || strings.HasPrefix(listen, "unix:") || number == 0:
-		l.errorf(l.c.at("peer.listen"), "peer.listen", "write an address with a port, such as :8887",
+		l.keyError("peer.listen", "write an address with a port, such as :8887",
 			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))
 	case isLoopback(host) && !local:
-		l.warnf(l.c.at("peer.listen"), "peer.listen", i18n.Sprintf("write :%s", port),
+		l.keyWarning("peer.listen", i18n.Sprintf("write :%s", port),
 			"advertise = auto is the address of this host towards Redis, and [peer] listen = %s takes no connections "+
 				"there", shown(listen))
 	case !isLoopback(host) && local && len(l.c.Redis.Addresses) > 0:
-		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
+		l.keyWarning(key, "write the address of this host, unless all gateways are on it",
 			"advertise = auto is a loopback address, because Redis is on this host: "+
 				"gateways on other hosts would ask themselves")
 	}

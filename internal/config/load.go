@@ -48,8 +48,7 @@ func Load(file string) (*Config, []Problem) {
 
 // loader fills one Config from one document.
 type loader struct {
-	*report
-	c         *Config
+	keyReport
 	doc       document
 	bySection map[string][]entry
 	keys      tables // bound to c
@@ -61,7 +60,7 @@ const misspelledMultiRange = "http.multi_range.enabed"
 func newLoader(file string, r *report, doc document) *loader {
 	c := &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
 		ErrorPages: map[int]string{}, written: map[string]entry{}}
-	l := &loader{report: r, c: c, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
+	l := &loader{keyReport: keyReport{r, c}, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
 	for _, settings := range l.keys {
 		setDefaults(settings, position{file: file})
 	}
@@ -108,16 +107,6 @@ func (c *Config) Warning(key string, text i18n.Text, fix string) Problem {
 	at := c.at(key)
 	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text,
 		Fix: i18n.Plain(fix)}
-}
-
-// keyError adds an error of a key, at the line where it was written.
-func (l *loader) keyError(key string, fix any, format string, args ...any) {
-	l.errorf(l.c.at(key), key, fix, format, args...)
-}
-
-// keyWarning adds a warning of a key, at the line where it was written.
-func (l *loader) keyWarning(key string, fix any, format string, args ...any) {
-	l.warnf(l.c.at(key), key, fix, format, args...)
 }
 
 // applySection reads the entries of one section into the fields of settings.
@@ -283,11 +272,10 @@ func (l *loader) groups() {
 		l.singleGroup()
 		return
 	}
-	l.c.GroupName, l.c.StoragePort = l.c.top.name, l.c.top.port
 	for i := 1; i <= l.c.groupCount; i++ {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
-			l.errorf(l.c.at("group_count"), "group_count",
+			l.keyError("group_count",
 				i18n.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
 				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
@@ -301,30 +289,31 @@ func (l *loader) groups() {
 }
 
 func (l *loader) groupSection(section string) {
-	var g groupText
-	settings := groupKeys(&g)
+	var g Group
+	var pathCount int
+	settings := groupKeys(&g.Name, &g.StoragePort, &pathCount)
 	setDefaults(settings, l.doc.sections[section])
 	l.applySection(section, settings)
 	at := l.doc.sections[section]
 	switch {
-	case g.name == "":
+	case g.Name == "":
 		l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
 			"[%s] has no group_name", section)
-	case !fdfs.ValidGroup(g.name):
-		l.badGroupName(section, g.name)
+	case !fdfs.ValidGroup(g.Name):
+		l.badGroupName(section, g.Name)
 	}
-	l.c.Groups = append(l.c.Groups,
-		Group{Name: g.name, StoragePort: g.port, StorePaths: l.storePaths(section, g.count, "")})
+	g.StorePaths = l.storePaths(section, pathCount, "")
+	l.c.Groups = append(l.c.Groups, g)
 }
 
 func (l *loader) singleGroup() {
-	l.c.GroupName, l.c.StoragePort = l.c.top.name, l.c.top.port
-	paths := l.storePaths("", l.c.top.count, l.c.BasePath)
-	if l.c.top.name != "" && !fdfs.ValidGroup(l.c.top.name) {
-		l.badGroupName("", l.c.top.name)
+	name := l.c.GroupName
+	paths := l.storePaths("", l.c.pathCount, l.c.BasePath)
+	if name != "" && !fdfs.ValidGroup(name) {
+		l.badGroupName("", name)
 	}
 	if len(paths) > 0 {
-		l.c.Groups = []Group{{Name: l.c.top.name, StoragePort: l.c.top.port, StorePaths: paths}}
+		l.c.Groups = []Group{{Name: name, StoragePort: l.c.StoragePort, StorePaths: paths}}
 	}
 }
 

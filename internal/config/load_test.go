@@ -60,38 +60,6 @@ func found(problems []Problem, severity Severity, line int, parts ...string) int
 	return n
 }
 
-func TestDefaults(t *testing.T) {
-	c := clean(t, base)
-	require.Equal(t, []Group{{Name: "group1", StoragePort: 23000, StorePaths: []string{"/srv/fdfs"}}}, c.Groups)
-	require.Equal(t, 30*time.Second, c.ConnectTimeout)
-	require.Equal(t, 24*time.Hour, c.SyncMaxDelay)
-	require.Equal(t, slog.LevelInfo, c.LogLevel)
-	require.Equal(t, "proxy", c.ResponseMode)
-	require.True(t, c.FLV)
-	require.True(t, c.MultiRange)
-	require.False(t, c.URLHasGroupName)
-	require.Equal(t, filepath.Join(filepath.Dir(c.File), "storage_ids.conf"), c.StorageIDsFile)
-	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
-	require.Equal(t, Gateway{
-		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, HTTP2: true,
-		ClientAddress: "x-forwarded-for", TLSMinVersion: "1.2", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
-		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
-		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second,
-		CORSExpose:  "Accept-Ranges, Content-Length, Content-Range, ETag",
-		CORSHeaders: "Range, If-Range", CORSMaxAge: 24 * time.Hour, FilenameParameters: []string{"filename", "attname"},
-		AccessLogFormat: "combined",
-		ActiveContent:   "sandbox", Landlock: true,
-	}, c.Gateway)
-	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
-	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute,
-		MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
-		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
-	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
-	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
-	require.Equal(t, Peer{Listen: ":8887"}, c.Peer)
-	require.NotNil(t, c.Types)
-}
-
 func TestRepeatedScalarLastCounts(t *testing.T) {
 	c, problems := load(t, base+"connect_timeout = bad\nconnect_timeout = 7\nstore_path0 = /a\nstore_path0 = /b\n"+
 		"[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n")
@@ -180,7 +148,7 @@ func TestProblemString(t *testing.T) {
 		Fix: i18n.Plain("set both or none")}
 	require.Equal(t, "m.conf:3: error: k is wrong; set both or none", p.String())
 	require.Equal(t, "m.conf:3: 错误：k is wrong；两个都设置，或都不设置", p.Message().In(i18n.Chinese))
-	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Text: i18n.Plain("x")}.String())
+	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Severity: Warning, Text: i18n.Plain("x")}.String())
 }
 
 // Problems of a file that is no configuration are bounded.
@@ -241,7 +209,7 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 	// What a store cannot do without, and the form of URLs that clients expect.
 	differs := map[string]string{"group_name": "group1", "base_path": "/opt/fastdfs", "url_have_group_name": "true"}
 	keys := newTables(&Config{})
-	keys["group1"] = groupKeys(&groupText{})
+	keys["group1"] = groupKeys(new(string), new(int), new(int))
 	total := 0
 	for section, settings := range keys {
 		for _, s := range settings {

@@ -92,14 +92,13 @@ func (c *Config) pageFiles() (list []pageFile) {
 // pages looks at these files.
 func (k *checker) pages() {
 	for _, page := range k.c.pageFiles() {
-		at := k.c.at(page.key)
 		info, err := os.Stat(page.path)
 		switch {
 		case err != nil || !info.Mode().IsRegular() || !may(page.path, unix.R_OK):
-			k.errorf(at, page.key, "put a readable file there, correct the name, or remove the line",
+			k.keyError(page.key, "put a readable file there, correct the name, or remove the line",
 				"cannot read the file %q", page.path)
 		case info.Size() > page.limit:
-			k.errorf(at, page.key, "use a smaller page", "the file %q has more than %d bytes", page.path, page.limit)
+			k.keyError(page.key, "use a smaller page", "the file %q has more than %d bytes", page.path, page.limit)
 		}
 	}
 }

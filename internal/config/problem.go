@@ -10,24 +10,13 @@ import (
 )
 
 // Severity is Error for a problem that makes a configuration unusable, else Warning.
-type Severity int
+type Severity string
 
 // The severities.
 const (
-	Warning Severity = iota
-	Error
+	Warning Severity = "warning"
+	Error   Severity = "error"
 )
-
-// String is "warning" or "error".
-func (s Severity) String() string {
-	if s == Error {
-		return "error"
-	}
-	return "warning"
-}
-
-// MarshalText makes it "warning" or "error" in JSON.
-func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Problem is a fault of a configuration, found by Load or Check.
 type Problem struct {
@@ -52,7 +41,7 @@ func (p Problem) String() string { return p.Message().String() }
 
 // Message is the text of String, which can be translated.
 func (p Problem) Message() i18n.Text {
-	severity := i18n.Plain(p.Severity.String())
+	severity := i18n.Plain(string(p.Severity))
 	if p.Fix.IsZero() {
 		return i18n.Sprintf("%s: %s: %s", p.Place(), severity, p.Text)
 	}
@@ -115,4 +104,20 @@ func (r *report) sorted(files []string) []Problem {
 		return cmp.Or(slices.Index(files, a.File)-slices.Index(files, b.File), a.Line-b.Line)
 	})
 	return r.problems
+}
+
+// keyReport collects problems of the keys of a configuration.
+type keyReport struct {
+	*report
+	c *Config
+}
+
+// keyError adds an error of a key, at the line where it was written.
+func (r keyReport) keyError(key string, fix any, format string, args ...any) {
+	r.errorf(r.c.at(key), key, fix, format, args...)
+}
+
+// keyWarning adds a warning of a key, at the line where it was written.
+func (r keyReport) keyWarning(key string, fix any, format string, args ...any) {
+	r.warnf(r.c.at(key), key, fix, format, args...)
 }

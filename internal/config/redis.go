@@ -90,19 +90,17 @@ func ReadSecretFile(name string) (string, error) {
 }
 
 // ReadPassword returns the password of Redis, from password_file if that is set; empty = none.
-func (r *Redis) ReadPassword() (string, error) {
-	if r.PasswordFile == "" {
-		return r.Password, nil
-	}
-	return ReadSecretFile(r.PasswordFile)
-}
+func (r *Redis) ReadPassword() (string, error) { return readSecret(r.PasswordFile, r.Password) }
 
 // ReadSecret returns the secret of the fleet, from secret_file if that is set; empty = none.
-func (p *Peer) ReadSecret() (string, error) {
-	if p.SecretFile == "" {
-		return p.Secret, nil
+func (p *Peer) ReadSecret() (string, error) { return readSecret(p.SecretFile, p.Secret) }
+
+// readSecret returns the secret in a file, or the written one if there is no file.
+func readSecret(file, written string) (string, error) {
+	if file == "" {
+		return written, nil
 	}
-	return ReadSecretFile(p.SecretFile)
+	return ReadSecretFile(file)
 }
 
 // ReadSecrets returns the accepted secrets of tokens: secret_key, those in secret_files, and
@@ -171,15 +169,15 @@ func (k *checker) redis() {
 	r := &k.c.Redis
 	const ca, cert = "redis.ca_file", "redis.cert_file"
 	if _, err := r.authorities(); err != nil {
-		k.errorf(k.c.at(ca), ca, "name a readable file in PEM", "%v", err)
+		k.keyError(ca, "name a readable file in PEM", "%v", err)
 	}
 	pairs, err := r.certificates()
 	if err != nil {
-		k.errorf(k.c.at(cert), cert, "name a readable certificate and its key, both in PEM", "%v", err)
+		k.keyError(cert, "name a readable certificate and its key, both in PEM", "%v", err)
 	}
 	for _, pair := range pairs {
 		if end := pair.Leaf.NotAfter; end.Before(k.now) {
-			k.errorf(k.c.at(cert), cert, "renew it", "the certificate %q ended at %s", r.CertFile,
+			k.keyError(cert, "renew it", "the certificate %q ended at %s", r.CertFile,
 				end.UTC().Format(time.RFC3339))
 		}
 	}

@@ -56,29 +56,20 @@ func TestRedisFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "password"), []byte("s3cret\n"), 0o600))
 	head := "group_name=g\nstore_path0=" + dir + "\n[redis]\naddresses = rediss://127.0.0.1:1\n"
-	for _, c := range []struct{ name, text, want string }{
-		{"well", "ca_file = " + cert + "\ncert_file = " + cert + "\nkey_file = " + key + "\npassword_file = " + dir +
-			"/password\n", ""},
-		{"no password", "password_file = " + dir + "/missing\n", "no such file"},
-		{"empty password", "password_file = " + dir + "/empty\n", "empty"},
-		{"no authority", "ca_file = " + dir + "/missing\n", "cannot read ca_file"},
-		{"authority that is none", "ca_file = " + dir + "/password\n", "no certificate in PEM"},
-		{"no certificate", "cert_file = " + dir + "/missing\nkey_file = " + key + "\n",
-			"cannot use cert_file and key_file"},
-		{"key of another", "cert_file = " + cert + "\nkey_file = " + endedKey + "\n",
-			"cannot use cert_file and key_file"},
-		{"certificate that ended", "cert_file = " + ended + "\nkey_file = " + endedKey + "\n", "ended at"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			problems := checked(t, head+c.text)
-			if c.want == "" {
-				require.Empty(t, problems)
-				return
-			}
-			require.Equal(t, 1, found(problems, Error, 5, c.want), "%v", problems)
-			require.NotContains(t, problems[0].String(), "s3cret")
-		})
-	}
+	requireChecks(t, []mistake{
+		{"well", head + "ca_file = " + cert + "\ncert_file = " + cert + "\nkey_file = " + key +
+			"\npassword_file = " + dir + "/password\n", "", 0, ""},
+		{"no password", head + "password_file = " + dir + "/missing\n", Error, 5, "no such file"},
+		{"empty password", head + "password_file = " + dir + "/empty\n", Error, 5, "empty"},
+		{"no authority", head + "ca_file = " + dir + "/missing\n", Error, 5, "cannot read ca_file"},
+		{"authority that is none", head + "ca_file = " + dir + "/password\n", Error, 5, "no certificate in PEM"},
+		{"no certificate", head + "cert_file = " + dir + "/missing\nkey_file = " + key + "\n",
+			Error, 5, "cannot use cert_file and key_file"},
+		{"key of another", head + "cert_file = " + cert + "\nkey_file = " + endedKey + "\n",
+			Error, 5, "cannot use cert_file and key_file"},
+		{"certificate that ended", head + "cert_file = " + ended + "\nkey_file = " + endedKey + "\n", Error, 5,
+			"ended at"},
+	})
 }
 
 // TestSecretFiles: files of secrets for tokens and peers that cannot be used are errors of check,
@@ -92,28 +83,18 @@ func TestSecretFiles(t *testing.T) {
 	head := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + dir + "\n"
 	tokens := head + "http.anti_steal.check_token = true\n[antisteal]\nsecret_files = "
 	peers := head + "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\nsecret_file = "
-	for _, c := range []mistake{
-		{"tokens", tokens + dir + "/new, " + dir + "/old\n", 0, 0, ""},
+	requireChecks(t, []mistake{
+		{"tokens", tokens + dir + "/new, " + dir + "/old\n", "", 0, ""},
 		{"tokens, one empty", tokens + dir + "/new, " + dir + "/empty\n", Error, 6, "empty"},
 		{"tokens, one missing", tokens + dir + "/new, " + dir + "/missing\n", Error, 6, "no such file"},
 		{"tokens, one short", tokens + dir + "/short\n", Warning, 6, "by trying"},
-		{"tokens are not checked", head + "[antisteal]\nsecret_files = /missing\n", 0, 0, ""},
-		{"peers", peers + dir + "/new\n", 0, 0, ""},
+		{"tokens are not checked", head + "[antisteal]\nsecret_files = /missing\n", "", 0, ""},
+		{"peers", peers + dir + "/new\n", "", 0, ""},
 		{"peers, empty", peers + dir + "/empty\n", Error, 8, "empty"},
 		{"peers, missing", peers + dir + "/missing\n", Error, 8, "no such file"},
 		{"peers, short", peers + dir + "/short\n", Error, 8, "by trying"},
 		{"peers, words", peers + dir + "/words\n", Warning, 8, "does not look random"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			problems := checked(t, c.text)
-			if c.want == "" {
-				require.Empty(t, problems)
-				return
-			}
-			require.Equal(t, 1, found(problems, c.severity, c.line, c.want), "%v", problems)
-			require.Len(t, problems, 1)
-		})
-	}
+	})
 	config := clean(t, tokens+dir+"/new, "+dir+"/old\nextra_secrets = GoldenSecret-2023\n")
 	secrets, err := config.AntiSteal.ReadSecrets()
 	require.NoError(t, err)

@@ -45,11 +45,11 @@ func (k *checker) secretFiles() {
 			secret, err := ReadSecretFile(name)
 			switch {
 			case err != nil:
-				k.errorf(c.at(key), key, "put the secret into it, readable for the user of the gateway only", "%v", err)
+				k.keyError(key, "put the secret into it, readable for the user of the gateway only", "%v", err)
 			case key == peerSecretFile:
 				k.judgePeerSecret(c.at(key), key, secret)
 			case key != redis && (len(secret) < shortSecret || slices.Contains(publishedSecrets, secret)):
-				k.warnf(c.at(key), key, "set a long random secret",
+				k.keyWarning(key, "set a long random secret",
 					"the secret in %q is short or well known and can be found by trying", clip(name))
 			}
 		}

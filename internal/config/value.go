@@ -290,10 +290,10 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 }
 
 // moduleSeconds is a moduleNumber of seconds.
-func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
+func moduleSeconds(p *time.Duration, outside Severity) field {
 	return field{parse: func(v string, at position) *parseError {
 		n := int(*p / time.Second)
-		r := moduleNumber(&n, low, high, outside).parse(v, at)
+		r := moduleNumber(&n, 1, 1<<31, outside).parse(v, at)
 		*p = time.Duration(n) * time.Second
 		return r
 	}}

@@ -182,7 +182,7 @@ func TestEveryKey(t *testing.T) {
 		require.Contains(t, p.Text.String(), "_file are both set", p)
 	}
 	require.NotNil(t, c)
-	c.written, c.top, c.groupCount = nil, groupText{}, 0
+	c.written, c.pathCount, c.groupCount = nil, 0, 0
 	types := c.Types
 	c.Types = nil
 	require.Equal(t, everyKeyConfig(dir), c)

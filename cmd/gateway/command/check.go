@@ -121,7 +121,7 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 // print prints one problem per line, the URLs, and a summary.
 func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 	for _, p := range f.Problems {
-		word, with := lang.Translate(p.Severity.String()), yellow
+		word, with := lang.Translate(string(p.Severity)), yellow
 		if p.Severity == config.Error {
 			with = red
 		}
