@@ -48,7 +48,7 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	}
 	access, err := l.useAccess(cfg)
 	if err != nil {
-		return nil, errors.Join(err, main.Close())
+		return nil, errors.Join(err, logfile.CloseFile(main))
 	}
 	l.main.UseFile(main)
 	l.level.Set(cfg.LogLevel)

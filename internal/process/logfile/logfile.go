@@ -36,7 +36,6 @@ type Writer struct {
 	done  chan struct{}
 
 	mu      sync.Mutex // guards the fields below
-	path    string
 	file    *os.File   // only run writes to it
 	retired []*os.File // to be closed by run
 	pending []byte     // whole lines
@@ -66,50 +65,40 @@ func (w *Writer) Use(path string) error {
 }
 
 // UseFile writes further lines to f, which the Writer closes.
-func (w *Writer) UseFile(f *File) {
+func (w *Writer) UseFile(f *os.File) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file != nil && !isStandard(w.file) {
+	if w.file != nil {
 		w.retired = append(w.retired, w.file)
 	}
-	w.path, w.file = f.path, f.file
+	w.file = f
 	w.nudge()
 }
-
-// File is an open file for a Writer. A caller may also close it unused.
-type File struct {
-	path string
-	file *os.File
-}
-
-// OpenFile opens a file as Open does.
-func OpenFile(path string) (*File, error) {
-	file, err := openFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return &File{path, file}, nil
-}
-
-// Close closes a file that no Writer uses.
-func (f *File) Close() error {
-	if isStandard(f.file) {
-		return nil
-	}
-	return f.file.Close()
-}
-
-func isStandard(file *os.File) bool { return file == os.Stdout || file == os.Stderr }
 
 // Reopen calls Use with the path in use.
 func (w *Writer) Reopen() error {
 	w.mu.Lock()
-	path := w.path
+	file := w.file
 	w.mu.Unlock()
-	return w.Use(path)
+	if isStandard(file) {
+		return nil
+	}
+	return w.Use(file.Name())
 }
 
-func openFile(path string) (*os.File, error) {
+func isStandard(file *os.File) bool { return file == os.Stdout || file == os.Stderr }
+
+// CloseFile closes a file of OpenFile that no Writer uses, and leaves standard output and error
+// open.
+func CloseFile(file *os.File) error {
+	if isStandard(file) {
+		return nil
+	}
+	return file.Close()
+}
+
+// OpenFile opens a file as Open does.
+func OpenFile(path string) (*os.File, error) {
 	switch path {
 	case "":
 		return os.Stderr, nil
@@ -174,9 +163,7 @@ func (w *Writer) run() {
 	for {
 		select {
 		case <-w.stop:
-			if file := w.flush(); !isStandard(file) {
-				_ = file.Close() // all that could be written is written
-			}
+			_ = CloseFile(w.flush()) // all that could be written is written
 			return
 		case <-w.wake:
 		case <-tick:
@@ -194,7 +181,7 @@ func (w *Writer) flush() *os.File {
 	w.writeTo(file, lines)
 	w.spare = lines
 	for _, f := range retired {
-		_ = f.Close() // all that could be written is written
+		_ = CloseFile(f) // all that could be written is written
 	}
 	return file
 }

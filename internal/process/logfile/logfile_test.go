@@ -66,6 +66,13 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.Equal(t, "one\n", content(t, path+".1"))
 	require.Equal(t, "two\nthree\n", content(t, path))
+
+	standard, err := Open("-", 0)
+	require.NoError(t, err)
+	require.NoError(t, standard.Reopen())
+	require.NoError(t, standard.Close())
+	_, err = os.Stdout.Stat()
+	require.NoError(t, err, "it stays open")
 }
 
 // TestFullDisk: a device without room loses lines, and the log goes on when there is room again.
