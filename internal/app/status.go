@@ -24,7 +24,9 @@ func (a *App) status(ctx context.Context) any {
 		"health": map[string]any{
 			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": verdict.More,
 		},
-		"process":  a.privileges.Status(),
+		"process": map[string]any{
+			"account": a.privileges.Account(), "no_new_privs": true, "landlock": a.privileges.State(),
+		},
 		"files":    n.files,
 		"storages": n.storages,
 	}

@@ -170,9 +170,4 @@ func resolve(path string) (string, error) {
 }
 
 // String describes the domain for the log.
-func (d *Domain) String() string {
-	if d == nil {
-		return "off"
-	}
-	return fmt.Sprintf("on (Landlock ABI %d)", d.abi)
-}
+func (d *Domain) String() string { return fmt.Sprintf("on (Landlock ABI %d)", d.abi) }

@@ -41,11 +41,6 @@ func (p *Privileges) State() string {
 	return p.String()
 }
 
-// Status has names and values for a status page.
-func (p *Privileges) Status() map[string]any {
-	return map[string]any{"account": p.Account(), "no_new_privs": true, "landlock": p.State()}
-}
-
 // AsUser adds the account of Become to an error.
 func (p *Privileges) AsUser(err error) error {
 	if p.User == "" {
