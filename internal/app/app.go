@@ -193,15 +193,6 @@ func (a *App) takeOver(cfg *config.Config) error {
 	return a.openDisk(cfg)
 }
 
-// waited counts a wait for the lock of another gateway.
-func (a *App) waited(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
-
-// sourceForPeer makes the Source of a file for another gateway; peers are served after the first
-// handler was made.
-func (a *App) sourceForPeer(file, asked string) (cache.Source, error) {
-	return a.components.Load().origin.SourceForPeer(file, asked)
-}
-
 // moved counts the bytes that the cache has moved out of the heap.
 func (a *App) moved() uint64 {
 	if a.cache == nil {

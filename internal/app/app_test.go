@@ -67,6 +67,14 @@ func (r *running) write(lines ...string) {
 	require.NoError(r.t, os.WriteFile(r.conf, []byte(r.store.Config(out...)), 0o600))
 }
 
+// edit replaces texts of the configuration: each is followed by the new one.
+func (r *running) edit(oldnew ...string) {
+	r.t.Helper()
+	text, err := os.ReadFile(r.conf)
+	require.NoError(r.t, err)
+	require.NoError(r.t, os.WriteFile(r.conf, []byte(strings.NewReplacer(oldnew...).Replace(string(text))), 0o600))
+}
+
 // prepare makes a store and a configuration with these lines.
 func prepare(t *testing.T, lines ...string) *running {
 	t.Helper()
@@ -89,13 +97,9 @@ func start(t *testing.T, lines ...string) *running {
 
 // address is where the first listener of a role listens.
 func (r *running) address(p role) string {
-	for _, ln := range r.listeners() {
-		if ln.role == p {
-			return ln.Addr().String()
-		}
-	}
-	r.t.Fatal("there is no such listener")
-	return ""
+	list := ofRole(r.listeners(), p)
+	require.NotEmpty(r.t, list)
+	return list[0].Addr().String()
 }
 
 // get asks a listener and returns the status and the body.
@@ -167,7 +171,7 @@ func TestParts(t *testing.T) {
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
 			require.Equal(t, tt.fleet, r.fleet != nil, "fleet")
 			require.Len(t, r.listeners(), tt.listeners)
-			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.components.Load().upstreams.settings.web)
+			require.Equal(t, slices.Contains(tt.lines, "upstream = http"), r.components.Load().upstreams.settings.web)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 			resp, _ := r.get(roleAdmin, "/readyz")
 			require.Equal(t, http.StatusOK, resp.StatusCode)
@@ -180,10 +184,6 @@ func TestParts(t *testing.T) {
 			require.Error(t, err, "there is no listener")
 		})
 	}
-}
-
-func slicesContain(lines []string, line string) bool {
-	return strings.Contains(strings.Join(lines, "\n"), line)
 }
 
 // TestStartFails: after a start that failed, at whatever step, nothing is open and nothing runs.
@@ -219,10 +219,7 @@ func TestStartFails(t *testing.T) {
 			}
 			socket := filepath.Join(r.store.Dir, "socket")
 			r.write(tt.lines...)
-			text, err := os.ReadFile(r.conf)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(r.conf, []byte(strings.Replace(string(text), "admin_listen = 127.0.0.1:0",
-				"admin_listen = unix:"+socket, 1)), 0o600))
+			r.edit("admin_listen = 127.0.0.1:0", "admin_listen = unix:"+socket)
 			require.ErrorContains(t, r.Start(), tt.want)
 			require.NoFileExists(t, socket)
 			for _, ln := range r.listeners() {
@@ -320,11 +317,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 		"idle_timeout = 4s", "min_send_rate = 2KB", "max_connections = 50", "max_connections_per_ip = 5",
 		"cache_control = no-cache",
 		"[cache]", "disk_path = "+filepath.Join(t.TempDir(), "cache"), "[lock]", "ttl = 7s")
-	text, err := os.ReadFile(r.conf)
-	require.NoError(t, err)
-	changed := strings.NewReplacer("admin_listen = 127.0.0.1:0", "admin_listen = 127.0.0.2:0",
-		"landlock = false", "landlock = true")
-	require.NoError(t, os.WriteFile(r.conf, []byte(changed.Replace(string(text))), 0o600))
+	r.edit("admin_listen = 127.0.0.1:0", "admin_listen = 127.0.0.2:0", "landlock = false", "landlock = true")
 	require.NoError(t, r.Reload())
 	require.Contains(t, r.logText("only a restart applies it"),
 		`keys="admin_listen, admin_socket_mode, user, landlock, `+
@@ -352,20 +345,6 @@ func TestPurgeWithoutFleet(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, admin.Purged{Gateways: 1, Dropped: 1}, purged)
 	}
-}
-
-// TestPurgeByFleet: all gateways of a fleet purge a file.
-func TestPurgeByFleet(t *testing.T) {
-	redis := redistest.Start(t).Addr()
-	one, other := start(t, fleetLines(t, redis)...), start(t, fleetLines(t, redis)...)
-	file := other.store.Normal("txt", []byte("hello"))
-	other.requireServed(file, "hello")
-	purged, err := one.purge(context.Background(), admin.PurgeTarget{ID: file.ID.String()})
-	require.NoError(t, err)
-	require.Equal(t, admin.Purged{Gateways: 2}, purged)
-	require.Zero(t, other.counts().files.Files+other.counts().files.Bodies)
-	_, status := one.get(roleAdmin, "/status.json")
-	require.Equal(t, 2, strings.Count(status, `": "live"`), status)
 }
 
 // TestFailedListener: the error of a listener that breaks reaches the owner of the gateway.
@@ -422,6 +401,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	require.Contains(t, names, status.MemoryBudget)
 	require.Contains(t, names, "Open files of this host")
+	require.Equal(t, "1 file", entries(1, "%d file", "%d files").String())
 	page, err := status.Render(status.Page{Snapshot: s})
 	require.NoError(t, err)
 	require.NotContains(t, string(page), "hush")
@@ -452,6 +432,8 @@ func TestFleetOnThePage(t *testing.T) {
 	require.Equal(t, other.started.Unix(), g.Announcement.Started)
 	require.Positive(t, g.Announcement.MemoryMax)
 	require.Equal(t, status.Good, g.Announcement.State)
+	_, text := one.get(roleAdmin, "/status.json")
+	require.Equal(t, 2, strings.Count(text, `": "live"`), text)
 	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/cachelock"
@@ -44,8 +45,10 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 		return nil, err
 	}
 	o := a.cacheLimits(cfg)
-	o.Logger, o.VerifyFirst, o.Source = logfile.Limit(a.log), origin.VerifyFirst, a.sourceForPeer
-	o.DiskReady = a.diskReady
+	o.Logger, o.VerifyFirst, o.DiskReady = logfile.Limit(a.log), origin.VerifyFirst, a.diskReady
+	o.Source = func(file, asked string) (cache.Source, error) { // peers are served after the first handler was made
+		return a.components.Load().origin.SourceForPeer(file, asked)
+	}
 	if a.fleet != nil {
 		o.Fleet = a.fleet
 	}
@@ -105,12 +108,8 @@ func diskError(err error) error {
 // isDiskFailure reports whether an error is due to a disk that is full or failing, or a file system
 // that is corrupted (EUCLEAN, EBADMSG), and not to a wrong configuration.
 func isDiskFailure(err error) bool {
-	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG} {
-		if errors.Is(err, failure) {
-			return true
-		}
-	}
-	return false
+	failures := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG}
+	return slices.ContainsFunc(failures, func(failure error) bool { return errors.Is(err, failure) })
 }
 
 // purgeLocal drops files from the caches of this gateway, and of the processes that it replaces,

@@ -66,10 +66,10 @@ func (a *App) openFleet(cfg *config.Config) error {
 	if err != nil || len(o.Addresses) == 0 {
 		return err
 	}
-	if list := a.components.Load().listenersFor(rolePeers); o.AutoListen != "" && len(list) > 0 {
+	if list := ofRole(a.listeners(), rolePeers); o.AutoListen != "" && len(list) > 0 {
 		o.AutoListen = list[0].Addr().String() // systemd may have given another one
 	}
-	o.Log, o.Waited = logfile.Limit(a.log), a.waited
+	o.Log, o.Waited = logfile.Limit(a.log), func(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 	a.fleetSecrets = []string{o.Password, o.Secret}
 	a.fleet, err = fleet.New(o)
 	return err
@@ -90,7 +90,7 @@ func (a *App) joinFleet(cfg *config.Config) {
 	if err := a.fleet.Start(l); err != nil {
 		panic("BUG: " + err.Error())
 	}
-	for _, ln := range a.components.Load().listenersFor(rolePeers) {
+	for _, ln := range ofRole(a.listeners(), rolePeers) {
 		a.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", cfg.Peer.Advertise)
 		a.serve(func() error { return a.fleet.ServePeers(ln, a.cache.PeerOpen) })
 	}

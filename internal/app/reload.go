@@ -273,7 +273,7 @@ func (a *App) retireReplaced(old, now *components) {
 		a.retire(func() { _ = old.store.Close() }, nil) // never fails
 	}
 	if old.upstreams != nil && old.upstreams != now.upstreams {
-		a.retire(old.upstreams.Close, old.upstreams.running.Load)
+		a.retire(old.upstreams.Close, old.upstreams.options.Running.Load)
 	}
 }
 

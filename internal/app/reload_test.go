@@ -1,9 +1,7 @@
 package app
 
 import (
-	"bytes"
 	"net"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -57,10 +55,7 @@ func TestReloadListeners(t *testing.T) {
 	first := r.address(roleFiles)
 	listen := func(addresses string) error {
 		r.write("[gateway]")
-		text, err := os.ReadFile(r.conf)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(r.conf, bytes.Replace(text, []byte("\nlisten = 127.0.0.1:0"),
-			[]byte("\nlisten = "+addresses), 1), 0o600))
+		r.edit("\nlisten = 127.0.0.1:0", "\nlisten = "+addresses)
 		return r.Reload()
 	}
 	require.NoError(t, listen("127.0.0.1:0, unix:"+socket))

@@ -127,7 +127,7 @@ func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err err
 		}
 	}()
 	for _, role := range roles {
-		have := slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role != role })
+		have := ofRole(old, role)
 		byName := slices.ContainsFunc(have, func(l listener) bool { return l.Address == "" })
 		if !role.servesFiles() || byName {
 			list = append(list, have...)
@@ -164,9 +164,9 @@ func indexOf(list []listener, address string) int {
 // listeners returns the open listeners.
 func (a *App) listeners() []listener { return a.components.Load().listeners }
 
-// listenersFor returns the listeners of a role.
-func (p *components) listenersFor(role role) []listener {
-	return slices.DeleteFunc(slices.Clone(p.listeners), func(l listener) bool { return l.role != role })
+// ofRole returns the listeners of a role.
+func ofRole(list []listener, role role) []listener {
+	return slices.DeleteFunc(slices.Clone(list), func(l listener) bool { return l.role != role })
 }
 
 // without returns the listeners of list that are not in other.
@@ -208,7 +208,7 @@ func tlsSettings(cfg *config.Config) *tls.Config {
 
 // portOf returns the port of the first TCP listener of a role; 0 = none.
 func (p *components) portOf(role role) int {
-	for _, ln := range p.listenersFor(role) {
+	for _, ln := range ofRole(p.listeners, role) {
 		if tcp, ok := ln.Addr().(*net.TCPAddr); ok {
 			return tcp.Port
 		}
@@ -218,7 +218,7 @@ func (p *components) portOf(role role) int {
 
 // serveAll begins to serve the listeners; those for peers belong to the fleet.
 func (a *App) serveAll() {
-	for _, ln := range a.components.Load().listenersFor(roleAdmin) {
+	for _, ln := range ofRole(a.listeners(), roleAdmin) {
 		a.admin = admin.NewServer(admin.New(a.adminOptions()),
 			log.New(logfile.Lines(logfile.Limit(a.log), "the admin listener reports"), "", 0))
 		a.serve(func() error { return adminError(a.admin.Serve(ln)) })

@@ -65,7 +65,6 @@ type Upstreams struct {
 	settings upstreamSettings
 	storages *client.Client // of the storages, or of their web servers
 	options  origin.Options
-	running  *atomic.Int64 // requests that use the clients
 }
 
 // OpenUpstreams makes the clients. It connects to nothing yet: a gateway starts when everything
@@ -90,12 +89,12 @@ func openUpstreams(s upstreamSettings, log *slog.Logger) *Upstreams {
 		NetworkTimeout: s.networkTimeout}
 	trackers, sources := s.trackers, s.sources
 	trackers.Pool, trackers.Log = pool, log
-	u := &Upstreams{settings: s, options: s.options, running: &atomic.Int64{}, Trackers: tracker.New(trackers)}
+	u := &Upstreams{settings: s, options: s.options, Trackers: tracker.New(trackers)}
 	u.options.SyncDelay = func() time.Duration { return u.Trackers.Current().SyncMaxDelay } // trackers may set it
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
-	sources.Members, sources.Renew, u.options.Running = u.Trackers.Members(), u.Trackers.Renew, u.running
+	sources.Members, sources.Renew = u.Trackers.Members(), u.Trackers.Renew
 	u.Sources = origin.NewSources(sources)
-	u.options.Sources = u.Sources
+	u.options.Sources, u.options.Running = u.Sources, &atomic.Int64{}
 	if log = logfile.Limit(log); s.web {
 		u.storages = origin.NewHTTPClient(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
 			NetworkTimeout: s.networkTimeout, Log: log})
