@@ -30,14 +30,14 @@ type adminFlags struct {
 }
 
 // addAdminFlags adds -admin, -admin-token-file and -c.
-func addAdminFlags(cmd *cobra.Command, config *string) adminFlags {
+func addAdminFlags(cmd *cobra.Command) adminFlags {
 	return adminFlags{
 		address: cmd.Flags().String("admin", "",
 			"the admin listener `ADDR` of a running gateway: host:port, http(s)://host:port or unix:/path; "+
 				"by default the one of -c, or "+defaultAdmin),
 		tokenFile: cmd.Flags().String("admin-token-file", "",
 			"the `FILE` with the token that the admin listener wants; by default the one of -c"),
-		config: config,
+		config: configFlag(cmd),
 	}
 }
 
@@ -97,14 +97,23 @@ func adminAddress(cfg *config.Config) (string, error) {
 	if address == "" {
 		return "", errors.New("the configuration has no admin_listen")
 	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || strings.HasPrefix(address, "unix:") {
-		return address, nil
-	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return net.JoinHostPort("localhost", port), nil
+	if local, ok := localAddress(address); ok {
+		return local, nil
 	}
 	return address, nil
+}
+
+// localAddress is where clients on this host reach the listener of an address; ok is false for a
+// unix socket.
+func localAddress(address string) (local string, ok bool) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || strings.HasPrefix(address, "unix:") {
+		return "", false
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port), true
 }
 
 // do sends a request. The caller closes the body.

@@ -29,15 +29,13 @@ func explainCommand() *cobra.Command {
 		Example: "gateway explain -c /etc/fdfs/mod_fastdfs.conf http://localhost:8888/" + exampleID,
 		Args:    arguments(1, 1),
 	}
-	path := configFlag(cmd)
-	admin := addAdminFlags(cmd, path)
-	asJSON := jsonFlag(cmd)
+	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	fresh := cmd.Flags().Bool("fresh", false, "do not ask the running gateway")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *admin.address != "" {
 			return explainByGateway(cmd, admin, args[0], *asJSON)
 		}
-		cfg, err := loadConfig(*path, cmd.ErrOrStderr())
+		cfg, err := loadConfig(*admin.config, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}

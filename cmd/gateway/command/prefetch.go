@@ -37,7 +37,7 @@ func prefetchCommand() *cobra.Command {
 		Args:        arguments(1, -1),
 		Annotations: exit1("a file was not fetched"),
 	}
-	admin, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		list, total := prefetchList(cmd, args)
 		client, err := admin.client(0, cmd.ErrOrStderr())

@@ -25,7 +25,7 @@ func purgeCommand() *cobra.Command {
 		Example:     "gateway purge -prefix group1/M00/0A/",
 		Annotations: exit1("a gateway has not applied the purge"),
 	}
-	listener, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	listener, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	id := cmd.Flags().String("id", "", "purge the file with this `ID`")
 	prefix := cmd.Flags().String("prefix", "", "purge all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
 	all := cmd.Flags().Bool("all", false, "purge all files")

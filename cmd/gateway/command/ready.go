@@ -20,7 +20,7 @@ func readyCommand() *cobra.Command {
 		Example:     "gateway ready -c /etc/fdfs/mod_fastdfs.conf",
 		Annotations: exit1("it cannot, or it is not reachable"),
 	}
-	admin, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		client, err := admin.client(readyTimeout, cmd.ErrOrStderr())
 		if err != nil {

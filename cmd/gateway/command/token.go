@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -103,11 +102,8 @@ func urlOf(cfg *config.Config, id fdfs.FileID) string {
 	}
 	host := "localhost"
 	for _, listen := range addresses {
-		if name, port, err := net.SplitHostPort(listen); err == nil && !strings.HasPrefix(listen, "unix:") {
-			if ip := net.ParseIP(name); name != "" && (ip == nil || !ip.IsUnspecified()) {
-				host = name
-			}
-			host = net.JoinHostPort(host, port)
+		if address, ok := localAddress(listen); ok {
+			host = address
 			break
 		}
 	}
