@@ -12,7 +12,6 @@
 package demo
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,12 +35,11 @@ const Group = "group1"
 // was written.
 var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
 
-// Options are the addresses that go into the configurations, as host:port. The zero value means the
-// defaults.
+// Options are the addresses that go into the configurations, as host:port.
 type Options struct {
-	Listen      string // without tokens; default :8888
-	TokenListen string // with tokens; default :8890
-	AdminListen string // of the server without tokens; default 127.0.0.1:8889. The other has none.
+	Listen      string // without tokens
+	TokenListen string // with tokens
+	AdminListen string // of the server without tokens. The other has none.
 }
 
 // Store is what Write made.
@@ -69,9 +67,6 @@ const markName = "demo-store"
 // created at now; where dir holds a store already its time is kept and so are the
 // ids, and only what differs is written again. A folder with anything else in it is ErrNotOurs.
 func Write(dir string, now time.Time, opts Options) (Store, error) {
-	opts.Listen = cmp.Or(opts.Listen, ":8888")
-	opts.TokenListen = cmp.Or(opts.TokenListen, ":8890")
-	opts.AdminListen = cmp.Or(opts.AdminListen, "127.0.0.1:8889")
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return Store{}, fmt.Errorf("cannot find folder %q: %w", dir, err)
