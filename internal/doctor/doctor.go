@@ -47,8 +47,8 @@ type doctor struct {
 	cfg       *config.Config // with time limits of examineTime at most
 	upstreams *app.Upstreams
 
-	mu       sync.Mutex // guards findings
-	findings []Finding
+	mu       sync.Mutex // guards findings while several servers are asked
+	findings []Finding  // of the running examination
 }
 
 // Examine examines the servers and the host that a configuration names: trackers, storages, Redis,

@@ -33,14 +33,16 @@ func (d *doctor) trackers(ctx context.Context) {
 		d.add(area, "tracker_server", OK, "", "none is configured")
 		return
 	}
-	var mu sync.Mutex // guards list
-	var list []Finding
 	var asking sync.WaitGroup
 	for _, t := range d.cfg.TrackerServers {
 		for _, address := range t.Addresses {
 			asking.Go(func() {
 				began := time.Now()
-				groups, err := d.groupsOf(ctx, address)
+				body, err := d.call(ctx, address, fdfs.CmdListGroups, maxList)
+				var groups []fdfs.GroupInfo
+				if err == nil {
+					groups, err = fdfs.ParseGroups(body)
+				}
 				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
 					Text: i18n.Sprintf("replies, %d groups", len(groups))}
 				if err != nil {
@@ -48,28 +50,17 @@ func (d *doctor) trackers(ctx context.Context) {
 					f.Text, f.Advice = unreachable(err, i18n.Sprintf("%s", "fdfs_trackerd"),
 						i18n.Plain("or correct tracker_server"))
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				list = append(list, f)
+				d.put(f)
 			})
 		}
 	}
 	asking.Wait()
-	replied := slices.ContainsFunc(list, func(f Finding) bool { return f.Status == OK })
-	for _, f := range list {
-		if replied && f.Status == Fail { // the others do its work
+	replied := slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Status == OK })
+	for i := range d.findings {
+		if f := &d.findings[i]; replied && f.Status == Fail { // the others do its work
 			f.Status = Warn
 		}
-		d.put(f)
 	}
-}
-
-func (d *doctor) groupsOf(ctx context.Context, address string) ([]fdfs.GroupInfo, error) {
-	body, err := d.call(ctx, address, fdfs.CmdListGroups, maxList)
-	if err != nil {
-		return nil, err
-	}
-	return fdfs.ParseGroups(body)
 }
 
 // call sends one request without a body on a new connection.
