@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -148,12 +149,7 @@ func thirdParty(all []module) []byte {
 		fmt.Fprintf(&b, "    %s %s: %s\n", m.path, m.version, m.license)
 	}
 	for _, m := range all {
-		names := []string{}
-		for name := range m.texts {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(m.texts)) {
 			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%s\n\n%s\n", rule, m.path, m.version, name, rule,
 				bytes.TrimSpace(m.texts[name]))
 		}

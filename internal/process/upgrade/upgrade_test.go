@@ -14,18 +14,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// conns returns both ends of a connection.
+func conns(t *testing.T) (one, other *net.UnixConn) {
+	t.Helper()
+	one, file, err := socketPair()
+	require.NoError(t, err)
+	conn, err := net.FileConn(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	t.Cleanup(func() { _ = one.Close(); _ = conn.Close() }) // a test may have closed them
+	return one, conn.(*net.UnixConn)
+}
+
 // pair returns a process that is replaced and one that replaces it.
 func pair(t *testing.T) (*Successor, *Predecessor) {
 	t.Helper()
-	ours, theirs, err := socketPair()
-	require.NoError(t, err)
-	conn, err := net.FileConn(theirs)
-	require.NoError(t, err)
-	require.NoError(t, theirs.Close())
-	t.Cleanup(func() { _ = ours.Close(); _ = conn.Close() }) // a test may have closed them
-	local := conn.(*net.UnixConn)
+	ours, theirs := conns(t)
 	return &Successor{conn: ours, serving: make(chan struct{}), ended: make(chan struct{})},
-		&Predecessor{conn: local, links: []*net.UnixConn{local}}
+		&Predecessor{conn: theirs, links: []*net.UnixConn{theirs}}
 }
 
 // TestReady: a new process serves when it may, and when the old one has died; it ends when it is
@@ -119,13 +125,7 @@ func TestNoPredecessor(t *testing.T) {
 // TestStartGivenUp: a new process that is given up before it is ready ends; it does not take the
 // closed connection for the death of this one.
 func TestStartGivenUp(t *testing.T) {
-	conn, theirs, err := socketPair()
-	require.NoError(t, err)
-	other, err := net.FileConn(theirs)
-	require.NoError(t, err)
-	require.NoError(t, theirs.Close())
-	starter := other.(*net.UnixConn)
-	t.Cleanup(func() { _ = starter.Close(); _ = conn.Close() }) // nothing is to be said
+	conn, starter := conns(t)
 	ctx, giveUp := context.WithCancel(t.Context())
 	links, told := make(chan int, 1), make(chan string, 1)
 	go func() { // the starter
@@ -136,7 +136,7 @@ func TestStartGivenUp(t *testing.T) {
 		word, text, _, _ := receive(starter)
 		told <- word + " " + text
 	}()
-	_, err = (&Starter{conn: conn}).Start(ctx, nil, nil)
+	_, err := (&Starter{conn: conn}).Start(ctx, nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, msgKill+" 1", <-told, "it may hang")
 	link, err := connOf(<-links)
@@ -154,9 +154,7 @@ func TestStartRejected(t *testing.T) {
 		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)
 		require.ErrorContains(t, err, "among 0 descriptors", "%q", what)
 	}
-	conn, theirs, err := socketPair()
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close(); _ = theirs.Close() }) // nothing is to be said
+	conn, _ := conns(t)
 	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil)
 	require.ErrorContains(t, err, "the starter of upgrades does not reply")
 }
