@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,34 +64,31 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
 	}
 	a.loading.Lock() // for bound
-	sockets, err := a.copySockets()
+	sockets, names, err := a.copySockets()
 	a.loading.Unlock()
 	links, errLinks := a.o.Replaces.Links()
 	defer func() {
-		for _, s := range sockets {
-			_ = unix.Close(s.Fd) // the new process has its own
-		}
-		for _, fd := range links {
-			_ = unix.Close(fd) // the same
+		for _, fd := range slices.Concat(sockets, links) {
+			_ = unix.Close(fd) // the new process has its own
 		}
 	}()
 	if err = errors.Join(err, errLinks); err != nil {
 		return nil, err
 	}
 	a.log.Info("upgrade: starting a new process", "program", a.o.Starter.Program)
-	return a.o.Starter.Start(a.upgrade.life, sockets, links)
+	return a.o.Starter.Start(a.upgrade.life, sockets, names, links)
 }
 
-// copySockets returns descriptors of all sockets, for the new process.
-func (a *App) copySockets() (sockets []upgrade.Socket, err error) {
+// copySockets returns descriptors of all sockets, and their names, for the new process.
+func (a *App) copySockets() (sockets []int, names []string, err error) {
 	for _, ln := range a.listeners() {
 		fd, name, err := ln.File(ln.role.key())
 		if err != nil {
-			return sockets, err
+			return sockets, names, err
 		}
-		sockets = append(sockets, upgrade.Socket{Fd: fd, Name: name})
+		sockets, names = append(sockets, fd), append(names, name)
 	}
-	return sockets, nil
+	return sockets, names, nil
 }
 
 // releaseTime bounds the wait for writes to the disk of the cache.

@@ -80,21 +80,16 @@ func (s *Starter) Close() error {
 	return errors.Join(s.conn.Close(), s.cmd.Wait())
 }
 
-// Socket is a socket for the next process.
-type Socket struct {
-	Fd   int
-	Name string // for listen.Inherited
-}
-
 const (
 	readyTimeout = time.Minute     // for a new process to be ready
 	replyTimeout = 5 * time.Second // for the starter to reply
 )
 
-// Start starts a process with these sockets, and with connections to older processes that are still
-// running (Predecessor.Links). It returns when the process is ready to serve. The caller keeps and
-// closes the descriptors. After an error the process has ended.
-func (s *Starter) Start(ctx context.Context, sockets []Socket, links []int) (_ *Successor, err error) {
+// Start starts a process with these sockets and their names for listen.Inherited, and with
+// connections to older processes that are still running (Predecessor.Links). It returns when the
+// process is ready to serve. The caller keeps and closes the descriptors. After an error the
+// process has ended.
+func (s *Starter) Start(ctx context.Context, sockets []int, names []string, links []int) (_ *Successor, err error) {
 	if n := len(sockets) + len(links); n > maxSockets {
 		return nil, fmt.Errorf("cannot hand over %d sockets: the limit is %d", n, maxSockets)
 	}
@@ -103,14 +98,10 @@ func (s *Starter) Start(ctx context.Context, sockets []Socket, links []int) (_ *
 		return nil, err
 	}
 	n := &Successor{conn: conn, serving: make(chan struct{}), ended: make(chan struct{})}
-	fds, names := []int{}, []string{}
-	for _, socket := range sockets {
-		fds, names = append(fds, socket.Fd), append(names, socket.Name)
-	}
 	raw, err := theirs.SyscallConn()
 	if err == nil {
 		err = errors.Join(raw.Control(func(fd uintptr) {
-			all := slices.Concat(fds, []int{int(fd)}, links)
+			all := slices.Concat(sockets, []int{int(fd)}, links)
 			err = send(s.conn, msgStart, fmt.Sprintf("%d %s", len(sockets), strings.Join(names, ":")), all...)
 		}), err)
 	}

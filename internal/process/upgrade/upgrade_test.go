@@ -136,7 +136,7 @@ func TestStartGivenUp(t *testing.T) {
 		word, text, _, _ := receive(starter)
 		told <- word + " " + text
 	}()
-	_, err := (&Starter{conn: conn}).Start(ctx, nil, nil)
+	_, err := (&Starter{conn: conn}).Start(ctx, nil, nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, msgKill+" 1", <-told, "it may hang")
 	link, err := connOf(<-links)
@@ -148,14 +148,14 @@ func TestStartGivenUp(t *testing.T) {
 // TestStartRejected: what a starter cannot do, and one that does not reply, are errors.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
-	_, err := new(Starter).Start(t.Context(), make([]Socket, maxSockets+1), nil)
+	_, err := new(Starter).Start(t.Context(), make([]int, maxSockets+1), nil, nil)
 	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")
 	for _, what := range []string{"", "x listen", "-1 listen", "0 ", "1 listen"} {
 		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)
 		require.ErrorContains(t, err, "among 0 descriptors", "%q", what)
 	}
 	conn, _ := conns(t)
-	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil)
+	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "the starter of upgrades does not reply")
 }
 
