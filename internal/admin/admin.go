@@ -8,7 +8,6 @@
 package admin
 
 import (
-	"container/list"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -146,7 +145,7 @@ func New(o Options) http.Handler {
 // NewServer returns a server for that handler with at most MaxConnections. Its timeouts allow
 // profiles of half a minute. errors receives the log lines of the server.
 func NewServer(h http.Handler, errors *log.Logger) *http.Server {
-	connections := limit{all: map[net.Conn]*list.Element{}}
+	connections := limit{busy: map[net.Conn]bool{}}
 	return &http.Server{Handler: connections.handler(h), ConnContext: withConn, ConnState: connections.changed,
 		ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, ErrorLog: errors}
 }

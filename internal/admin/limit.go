@@ -1,10 +1,10 @@
 package admin
 
 import (
-	"container/list"
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 )
 
@@ -15,9 +15,9 @@ const MaxConnections = 32
 // are busy, the new one is closed. A connection is busy while the handler runs: a client that sends
 // half a request, or reads no response, is idle.
 type limit struct {
-	mu   sync.Mutex                 // guards the fields below
-	all  map[net.Conn]*list.Element // in idle; nil = busy
-	idle list.List                  // of net.Conn, the longest idle first
+	mu   sync.Mutex // guards the fields below
+	busy map[net.Conn]bool
+	idle []net.Conn // the longest idle first
 }
 
 // connKey is the key of the connection in the context of a request.
@@ -56,15 +56,14 @@ func (l *limit) changed(conn net.Conn, state http.ConnState) {
 func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.all) >= MaxConnections {
-		oldest := l.idle.Front()
-		if oldest == nil {
+	if len(l.busy)+len(l.idle) >= MaxConnections {
+		if len(l.idle) == 0 {
 			return conn
 		}
-		surplus = oldest.Value.(net.Conn)
+		surplus = l.idle[0]
 		l.remove(surplus)
 	}
-	l.all[conn] = l.idle.PushBack(conn)
+	l.idle = append(l.idle, conn)
 	return surplus
 }
 
@@ -72,19 +71,22 @@ func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 func (l *limit) set(conn net.Conn, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.all[conn]; !known {
-		return
-	}
-	l.remove(conn)
-	if l.all[conn] = nil; !busy {
-		l.all[conn] = l.idle.PushBack(conn)
+	switch known := l.remove(conn); {
+	case !known:
+	case busy:
+		l.busy[conn] = true
+	default:
+		l.idle = append(l.idle, conn)
 	}
 }
 
-// remove forgets a connection. l.mu is held.
-func (l *limit) remove(conn net.Conn) {
-	if at := l.all[conn]; at != nil {
-		l.idle.Remove(at)
+// remove forgets a connection, and reports whether it was known. l.mu is held.
+func (l *limit) remove(conn net.Conn) (known bool) {
+	at := slices.Index(l.idle, conn)
+	if at >= 0 {
+		l.idle = slices.Delete(l.idle, at, at+1)
 	}
-	delete(l.all, conn)
+	known = at >= 0 || l.busy[conn]
+	delete(l.busy, conn)
+	return known
 }
