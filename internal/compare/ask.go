@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,14 +29,7 @@ const lastModified = 2 // of fieldNames
 // question is one request, the same for both servers.
 type question struct {
 	method, target string
-	name, value    string // a header field; empty = none
-}
-
-func (q question) header() string {
-	if q.name == "" {
-		return ""
-	}
-	return q.name + ": " + q.value
+	header         string // a field, as in "Range: bytes=5-9"; empty = none
 }
 
 // response is what one server sent.
@@ -71,8 +64,7 @@ type server struct {
 	timeout              time.Duration
 	transport            *http.Transport
 
-	mu       sync.Mutex // guards failures
-	failures int        // in a row
+	failures atomic.Int32 // requests in a row without a response
 }
 
 // newServer reads an address.
@@ -104,8 +96,8 @@ func (s *server) request(ctx context.Context, q question) *http.Request {
 	}
 	req := &http.Request{Method: q.method, URL: &url.URL{Scheme: s.scheme, Host: s.host, Opaque: target},
 		Header: http.Header{"User-Agent": {"fastdfs-gateway-compare"}}}
-	if q.name != "" {
-		req.Header.Set(q.name, q.value)
+	if name, value, ok := strings.Cut(q.header, ": "); ok {
+		req.Header.Set(name, value)
 	}
 	return req.WithContext(ctx)
 }
@@ -119,12 +111,18 @@ func (s *server) ask(ctx context.Context, q question) (response, error) {
 	defer silent.Stop()
 	resp, err := s.transport.RoundTrip(s.request(asking, q))
 	if err != nil {
-		return s.noResponse(ctx, causeOf(asking, err))
+		err = causeOf(asking, err)
+		switch {
+		case ctx.Err() != nil:
+			return response{}, ctx.Err()
+		case s.failures.Add(1) >= maxFailures:
+			return response{}, fmt.Errorf("%s://%s does not respond, %d times in a row: %w", s.scheme, s.host,
+				maxFailures, err)
+		}
+		return response{err: err}, nil
 	}
 	defer resp.Body.Close()
-	s.mu.Lock()
-	s.failures = 0
-	s.mu.Unlock()
+	s.failures.Store(0)
 	r := response{status: resp.StatusCode}
 	for i, name := range fieldNames {
 		r.fields[i] = strings.Join(resp.Header.Values(name), ", ")
@@ -139,20 +137,6 @@ func (s *server) ask(ctx context.Context, q question) (response, error) {
 		r.cut = causeOf(asking, err)
 	}
 	return r, ctx.Err()
-}
-
-// noResponse counts a request that has no response.
-func (s *server) noResponse(ctx context.Context, err error) (response, error) {
-	if ctx.Err() != nil {
-		return response{}, ctx.Err()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failures++; s.failures >= maxFailures {
-		return response{}, fmt.Errorf("%s://%s does not respond, %d times in a row: %w", s.scheme, s.host, maxFailures,
-			err)
-	}
-	return response{err: err}, nil
 }
 
 // causeOf is why ctx was cancelled, else err.

@@ -109,29 +109,29 @@ func (c *Comparer) Run(ctx context.Context, targets <-chan string, report func(R
 // compare asks for one target.
 func (c *Comparer) compare(ctx context.Context, target string) (Result, error) {
 	result := Result{Target: target}
-	both := func(method, name, value string) (old, new response, err error) {
-		q := question{method: method, target: target, name: name, value: value}
+	both := func(method, header string) (old, new response, err error) {
+		q := question{method: method, target: target, header: header}
 		if old, new, err = c.ask(ctx, q); err == nil {
 			result.Differences = append(result.Differences, differences(q, old, new)...)
 		}
 		return old, new, err
 	}
-	old, new, err := both(http.MethodGet, "", "")
+	old, new, err := both(http.MethodGet, "")
 	if err != nil || !c.ranges || old.failed() || new.failed() {
 		return result, err
 	}
-	if _, _, err = both(http.MethodHead, "", ""); err != nil || old.status != http.StatusOK {
+	if _, _, err = both(http.MethodHead, ""); err != nil || old.status != http.StatusOK {
 		return result, err
 	}
 	if old.size > 0 { // a range within the file: docs/differences.md has those at its borders
 		first := old.size / 2
 		last := min(old.size, first+rangeBytes) - 1
-		if _, _, err = both(http.MethodGet, "Range", fmt.Sprintf("bytes=%d-%d", first, last)); err != nil {
+		if _, _, err = both(http.MethodGet, fmt.Sprintf("Range: bytes=%d-%d", first, last)); err != nil {
 			return result, err
 		}
 	}
 	if date := old.fields[lastModified]; date != "" {
-		_, _, err = both(http.MethodGet, "If-Modified-Since", date)
+		_, _, err = both(http.MethodGet, "If-Modified-Since: "+date)
 	}
 	return result, err
 }
@@ -157,7 +157,7 @@ func (c *Comparer) ask(ctx context.Context, q question) (old, new response, err 
 // common that is worth a line.
 func differences(q question, old, new response) (all []Difference) {
 	add := func(field, before, after string) {
-		d := Difference{Method: q.method, Header: q.header(), Field: field, Old: before, New: after}
+		d := Difference{Method: q.method, Header: q.header, Field: field, Old: before, New: after}
 		d.Known = known(d, old, new)
 		all = append(all, d)
 	}

@@ -129,16 +129,6 @@ func TestTargetsAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestTwoSlashes: they do not begin the name of another host.
-func TestTwoSlashes(t *testing.T) {
-	var got string
-	address := serve(t, func(w http.ResponseWriter, r *http.Request) { got = r.RequestURI })
-	results, err := run(t, Options{Old: address, New: serve(t, fixed(200, ""))}, "//elsewhere.invalid/a")
-	require.NoError(t, err)
-	require.Len(t, results, 1)
-	require.Equal(t, address+"//elsewhere.invalid/a", got)
-}
-
 func TestDifferences(t *testing.T) {
 	jpg := fixed(200, "abc", "Content-Type: image/jpeg", "Last-Modified: Mon, 06 May 2024 07:08:09 GMT")
 	for _, tt := range []struct {
