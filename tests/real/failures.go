@@ -92,11 +92,8 @@ func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*n
 	wrong := f.whole(r)
 	w.report.check("freeze", wrong == "" && r.gap <= gapLimit, "%s %s after %v: longest gap %v, all took %v %s",
 		victim.host.name, what, struck, r.gap.Round(time.Millisecond), r.took.Round(time.Millisecond), wrong)
-	w.report.failed("freeze", w.settle())
+	w.report.failed("freeze", w.waitReady())
 }
-
-// settle waits until storages that were disturbed take files and replicate again.
-func (w *world) settle() error { return w.waitReady() }
 
 // redirectPart asks for a redirect to a host that has just died.
 func (w *world) redirectPart() {
@@ -124,7 +121,7 @@ func (w *world) redirectPart() {
 		"source is dead: status %d after %v to %q, want the replica %s %v", r.status, r.took.Round(time.Millisecond),
 		place, want, r.err)
 	w.report.failed("redirect", w.network.mend(s1.host))
-	w.report.failed("redirect", w.settle())
+	w.report.failed("redirect", w.waitReady())
 }
 
 // addressPart moves s2 to another address, and leaves it as the only one that has a file.
@@ -169,7 +166,7 @@ func (w *world) addressPart() {
 			served[i].Round(time.Millisecond), tracked.Round(time.Millisecond), late)
 	}
 	w.report.failed(name, w.startStorage(s1))
-	w.report.failed(name, w.settle())
+	w.report.failed(name, w.waitReady())
 }
 
 // awaitActive waits until all trackers list a storage as active at its address. FastDFS takes up to

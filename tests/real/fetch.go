@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -36,21 +37,20 @@ func newClient(redirect func(*http.Request, []*http.Request) error) *http.Client
 // do asks for url. headers are "Name: value".
 func do(c *http.Client, method, url string, headers ...string) response {
 	start := time.Now()
-	r := response{}
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return response{err: err}
 	}
 	for _, h := range headers {
-		name, value, _ := bytes.Cut([]byte(h), []byte(": "))
-		req.Header.Add(string(name), string(value))
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
 	}
 	resp, err := c.Do(req)
 	if err != nil {
 		return response{err: err, took: time.Since(start)}
 	}
 	defer resp.Body.Close()
-	r.status, r.header = resp.StatusCode, resp.Header
+	r := response{status: resp.StatusCode, header: resp.Header}
 	last := time.Now()
 	buf := make([]byte, 64<<10)
 	for {

@@ -2,15 +2,10 @@ package main
 
 import (
 	"bytes"
-	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/tests/real/client"
 )
 
@@ -32,26 +27,6 @@ func (w *world) content(size int) []byte {
 	return b
 }
 
-// tool runs a client tool in the bridge's namespace. There may be none of this name: then, and when
-// it fails, which is said once, the caller speaks the protocol. The result is the last line of its
-// output.
-func (w *world) tool(name string, args ...string) (string, bool) {
-	program := filepath.Join(w.s.bin, name)
-	if !exists(program) {
-		return "", false
-	}
-	out, err := exec.Command(program, append([]string{w.clientConf()}, args...)...).CombinedOutput()
-	text := strings.TrimSpace(string(out))
-	if err != nil {
-		if !w.noted[name] {
-			w.report.skip(name, fmt.Sprintf("fails, so the protocol is spoken in its place: %v: %s", err, text))
-			w.noted[name] = true
-		}
-		return "", false
-	}
-	return text[strings.LastIndexByte(text, '\n')+1:], true
-}
-
 // unpacked returns the size in bytes of a file that storages do not pack.
 func (w *world) unpacked() int {
 	if w.s.trunk {
@@ -60,31 +35,10 @@ func (w *world) unpacked() int {
 	return 600 << 10
 }
 
-// local writes content to a file for a tool.
-func (w *world) local(ext string, content []byte) (string, error) {
-	path := filepath.Join(w.dir, "client", "upload")
-	if ext != "" {
-		path += "." + ext
-	}
-	return path, os.WriteFile(path, content, 0o600)
-}
-
-// upload stores a normal file: by fdfs_upload_file where there is one.
-func (w *world) upload(kind string, n *node, pathIndex int, ext string, content []byte) (*file, error) {
-	path, err := w.local(ext, content)
-	if err != nil {
-		return nil, err
-	}
-	id, ok := "", false
-	if !w.s.ipv6 { // how the tool wants an IPv6 address is not known
-		id, ok = w.tool("fdfs_upload_file", path, n.addr(), fmt.Sprint(pathIndex))
-	}
-	if _, bad := fdfs.Parse(id); !ok || bad != nil {
-		if id, err = client.Upload(n.addr(), byte(pathIndex), ext, content); err != nil {
-			return nil, err
-		}
-	}
-	return &file{kind: kind, id: id, want: content, from: n}, nil
+// upload stores a normal file.
+func (w *world) upload(kind string, n *node, pathIndex byte, ext string, content []byte) (*file, error) {
+	id, err := client.Upload(n.addr(), pathIndex, ext, content)
+	return &file{kind: kind, id: id, want: content, from: n}, err
 }
 
 func (w *world) uploadAppender(kind string, n *node, ext string, content []byte) (*file, error) {
@@ -97,47 +51,30 @@ func (w *world) uploadSlave(kind string, master *file, prefix, ext string, conte
 	return &file{kind: kind, id: id, want: content, from: master.from}, err
 }
 
-// append adds to an appender: by fdfs_append_file where there is one.
+// append adds to an appender.
 func (w *world) append(f *file, content []byte) error {
-	path, err := w.local("", content)
-	if err != nil {
-		return err
-	}
-	if _, ok := w.tool("fdfs_append_file", f.id, path); !ok {
-		err = client.Append(f.from.addr(), f.id, content)
-	}
 	f.want = append(bytes.Clone(f.want), content...)
-	return err
+	return client.Append(f.from.addr(), f.id, content)
 }
 
-// delete removes a file: by fdfs_delete_file where there is one.
+// delete removes a file.
 func (w *world) delete(f *file) error {
 	f.gone = true
-	if _, ok := w.tool("fdfs_delete_file", f.id); ok {
-		return nil
-	}
 	return client.Delete(f.from.addr(), f.id)
 }
 
-// crcForm says how the CRC32 in a file's id was computed: by the standard, as libfastcommon up to
-// 1.0.37 did (with an arithmetic shift of a signed value), or neither.
+// crcForm says which variant the CRC32 in a file's id is, if any.
 func crcForm(id string, content []byte) string {
 	parsed, err := fdfs.Parse(id)
+	var sum checksum.Sum
+	_, _ = sum.Write(content) // never fails
 	switch {
 	case err != nil:
 		return "unreadable"
-	case parsed.CRC32 == crc32.ChecksumIEEE(content):
+	case parsed.CRC32 == sum.Standard():
 		return "standard"
-	case parsed.CRC32 == signedCRC(content):
+	case parsed.CRC32 == sum.Legacy():
 		return "signed"
 	}
 	return "unknown"
-}
-
-func signedCRC(b []byte) uint32 {
-	c := int32(-1)
-	for _, v := range b {
-		c = (c >> 8) ^ int32(crc32.IEEETable[byte(c)^v])
-	}
-	return ^uint32(c)
 }

@@ -82,12 +82,10 @@ func (w *world) regenerated(add func(*file, error) *file) {
 	if err := w.waitReplicated(f.id); w.report.failed("regenerate", err) {
 		return
 	}
-	id, ok := w.tool("fdfs_regenerate_filename", f.id)
-	if _, bad := fdfs.Parse(id); !ok || bad != nil {
-		if id, err = client.Regenerate(f.from.addr(), f.id); err != nil {
-			w.report.skip("regenerated", fmt.Sprintf("this version cannot: %v", err))
-			return
-		}
+	id, err := client.Regenerate(f.from.addr(), f.id)
+	if err != nil {
+		w.report.skip("regenerated", fmt.Sprintf("this version cannot: %v", err))
+		return
 	}
 	add(&file{kind: "regenerated", id: id, want: f.want, from: f.from}, nil)
 	f.gone = true

@@ -1,6 +1,6 @@
 // Command real runs the built gateway beside a real FastDFS: trackers and storages in network
-// namespaces, files of all kinds by the real client tools, and every promise about them that needs
-// the real thing. README.md says how; it needs root and ip(8).
+// namespaces, files of all kinds, and every promise about them that needs the real thing. README.md
+// says how; it needs root and ip(8).
 package main
 
 import (
@@ -51,7 +51,7 @@ func parseFlags(args []string) (*settings, error) {
 	s := &settings{}
 	f := flag.NewFlagSet("real", flag.ExitOnError)
 	f.StringVar(&s.bin, "bin", os.Getenv("FASTDFS_BIN"),
-		"folder with fdfs_trackerd, fdfs_storaged and the client tools")
+		"folder with fdfs_trackerd and fdfs_storaged")
 	f.StringVar(&s.nginx, "nginx", os.Getenv("FASTDFS_MODULE_NGINX"),
 		"an nginx with the module compiled in; none: it is left out")
 	f.StringVar(&s.gateway, "gateway", "../../bin/gateway", "the built gateway")
@@ -64,7 +64,7 @@ func parseFlags(args []string) (*settings, error) {
 	f.IntVar(&s.largeMB, "large", 50, "size of large files, MB")
 	only := f.String("only", ".*", "run only the parts whose whole names match this regular expression, as table|soak")
 	f.BoolVar(&s.keep, "keep", false, "leave the folder with configurations, stores and logs behind")
-	f.Func("set", "tracker.KEY=VALUE, storage.KEY=VALUE, client.KEY=VALUE or gateway.KEY=VALUE: "+
+	f.Func("set", "tracker.KEY=VALUE, storage.KEY=VALUE or gateway.KEY=VALUE: "+
 		"a further line of these configurations, in place of the harness's own (may be repeated)",
 		func(line string) error { s.set = append(s.set, line); return nil })
 	if err := f.Parse(args); err != nil {

@@ -107,7 +107,11 @@ func (n *network) addressStep(space, device string, a netip.Addr) []string {
 // close ends all processes in the namespaces and removes these; devices go with them.
 func (n *network) close() error {
 	var errs []error
-	for _, space := range append(n.spaces(), n.name) {
+	var spaces []string
+	for _, h := range n.order {
+		spaces = append(spaces, h.space)
+	}
+	for _, space := range append(spaces, n.name) {
 		if _, err := os.Stat("/run/netns/" + space); err != nil {
 			continue // it was not made
 		}
@@ -117,14 +121,6 @@ func (n *network) close() error {
 		errs = append(errs, ip("netns", "delete", space))
 	}
 	return errors.Join(errs...)
-}
-
-func (n *network) spaces() []string {
-	var list []string
-	for _, h := range n.order {
-		list = append(list, h.space)
-	}
-	return list
 }
 
 // pids are the processes in a namespace.
@@ -165,12 +161,11 @@ func (n *network) mend(h *host) error { return ip("-n", n.name, "link", "set", h
 
 // move gives the host another address. The old one is gone.
 func (n *network) move(h *host, last byte) error {
-	to := n.address(last)
 	if err := ip("-n", h.space, "address", "delete", n.prefix(h.addr), "dev", "eth0"); err != nil {
 		return err
 	}
-	h.addr = to
-	return ip(n.addressStep(h.space, "eth0", to)...)
+	h.addr = n.address(last)
+	return ip(n.addressStep(h.space, "eth0", h.addr)...)
 }
 
 // limit makes what the host sends slow: tc-tbf(8). unlimit ends it.

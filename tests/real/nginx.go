@@ -55,16 +55,12 @@ func nginxConf(dir, listen string) lines {
 	l := lines{"user root;", "worker_processes 1;", "error_log " + dir + "/error.log info;",
 		"pid " + dir + "/nginx.pid;",
 		"events { worker_connections 256; }", "http {", "default_type application/octet-stream;", "access_log off;"}
-	if types := "/etc/nginx/mime.types"; exists(types) {
+	const types = "/etc/nginx/mime.types"
+	if _, err := os.Stat(types); err == nil {
 		l = append(l, "include "+types+";")
 	}
 	for _, what := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		l = append(l, what+"_temp_path "+dir+"/tmp;")
 	}
 	return append(l, "server { listen "+listen+"; location / { ngx_fastdfs_module; } }", "}")
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

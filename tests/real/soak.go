@@ -48,7 +48,7 @@ func (w *world) soakPart() {
 	w.ask(s, files)
 	close(stop)
 	disturbing.Wait()
-	w.report.failed("soak", w.settle())
+	w.report.failed("soak", w.waitReady())
 
 	slices.Sort(s.times)
 	slowest := s.times[len(s.times)-1]

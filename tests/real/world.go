@@ -31,7 +31,6 @@ type world struct {
 	edge, byHTTP, redirecting, uncached *server
 	byModule                            *server           // nil without the module's nginx
 	beside                              map[*node]*server // the gateway on a storage host
-	noted                               map[string]bool   // client tools of which it was said that they fail
 	seed                                int               // of the contents so far
 }
 
@@ -61,8 +60,7 @@ const (
 
 // newWorld starts everything, and waits until files are taken and replicated.
 func newWorld(s *settings, n *network, dir string) (*world, error) {
-	w := &world{s: s, network: n, dir: dir, report: &report{}, noted: map[string]bool{},
-		beside: map[*node]*server{}}
+	w := &world{s: s, network: n, dir: dir, report: &report{}, beside: map[*node]*server{}}
 	for _, name := range []string{"t1", "t2"}[:s.trackers] {
 		w.trackers = append(w.trackers, n.hosts[name])
 	}
@@ -91,11 +89,6 @@ func (w *world) startCluster() error {
 	if err := errors.Join(w.writeIDs(), mimeTypes.write(filepath.Join(w.dir, "mime.types"))); err != nil {
 		return err
 	}
-	clientConf := append(w.common(filepath.Join(w.dir, "client")), w.trackerLines()...).with("client", w.s.set)
-	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "client"), 0o755),
-		clientConf.write(w.clientConf())); err != nil {
-		return err
-	}
 	for _, t := range w.trackers {
 		if err := w.startTracker(t); err != nil {
 			return err
@@ -117,8 +110,6 @@ func (w *world) startCluster() error {
 	}
 	return w.waitReady()
 }
-
-func (w *world) clientConf() string { return filepath.Join(w.dir, "client.conf") }
 
 func (w *world) startTracker(t *host) error {
 	dir := filepath.Join(w.dir, t.name)
@@ -185,7 +176,7 @@ func awaitEnd(list []int) error {
 }
 
 // waitReady waits until each storage takes a file, and both storages of group1 have those of each
-// other.
+// other: at the start, and after they were disturbed.
 func (w *world) waitReady() error {
 	content := w.content(1000)
 	for _, n := range w.storages {

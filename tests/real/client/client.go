@@ -1,6 +1,6 @@
 // Package client speaks the commands that change a FastDFS storage. The gateway has no use for
-// them; the harness has: with these it needs no client tool, and can name the
-// storage and the store path that take a file.
+// them; the harness has: with these it needs no client tool, and can name the storage and the store
+// path that take a file. File ids are those that it returns.
 //
 // Numbers are big-endian, names of 16 and 6 bytes are NUL padded, and a reply that carries a file
 // id is group (16) and logic filename. addr is host:port of a storage.
@@ -119,10 +119,7 @@ func upload(addr string, cmd fdfs.Command, pathIndex byte, ext string, content [
 // UploadSlave stores a slave of master: length of its logic filename u64, size u64, prefix (16),
 // extension (6), name, content.
 func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, err error) {
-	_, logic, err := split(master)
-	if err != nil {
-		return "", err
-	}
+	_, logic, _ := strings.Cut(master, "/")
 	body := appendInt(appendInt(nil, len(logic)), len(content))
 	body = appendPadded(appendPadded(body, prefix, PrefixSize), ext, ExtSize)
 	return callForID(addr, CmdUploadSlave, append(append(body, logic...), content...))
@@ -133,10 +130,7 @@ func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, e
 // no master here. FastDFS rejects an empty signature and does not check its content: it is the
 // SHA-1 of the target's name, 40 hexadecimal digits.
 func CreateLink(addr, target, ext string) (id string, err error) {
-	group, logic, err := split(target)
-	if err != nil {
-		return "", err
-	}
+	group, logic, _ := strings.Cut(target, "/")
 	sum := sha1.Sum([]byte(logic))
 	signature := hex.EncodeToString(sum[:])
 	body := appendInt(appendInt(appendInt(nil, 0), len(logic)), len(signature))
@@ -146,54 +140,39 @@ func CreateLink(addr, target, ext string) (id string, err error) {
 
 // Append adds to an appender: length of its logic filename u64, number of bytes u64, name, bytes.
 func Append(addr, id string, content []byte) error {
-	_, logic, err := split(id)
-	if err != nil {
-		return err
-	}
+	_, logic, _ := strings.Cut(id, "/")
 	body := appendInt(appendInt(nil, len(logic)), len(content))
-	_, err = Call(addr, CmdAppend, append(append(body, logic...), content...))
+	_, err := Call(addr, CmdAppend, append(append(body, logic...), content...))
 	return err
 }
 
 // Modify overwrites bytes of an appender: length of its logic filename u64, offset u64, number of
 // bytes u64, name, bytes.
 func Modify(addr, id string, offset int, content []byte) error {
-	_, logic, err := split(id)
-	if err != nil {
-		return err
-	}
+	_, logic, _ := strings.Cut(id, "/")
 	body := appendInt(appendInt(appendInt(nil, len(logic)), offset), len(content))
-	_, err = Call(addr, CmdModify, append(append(body, logic...), content...))
+	_, err := Call(addr, CmdModify, append(append(body, logic...), content...))
 	return err
 }
 
 // Truncate cuts an appender: length of its logic filename u64, new size u64, name.
 func Truncate(addr, id string, size int) error {
-	_, logic, err := split(id)
-	if err != nil {
-		return err
-	}
-	_, err = Call(addr, CmdTruncate, append(appendInt(appendInt(nil, len(logic)), size), logic...))
+	_, logic, _ := strings.Cut(id, "/")
+	_, err := Call(addr, CmdTruncate, append(appendInt(appendInt(nil, len(logic)), size), logic...))
 	return err
 }
 
 // Regenerate makes a normal file of an appender, which gets a new id: logic filename. FastDFS has
 // it since 6.02.
 func Regenerate(addr, id string) (string, error) {
-	_, logic, err := split(id)
-	if err != nil {
-		return "", err
-	}
+	_, logic, _ := strings.Cut(id, "/")
 	return callForID(addr, CmdRegenerate, []byte(logic))
 }
 
 // Delete removes a file: group (16), logic filename.
 func Delete(addr, id string) error {
-	group, logic, err := split(id)
-	if err != nil {
-		return err
-	}
-	_, err = Call(addr, CmdDelete, append(fdfs.AppendGroup(nil, group), logic...))
+	group, logic, _ := strings.Cut(id, "/")
+	_, err := Call(addr, CmdDelete, append(fdfs.AppendGroup(nil, group), logic...))
 	return err
 }
 
@@ -201,24 +180,18 @@ func Delete(addr, id string) error {
 // metadata u64 each, 'O' for "overwrite", group (16), name, then metadata with 0x02 between name
 // and value.
 func SetMetadata(addr, id, name, value string) error {
-	group, logic, err := split(id)
-	if err != nil {
-		return err
-	}
+	group, logic, _ := strings.Cut(id, "/")
 	meta := name + "\x02" + value
 	body := append(appendInt(appendInt(nil, len(logic)), len(meta)), 'O')
 	body = append(append(fdfs.AppendGroup(body, group), logic...), meta...)
-	_, err = Call(addr, CmdSetMetadata, body)
+	_, err := Call(addr, CmdSetMetadata, body)
 	return err
 }
 
 // Size is a file's size as this very storage knows it; the error is fdfs.ErrNotFound where it has
 // none.
 func Size(addr, id string) (int64, error) {
-	group, logic, err := split(id)
-	if err != nil {
-		return 0, err
-	}
+	group, logic, _ := strings.Cut(id, "/")
 	reply, err := Call(addr, fdfs.CmdFileInfo, append(fdfs.AppendGroup(nil, group), logic...))
 	if err != nil {
 		return 0, err
@@ -232,24 +205,13 @@ func Size(addr, id string) (int64, error) {
 // Download reads a whole file of at most 1 MiB from this very storage. Of an empty one FastDFS says
 // that the offset is invalid.
 func Download(addr, id string) ([]byte, error) {
-	group, logic, err := split(id)
-	if err != nil {
-		return nil, err
-	}
+	group, logic, _ := strings.Cut(id, "/")
 	body := appendInt(appendInt(nil, 0), 0)
 	content, err := Call(addr, fdfs.CmdDownload, append(append(body, fdfs.AppendGroup(nil, group)...), logic...))
 	if errors.Is(err, fdfs.ErrInvalid) {
 		return nil, nil
 	}
 	return content, err
-}
-
-func split(id string) (group, logic string, err error) {
-	group, logic, ok := strings.Cut(id, "/")
-	if !ok {
-		return "", "", fmt.Errorf("file id %q has no group", id)
-	}
-	return group, logic, nil
 }
 
 func appendInt(b []byte, v int) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
