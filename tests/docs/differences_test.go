@@ -24,7 +24,7 @@ func TestDocumentedDifferences(t *testing.T) {
 	for _, m := range testFunc.FindAllStringSubmatch(source, -1) {
 		written[m[1]] = true
 	}
-	rows := tableRows(t, filepath.Join("..", "..", "docs", "differences.md"))
+	rows := tableRows(t, read(t, "docs/differences.md"), 4)
 	require.NotEmpty(t, rows)
 	for _, row := range rows {
 		names := inCode.FindAllStringSubmatch(row[3], -1)
@@ -64,21 +64,27 @@ func testSource(t *testing.T) string {
 	return all.String()
 }
 
-// tableRows returns the cells of the one table in a file of Markdown, without its head and the rows
-// that name a theme.
-func tableRows(t *testing.T, path string) [][]string {
+// tableRows returns the cells of the tables in a text, without their heads and the rows that name a
+// theme.
+func tableRows(t *testing.T, text string, columns int) (rows [][]string) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var rows [][]string
-	for _, line := range strings.Split(string(b), "\n") {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| **") || strings.HasPrefix(line, "| ---") ||
-			strings.HasPrefix(line, "| The module |") {
-			continue
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "| ---"):
+			rows = rows[:len(rows)-1] // the line above is the head
+		case strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| **"):
+			cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+			require.Len(t, cells, columns, line)
+			rows = append(rows, cells)
 		}
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		require.Len(t, cells, 4, line)
-		rows = append(rows, cells)
 	}
 	return rows
+}
+
+// read returns a file of the repository, by its path from the root.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + path)
+	require.NoError(t, err)
+	return string(text)
 }

@@ -16,22 +16,16 @@ import (
 // go.mod, which docs/locks.md shows. Sums come from this module: the test needs no network.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
-	document, err := os.ReadFile("../../docs/locks.md")
-	require.NoError(t, err)
-	mod, err := os.ReadFile("testdata/library/go.mod")
-	require.NoError(t, err)
-	_, lines, _ := strings.Cut(string(mod), "\n\nrequire ")
+	_, lines, _ := strings.Cut(read(t, "tests/docs/testdata/library/go.mod"), "\n\nrequire ")
 	_, path, _ := strings.Cut(lines, "=> ")
 	shown := strings.Replace("require "+lines, strings.TrimSpace(path), "./third_party/fastdfs-gateway", 1)
-	require.Contains(t, string(document), shown)
+	require.Contains(t, read(t, "docs/locks.md"), shown)
 
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/library")))
-	sums, err := os.ReadFile("../../go.sum")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), []byte(read(t, "go.sum")), 0o600))
 	for _, args := range [][]string{
 		{"mod", "edit", "-replace=fastdfs-gateway=" + root},
 		{"run", "-mod=mod", ".", redistest.Start(t).Addr()},

@@ -99,9 +99,7 @@ func TestMigrateDocument(t *testing.T) {
 	for _, f := range files { // the access log
 		eventually.True(t, func() bool { return status(f, listen) == http.StatusOK })
 	}
-	text, err := os.ReadFile("../../docs/migrate-from-nginx.md")
-	require.NoError(t, err)
-	all := Commands(string(text))
+	all := Commands(read(t, "docs/migrate-from-nginx.md"))
 	require.Greater(t, len(all), 15)
 	for _, c := range all {
 		line := names.Replace(c.Text)

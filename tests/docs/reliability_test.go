@@ -17,52 +17,45 @@ var namedTest = regexp.MustCompile("`([a-z0-9/]+)\\.(Test[A-Za-z0-9]+)`")
 // each of them exists.
 func TestReliabilityDocument(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reliability.md")
-	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## Stand-ins\n")
-	require.True(t, found)
-	standIns, _, _ := strings.Cut(rest, "\n## ")
-	names := namedTest.FindAllStringSubmatch(standIns, -1)
+	text := read(t, "docs/reliability.md")
+	names := namedTest.FindAllStringSubmatch(section(t, text, "Stand-ins"), -1)
 	require.GreaterOrEqual(t, len(names), 20)
 	for _, name := range names {
 		requireTest(t, name[1], name[2])
 	}
-	require.GreaterOrEqual(t, requireNamedTests(t, string(text), "Faults", "fault", 5), 20)
+	require.GreaterOrEqual(t, requireNamedTests(t, section(t, text, "Faults"), 5), 20)
 }
 
 // TestTestingDocument: each rule of docs/testing.md names tests, and each of them exists.
 func TestTestingDocument(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/testing.md")
-	require.NoError(t, err)
-	require.GreaterOrEqual(t,
-		requireNamedTests(t, string(text), "Rules and the tests that see them broken", "rule", 3), 100)
+	rules := section(t, read(t, "docs/testing.md"), "Rules and the tests that see them broken")
+	require.GreaterOrEqual(t, requireNamedTests(t, rules, 3), 100)
 }
 
-// requireNamedTests requires that each row of the table in a section has that many cells, and in
-// the third one only names of tests that exist, at least one. It returns the number of rows. first
-// is the head of the first column.
-func requireNamedTests(t *testing.T, text, section, first string, columns int) (rows int) {
+// section returns a section of a document, which has a heading of the second level.
+func section(t *testing.T, text, heading string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(text, "\n## "+section+"\n")
+	_, rest, found := strings.Cut(text, "\n## "+heading+"\n")
 	require.True(t, found)
-	table, _, _ := strings.Cut(rest, "\n## ")
-	for line := range strings.Lines(table) {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ---") ||
-			strings.HasPrefix(line, "| "+first+" |") {
-			continue
-		}
-		rows++
-		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-		require.Len(t, cells, columns, line)
+	text, _, _ = strings.Cut(rest, "\n## ")
+	return text
+}
+
+// requireNamedTests requires that each row of the tables in a text has in its third cell only names
+// of tests that exist, at least one. It returns the number of rows.
+func requireNamedTests(t *testing.T, text string, columns int) int {
+	t.Helper()
+	rows := tableRows(t, text, columns)
+	for _, cells := range rows {
 		names := namedTest.FindAllStringSubmatch(cells[2], -1)
 		require.Len(t, names, strings.Count(cells[2], "`")/2, "each is `folder.TestName`: %s", cells[2])
-		require.NotEmpty(t, names, line)
+		require.NotEmpty(t, names, cells[0])
 		for _, name := range names {
 			requireTest(t, name[1], name[2])
 		}
 	}
-	return rows
+	return len(rows)
 }
 
 func requireTest(t *testing.T, folder, name string) {

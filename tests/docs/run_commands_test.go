@@ -43,9 +43,7 @@ func TestDocumentedCommands(t *testing.T) {
 		"localhost:8888", listen, "localhost:8080", listen, "/tmp/demo-store", filepath.Join(dir, "demo"),
 		"bin/gateway", e2e.Binary)
 	for _, document := range []string{"README.md", "docs/operations.md", "docs/cli.md"} {
-		text, err := os.ReadFile("../../" + document)
-		require.NoError(t, err)
-		all := Commands(string(text))
+		all := Commands(read(t, document))
 		require.NotEmpty(t, all, document)
 		var lines []string
 		for _, c := range all {

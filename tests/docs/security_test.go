@@ -20,11 +20,10 @@ import (
 // files that they name are there.
 func TestHardening(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/hardening.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	text := read(t, "docs/hardening.md")
+	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(text, -1)
 	require.Len(t, blocks, 13, "one for each setting")
-	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(string(text), -1), 12)
+	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(text, -1), 12)
 	var lines strings.Builder
 	for _, b := range blocks {
 		fmt.Fprintf(&lines, "[]\n%s", b[1]) // [] is the global section
@@ -60,28 +59,24 @@ func TestHardening(t *testing.T) {
 // with.
 func TestHardeningRedisRights(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/hardening.md")
-	require.NoError(t, err)
-	rights := regexp.MustCompile(`(?m)^    ACL SETUSER gateway on >PASSWORD ~fdfs:\* &fdfs:\* (.*)$`).FindSubmatch(text)
+	rights := regexp.MustCompile(`(?m)^    ACL SETUSER gateway on >PASSWORD ~fdfs:\* &fdfs:\* (.*)$`).
+		FindStringSubmatch(read(t, "docs/hardening.md"))
 	require.NotNil(t, rights)
-	code, err := os.ReadFile("../../internal/fleet/redis_tls_test.go")
-	require.NoError(t, err)
-	list := regexp.MustCompile(`(?s)var redisRights = \[\]any\{(.*?)\}`).FindSubmatch(code)
+	list := regexp.MustCompile(`(?s)var redisRights = \[\]any\{(.*?)\}`).
+		FindStringSubmatch(read(t, "internal/fleet/redis_tls_test.go"))
 	require.NotNil(t, list)
-	require.Equal(t, string(rights[1]),
-		strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
+	require.Equal(t, rights[1],
+		strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(list[1])), " "))
 }
 
 // TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as
 // imported here, and no others; those used by benchmarks only are not in the go.mod of the program.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	program, benchmarks := direct(t, "../../go.mod"), direct(t, "../bench/go.mod")
-	text, err := os.ReadFile("../../docs/dependencies.md")
-	require.NoError(t, err)
+	program, benchmarks := direct(t, "go.mod"), direct(t, "tests/bench/go.mod")
 	var listed, only []string
 	row := regexp.MustCompile("(?m)^\\| `(\\S+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|$")
-	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range row.FindAllStringSubmatch(read(t, "docs/dependencies.md"), -1) {
 		for _, cell := range m[2:] {
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
@@ -94,17 +89,14 @@ func TestDependencies(t *testing.T) {
 	require.ElementsMatch(t, program, listed)
 	isProgram := func(module string) bool { return module == "fastdfs-gateway" || slices.Contains(program, module) }
 	require.ElementsMatch(t, slices.DeleteFunc(benchmarks, isProgram), only)
-	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "../real/go.mod"))
+	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "tests/real/go.mod"))
 }
 
 // direct are the modules that a go.mod names as imported by its own module.
-func direct(t *testing.T, file string) []string {
+func direct(t *testing.T, file string) (modules []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	var modules []string
 	// indirect ones have a comment
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(read(t, file), -1) {
 		modules = append(modules, m[1])
 	}
 	require.NotEmpty(t, modules)
