@@ -2,13 +2,11 @@ package main
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
+
+	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
 // handshakeClients is the number of connections at a time.
@@ -22,54 +20,17 @@ func handshakes(a *ask, p *process, d time.Duration) (responses, error) {
 			InsecureSkipVerify: true, // its certificate is our own
 			CurvePreferences:   []tls.CurveID{tls.X25519},
 		}}}
-	var mu sync.Mutex
-	var r responses
-	var times []time.Duration
-	var failed error
-	begin := time.Now()
-	var wg sync.WaitGroup
-	for range handshakeClients {
-		wg.Go(func() {
-			for time.Since(begin) < d {
-				at := time.Now()
-				n, status, err := fetch(client, p.url(a.paths[0]))
-				took := time.Since(at)
-				mu.Lock()
-				r.requests++
-				r.bytes += n
-				if status >= http.StatusBadRequest {
-					r.others++
-				}
-				if err != nil {
-					r.broken++
-					failed = err
-				}
-				times = append(times, took)
-				mu.Unlock()
-			}
-		})
+	m := attack(vegeta.Target{Method: http.MethodGet, URL: p.url(a.paths[0])}, vegeta.Rate{}, d,
+		vegeta.Client(client), vegeta.Workers(handshakeClients), vegeta.MaxWorkers(handshakeClients))
+	r := responses{requests: int64(m.Requests), bytes: int64(m.BytesIn.Total), time: m.Duration + m.Wait,
+		p50: m.Latencies.P50, p99: m.Latencies.P99, p999: m.Latencies.Quantile(.999)}
+	for code, n := range m.StatusCodes {
+		switch {
+		case code == "0":
+			return r, fmt.Errorf("%d connections broke: %v", n, m.Errors)
+		case code >= "400":
+			r.others += int64(n)
+		}
 	}
-	wg.Wait()
-	r.time = time.Since(begin)
-	slices.Sort(times)
-	at := func(share float64) time.Duration { return times[int(share*float64(len(times)-1))] }
-	r.p50, r.p99, r.p999 = at(.5), at(.99), at(.999)
-	return r, failed
-}
-
-// errResumed is the error of a handshake that was not a full one.
-var errResumed = errors.New("the server resumed a session that the client does not know")
-
-// fetch requests a URL on a connection of its own and reads the body.
-func fetch(client *http.Client, url string) (n int64, status int, err error) {
-	resp, err := client.Get(url)
-	if err != nil {
-		return 0, 0, fmt.Errorf("cannot connect: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.TLS.DidResume {
-		return 0, resp.StatusCode, errResumed
-	}
-	n, err = io.Copy(io.Discard, resp.Body)
-	return n, resp.StatusCode, err
+	return r, nil
 }

@@ -107,8 +107,7 @@ func run(s *settings) (err error) {
 			return fmt.Errorf("%w; on Debian: apt-get install wrk nginx-light", err)
 		}
 	}
-	gateway, err := filepath.Abs(s.gateway)
-	if err != nil {
+	if s.gateway, err = filepath.Abs(s.gateway); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp(s.dir, "bench-")
@@ -126,7 +125,6 @@ func run(s *settings) (err error) {
 			return err
 		}
 	}
-	s.gateway = gateway
 	sides, err := w.sides(s)
 	if err != nil {
 		return err

@@ -105,11 +105,7 @@ func (c *testCase) attack(a *ask, p *process, rate vegeta.Rate, d time.Duration)
 	if err != nil {
 		return sample{}, err
 	}
-	var m vegeta.Metrics
-	for r := range vegeta.NewAttacker(options...).Attack(vegeta.NewStaticTargeter(target), rate, d, c.name) {
-		m.Add(r)
-	}
-	m.Close()
+	m := attack(target, rate, d, options...)
 	after, err := p.usage()
 	if err != nil {
 		return sample{}, err
@@ -120,4 +116,15 @@ func (c *testCase) attack(a *ask, p *process, rate vegeta.Rate, d time.Duration)
 	}
 	return sample{cpu: time.Duration(float64(after.cpu-before.cpu) / float64(m.Requests)), rate: m.Throughput,
 		p50: m.Latencies.P50, p99: m.Latencies.P99, p999: m.Latencies.Quantile(.999), rss: after.rss}, nil
+}
+
+// attack asks for a target at a rate; at the zero rate as fast as it responds.
+func attack(target vegeta.Target, rate vegeta.Rate, d time.Duration,
+	options ...func(*vegeta.Attacker)) *vegeta.Metrics {
+	m := &vegeta.Metrics{}
+	for r := range vegeta.NewAttacker(options...).Attack(vegeta.NewStaticTargeter(target), rate, d, "") {
+		m.Add(r)
+	}
+	m.Close()
+	return m
 }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,24 +110,15 @@ func (w *world) wrk(a *ask, p *process, d time.Duration, first int) (responses, 
 }
 
 // parseFigures reads the line of doneScript.
-func parseFigures(out []byte) (responses, error) {
-	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
-	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "figures ") })
-	if i < 0 {
-		return responses{}, fmt.Errorf("wrk has printed no figures:\n%s", out)
+func parseFigures(out []byte) (r responses, err error) {
+	_, line, _ := strings.Cut(string(out), "\nfigures ")
+	var us [4]int64
+	if _, err := fmt.Sscan(line, &r.requests, &r.bytes, &us[0], &r.others, &r.broken, &us[1], &us[2],
+		&us[3]); err != nil {
+		return responses{}, fmt.Errorf("wrk has not printed its figures: %w\n%s", err, out)
 	}
-	fields := strings.Fields(lines[i])[1:]
-	var n [8]int64
-	if len(fields) != len(n) {
-		return responses{}, fmt.Errorf("wrk has printed %d figures, want %d: %s", len(fields), len(n), lines[i])
+	for i, to := range []*time.Duration{&r.time, &r.p50, &r.p99, &r.p999} {
+		*to = time.Duration(us[i]) * time.Microsecond
 	}
-	for j, field := range fields {
-		var err error
-		if n[j], err = strconv.ParseInt(field, 10, 64); err != nil {
-			return responses{}, fmt.Errorf("wrk has printed %q where a number was wanted", field)
-		}
-	}
-	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return responses{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]),
-		p99: us(n[6]), p999: us(n[7])}, nil
+	return r, nil
 }
