@@ -156,9 +156,7 @@ func (t *translator) closeToOthers(values map[cell]string, from map[string][]*di
 			at := f.s.listens[0].d
 			t.note(at, "the files of this address stay closed to other hosts", "")
 			values[f.c] = parts(thisHost, part(v, 1), part(v, 2), part(v, 3), part(v, 4))
-			if list := from[values[f.c]]; !slices.Contains(list, at) {
-				from[values[f.c]] = append(append(list, from[v]...), at)
-			}
+			from[values[f.c]] = union(from[values[f.c]], append(slices.Clone(from[v]), at)...)
 		}
 	}
 }
@@ -182,9 +180,7 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 				// for others see sayLeft and otherLocation
 				t.sayClosed(c, o)
 			}
-			if !slices.Contains(from[closed], check) {
-				from[closed] = append(from[closed], check)
-			}
+			from[closed] = union(from[closed], check)
 		}
 	}
 }
@@ -241,13 +237,7 @@ const noReferer = "_"
 // referers translates the lines of valid_referers, which add up.
 func (t *translator) referers(s *server, lines []*directive) string {
 	var names []string
-	add := func(list ...string) {
-		for _, n := range list {
-			if !slices.Contains(names, n) {
-				names = append(names, n)
-			}
-		}
-	}
+	add := func(list ...string) { names = union(names, list...) }
 	one := func(d *directive, arg string) {
 		name, path, hasPath := strings.Cut(arg, "/")
 		name, _, _ = strings.Cut(strings.ToLower(name), ":")

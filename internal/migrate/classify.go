@@ -44,12 +44,6 @@ func (t *translator) classify() {
 	}
 	t.servers = slices.DeleteFunc(t.servers, func(s *server) bool { return s.left != nil })
 	slices.SortStableFunc(t.servers, func(a, b *server) int { return isDefault(b) - isDefault(a) })
-	t.edge = !slices.ContainsFunc(t.servers, func(s *server) bool {
-		return slices.ContainsFunc(t.universe.all, func(c cell) bool {
-			via := s.cells[c].via
-			return via != nil && via.name != "proxy_pass"
-		})
-	})
 	for _, s := range t.all {
 		if s.left != nil {
 			t.sayLeft(s)

@@ -23,7 +23,7 @@ func (t *translator) closeFiner(s *server) {
 	if all, of := s.expressions(); len(all) == len(of) && len(behind) == 0 && t.anyCheck(s, s.every()) == nil {
 		return
 	}
-	classes, ok := t.classes(s)
+	classes, ok := s.classes()
 	var guard *directive
 	for _, class := range classes {
 		finer := t.outcomeOf(s, class.path, 0)
@@ -198,9 +198,6 @@ func behindPrefix(all []string, template string) (rest []string) {
 
 // classes returns the classes of the files of a server by its patterns and by the cells.
 func (t *translator) classes(s *server) ([]class, bool) {
-	if s.classified {
-		return s.classes, s.classes != nil
-	}
 	all, _ := s.expressions()
 	for _, next := range t.serversBehind(s) {
 		more, _ := next.expressions()
@@ -219,9 +216,7 @@ func (t *translator) classes(s *server) ([]class, bool) {
 	for _, e := range t.universe.exts[1:] {
 		all = append(all, `(?i)\.`+regexp.QuoteMeta(e)+"$")
 	}
-	s.classified = true
-	s.classes, _ = classesOf(program(t.form.language()), programs(all))
-	return s.classes, s.classes != nil
+	return classesOf(program(t.form.language()), programs(all))
 }
 
 // cellsOf returns the kinds of files that a path is one of: one, if the group is in the path.

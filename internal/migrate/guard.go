@@ -153,11 +153,8 @@ func isImageSwitch(d *directive) bool {
 	return slices.Contains([]string{"$w", "$h", "$width", "$height", "$arg_w", "$arg_h"}, d.arg(0))
 }
 
-// misspeltGuard accepts the near miss of the name of a check.
+// misspeltGuard accepts, of directives that are not known, the near miss of the name of a check.
 func (t *translator) misspeltGuard(d *directive) bool {
-	if knownDirective(d.name) {
-		return false
-	}
 	near, ok := t.nearest(d.name)
 	_, guard := guards[near]
 	return ok && (guard || near == "allow" || near == "deny")

@@ -313,10 +313,7 @@ func (t *translator) translateNames() {
 			return
 		}
 		t.done(f.d)
-		if !slices.Contains(names, m[1]) {
-			names = append(names, m[1])
-		}
-		from = append(from, f.d)
+		names, from = union(names, m[1]), append(from, f.d)
 		switch {
 		case condition == nil:
 			t.say(f.d, "without the parameter "+m[1]+" nginx sends an attachment without a name; here the file is "+

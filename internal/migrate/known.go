@@ -9,7 +9,8 @@ import (
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 )
 
-// needsNothing are directives whose work the gateway does by itself, or does not need to do.
+// needsNothing are directives whose work the gateway does by itself, or does not need to do, and
+// blocks that matter only where they are used.
 var needsNothing = words(`
 	worker_processes worker_connections worker_rlimit_nofile worker_cpu_affinity worker_priority
 	worker_rlimit_core worker_shutdown_timeout worker_aio_requests events use multi_accept accept_mutex
@@ -51,7 +52,7 @@ var needsNothing = words(`
 	fastcgi_param fastcgi_index fastcgi_temp_path uwsgi_temp_path scgi_temp_path proxy_cache_purge
 	stub_status fastcgi_cache_path flv mp4_buffer_size mp4_max_buffer_size ngx_fastdfs_module
 	auth_basic_user_file image_filter_buffer valid_referers types default_type server_name listen
-	auth_delay`)
+	auth_delay upstream limit_req_zone limit_conn_zone log_format`)
 
 // words is the set of the words of a text.
 func words(text string) map[string]bool {
@@ -155,10 +156,9 @@ func knownDirective(name string) bool {
 // directiveNames are the names that a misspelt one is compared with.
 var directiveNames = sync.OnceValue(func() []string {
 	names := words(`
-	http server location upstream include map geo user access_log log_format keepalive_timeout
-	client_header_timeout send_timeout expires add_header allow deny limit_req limit_req_zone limit_conn
-	limit_conn_zone limit_rate limit_rate_after set_real_ip_from real_ip_header proxy_pass proxy_cache
-	rewrite return if charset error_page ssl_protocols ssl_ciphers internal stub_status`)
+	http server location include map geo user access_log keepalive_timeout client_header_timeout
+	send_timeout limit_req limit_conn limit_rate_after set_real_ip_from proxy_pass proxy_cache if charset
+	ssl_protocols`)
 	maps.Copy(names, needsNothing)
 	for name := range advices {
 		names[name] = true

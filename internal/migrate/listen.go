@@ -76,7 +76,9 @@ func (t *translator) translateListen() {
 			secure[l.address] = secure[l.address] || l.tls && !l.quic
 		}
 	}
+	var redirects []*directive
 	for _, s := range t.servers {
+		redirects = append(redirects, t.redirectsIn(s)...)
 		for _, l := range s.listens {
 			switch t.done(l.d); {
 			case l.quic:
@@ -91,10 +93,6 @@ func (t *translator) translateListen() {
 		}
 	}
 	served := len(plain) > 0
-	var redirects []*directive
-	for _, s := range t.servers {
-		redirects = append(redirects, t.redirectsIn(s)...)
-	}
 	for _, s := range t.all {
 		if s.redirect != nil && len(tls) > 0 && t.redirectsHere(s) {
 			plain = append(plain, s.listens...)
@@ -379,9 +377,7 @@ func (t *translator) proxies() (networks []string, from, headers []*directive) {
 	for _, f := range t.openFiles() {
 		chain := f.s.chain(f.o.loc)
 		header, recursive := last(chain, "real_ip_header"), last(chain, "real_ip_recursive")
-		if header != nil && !slices.Contains(headers, header) {
-			headers = append(headers, header)
-		}
+		headers = union(headers, withoutNil(header)...)
 		for _, d := range inForce(chain, "set_real_ip_from") {
 			if slices.Contains(from, d) {
 				continue
@@ -390,8 +386,8 @@ func (t *translator) proxies() (networks []string, from, headers []*directive) {
 			t.done(d)
 			if _, ok := networksOf(d.arg(0)); !ok || d.arg(0) == "all" {
 				t.say(d, "trusted_proxies has addresses and networks only", "write the address in place of the name")
-			} else if !slices.Contains(networks, d.arg(0)) {
-				networks = append(networks, d.arg(0))
+			} else {
+				networks = union(networks, d.arg(0))
 			}
 			forwarded := header != nil && strings.EqualFold(header.arg(0), "X-Forwarded-For")
 			if forwarded && strings.HasSuffix(d.arg(0), "/0") && (recursive == nil || recursive.arg(0) != "on") {

@@ -1,7 +1,7 @@
 // Package migrate translates the server blocks of nginx that serve FastDFS into the configuration
 // of the gateway:
 //
-//	tree, err := migrate.Read("/etc/nginx/nginx.conf", migrate.Files{})
+//	tree, err := migrate.Read("/etc/nginx/nginx.conf")
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
 // The translation follows nginx, not the text of patterns: it chooses the location of sample file
@@ -129,7 +129,6 @@ type translator struct {
 	universe    universe
 	redirectors []*server // that send clients to https, and whose addresses are the gateway's
 	form        form
-	edge        bool // no file of this host: all come from storages
 	handled     map[*directive]bool
 	findings    []Finding
 	out         *document

@@ -142,7 +142,7 @@ func (t *translator) sayCheck(s *server, l *location) bool {
 
 // narrowLocation names a location for files that no sample reaches.
 func (t *translator) narrowLocation(s *server, l *location) {
-	classes, ok := t.classes(s)
+	classes, ok := s.classes()
 	switch {
 	case !ok || slices.ContainsFunc(classes, func(c class) bool { f, _ := find(s.locations, c.path); return f == l }):
 		t.say(l.d, "only some names of files come here, so what is in force here is not translated",
@@ -268,9 +268,6 @@ func (t *translator) sweepBlock(block []*directive) {
 		switch {
 		case t.handled[d] || d.name == "location" || d.name == "server" && d.isBlock:
 		case needsNothing[d.name] || d.name == "" || t.overridden(block, d.name):
-		case d.name == "upstream", d.name == "limit_req_zone", d.name == "limit_conn_zone", d.name == "log_format",
-			d.name == "proxy_cache_path":
-			// those in use are handled
 		case d.name == "map" || d.name == "geo" || d.name == "split_clients":
 			t.sweepMap(d)
 		default:

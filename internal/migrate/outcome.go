@@ -229,8 +229,8 @@ func pathPattern(condition []string) (pattern string, ok bool) {
 
 // matchesPath reports whether the condition of an if is one on the path, and true.
 func matchesPath(condition []string, path string) bool {
-	pattern, ok := pathPattern(condition)
-	return ok && regexp.MustCompile(pattern).MatchString(path) != strings.HasPrefix(condition[1], "!")
+	_, ok := pathPattern(condition)
+	return ok && holds(condition, path)
 }
 
 // rewritten returns the path behind the rewrites of a server or a location, if nginx looks for a

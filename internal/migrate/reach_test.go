@@ -15,6 +15,7 @@ import (
 func TestReach(t *testing.T) {
 	t.Parallel()
 	const module, auth = "ngx_fastdfs_module;", "auth_basic x; ngx_fastdfs_module;"
+	const all = " location /group { ngx_fastdfs_module; } }"
 	for _, c := range []struct{ name, text, closed, open string }{
 		{"one file", "server { location ~ /group1/M00 { " + module +
 			" } location = /group1/M00/00/1A/x.jpg { deny all; } }", "", "group1/0/jpg"},
@@ -160,6 +161,19 @@ func TestReach(t *testing.T) {
 			" location /group1/ { " + module + " } }", "group1/0/sql", "group1/0/jpg"},
 		{"allowed programs of this host", "server { listen 80; location /group1/ { " + module + " } }" +
 			" server { listen 127.0.0.1:81; location /group2/ { " + module + " } }", "group2/0/jpg", "group1/0/jpg"},
+		{"an extension that is rejected", "server { location ~ \\.exe$ { return 403; }" + all, "group1/0/exe",
+			"group1/0/jpg"},
+		{"a group that is rejected", "server { location ^~ /group2/ { return 404; }" + all, "group2/0/jpg",
+			"group1/0/jpg"},
+		{"an extension with a check", "server { location ~ \\.txt$ { auth_basic x; root /srv; }" + all, "group1/0/txt",
+			"group1/0/jpg"},
+		{"no location is for them", "server { location / { return 403; }" + all, "", "group1/0/jpg other/0/jpg"},
+		{"scripts", "server { location ~ \\.php$ { fastcgi_pass 127.0.0.1:1; }" + all, "", "group1/0/php"},
+		{"if on a group", "server { if ($request_uri ~ /group2/) { return 403; }" + all, "group2/0/jpg",
+			"group1/0/jpg"},
+		{"one path", "server { location = /group2/M00 { return 403; }" + all, "", "group2/0/jpg"},
+		{"a folder that is denied", "server { location /group1/M00/00 { " + module + " deny all; }" + all,
+			"group1/0/jpg", "group1/1/jpg group2/0/jpg"},
 		{"includes that are not there", "server { location /group1/ { include ip_filter.conf; " + module + " }" +
 			" location /group2/ { include cors.conf; " + module + " } }", "group1/0/", "group2/0/"},
 	} {

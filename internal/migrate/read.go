@@ -71,12 +71,6 @@ type Tree struct {
 	findings []Finding           // characters that nginx accepts, but not as they are meant
 }
 
-// Files reads the files of a configuration. The zero value reads the disk.
-type Files struct {
-	Open func(path string) (io.ReadCloser, error)
-	Glob func(pattern string) ([]string, error)
-}
-
 // MistakesError is the error of Read for text that is no configuration of nginx.
 type MistakesError []Finding
 
@@ -90,7 +84,6 @@ func (e MistakesError) Error() string {
 
 // reader reads one configuration.
 type reader struct {
-	Files
 	path    string
 	dir     string
 	before  string // in front of a bare file: the blocks around it
@@ -104,16 +97,9 @@ type reader struct {
 // http block, or a list of locations. Names of includes are relative to the folder of the main
 // file; for a bare file also to the folder above. The error is a MistakesError if the text is
 // wrong.
-func Read(path string, files Files) (*Tree, error) {
-	r := &reader{Files: files, path: path, dir: filepath.Dir(path), texts: map[string]string{},
-		missing: map[string]bool{}}
-	if r.Open == nil {
-		r.Open = func(path string) (io.ReadCloser, error) { return os.Open(path) }
-	}
-	if r.Glob == nil {
-		r.Glob = filepath.Glob
-	}
-	text, err := r.read(path)
+func Read(path string) (*Tree, error) {
+	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
+	text, err := read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +124,8 @@ func Read(path string, files Files) (*Tree, error) {
 }
 
 // read returns a whole file.
-func (r *reader) read(path string) (string, error) {
-	f, err := r.Open(path)
+func read(path string) (string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -162,9 +148,9 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 		if r.count++; r.count > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		text, err := r.read(path)
+		text, err := read(path)
 		if above, ok := r.above(path); err != nil && ok {
-			text, err = r.read(above)
+			text, err = read(above)
 		}
 		r.texts[path], r.missing[path] = text, err != nil
 	}
@@ -176,9 +162,9 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 }
 
 func (r *reader) glob(pattern string) ([]string, error) {
-	found, err := r.Glob(pattern)
+	found, err := filepath.Glob(pattern)
 	if above, ok := r.above(pattern); len(found) == 0 && ok {
-		return r.Glob(above)
+		return filepath.Glob(above)
 	}
 	return found, err
 }

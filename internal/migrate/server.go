@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // server is one server block.
@@ -13,14 +14,12 @@ type server struct {
 	locations []*location
 	names     []string
 	listens   []listen
-	cells     map[cell]outcome // of each sample
-	redirect  *directive       // the whole server passes clients on to https
-	left      *directive       // the check for which nginx has to stay
-	classes   []class          // see translator.classes
-	unclear   *directive       // a location for which it has to
-	elsewhere string           // the prefix under which it serves files in another form
-
-	classified bool
+	cells     map[cell]outcome       // of each sample
+	redirect  *directive             // the whole server passes clients on to https
+	left      *directive             // the check for which nginx has to stay
+	classes   func() ([]class, bool) // of its files: see translator.classes
+	unclear   *directive             // a location for which it has to
+	elsewhere string                 // the prefix under which it serves files in another form
 }
 
 // location is one location block.
@@ -74,6 +73,16 @@ func last(chain [][]*directive, names ...string) *directive {
 	return nil
 }
 
+// union appends the values that a list does not have.
+func union[T comparable](list []T, values ...T) []T {
+	for _, v := range values {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
 // collect finds the blocks of the configuration.
 func (t *translator) collect() {
 	for _, block := range named(t.tree.root, "http") {
@@ -86,6 +95,7 @@ func (t *translator) collect() {
 				s.names = append(s.names, n.args...)
 			}
 			s.listens = listensOf(s)
+			s.classes = sync.OnceValues(func() ([]class, bool) { return t.classes(s) })
 			t.all = append(t.all, s)
 		}
 	}
@@ -232,8 +242,5 @@ func (s *server) title() string {
 	if len(s.names) > 0 && s.names[0] != "_" && s.names[0] != "" {
 		return oneLine(strings.Join(s.names, " "), 60)
 	}
-	if len(s.listens) > 0 {
-		return "the server on " + s.listens[0].address
-	}
-	return "this server"
+	return "the server on " + s.listens[0].address
 }

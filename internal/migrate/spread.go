@@ -221,10 +221,8 @@ func (t *translator) perCell(access bool,
 			t.sayServers(first[f.c], f.s, from[before], a)
 			continue
 		}
-		for _, d := range a.from {
-			if !slices.Contains(from[a.value], d) {
-				from[a.value] = append(from[a.value], d)
-			}
+		if len(a.from) > 0 {
+			from[a.value] = union(from[a.value], a.from...)
 		}
 	}
 	return values, from

@@ -21,9 +21,7 @@ func (t *translator) translateStore() {
 				t.done(d)
 			}
 		}
-		if !slices.Contains(places, f.o.loc.d) {
-			places = append(places, f.o.loc.d)
-		}
+		places = union(places, f.o.loc.d)
 	}
 	if t.form.prefix != "" {
 		t.out.set("gateway", "url_prefix", t.form.prefix, places...)
@@ -44,8 +42,14 @@ func (t *translator) translateStore() {
 func (t *translator) edgeStore() {
 	passes := t.passes()
 	t.upstreams(passes)
+	edge := !slices.ContainsFunc(t.servers, func(s *server) bool {
+		return slices.ContainsFunc(t.universe.all, func(c cell) bool {
+			via := s.cells[c].via
+			return via != nil && via.name != "proxy_pass"
+		})
+	})
 	switch {
-	case t.edge:
+	case edge:
 		t.out.set("", "store_path_count", "0", passes...)
 		if t.ModuleFile != "" && len(t.Module.Groups) > 0 {
 			t.out.set("", "group_count", "0")
@@ -55,7 +59,7 @@ func (t *translator) edgeStore() {
 		t.sayFile("without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file of "+
 			"this host is served", "translate again with -c /etc/fdfs/mod_fastdfs.conf")
 	}
-	if !t.edge || t.Module.HasTrackers {
+	if !edge || t.Module.HasTrackers {
 		return
 	}
 	if sources := t.sourceAddresses(passes); len(sources) > 0 {
@@ -69,8 +73,8 @@ func (t *translator) edgeStore() {
 // passes returns the proxy_pass of all files.
 func (t *translator) passes() (found []*directive) {
 	for _, f := range t.openFiles() {
-		if f.o.via.name == "proxy_pass" && !slices.Contains(found, f.o.via) {
-			found = append(found, f.o.via)
+		if f.o.via.name == "proxy_pass" {
+			found = union(found, f.o.via)
 		}
 	}
 	return found
@@ -124,13 +128,12 @@ func (t *translator) sourceAddresses(passes []*directive) (found []string) {
 		if port, err := netip.ParseAddrPort(address); err == nil {
 			address = port.Addr().String()
 		}
-		switch _, err := netip.ParseAddr(address); {
-		case err != nil:
+		if _, err := netip.ParseAddr(address); err != nil {
 			t.say(d, "allow_sources has no host names: files of "+oneLine(address, 60)+" are not fetched",
 				"add its address to allow_sources")
-		case !slices.Contains(found, address):
-			found = append(found, address)
+			return
 		}
+		found = union(found, address)
 	}
 	for _, pass := range passes {
 		up := t.upstreamOf(pass)

@@ -105,7 +105,7 @@ func translate(nginx, module string) (translation, error) {
 	if err != nil {
 		return made, fmt.Errorf("cannot find %s: %w", nginx, err)
 	}
-	tree, err := migrate.Read(path, migrate.Files{})
+	tree, err := migrate.Read(path)
 	if err != nil {
 		return made, fmt.Errorf("cannot translate %s: %w", nginx, err)
 	}
