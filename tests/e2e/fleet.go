@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 )
 
 func init() { logging.Disable() } // servers that go away are what some of these tests are about
@@ -171,6 +171,16 @@ func (m *Member) Start(t *testing.T) {
 	})
 }
 
+// Ended tells whether the gateway does not run any more.
+func (m *Member) Ended() bool {
+	select {
+	case <-m.Gateway.Done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Put stores a file of random content in the storages. It is old enough to be everywhere.
 func (f *Fleet) Put(size int) (fdfs.FileID, []byte) {
 	f.T.Helper()
@@ -270,11 +280,15 @@ func (f *Fleet) Begun(id fdfs.FileID, bytes int64) {
 	eventually.True(f.T, func() bool { return f.Cluster.Downloads(id).Bytes >= bytes }, "no gateway fetches")
 }
 
-// Metric sums up a series over all gateways.
-func (f *Fleet) Metric(series string) (sum float64) {
+// Metric sums up series over all gateways.
+func (f *Fleet) Metric(series ...string) (sum float64) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
-		sum += m.Metric(series)
+		_, text := m.AdminGet("/metrics")
+		values := lab.ParseMetrics(text)
+		for _, name := range series {
+			sum += values[name]
+		}
 	}
 	return sum
 }
@@ -311,19 +325,63 @@ func XCaches(r stampede.Report) map[string]int {
 	return counts
 }
 
-// Together runs subtests at the same time, at most so many as atOnce says. They wait more than they
-// work, so it is not the number of processors that decides how many are right.
-func Together[C any](t *testing.T, atOnce int, cases []C, name func(C) string, run func(C, *testing.T)) {
+// OnFleets plays scenes on n fleets: each plays one after the other, and is healed behind it. An
+// error of a scene says that it has cost too much: where the machine was late, it is played again.
+func OnFleets[S fmt.Stringer](t *testing.T, n int, o FleetOptions, scenes []S, play func(S, *Fleet) error) {
 	t.Helper()
-	var running errgroup.Group
-	running.SetLimit(atOnce)
-	for _, c := range cases {
-		running.Go(func() error {
-			t.Run(name(c), func(t *testing.T) { run(c, t) })
-			return nil
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() {
+			t.Run(fmt.Sprintf("fleet %d of %d gateways", i+1, o.Gateways), func(t *testing.T) {
+				f := StartFleet(t, o)
+				f.Healed()
+				for s := i; s < len(scenes); s += n {
+					t.Log(scenes[s])
+					require.NoError(t, Punctually(t, nil, func() error {
+						defer f.Healed()
+						return play(scenes[s], f)
+					}), scenes[s].String())
+				}
+			})
 		})
 	}
-	_ = running.Wait() // failures are the subtests' own
+	running.Wait()
+}
+
+// Healed starts what was killed, ends what disturbs the fleet, and waits until each gateway gets
+// the files of each other one from it.
+func (f *Fleet) Healed() {
+	f.T.Helper()
+	if f.T.Failed() {
+		return
+	}
+	for _, m := range f.Gateways {
+		if m.Ended() {
+			m.Start(f.T)
+		}
+		m.Resume()
+		for _, r := range []*redistest.Relay{m.PeerRelay, m.RedisRelay} {
+			if r != nil {
+				r.Restore()
+				r.Drop() // connections that are stranded
+			}
+		}
+	}
+	for _, s := range f.Cluster.Storages() {
+		require.NoError(f.T, s.Revive())
+	}
+	f.Fault()
+	f.Sharing()
+	f.Met()
+	for _, owner := range f.Gateways {
+		require.Eventually(f.T, func() bool {
+			id, content := f.PutOwnedBy(1000, owner)
+			r := f.Stampede(len(f.Gateways), id, content)
+			RequireWhole(f.T, r)
+			return XCaches(r)["PEER"] == len(f.Gateways)-1
+		}, Timeout, 100*time.Millisecond, "%s gives its files to the others", owner.Name())
+	}
+	f.Settled()
 }
 
 // NewRandom returns a source of random numbers that a seed repeats.

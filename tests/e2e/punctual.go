@@ -61,12 +61,9 @@ func (f *Fleet) WaitedInVain() (sum float64) {
 	for _, m := range f.Gateways {
 		sum += float64(strings.Count(m.Log(), "Redis unavailable"))
 	}
-	for _, series := range []string{`lock_acquire_total{result="error"}`, "lock_lost_total", "origin_hedges_total",
-		`origin_fetches_total{result="timeout"}`,
-		`peer_fetches_total{result="broken"}`, `peer_fetches_total{result="unreachable"}`} {
-		sum += f.Metric("fdfs_gateway_" + series)
-	}
-	return sum
+	return sum + f.Metric(`fdfs_gateway_lock_acquire_total{result="error"}`, "fdfs_gateway_lock_lost_total",
+		"fdfs_gateway_origin_hedges_total", `fdfs_gateway_origin_fetches_total{result="timeout"}`,
+		`fdfs_gateway_peer_fetches_total{result="broken"}`, `fdfs_gateway_peer_fetches_total{result="unreachable"}`)
 }
 
 // Punctually plays a scene that prepares what it needs anew each time, and gives what was not as

@@ -46,7 +46,7 @@ func newAttacker(f *e2e.Fleet) *attacker {
 	f.T.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(f.T, err)
-	a := &attacker{t: f.T, rdb: f.Redis.Client(), url: "https://" + ln.Addr().String()}
+	a := &attacker{t: f.T, rdb: f.Redis.Client(), url: "https://" + ln.Addr().String(), members: map[string]string{}}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -62,10 +62,10 @@ func newAttacker(f *e2e.Fleet) *attacker {
 		_ = ln.Close() // ends the goroutine
 		accepting.Wait()
 	})
-	a.members, err = a.rdb.HGetAll(f.T.Context(), membersKey).Result()
-	require.NoError(f.T, err)
-	require.Len(f.T, a.members, len(f.Gateways)+1, "a record for each, and how often one has joined")
-	delete(a.members, "#joins")
+	for _, name := range f.Names() {
+		a.members[name], err = a.rdb.HGet(f.T.Context(), membersKey, name).Result()
+		require.NoError(f.T, err)
+	}
 	return a
 }
 
@@ -107,6 +107,8 @@ type attack struct {
 	name  string
 	write func(ctx context.Context, a *attacker, p redis.Pipeliner)
 }
+
+func (x attack) String() string { return x.name }
 
 var attacks = []attack{
 	{"garbage", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
@@ -183,16 +185,13 @@ var attacks = []attack{
 // itself.
 func TestFleetAttackerInRedis(t *testing.T) {
 	t.Parallel()
-	e2e.Together(t, 3, attacks, func(x attack) string { return x.name }, func(x attack, t *testing.T) {
-		require.NoError(t, e2e.Punctually(t, nil, func() error { return x.run(t) }))
-	})
+	e2e.OnFleets(t, 3, e2e.FleetOptions{Gateways: 3, Storages: 1,
+		Lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}}, attacks, attack.play)
 }
 
-// run plays an attack. Its error says that something took too long.
-func (x *attack) run(t *testing.T) error {
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1,
-		Lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}})
-	f.Formed()
+// play plays an attack. Its error says that something took too long.
+func (x attack) play(f *e2e.Fleet) error {
+	t := f.T
 	a := newAttacker(f)
 	warm, warmContent := f.Put(1000)
 	f.Warm(warm, warmContent)
@@ -227,7 +226,7 @@ func (x *attack) run(t *testing.T) error {
 }
 
 // writes begins to write again and again; stop ends that.
-func (a *attacker) writes(x *attack) (stop func()) {
+func (a *attacker) writes(x attack) (stop func()) {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() {

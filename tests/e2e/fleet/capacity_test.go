@@ -40,7 +40,7 @@ func TestFleetCapacity(t *testing.T) {
 		ids = append(ids, e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin",
 			Created: e2e.LongAgo.Add(-time.Duration(i) * time.Second)}))
 	}
-	agreed(f, ids[:128])
+	agreed(f, ids[:64])
 	ask(f, ids, size)
 	whole := gateways * disk
 	eventually.True(t, func() bool { return len(held(f, ids))*size >= whole*9/10 })
@@ -57,7 +57,7 @@ func TestFleetCapacity(t *testing.T) {
 		for _, s := range f.Cluster.Storages() {
 			downloads += s.Counts().Requests[fdfstest.CmdDownload]
 		}
-		agreed(f, ids[:128])
+		agreed(f, ids[:64])
 		now, changed := ownersOf(f.Gateways[0], ids), 0
 		for i := range ids {
 			if now[i] != owners[i] {
@@ -74,7 +74,7 @@ func TestFleetCapacity(t *testing.T) {
 	}
 	o.Cache = append(o.Cache, "mutable_ttl = 10m")
 	f.Join(o)
-	agreed(f, ids[:128])
+	agreed(f, ids[:64])
 	changes("one joins", gateways+1)
 
 	f.Gateways[0].Kill()

@@ -123,7 +123,7 @@ func TestFleetRedisCommands(t *testing.T) {
 	m := monitor(t, f.Redis)
 	for i, owner := range f.Gateways {
 		for clients, through := range map[int][]*e2e.Member{1: {f.Gateways[(i+1)%3]}, 2: {owner}, 60: f.Gateways} {
-			for _, size := range []int{1000, 2 << 20} {
+			for _, size := range []int{1000, 512 << 10} {
 				require.NoError(t, f.Punctually(func() error { return costs(f, m, owner, through, clients, size) }),
 					"%d clients of %d gateways, %d bytes", clients, len(through), size)
 			}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,15 +91,8 @@ func isGone(f *e2e.Fleet, id fdfs.FileID) {
 }
 
 // living are the gateways that were not killed.
-func living(f *e2e.Fleet) (list []*e2e.Member) {
-	for _, m := range f.Gateways {
-		select {
-		case <-m.Gateway.Done:
-		default:
-			list = append(list, m)
-		}
-	}
-	return list
+func living(f *e2e.Fleet) []*e2e.Member {
+	return slices.DeleteFunc(slices.Clone(f.Gateways), (*e2e.Member).Ended)
 }
 
 // disturbedCase is a failure in the middle of the refresh of a file.
@@ -139,20 +133,14 @@ func disturbedCases() (list []disturbedCase) {
 // deleted is served or rejected, and known to be gone in the end. No gateway downloads it.
 func TestCacheDisturbed(t *testing.T) {
 	t.Parallel()
-	atOnce := 8
-	if e2e.Long {
-		atOnce = 2
+	for _, o := range failingFleets("ttl = " + warmTTL.String()) {
+		e2e.OnFleets(t, 2, o, disturbedCases(), disturbedCase.play)
 	}
-	e2e.Together(t, atOnce, disturbedCases(), disturbedCase.String, func(c disturbedCase, t *testing.T) {
-		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t) }))
-	})
 }
 
-// run plays a case. Its error says that the storages were asked too often.
-func (c disturbedCase) run(t *testing.T) error {
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: c.gateways, Relayed: true,
-		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()},
-		Cache: []string{"memory_max = 512MB", "ttl = " + warmTTL.String()}})
+// play plays a case. Its error says that the storages were asked too often.
+func (c disturbedCase) play(f *e2e.Fleet) error {
+	t, gateways := f.T, len(f.Gateways)
 	id, content := f.Put(c.size)
 	f.Warm(id, content)
 	time.Sleep(warmTTL + 500*time.Millisecond)
@@ -163,8 +151,8 @@ func (c disturbedCase) run(t *testing.T) error {
 	for i := range report {
 		r := &report[i]
 		missed := c.state.mayMiss && (r.Status == 404 || r.Outcome == stampede.Cut)
-		if !c.harms(i%c.gateways) && !missed {
-			require.Equal(t, stampede.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%c.gateways, r.Err)
+		if !c.harms(i%gateways) && !missed {
+			require.Equal(t, stampede.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%gateways, r.Err)
 		}
 	}
 	if !c.state.mayMiss && e2e.XCaches(report)["STALE"] == 0 {
@@ -173,8 +161,10 @@ func (c disturbedCase) run(t *testing.T) error {
 	if n := f.Cluster.Downloads(id).Downloads; n > 0 { // content of an id never changes
 		return fmt.Errorf("%d downloads", n)
 	}
+	// Two for as long as one takes, as an entry whose last reply took long is asked about again early;
+	// or one by each gateway, which cannot agree while there is no Redis.
 	questions := f.Questions()
-	if most := c.mostQuestions(took); questions > most {
+	if most := gateways * (1 + int(took/questionTime)); questions > most {
 		return fmt.Errorf("%d questions in %v, want %d at most", questions, took, most)
 	}
 	c.state.settled(f, id)
@@ -204,11 +194,4 @@ func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (st
 		c.end(f)
 	}
 	return <-done, time.Since(began)
-}
-
-// mostQuestions is how many there may be in some time: two for as long as one takes, as an entry
-// whose last reply took long is asked about again early; or one by each gateway, which cannot
-// agree while there is no Redis.
-func (c disturbedCase) mostQuestions(took time.Duration) int {
-	return max(2, c.gateways) * (1 + int(took/questionTime))
 }

@@ -15,12 +15,11 @@ import (
 
 // failure is something that goes wrong in the middle of a fill. The first gateway leads it.
 type failure struct {
-	name  string
-	begin func(f *e2e.Fleet)
-	end   func(f *e2e.Fleet) // after the clients have been asking for a while; nil = nothing
-	after time.Duration      // when
-	// harmed says whose clients may get an error; nil = no client's.
-	harmed func(gateway int) bool
+	name        string
+	begin       func(f *e2e.Fleet)
+	end         func(f *e2e.Fleet) // after the clients have been asking for a while; nil = nothing
+	after       time.Duration      // when
+	harmsLeader bool               // the clients of the first gateway may get an error
 }
 
 // leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
@@ -33,9 +32,9 @@ var failures = []failure{
 	{name: "redis stopped", begin: func(f *e2e.Fleet) { f.Redis.Pause() }, end: func(f *e2e.Fleet) {
 		f.Redis.Resume()
 	}, after: 2 * time.Second},
-	{name: "leader killed", begin: func(f *e2e.Fleet) { f.Gateways[0].Kill() }, harmed: isLeader},
+	{name: "leader killed", begin: func(f *e2e.Fleet) { f.Gateways[0].Kill() }, harmsLeader: true},
 	{name: "leader stopped for longer than its lease", begin: func(f *e2e.Fleet) { f.Gateways[0].Pause() },
-		end: func(f *e2e.Fleet) { f.Gateways[0].Resume() }, after: 3 * leaseTTL, harmed: isLeader},
+		end: func(f *e2e.Fleet) { f.Gateways[0].Resume() }, after: 3 * leaseTTL, harmsLeader: true},
 	{name: "leader cut off from the others", begin: func(f *e2e.Fleet) { f.Gateways[0].PeerRelay.Cut() },
 		end: func(f *e2e.Fleet) {
 			f.Gateways[0].PeerRelay.Restore()
@@ -48,43 +47,41 @@ var failures = []failure{
 }
 
 // harms tells whether the clients of a gateway may get an error.
-func (x *failure) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
+func (x *failure) harms(gateway int) bool { return x.harmsLeader && gateway == 0 }
 
-func isLeader(gateway int) bool { return gateway == 0 }
-
-// failureCase is a failure in a fleet of some size, while many clients read a file.
+// failureCase is a failure while many clients read a file.
 type failureCase struct {
 	*failure
-	gateways, clients, size int
+	clients, size int
 }
 
-func (c failureCase) String() string {
-	return fmt.Sprintf("%s, %d gateways, %d bytes", c.name, c.gateways, c.size)
-}
+func (c failureCase) String() string { return fmt.Sprintf("%s, %d bytes", c.name, c.size) }
 
 // failureCases are those for which there is time; size is that of the file where there is little.
 func failureCases(size int) (list []failureCase) {
-	gateways, sizes, clients := []int{2}, []int{size}, 60
+	sizes, clients := []int{size}, 60
 	if e2e.Long {
-		gateways, sizes, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
+		sizes, clients = []int{4 << 10, 1 << 20, 64 << 20}, 500
 	}
 	for i := range failures {
-		for _, n := range gateways {
-			for _, size := range sizes {
-				list = append(list, failureCase{&failures[i], n, clients, size})
-			}
+		for _, size := range sizes {
+			list = append(list, failureCase{&failures[i], clients, size})
 		}
 	}
 	return list
 }
 
-// failuresAtOnce is how many of them run at a time: one with 500 clients has the machine for
-// itself.
-func failuresAtOnce() int {
+// failingFleets are those for which there is time. Short leases, and relays that can be cut.
+func failingFleets(cache ...string) (list []e2e.FleetOptions) {
+	sizes := []int{2}
 	if e2e.Long {
-		return 1
+		sizes = append(sizes, 3)
 	}
-	return 6
+	for _, n := range sizes {
+		list = append(list, e2e.FleetOptions{Gateways: n, Relayed: true, Cache: append(cache, "memory_max = 512MB"),
+			Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
+	}
+	return list
 }
 
 // TestCacheFailures: whatever fails in the middle of a fill, every client gets the exact content or
@@ -92,15 +89,18 @@ func failuresAtOnce() int {
 // downloaded at most twice.
 func TestCacheFailures(t *testing.T) {
 	t.Parallel()
-	e2e.Together(t, failuresAtOnce(), failureCases(1<<20), failureCase.String, func(c failureCase, t *testing.T) {
-		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t, c.gateways, c.clients, c.size) }))
-	})
+	atOnce := 2
+	if e2e.Long {
+		atOnce = 1 // 500 clients have the machine for themselves
+	}
+	for _, o := range failingFleets() {
+		e2e.OnFleets(t, atOnce, o, failureCases(1<<20), failureCase.play)
+	}
 }
 
-// run plays a failure. Its error says that it has cost too much.
-func (x *failure) run(t *testing.T, gateways, clients, size int) error {
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Relayed: true, Cache: []string{"memory_max = 512MB"},
-		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
+// play plays a failure. Its error says that it has cost too much.
+func (x failureCase) play(f *e2e.Fleet) error {
+	t, gateways, size := f.T, len(f.Gateways), x.size
 	id, content := f.Put(size)
 	f.Slow(300*time.Millisecond, 3*time.Second, size)
 	lone := make(chan stampede.Report)
@@ -109,7 +109,7 @@ func (x *failure) run(t *testing.T, gateways, clients, size int) error {
 	}()
 	f.Begun(id, 1)
 	all := make(chan stampede.Report)
-	go func() { all <- f.Stampede(clients, id, content) }()
+	go func() { all <- f.Stampede(x.clients, id, content) }()
 	f.Begun(id, int64(size/3))
 	x.begin(f)
 	if x.end != nil {

@@ -128,50 +128,25 @@ func linkCases() (list []linkCase) {
 	return list
 }
 
-// purgeCases are the faults of the links, each once.
-func purgeCases() (list []linkCase) {
-	for _, l := range links() {
-		for _, fault := range linkFaults {
-			list = append(list, linkCase{link: l, linkFault: fault})
-		}
-	}
-	return list
-}
-
-// linksAtOnce is how many fleets run at a time: they wait most of the time.
-const linksAtOnce = 4
-
-// linkFleet starts three gateways that have connections to each other.
-func linkFleet(t *testing.T) *e2e.Fleet {
-	t.Helper()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Relayed: true,
-		Lines: []string{"[lock]", "ttl = " + linkTTL.String()}})
-	f.Formed()
-	for _, owner := range f.Gateways {
-		id, content := f.PutOwnedBy(1000, owner)
-		f.Warm(id, content)
-	}
-	return f
-}
-
 // linkTTL is the ttl of leases: a quarter of it is more than two ways on the slowest link.
 const linkTTL = 5 * time.Second
+
+// linkFleet is a fleet whose links can be broken.
+var linkFleet = e2e.FleetOptions{Gateways: 3, Storages: 1, Relayed: true,
+	Lines: []string{"[lock]", "ttl = " + linkTTL.String()}}
 
 // TestFleetLinks: whatever becomes of the connections to Redis or between gateways, all of which
 // live, every client gets the exact bytes. There is one download; where a gateway takes the owner
 // for dead there may be another one, and where all take all others for dead, one for each.
 func TestFleetLinks(t *testing.T) {
 	t.Parallel()
-	e2e.Together(t, linksAtOnce, linkCases(), linkCase.String, func(c linkCase, t *testing.T) {
-		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t) }))
-	})
+	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.play)
 }
 
-// run plays it. Its error says that it has cost too much.
-func (c linkCase) run(t *testing.T) error {
+// play has clients ask for a file. Its error says that it has cost too much.
+func (c linkCase) play(f *e2e.Fleet) error {
 	const size = 1 << 20
 	const fetchTime = time.Second
-	f := linkFleet(t)
 	id, content := f.PutOwnedBy(size, f.Gateways[0])
 	f.Slow(storageTime, fetchTime, size)
 	if !c.inTheFill {
@@ -184,10 +159,10 @@ func (c linkCase) run(t *testing.T) error {
 		c.begins(f)
 	}
 	r := <-asked
-	e2e.RequireWhole(t, r)
+	e2e.RequireWhole(f.T, r)
 	c.ends(f)
 	n := f.Cluster.Downloads(id)
-	t.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
+	f.T.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
 		n.Downloads, float64(n.Bytes)/size, r.FirstByte(1).Round(time.Millisecond), r.Whole(1).Round(time.Millisecond))
 	most := 1
 	switch {
@@ -210,20 +185,22 @@ func (c linkCase) run(t *testing.T) error {
 // after 5 s at most. When all is well again, purges reach all.
 func TestFleetLinksPurge(t *testing.T) {
 	t.Parallel()
-	e2e.Together(t, linksAtOnce, purgeCases(), func(c linkCase) string { return c.link.name + ", " + c.linkFault.name },
-		func(c linkCase, t *testing.T) {
-			f := linkFleet(t)
-			for i := range f.Gateways {
-				require.NoError(t, f.Punctually(func() error {
-					defer c.ends(f)
-					return c.purge(f, i)
-				}))
-			}
-			f.RequirePurged(func(id string) error {
-				status, text := f.Gateways[0].AdminPost("/purge?id="+id, "")
-				return e2e.ReachedAll(status == http.StatusOK, text)
-			})
-		})
+	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.playPurges)
+}
+
+// playPurges purges a file by each gateway, and all is well again behind it.
+func (c linkCase) playPurges(f *e2e.Fleet) error {
+	for i := range f.Gateways {
+		require.NoError(f.T, f.Punctually(func() error {
+			defer c.ends(f)
+			return c.purge(f, i)
+		}))
+	}
+	f.RequirePurged(func(id string) error {
+		status, text := f.Gateways[0].AdminPost("/purge?id="+id, "")
+		return e2e.ReachedAll(status == http.StatusOK, text)
+	})
+	return nil
 }
 
 // purge changes a file that all gateways have, and purges it by one of them. The error is that the

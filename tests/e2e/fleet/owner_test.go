@@ -15,30 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownerFailure is how the owner of a file fails, and comes back.
+// ownerFailure is how the owner of a file fails.
 type ownerFailure struct {
-	name       string
-	begin, end func(t *testing.T, owner *e2e.Member)
-	inTheFill  bool // it fails in the middle of its fill; otherwise before it
+	name      string
+	begin     func(owner *e2e.Member)
+	inTheFill bool // it fails in the middle of its fill; otherwise before it
 }
 
-func ownerFailures() (list []ownerFailure) {
-	for _, inTheFill := range []bool{false, true} {
-		when := ", before the fill"
-		if inTheFill {
-			when = ", in the fill"
-		}
-		list = append(list,
-			ownerFailure{"killed" + when, func(_ *testing.T, m *e2e.Member) { m.Kill() },
-				func(t *testing.T, m *e2e.Member) {
-					m.Start(t)
-				}, inTheFill},
-			ownerFailure{"frozen" + when, func(_ *testing.T, m *e2e.Member) { m.Pause() },
-				func(_ *testing.T, m *e2e.Member) {
-					m.Resume()
-				}, inTheFill})
-	}
-	return list
+func (x ownerFailure) String() string { return x.name }
+
+var ownerFailures = []ownerFailure{
+	{"killed, before the fill", func(m *e2e.Member) { m.Kill() }, false},
+	{"frozen, before the fill", func(m *e2e.Member) { m.Pause() }, false},
+	{"killed, in the fill", func(m *e2e.Member) { m.Kill() }, true},
+	{"frozen, in the fill", func(m *e2e.Member) { m.Pause() }, true},
 }
 
 // TestFleetOwnerFails: when the owner of a file is killed or frozen, before it fetches the file or
@@ -47,26 +37,19 @@ func ownerFailures() (list []ownerFailure) {
 // is asked again.
 func TestFleetOwnerFails(t *testing.T) {
 	t.Parallel()
-	e2e.Together(t, 2, ownerFailures(), func(x ownerFailure) string { return x.name },
-		func(x ownerFailure, t *testing.T) {
-			require.NoError(t, e2e.Punctually(t, nil, func() error { return x.run(t) }))
-		})
+	e2e.OnFleets(t, 1, e2e.FleetOptions{Gateways: 3, Storages: 1,
+		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}}, ownerFailures, ownerFailure.play)
 }
 
-// run plays it. Its error says that something came too late.
-func (x *ownerFailure) run(t *testing.T) error {
+// play has clients ask for a file. Its error says that something came too late.
+func (x ownerFailure) play(f *e2e.Fleet) error {
 	const size = 3 << 20
 	const fetchTime = time.Second
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1,
-		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
-	f.Formed()
 	owner, others := f.Gateways[0], f.Gateways[1:]
-	before, small := f.PutOwnedBy(1000, owner)
-	f.Warm(before, small) // the others have connections to it
 	id, content := f.PutOwnedBy(size, owner)
 	f.Slow(0, fetchTime, size)
 	if !x.inTheFill {
-		x.begin(t, owner)
+		x.begin(owner)
 	}
 	asked := make(chan stampede.Report)
 	go func() {
@@ -74,16 +57,13 @@ func (x *ownerFailure) run(t *testing.T) error {
 	}()
 	f.Begun(id, size/3)
 	if x.inTheFill {
-		x.begin(t, owner)
+		x.begin(owner)
 	}
 	r := <-asked
-	e2e.RequireWhole(t, r)
+	e2e.RequireWhole(f.T, r)
 	n := f.Cluster.Downloads(id)
-	t.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
+	f.T.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
 		n.Downloads, float64(n.Bytes)/size, r.FirstByte(1).Round(time.Millisecond), r.Whole(1).Round(time.Millisecond))
-	x.end(t, owner)
-	f.Fault()
-	backAs(f, owner)
 	switch most := map[bool]int{false: 1, true: 2}[x.inTheFill]; {
 	case n.Downloads > most:
 		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
@@ -93,19 +73,6 @@ func (x *ownerFailure) run(t *testing.T) error {
 		return fmt.Errorf("the file was whole after %v", r.Whole(1))
 	}
 	return nil
-}
-
-// backAs waits until a gateway is asked as the owner of files again.
-func backAs(f *e2e.Fleet, owner *e2e.Member) {
-	f.T.Helper()
-	const fromPeer = `fdfs_gateway_peer_requests_total{code="200"}`
-	require.Eventually(f.T, func() bool {
-		id, content := f.PutOwnedBy(1000, owner)
-		before := owner.Metric(fromPeer)
-		r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[1:2], id), Want: content})
-		e2e.RequireWhole(f.T, r)
-		return owner.Metric(fromPeer) > before
-	}, e2e.Timeout, 100*time.Millisecond, "it is owner again")
 }
 
 // TestFleetPurgeWhileOneFails: each purge that returns well was applied by every gateway that

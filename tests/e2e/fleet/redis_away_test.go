@@ -52,7 +52,7 @@ const storageTime = 300 * time.Millisecond
 // stampedeWithoutRedis sends many clients for a cold file. Its error says that it has cost too
 // much.
 func stampedeWithoutRedis(f *e2e.Fleet, round int) error {
-	const clients, size = 150, 1 << 20
+	const clients, size = 150, 256 << 10
 	id, content := f.Put(size)
 	f.Slow(storageTime, 200*time.Millisecond, size)
 	r := f.Stampede(clients, id, content)
