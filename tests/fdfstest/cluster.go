@@ -54,7 +54,6 @@ type GroupSpec struct {
 type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port that trackers name; default: where it listens
-	ID        uint32 // storage id; default: 100001 and so on
 	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
 	// begins at its first byte, whatever the offset; the reply is as long as if it did not.
 	Version string

@@ -161,8 +161,8 @@ func (c disturbedCase) play(f *e2e.Fleet) error {
 	if n := f.Cluster.Downloads(id).Downloads; n > 0 { // content of an id never changes
 		return fmt.Errorf("%d downloads", n)
 	}
-	// Two for as long as one takes, as an entry whose last reply took long is asked about again early;
-	// or one by each gateway, which cannot agree while there is no Redis.
+	// Two for as long as one takes, as an entry whose last reply took long is asked about again
+	// early; or one by each gateway, which cannot agree while there is no Redis.
 	questions := f.Questions()
 	if most := gateways * (1 + int(took/questionTime)); questions > most {
 		return fmt.Errorf("%d questions in %v, want %d at most", questions, took, most)
