@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Always runs n clients, each of which asks again and again. end stops them, and requires that no
-// request has failed.
+// Always runs n clients, each of which asks again and again, with short pauses: so a connection is
+// idle at one time and busy at another. end stops them, and requires that no request has failed.
 func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -24,7 +26,7 @@ func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) 
 	for range n {
 		ask := client()
 		running.Go(func() {
-			for !stop.Load() {
+			for ; !stop.Load(); time.Sleep(rand.N(10 * time.Millisecond)) {
 				if err := ask(); err != nil {
 					failed.Add(1)
 					first.CompareAndSwap(nil, &err)
