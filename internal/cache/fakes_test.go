@@ -105,11 +105,13 @@ func (o *origin) contentOf(server string) []byte {
 	return o.content
 }
 
-// Recheck implements Source: it reads from all other storages, or else from the only one.
+// Recheck implements Source: it reads from all other storages, or else from the only one. One that
+// agrees proves nothing if some senders are unknown: it may be one of them.
 func (o *origin) Recheck(_ context.Context, v Version, sum checksum.Sum, senders []string) (checksum.Sum, error) {
 	o.rechecks.Add(1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	agreed := 0
 	for _, server := range o.order {
 		if slices.Contains(senders, server) && len(o.order) > 1 {
 			continue
@@ -117,7 +119,10 @@ func (o *origin) Recheck(_ context.Context, v Version, sum checksum.Sum, senders
 		var again checksum.Sum
 		_, _ = again.Write(o.contentOf(server))
 		if again.Standard() == sum.Standard() {
-			return again, nil
+			if agreed++; agreed == 2 || len(o.order) == 1 || !slices.Contains(senders, "") {
+				return again, nil
+			}
+			continue
 		}
 		if !again.Matches(v.CRC32) {
 			continue
