@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,10 +29,11 @@ const (
 // relayed is a client behind a relay, and one that is not.
 type relayed struct {
 	*testing.T
-	relay  *redistest.Relay
-	c      *cachelock.Client // behind the relay
-	direct *cachelock.Client
-	admin  *redis.Client
+	relay   *redistest.Relay
+	c       *cachelock.Client // behind the relay
+	pending atomic.Int64      // its commands without a response
+	direct  *cachelock.Client
+	admin   *redis.Client
 }
 
 func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*redis.Options)) *relayed {
@@ -46,6 +48,13 @@ func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*re
 	}
 	rdb := redis.NewClient(ro)
 	t.Cleanup(func() { rdb.Close() })
+	redistest.Hook(rdb, func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			r.pending.Add(1)
+			defer r.pending.Add(-1)
+			return next(ctx, cmd)
+		}
+	})
 	r.c, r.direct = cachelock.New(rdb, o), cachelock.New(r.admin, o)
 	t.Cleanup(func() {
 		require.NoError(t, r.c.Close())
@@ -76,11 +85,11 @@ func (r *relayed) isSet(key string) {
 	})
 }
 
-// queued waits until a process waits for the lock.
+// queued waits until a process waits for the lock, and has read the response that says so.
 func (r *relayed) queued(key string) {
 	r.Helper()
 	eventually.True(r, func() bool {
-		return r.admin.ZCard(context.Background(), r.Name()+":{0}:queue:"+key).Val() == 1
+		return r.admin.ZCard(context.Background(), r.Name()+":{0}:queue:"+key).Val() == 1 && r.pending.Load() == 0
 	})
 }
 

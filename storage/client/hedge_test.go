@@ -322,10 +322,13 @@ func TestRaceAndAThird(t *testing.T) {
 			m.health.replied(time.Microsecond)
 		}
 		c.release(m)
+		var mu sync.Mutex // guards asked
 		var asked []string
 		a, err := c.askEach(t.Context(), []Server{first, {Host: "second", Port: 1}, {Host: "third", Port: 1}},
 			request{ask: func(_ context.Context, m *member) (reply, error) {
+				mu.Lock()
 				asked = append(asked, m.server.Host)
+				mu.Unlock()
 				if m.server.Host == "third" {
 					return reply{info: Info{From: m.server}}, nil
 				}
