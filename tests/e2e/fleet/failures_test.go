@@ -55,7 +55,7 @@ type failureCase struct {
 	clients, size int
 }
 
-func (c failureCase) String() string { return fmt.Sprintf("%s, %d bytes", c.name, c.size) }
+func (x failureCase) String() string { return fmt.Sprintf("%s, %d bytes", x.name, x.size) }
 
 // failureCases are those for which there is time; size is that of the file where there is little.
 func failureCases(size int) (list []failureCase) {
