@@ -144,11 +144,12 @@ func TestServedByOne(t *testing.T) {
 // TestInputBeforePark: a connection with bytes that were not read is not parked: their event is
 // over.
 func TestInputBeforePark(t *testing.T) {
-	parked := make(chan bool, 1)
+	waits, parked := make(chan struct{}, 1), make(chan bool, 1)
 	s := start(t, func(c *Conn) {
 		p := make([]byte, 10)
 		n, err := c.ReadNow(p)
 		if err == unix.EAGAIN && c.Park() { // at first: from now on there are events
+			waits <- struct{}{}
 			return
 		}
 		c.Detach()
@@ -160,6 +161,7 @@ func TestInputBeforePark(t *testing.T) {
 		_ = c.Close()
 	})
 	c := s.dial()
+	<-waits
 	exchange(t, c, "a")
 	_, err := io.WriteString(c, "b")
 	require.NoError(t, err)
