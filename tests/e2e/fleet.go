@@ -326,7 +326,8 @@ func XCaches(r stampede.Report) map[string]int {
 }
 
 // OnFleets plays scenes on n fleets: each plays one after the other, and is healed behind it. An
-// error of a scene says that it has cost too much: where the machine was late, it is played again.
+// error of a scene says that it has cost too much: where the machine was late, or a storage that no
+// scene makes late, it is played again.
 func OnFleets[S fmt.Stringer](t *testing.T, n int, o FleetOptions, scenes []S, play func(S, *Fleet) error) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -337,7 +338,7 @@ func OnFleets[S fmt.Stringer](t *testing.T, n int, o FleetOptions, scenes []S, p
 				f.Healed()
 				for s := i; s < len(scenes); s += n {
 					t.Log(scenes[s])
-					require.NoError(t, Punctually(t, nil, func() error {
+					require.NoError(t, Punctually(t, f.StoragesLate, func() error {
 						defer f.Healed()
 						return play(scenes[s], f)
 					}), scenes[s].String())

@@ -61,9 +61,15 @@ func (f *Fleet) WaitedInVain() (sum float64) {
 	for _, m := range f.Gateways {
 		sum += float64(strings.Count(m.Log(), "Redis unavailable"))
 	}
-	return sum + f.Metric(`fdfs_gateway_lock_acquire_total{result="error"}`, "fdfs_gateway_lock_lost_total",
-		"fdfs_gateway_origin_hedges_total", `fdfs_gateway_origin_fetches_total{result="timeout"}`,
+	return sum + f.StoragesLate() + f.Metric(
+		`fdfs_gateway_lock_acquire_total{result="error"}`, "fdfs_gateway_lock_lost_total",
 		`fdfs_gateway_peer_fetches_total{result="broken"}`, `fdfs_gateway_peer_fetches_total{result="unreachable"}`)
+}
+
+// StoragesLate counts requests to storages that gateways have given up or have hedged.
+func (f *Fleet) StoragesLate() float64 {
+	f.T.Helper()
+	return f.Metric("fdfs_gateway_origin_hedges_total", `fdfs_gateway_origin_fetches_total{result="timeout"}`)
 }
 
 // Punctually plays a scene that prepares what it needs anew each time, and gives what was not as
@@ -77,13 +83,9 @@ func (f *Fleet) Punctually(play func() error) error {
 	})
 }
 
-// Punctually does so for a scene that has its own fleet: vain, which may be nil, is what was waited
-// for in vain.
+// Punctually does so with another count of what was waited for in vain.
 func Punctually(t *testing.T, vain func() float64, play func() error) error {
 	t.Helper()
-	if vain == nil {
-		vain = func() float64 { return 0 }
-	}
 	for i := 1; ; i++ {
 		before, late := vain(), watchTime()
 		err := play()
