@@ -265,7 +265,7 @@ func cacheKeys(c *Cache) []setting {
 		{"disk_path", "", path(&c.DiskPath),
 			"folder for files of other hosts; empty = none on disk"},
 		{"disk_max", "10GB", size(&c.DiskMax),
-			"disk space for them"},
+			"disk space for them; when the disk is full, a 32nd of the oldest is removed each minute"},
 		{"ttl", "10m", duration(&c.TTL, second, year),
 			"time for which an entry is fresh"},
 		{"mutable_ttl", "1s", duration(&c.MutableTTL, 0, year),

@@ -115,7 +115,8 @@ var zhKeys = []entry{
 	// [cache]
 	{"memory for files of other hosts", "缓存其他主机文件的内存"},
 	{"folder for files of other hosts; empty = none on disk", "缓存其他主机文件的目录；留空则不用磁盘缓存"},
-	{"disk space for them", "磁盘缓存的最大容量"},
+	{"disk space for them; when the disk is full, a 32nd of the oldest is removed each minute",
+		"磁盘缓存的最大容量；磁盘写满时，每分钟淘汰最旧的三十二分之一"},
 	{"time for which an entry is fresh", "缓存条目的有效期"},
 	{"the same for appender and slave files, which can change", "追加文件和从文件（内容会变）的缓存有效期"},
 	{"gateways of a fleet that keep a segment on disk; 0 = all", "集群中在磁盘上保存同一分片的网关数；0 表示全部"},

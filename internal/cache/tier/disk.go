@@ -50,7 +50,8 @@ type DiskOptions struct {
 // about 250 bytes of memory, and 80 more once it was used.
 //
 // After a failed write or read, the disk gets no writes or reads for DiskOptions.Retry, or up to a
-// quarter less; then the next one shows whether it works again. A read that hangs disables further
+// quarter less; then the next one shows whether it works again. If the file system is full, the
+// oldest entries are evicted meanwhile. A read that hangs disables further
 // ones until it ends. Segments are written in the background from a bounded queue, in which Get
 // finds them.
 type Disk struct {

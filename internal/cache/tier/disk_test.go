@@ -235,7 +235,8 @@ func TestDiskBudget(t *testing.T) {
 	require.Len(t, files(t, path), budget/4/8192)
 }
 
-// TestFullDisk: a file system that is full switches writing off, and back on when there is room.
+// TestFullDisk: a file system that is full switches writing off. A few of the oldest entries are
+// evicted, so that there is room when it is tried again; the others are served.
 func TestFullDisk(t *testing.T) {
 	path := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path).CombinedOutput(); err != nil {
@@ -243,21 +244,33 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer func() { require.NoError(t, exec.Command("umount", "-l", path).Run()) }()
 	d := openDisk(t, tier.DiskOptions{Path: path, Retry: time.Hour})
-	require.True(t, d.Put(small(0, 100<<10)))
-	d.Settle()
-	filler := filepath.Join(path, "filler")
-	_ = os.WriteFile(filler, make([]byte, 4<<20), 0o600) // as much as fits
-	require.True(t, d.Put(small(1, 1<<20)))
-	d.Settle()
+	const before, each = 64, 10 << 10 // 12 KiB each on disk, with their headers
+	for i := range before {
+		require.True(t, d.Put(small(i, each)))
+	}
+	written(t, d, before)
+	_ = os.WriteFile(filepath.Join(path, "filler"), make([]byte, 4<<20), 0o600) // as much as fits
+	next := before
+	for ; !d.Stats().Disabled; next++ { // the first ones may find blocks that the filler has left
+		require.True(t, d.Put(small(next, each)))
+		d.Settle()
+	}
 	require.EqualValues(t, 1, d.Stats().Failed)
-	require.False(t, d.Put(small(2, 100)), "it is disabled")
-	view, ok := d.Get(small(0, 100<<10).Key, small(0, 100<<10).Version, true)
-	require.True(t, ok, "what is there is served")
-	view.Release()
-	require.NoError(t, os.Remove(filler))
+	require.False(t, d.Put(small(next, each)), "it is disabled")
+	evicted := int(d.Stats().Evicted)
+	require.InDelta(t, 3, evicted, 1, "a part, and the size of the segment that found no room")
+	for i := range before {
+		s := small(i, each)
+		view, ok := d.Get(s.Key, s.Version, true)
+		require.Equal(t, i >= evicted, ok, "entry %d", i)
+		if ok {
+			view.Release()
+		}
+	}
 	d.Pass()
-	require.True(t, d.Put(small(3, 1000)))
-	written(t, d, 2)
+	stored := d.Stats().Entries
+	require.True(t, d.Put(small(next, each)))
+	written(t, d, stored+1)
 	require.False(t, d.Stats().Disabled)
 	require.NoError(t, d.Close())
 }

@@ -49,7 +49,7 @@ func (d *Disk) list() {
 	}
 	d.mu.Lock()
 	d.listed = true
-	victims := d.evict()
+	victims := d.evict(d.o.Max)
 	d.mu.Unlock()
 	d.unlinkAll(victims)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxJobs bounds the number of segments that wait to be written, beside their bytes.
@@ -12,6 +14,9 @@ const maxJobs = 4096
 // startShare is the divisor of the budget for segments that are stored while there are files of
 // unknown size, for which none can be evicted.
 const startShare = 4
+
+// fullShare is the divisor of the bytes on disk that are evicted when the file system is full.
+const fullShare = 32
 
 // job is a segment that waits to be written.
 type job struct {
@@ -86,6 +91,9 @@ func (d *Disk) store(j *job) {
 	err := d.writeFile(j)
 	if err != nil && !errors.Is(err, errCanceled) { // before the job leaves the queue: none is written in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			d.makeRoom()
+		}
 	}
 	if d.stored(j, err) {
 		return
@@ -120,11 +128,21 @@ func (d *Disk) stored(j *job, err error) bool {
 	return true
 }
 
-// evict removes the oldest entries from the index, down to the budget. mu is held. The caller
-// removes the files.
-func (d *Disk) evict() []Key {
+// makeRoom evicts the oldest entries on a file system that is full below the budget. Otherwise the
+// cache would keep them, and store nothing new, until something else makes room. What is evicted at
+// once is bounded: another program may be filling the file system.
+func (d *Disk) makeRoom() {
+	d.mu.Lock()
+	victims := d.evict(d.index.used - d.index.used/fullShare)
+	d.mu.Unlock()
+	d.unlinkAll(victims)
+}
+
+// evict removes the oldest entries from the index, until they and the segment that is being written
+// take at most so many bytes. mu is held. The caller removes the files.
+func (d *Disk) evict(most int64) []Key {
 	var victims []Key
-	for d.index.used+d.writes > d.o.Max {
+	for d.index.used+d.writes > most {
 		e := d.index.oldest()
 		if e == nil {
 			break
@@ -140,7 +158,7 @@ func (d *Disk) evict() []Key {
 func (d *Disk) SetMax(bytes int64) {
 	d.mu.Lock()
 	d.o.Max = bytes
-	victims := d.evict()
+	victims := d.evict(d.o.Max)
 	d.mu.Unlock()
 	d.unlinkAll(victims)
 }
@@ -156,7 +174,7 @@ func (d *Disk) writeFile(j *job) error {
 		return errCanceled
 	}
 	d.active, d.writes = j, j.segment.roomOnDisk()
-	victims := d.evict() // before the write, so that the budget holds at any moment
+	victims := d.evict(d.o.Max) // before the write, so that the budget holds at any moment
 	d.mu.Unlock()
 	d.unlinkAll(victims)
 	err := d.fillFile(temporary, j.segment)
