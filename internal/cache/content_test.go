@@ -107,7 +107,7 @@ func TestChanged(t *testing.T) {
 			o.v = cachetest.Version(o.content)
 			o.v.ModTime++
 		})
-		rest, err := io.ReadAll(s)
+		rest, err := readAll(s, old[100:])
 		require.ErrorIs(t, err, ErrChanged)
 		require.True(t, bytes.HasPrefix(old, append(buf, rest...)))
 		r := get(background, c, o)
@@ -176,7 +176,7 @@ func TestChangedBefore(t *testing.T) {
 		require.NoError(t, err)
 		s := c.Open(background, e, o, 0, SegmentSize)
 		defer func() { _ = s.Close() }()
-		_, err = io.ReadAll(s)
+		_, err = readAll(s, o.content)
 		require.NoError(t, err)
 		o.set(func() {
 			o.content = cachetest.Content("new", 3*SegmentSize)
@@ -209,7 +209,7 @@ func TestChecksum(t *testing.T) {
 			read := func() ([]byte, error) {
 				s := c.Open(background, e, o, 0, size)
 				defer func() { _ = s.Close() }()
-				return io.ReadAll(s)
+				return readAll(s, o.content)
 			}
 			got, err := read()
 			if size > SegmentSize {
@@ -250,7 +250,7 @@ func TestChecksum(t *testing.T) {
 			e, err := c.Get(background, o.file, o, GetOptions{})
 			require.NoError(t, err)
 			s := c.Open(background, e, o, 0, size)
-			got, err := io.ReadAll(s)
+			got, err := readAll(s, o.content)
 			require.NoError(t, s.Close())
 			require.True(t, err != nil || bytes.Equal(o.content, got))
 			require.EqualValues(t, 1, c.Stats().CRCErrors)
@@ -404,12 +404,12 @@ func TestCorruptedBehind(t *testing.T) {
 		_, err = io.ReadFull(s, make([]byte, SegmentSize/4))
 		require.NoError(t, err)
 		other := c.Open(background, e, o, 0, e.Version.Size)
-		_, err = io.ReadAll(other)
+		_, err = readAll(other, o.content)
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.NoError(t, other.Close())
 		synctest.Wait() // until the wrong content was purged
 		requireWhole(t, o, get(background, c, o))
-		rest, err := io.ReadAll(s)
+		rest, err := readAll(s, o.content[SegmentSize/4:])
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.Less(t, len(rest), 3*SegmentSize-SegmentSize/4)
 		require.EqualValues(t, 1, c.Stats().CRCErrors)

@@ -57,11 +57,13 @@ func TestWriteTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOrigin(testFile(1), 2*SegmentSize+3*tier.ChunkSize+17)
+			var got bytes.Buffer
+			got.Grow(len(o.content))
 			for range 3 {
 				e, err := lookup(c, o)
 				require.NoError(t, err)
 				s := c.Open(background, e, o, 5, e.Version.Size-5)
-				var got bytes.Buffer
+				got.Reset()
 				_, err = s.WriteTo(&got)
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(o.content[5:], got.Bytes()))

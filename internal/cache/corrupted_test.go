@@ -3,7 +3,6 @@ package cache
 import (
 	"bytes"
 	"context"
-	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -118,7 +117,7 @@ func TestPeerReadsWhatWasCorrupted(t *testing.T) {
 			if meanwhile {
 				time.AfterFunc(second, wrong)
 			}
-			got, err := io.ReadAll(body)
+			got, err := readAll(body, o.content)
 			if meanwhile {
 				require.ErrorIs(t, err, ErrCorrupt)
 				require.Less(t, len(got), len(o.content))

@@ -156,6 +156,14 @@ func (o *origin) now() ([]byte, Version, error) {
 	return o.content, o.v, nil
 }
 
+// part is what the storages have of a range at this moment.
+func (o *origin) part(offset, length int64) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	from := min(offset, int64(len(o.content)))
+	return o.content[from:min(from+length, int64(len(o.content)))]
+}
+
 func (o *origin) Stat(ctx context.Context) (Version, error) {
 	o.stats.Add(1)
 	if err := sleep(ctx, o.first); err != nil {
@@ -297,22 +305,67 @@ func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r
 	}
 	s := c.Open(ctx, e, o, offset, length)
 	defer func() { _ = s.Close() }()
-	room := make([]byte, length+1) // one byte more than there may be
+	got := received{expected: o.part(offset, length)}
+	_, r.err = got.readFrom(s, func() { r.first = time.Since(began) })
+	r.body, r.total, r.from = got.bytes(), time.Since(began), s.From()
+	return r
+}
+
+// received is the bytes that a client has received. As long as they are the expected ones they take
+// no memory of their own.
+type received struct {
+	expected []byte
+	n        int
+	other    []byte // all of them, from the first one on that was not expected; else nil
+}
+
+// bytes are all bytes.
+func (r *received) bytes() []byte {
+	if r.other != nil {
+		return r.other
+	}
+	return r.expected[:r.n:r.n]
+}
+
+func (r *received) add(p []byte) {
+	if r.other == nil && bytes.HasPrefix(r.expected[r.n:], p) {
+		r.n += len(p)
+		return
+	}
+	if r.other == nil {
+		r.other = append([]byte{}, r.expected[:r.n]...)
+	}
+	r.other = append(r.other, p...)
+	r.n = len(r.other)
+}
+
+// pieces are buffers of 64 KiB, into which clients read.
+var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// readFrom reads all. The first bytes are told by a call of first.
+func (r *received) readFrom(s io.Reader, first func()) ([]byte, error) {
+	piece := pieces.Get().(*[64 << 10]byte)
+	defer pieces.Put(piece)
 	for {
-		have := len(r.body)
-		n, err := s.Read(room[have:min(have+64<<10, len(room))])
-		if n > 0 && have == 0 {
-			r.first = time.Since(began)
+		n, err := s.Read(piece[:])
+		if n > 0 && r.n == 0 {
+			first()
 		}
-		r.body = room[:have+n]
-		if err != nil {
-			r.total, r.from = time.Since(began), s.From()
-			if err != io.EOF {
-				r.err = err
-			}
-			return r
+		r.add(piece[:n])
+		switch err {
+		case nil:
+		case io.EOF:
+			return r.bytes(), nil
+		default:
+			return r.bytes(), err
 		}
 	}
+}
+
+// readAll is io.ReadAll of a reader that is to give the expected bytes.
+func readAll(s io.Reader, expected []byte) ([]byte, error) {
+	r := received{expected: expected}
+	return r.readFrom(s, func() {})
 }
 
 // manyClients sends n requests at once, spread over the gateways.

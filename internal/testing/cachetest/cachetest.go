@@ -36,13 +36,10 @@ var (
 // Room is the budget, in bytes, that the tiers under test need at least.
 const Room = 64 << 20
 
-// Content is the content of a file in tests: the same for the same name and size.
+// Content is the content of a file in tests: the same for the same name and size. It is read-only,
+// see contenttest.Shared.
 func Content(file string, size int64) []byte {
-	seed := [32]byte{}
-	copy(seed[:], fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(file))))
-	b := make([]byte, size)
-	_, _ = rand.NewChaCha8(seed).Read(b) // it never fails
-	return b
+	return contenttest.Shared(crc32.ChecksumIEEE([]byte(file)), size)
 }
 
 // Version is the version of a file with this content.
@@ -50,14 +47,14 @@ func Version(content []byte) tier.Version {
 	return tier.Version{Size: int64(len(content)), ModTime: 1e18, CRC32: crc32.ChecksumIEEE(content), Immutable: true}
 }
 
-// Segment cuts a segment out of a file.
+// Segment cuts a segment out of a file. It has the bytes of content itself, not a copy.
 func Segment(file string, index int64, content []byte) *tier.Segment {
 	v := Version(content)
 	rest := content[index*tier.SegmentSize:][:v.SegmentLength(index)]
 	s := &tier.Segment{Key: tier.Key{File: file, Index: index}, Version: v}
 	for len(rest) > 0 {
 		n := min(len(rest), tier.ChunkSize)
-		s.Chunks = append(s.Chunks, bytes.Clone(rest[:n]))
+		s.Chunks = append(s.Chunks, rest[:n:n])
 		rest = rest[n:]
 	}
 	return s

@@ -11,6 +11,7 @@ import (
 // ReadAll reads a file of size bytes. What it returns with an error is what there was.
 func ReadAll(f content.File, size int64) ([]byte, error) {
 	var all bytes.Buffer
+	all.Grow(int(size))
 	for offset := int64(0); offset < size; {
 		chunk, err := f.At(offset, size-offset)
 		if err != nil {
@@ -28,13 +29,14 @@ func ReadAll(f content.File, size int64) ([]byte, error) {
 
 // ReadChunk reads a chunk, wherever it is.
 func ReadChunk(chunk content.Chunk) (all []byte, err error) {
+	all = make([]byte, chunk.Length)
+	have := 0
 	for chunk.Length > 0 && err == nil {
 		var n int
-		b := make([]byte, chunk.Length)
-		n, err = chunk.Load(b)
-		all, chunk = append(all, b[:n]...), chunk.Behind(int64(n))
+		n, err = chunk.Load(all[have:])
+		have, chunk = have+n, chunk.Behind(int64(n))
 	}
-	return all, err
+	return all[:have], err
 }
 
 // Bytes returns n bytes that look random and differ from offset to offset, the same in every run.
