@@ -23,7 +23,7 @@ import (
 // as soon as it was complete.
 func TestManyFills(t *testing.T) {
 	bubble(t, "slow origin", func(t *testing.T) {
-		const files = 50
+		const files = 24 // six times what fits into the memory
 		c := newCache(t, Options{Memory: 16 << 20, Wait: time.Hour})
 		var running sync.WaitGroup
 		var origins []*origin
@@ -61,9 +61,11 @@ func TestManyFills(t *testing.T) {
 		require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
 	})
 	bubble(t, "hanging origin", func(t *testing.T) {
+		const readers = 40 // five times as many as fetch at once
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
 		o := noFile(testFile(0))
-		o.content, o.v = make([]byte, 100*SegmentSize), Version{Size: 100 * SegmentSize} // of which little comes
+		o.content = make([]byte, readers*SegmentSize) // of which little comes
+		o.v = Version{Size: readers * SegmentSize}
 		o.whole = time.Hour
 		e, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
@@ -72,7 +74,7 @@ func TestManyFills(t *testing.T) {
 		var running sync.WaitGroup
 		ctx, cancel := context.WithTimeout(context.Background(), 10*second)
 		defer cancel()
-		for i := range int64(100) {
+		for i := range int64(readers) {
 			running.Go(func() {
 				s := c.Open(ctx, e, o, i*SegmentSize, 2*SegmentSize/2)
 				defer s.Close()
@@ -92,7 +94,7 @@ func TestManyFills(t *testing.T) {
 			})
 		}
 		running.Wait()
-		require.Equal(t, 100-minRoom/listedShare/SegmentSize, busy)
+		require.Equal(t, readers-minRoom/listedShare/SegmentSize, busy)
 	})
 }
 
@@ -195,7 +197,7 @@ func TestNoTierTakesIt(t *testing.T) {
 			e, err := c.Get(background, src.file, src, GetOptions{})
 			require.NoError(t, err)
 			s := c.Open(background, e, src, 0, e.Version.Size)
-			var got []byte
+			got := make([]byte, 0, src.v.Size)
 			for {
 				synctest.Wait() // until the running fills are over
 				chunk, err := s.Next(SegmentSize)

@@ -333,7 +333,7 @@ func (r *received) add(p []byte) {
 		return
 	}
 	if r.other == nil {
-		r.other = append([]byte{}, r.expected[:r.n]...)
+		r.other = append(make([]byte, 0, max(len(r.expected), r.n+len(p))), r.expected[:r.n]...)
 	}
 	r.other = append(r.other, p...)
 	r.n = len(r.other)

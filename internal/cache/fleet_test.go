@@ -31,7 +31,7 @@ func TestStampede(t *testing.T) {
 				o.first, o.whole = second/2, second
 				f := newFleet()
 				list := gateways(t, f, n, Options{})
-				for i, r := range manyClients(list, o, 24) {
+				for i, r := range manyClients(list, o, 12) {
 					requireWhole(t, o, r)
 					if size > 0 {
 						require.LessOrEqual(t, r.first, o.first+o.whole/64+10*time.Millisecond,
@@ -46,8 +46,8 @@ func TestStampede(t *testing.T) {
 				for _, c := range list {
 					if s := c.Stats(); size > 0 && size <= SegmentSize {
 						require.EqualValues(t, 1, s.Coalesced)
-						require.EqualValues(t, 24/n, s.LargestCoalesced)
-						require.EqualValues(t, 24/n-1, s.DownloadsSaved)
+						require.EqualValues(t, 12/n, s.LargestCoalesced)
+						require.EqualValues(t, 12/n-1, s.DownloadsSaved)
 					}
 				}
 				if size > 0 {
