@@ -14,11 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// numbered is a segment of n bytes that are others for each number.
+// numbered is a segment of n bytes that are others for each number. They are read-only.
 func numbered(i, n int) *Segment {
 	s := &Segment{Key: Key{File: fmt.Sprintf("group1/M00/00/00/%09d.bin", i)}, Version: Version{Size: int64(n)}}
-	content := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)}).Read(content) // never fails
+	content := contenttest.Shared(uint32(i), int64(n))
 	for len(content) > 0 {
 		chunk := content[:min(len(content), ChunkSize)]
 		s.Chunks, content = append(s.Chunks, chunk[:len(chunk):len(chunk)]), content[len(chunk):]
@@ -28,7 +27,7 @@ func numbered(i, n int) *Segment {
 
 // contentOf reads all of a view.
 func contentOf(t require.TestingT, v View, n int64) []byte {
-	var all []byte
+	all := make([]byte, 0, n)
 	for int64(len(all)) < n {
 		s, err := v.At(int64(len(all)), n-int64(len(all)))
 		require.NoError(t, err)

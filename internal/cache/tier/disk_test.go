@@ -43,8 +43,19 @@ func written(t *testing.T, d *tier.Disk, n int) {
 	eventually.True(t, func() bool { return d.Stats().Entries == n }, "%d segments", n)
 }
 
+// emptied opens a disk in a folder where others were before. It has none of their segments: to make
+// the 256 folders of a new one takes longer than most tests.
+func emptied(t *testing.T, path string) *tier.Disk {
+	t.Helper()
+	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
+	d.Purge(tier.MatchAll)
+	require.Empty(t, files(t, path))
+	return d
+}
+
 func TestDisk(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return openDisk(t, tier.DiskOptions{Path: t.TempDir()}) })
+	path := t.TempDir()
+	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return emptied(t, path) })
 }
 
 // settling is a disk that has written everything before a Get: what is found comes from a file.
@@ -57,9 +68,8 @@ func (s settling) Put(segment *tier.Segment) bool {
 }
 
 func TestDiskFromFiles(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) cachetest.Tier {
-		return settling{openDisk(t, tier.DiskOptions{Path: t.TempDir()})}
-	})
+	path := t.TempDir()
+	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return settling{emptied(t, path)} })
 }
 
 // files lists the files below a folder but the marker.
@@ -151,14 +161,13 @@ func TestCorruption(t *testing.T) {
 	require.NoError(t, err)
 	corrupted := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
 		"head only": good[:50], "zeros": make([]byte, len(good))}
-	for i := 0; i < len(good); i += 1 + i/13 {
+	for _, i := range []int{0, 20, 40, len(good) / 2, len(good) - 1} {
 		b := bytes.Clone(good)
 		b[i] ^= 1
-		corrupted[fmt.Sprintf("byte %d", i)] = b
+		corrupted[fmt.Sprintf("byte %d, before it is opened", i)] = b
 	}
-	for what, b := range corrupted {
-		require.NoError(t, os.WriteFile(name, b, 0o600))
-		d := openDisk(t, tier.DiskOptions{Path: path})
+	find := func(d *tier.Disk, what string) {
+		before := d.Stats().Corrupt
 		view, ok := d.Get(s.Key, s.Version, true)
 		if ok {
 			got, err := cachetest.Read(view, 0, s.Length(), tier.SegmentSize)
@@ -168,9 +177,24 @@ func TestCorruption(t *testing.T) {
 		}
 		_, ok = d.Get(s.Key, s.Version, true)
 		require.False(t, ok, what)
-		require.EqualValues(t, 1, d.Stats().Corrupt, what)
+		require.Equal(t, before+1, d.Stats().Corrupt, what)
 		require.NoFileExists(t, name, what)
+	}
+	for what, b := range corrupted {
+		require.NoError(t, os.WriteFile(name, b, 0o600))
+		d := openDisk(t, tier.DiskOptions{Path: path})
+		find(d, what)
 		require.NoError(t, d.Close())
+	}
+	d = openDisk(t, tier.DiskOptions{Path: path})
+	changed := bytes.Clone(good)
+	for i := 0; i < len(good); i += 1 + i/13 { // to open it for each takes longer than all else
+		require.True(t, d.Put(s))
+		d.Settle()
+		changed[i] ^= 1
+		require.NoError(t, os.WriteFile(name, changed, 0o600))
+		changed[i] ^= 1
+		find(d, fmt.Sprintf("byte %d", i))
 	}
 }
 

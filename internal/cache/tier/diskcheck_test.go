@@ -51,7 +51,7 @@ func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checke
 // store stores a segment of so many bytes.
 func (d *checked) store(t *testing.T, size int) {
 	t.Helper()
-	d.content = contenttest.Bytes(size)
+	d.content = contenttest.Shared(1, int64(size))
 	d.s = &Segment{Key: Key{File: "group1/M00/00/00/a"}, Version: Version{Size: int64(size)},
 		Chunks: slices.Collect(slices.Chunk(d.content, ChunkSize))}
 	require.True(t, d.Put(d.s))
@@ -108,7 +108,7 @@ func (d *checked) get(t *testing.T, offset, length int) []byte {
 		return nil
 	}
 	defer view.Release()
-	var got []byte
+	got := make([]byte, 0, length)
 	for len(got) < length {
 		s, err := view.At(int64(offset+len(got)), int64(length-len(got)))
 		if err != nil {
