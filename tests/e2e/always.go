@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -55,10 +54,23 @@ func GetWhole(client *http.Client, url string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	body, err := io.ReadAll(resp.Body)
+	body, err := ReadBody(resp)
 	err = errors.Join(err, resp.Body.Close())
 	if err == nil && (resp.StatusCode != http.StatusOK || !bytes.Equal(content, body)) {
 		err = fmt.Errorf("%s: %s, %d bytes of %d", url, resp.Status, len(body), len(content))
 	}
 	return err
+}
+
+// ReadBody reads the body of a response as io.ReadAll does, into a buffer that need not grow where
+// the length is known.
+func ReadBody(resp *http.Response) ([]byte, error) {
+	var body bytes.Buffer
+	length := int64(0)
+	if resp.Body != http.NoBody { // that of HEAD
+		length = min(max(resp.ContentLength, 0), 64<<20)
+	}
+	body.Grow(int(length) + bytes.MinRead) // with room for the end
+	_, err := body.ReadFrom(resp.Body)
+	return body.Bytes(), err
 }

@@ -252,7 +252,7 @@ func (p *Process) do(method, url string, headers []string) (Response, error) {
 		return Response{}, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err := ReadBody(resp)
 	return Response{resp, body}, err
 }
 
@@ -281,7 +281,7 @@ func Fetch(t testing.TB, client *http.Client, url string) Response {
 	resp, err := client.Get(url)
 	require.NoError(t, err)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err := ReadBody(resp)
 	require.NoError(t, err)
 	return Response{resp, body}
 }
@@ -332,7 +332,7 @@ func (k *Kept) Ask(request string) Response {
 	method, _, _ := strings.Cut(request, " ")
 	resp, err := http.ReadResponse(k.In, &http.Request{Method: method})
 	require.NoError(k.t, err, "to %q", request)
-	body, err := io.ReadAll(resp.Body)
+	body, err := ReadBody(resp)
 	require.NoError(k.t, err, "to %q", request)
 	return Response{resp, body}
 }

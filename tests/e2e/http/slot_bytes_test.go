@@ -73,7 +73,7 @@ func slow(p *e2e.Process, url, version, header string, config *tls.Config) (s *s
 
 // rest reads the remaining bytes, as far as they come, and returns all of the body.
 func (s *slowResponse) rest() []byte {
-	rest, _ := io.ReadAll(s.resp.Body) // an error is the end of a response that was cut
+	rest, _ := e2e.ReadBody(s.resp) // an error is the end of a response that was cut
 	_ = s.conn.Close()
 	return append(s.got, rest...)
 }
@@ -151,7 +151,7 @@ func requireNoSecret(t *testing.T, p *e2e.Process, slot storetest.Object, config
 	}
 	for _, r := range responses {
 		got := r.rest()
-		require.NotContains(t, string(got), "secret", "%d bytes, %s", len(slot.Content), r.header)
+		require.False(t, bytes.Contains(got, []byte("secret")), "%d bytes, %s", len(slot.Content), r.header)
 		if r.header == "Accept: */*" && r.resp.ContentLength == int64(len(slot.Content)) {
 			require.True(t, bytes.HasPrefix(slot.Content, got), "%d bytes", len(slot.Content))
 		}
@@ -168,8 +168,9 @@ func poll(t *testing.T, p *e2e.Process, slot storetest.Object, config *tls.Confi
 	}
 	_, err := io.WriteString(c, e2e.Request(http.MethodGet, slot.URL(), "Connection: close"))
 	require.NoError(t, err)
-	got, _ := io.ReadAll(c)
-	require.NotContains(t, string(got), "secret", "%d bytes", len(slot.Content))
+	got := bytes.NewBuffer(make([]byte, 0, len(slot.Content)+4096)) // with room for the head
+	_, _ = got.ReadFrom(c)
+	require.False(t, bytes.Contains(got.Bytes(), []byte("secret")), "%d bytes", len(slot.Content))
 }
 
 // TestHonestSlotsBesideWrites: a slot is served whole, always, while other slots of its trunk file
@@ -200,6 +201,9 @@ func TestHonestSlotsBesideWrites(t *testing.T) {
 			for round := range 6 {
 				for i := 0; i < len(slots); i += 2 {
 					slot := slots[i]
+					if round >= 2 && len(slot.Content) > 1<<20 {
+						continue // one response of it lasts for many writes
+					}
 					switch a := p.Get(slot.URL(), "Range: bytes=5000-18999"); {
 					case a.StatusCode != 206:
 						t.Fatalf("status %d in round %d, %d bytes", a.StatusCode, round, len(slot.Content))
