@@ -201,7 +201,7 @@ func TestCertificateRenewal(t *testing.T) {
 	link(".key", "one")
 	p := e2e.Serve(t, s, "[gateway]", "tls_listen = 127.0.0.1:0", tlsKeys(dir, "live"))
 	address := tlsAddress(p)
-	end := e2e.Always(t, 4, func() func() error {
+	end := e2e.Always(t, 2, func() func() error {
 		return func() error {
 			_, err := hello(t, address, f.URL(), &tls.Config{})
 			return err
