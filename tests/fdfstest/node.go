@@ -148,7 +148,7 @@ func (n *Node) start() error {
 			_ = receive(c.tcp) // it may have been closed
 		}
 	}
-	listener, err := net.Listen("tcp", n.Addr())
+	listener, err := again(func() (net.Listener, error) { return net.Listen("tcp", n.Addr()) })
 	if err != nil {
 		return fmt.Errorf("cannot listen for %s: %w", n.name, err)
 	}

@@ -64,6 +64,20 @@ func bind(addr netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
+// inheritedTime is how long a process that is being started may hold copies of descriptors.
+const inheritedTime = 10 * time.Second
+
+// again calls take until the address is free. A process that is being started has copies of all
+// descriptors until it executes its program: a listener closed meanwhile goes on listening.
+func again[T any](take func() (T, error)) (T, error) {
+	for until := time.Now().Add(inheritedTime); ; time.Sleep(time.Millisecond) {
+		taken, err := take()
+		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(until) {
+			return taken, err
+		}
+	}
+}
+
 // silence is a listener whose queue has room for one connection and is full. Linux then drops
 // what a client sends to connect, and says nothing.
 type silence struct {
@@ -76,7 +90,7 @@ type silence struct {
 const fillTime = 5 * time.Second
 
 func newSilence(addr netip.AddrPort) (*silence, error) {
-	fd, err := bind(addr)
+	fd, err := again(func() (int, error) { return bind(addr) })
 	if err != nil {
 		return nil, err
 	}
