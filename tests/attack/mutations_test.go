@@ -43,8 +43,7 @@ func run(t *testing.T, g *target, c *contents, secure bool, maxMemory int, kinds
 		a := attack{g: g, c: c, tls: secure}
 		require.NoError(t, a.whole(&c.files[i]))
 	}
-	base, err := g.usage()
-	require.NoError(t, err)
+	base := g.settles(t)
 	t.Logf("before: %v", base)
 	stop, watched := make(chan struct{}), make(chan error, 1)
 	var peak usage

@@ -28,6 +28,18 @@ func (g *target) usage() (usage, error) {
 		goroutines: int(of["go_goroutines"]), connections: int(of["fdfs_gateway_connections"])}, err
 }
 
+// settles waits until the gateway has seen the end of all connections, which it does after their
+// clients.
+func (g *target) settles(t *testing.T) (now usage) {
+	t.Helper()
+	eventually.True(t, func() bool {
+		var err error
+		now, err = g.usage()
+		return err == nil && now.connections == 0
+	}, "%v", &now)
+	return now
+}
+
 // watch looks at the gateway until stop is closed, and returns the most that it held. A look
 // without a response is an error.
 func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
