@@ -259,6 +259,23 @@ func TestDiskBudget(t *testing.T) {
 	require.Len(t, files(t, path), budget/4/8192)
 }
 
+// TestTemporaryFileIsLeft: a temporary file that could not be removed, longer than a next segment,
+// does not keep that one from being stored.
+func TestTemporaryFileIsLeft(t *testing.T) {
+	path := t.TempDir()
+	d := openDisk(t, tier.DiskOptions{Path: path, Retry: time.Hour})
+	require.NoError(t, os.WriteFile(filepath.Join(path, "segment.new"), make([]byte, 64<<10), 0o600))
+	require.True(t, d.Put(small(1, 10<<10)))
+	d.Settle()
+	require.Zero(t, d.Stats().Failed)
+	stored := files(t, path)
+	require.Len(t, stored, 1)
+	info, err := os.Stat(stored[0])
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(16<<10))
+	require.NoError(t, d.Close())
+}
+
 // TestFullDisk: a file system that is full switches writing off. A few of the oldest entries are
 // evicted, so that there is room when it is tried again; the others are served.
 func TestFullDisk(t *testing.T) {

@@ -192,7 +192,8 @@ func (d *Disk) fillFile(path string, s *Segment) (err error) {
 	if err := d.o.failure("write"); err != nil {
 		return err
 	}
-	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	// One of this name is left when its removal failed, as on a file system that became read-only.
+	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
