@@ -82,7 +82,9 @@ func (a *App) restrict() {
 		p.Off = "landlock = false"
 		return
 	}
-	_, _ = x509.SystemCertPool() // read once in a process; without a pool each handshake has the error
+	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
+		_, _ = x509.SystemCertPool() // read once in a process; without a pool each handshake has the error
+	}
 	rules := rulesOf(cfg)
 	for _, ln := range a.listeners() {
 		if name := ln.Path(); name != "" { // Stop removes the file
