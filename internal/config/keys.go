@@ -197,7 +197,8 @@ func gatewayProcessKeys(g *Gateway) []setting {
 		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day),
 			"time for a client to send its request"},
 		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day),
-			"time for which a connection without requests is kept"},
+			"time for which a connection without requests is kept; less, down to 5s, while more than half of " +
+				"max_connections are in use"},
 		{"slot_max_size", "16MB", size(&g.SlotMaxSize),
 			"largest trunk slot that is served; a larger slot_max_size of the trackers counts instead"},
 		{"min_send_rate", "1KB", size(&g.MinSendRate),
@@ -249,7 +250,7 @@ func openFileCacheKeys(o *OpenFileCache) []setting {
 		{"valid", "1s", duration(&o.Valid, 0, 24*time.Hour),
 			"time after which an open file is looked at again"},
 		{"max_body", "64KB", size(&o.MaxBody),
-			"largest local file kept in memory"},
+			"largest local file kept in memory; at most 8KB where all listeners are plain TCP"},
 		{"memory", "128MB", size(&o.Memory),
 			"memory for such files; 0 = none"},
 		{"drop_behind", "0", size(&o.DropBehind),

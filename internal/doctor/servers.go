@@ -71,7 +71,7 @@ func (d *doctor) call(ctx context.Context, address string, cmd fdfs.Command, lim
 	return pool.Call(ctx, cmd, 0, nil, limit)
 }
 
-// beatEvery is the longest usual time between two heart beats of a storage, which are every 30 s,
+// beatEvery is the longest usual time between two heartbeats of a storage, which are every 30 s,
 // and a little more. A tracker takes a storage for dead after 120 s.
 const beatEvery = 2 * time.Minute
 
@@ -224,7 +224,7 @@ func askWeb(ctx context.Context, address string) error {
 	return nil
 }
 
-// trackerClock compares the clock of this host with the last heart beat of a storage, by the
+// trackerClock compares the clock of this host with the last heartbeat of a storage, by the
 // tracker's clock. More than that the protocol does not tell.
 func (d *doctor) trackerClock(beat int64) {
 	const area, subject, advice = "clock", "trackers", "set the clocks of all hosts by NTP"
@@ -238,7 +238,7 @@ func (d *doctor) trackerClock(beat int64) {
 		d.add(area, subject, Warn, advice, "the clock of this host is %s ahead of that of the trackers, "+
 			"or no storage has been alive for so long", behind)
 	default:
-		d.add(area, subject, OK, "", "the last heart beat of a storage was %s ago", max(behind, 0))
+		d.add(area, subject, OK, "", "the last heartbeat of a storage was %s ago", max(behind, 0))
 	}
 }
 

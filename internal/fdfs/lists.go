@@ -96,7 +96,7 @@ type StorageInfo struct {
 //	                  upload priority, store paths, sub directories, current write path
 //	130     8         port (160 with long addresses)
 //	+       ...       counters
-//	-9      8         time of the last heart beat
+//	-9      8         time of the last heartbeat
 //	-1      1         whether it allocates trunk slots
 //
 // A record of 5.x (612 bytes) or of older 6.x (918 bytes):
@@ -106,7 +106,7 @@ type StorageInfo struct {
 //	1       16        storage id, or the address if there are none, NUL padded text
 //	17      16        address, NUL padded text
 //	177     6         version
-//	603     8         time of the last heart beat (612 bytes)
+//	603     8         time of the last heartbeat (612 bytes)
 var storageForms = []storageForm{
 	{smallest: 487, largest: 487, id: 2, address: 16, version: 50, versionSize: 8, heartBeat: 478, port: 130},
 	{smallest: 517, largest: 517, id: 2, address: 46, version: 80, versionSize: 8, heartBeat: 508, port: 160},

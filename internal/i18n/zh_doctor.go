@@ -70,7 +70,7 @@ var zhDoctor = []entry{
 	{"the clock of this host is at least %s behind that of the trackers", "本机时钟比跟踪服务器至少慢 %s"},
 	{"the clock of this host is %s ahead of that of the trackers, or no storage has been alive for so long",
 		"本机时钟比跟踪服务器快 %s，或者已有这么久没有存储服务器存活"},
-	{"the last heart beat of a storage was %s ago", "存储服务器最近一次心跳在 %s 之前"},
+	{"the last heartbeat of a storage was %s ago", "存储服务器最近一次心跳在 %s 之前"},
 	{"none is configured: this gateway is no part of a fleet", "没有配置：本网关不属于任何集群"},
 	{"correct the keys of [redis]", "请改正 [redis] 的配置"},
 	{"responds, and has the same secret", "响应正常，密钥相同"},

@@ -81,7 +81,8 @@ var zhKeys = []entry{
 	{"how HTML, SVG and XML are sent: inline, sandbox or attachment",
 		"HTML、SVG 和 XML 的发送方式：inline 直接显示，sandbox 在沙箱中显示，attachment 作为下载"},
 	{"time for a client to send its request", "客户端发送一个请求的最长时间"},
-	{"time for which a connection without requests is kept", "没有请求的连接保持的时间"},
+	{"time for which a connection without requests is kept; less, down to 5s, while more than half of " +
+		"max_connections are in use", "没有请求的连接保持的时间；已用连接超过 max_connections 的一半时缩短，最短 5s"},
 	{"largest trunk slot that is served; a larger slot_max_size of the trackers counts instead",
 		"可提供的最大 trunk 槽位；跟踪服务器的 slot_max_size 更大时以其为准"},
 	{"bytes a second that a client must take over 30 seconds; 0 = any rate will do",
@@ -108,7 +109,8 @@ var zhKeys = []entry{
 	// [open_file_cache]
 	{"open files kept; 0 = none", "保持打开的文件数；0 表示不保持"},
 	{"time after which an open file is looked at again", "已打开的文件重新检查的间隔"},
-	{"largest local file kept in memory", "可缓存在内存中的本机文件的最大尺寸"},
+	{"largest local file kept in memory; at most 8KB where all listeners are plain TCP",
+		"可缓存在内存中的本机文件的最大尺寸；所有监听都是明文 TCP 时最多 8KB"},
 	{"memory for such files; 0 = none", "缓存这些文件的内存；0 表示不缓存"},
 	{"responses of at least this size leave nothing in the page cache; 0 = never", "不小于此尺寸的响应不留在页缓存中；0 表示从不"},
 

@@ -10,7 +10,7 @@ import (
 	"fastdfs-gateway/tests/stampede"
 )
 
-const tableHead = "| front | origin GETs | questions | origin bytes / size | first byte p50 / p99 | " +
+const tableHead = "| front | downloads | metadata requests | origin bytes / size | first byte p50 / p99 | " +
 	"whole body p50 / p99 | errors | wrong bodies |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
 
 // row is what was measured with one front.

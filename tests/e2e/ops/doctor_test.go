@@ -71,7 +71,7 @@ func TestDoctorAndFastDFS5(t *testing.T) {
 	require.Len(t, found, 3)
 	for _, f := range found {
 		require.Equal(t, "ok", f.status)
-		require.Regexp(t, "FastDFS 5.05|heart beat of a storage was .* ago", f.text)
+		require.Regexp(t, "FastDFS 5.05|heartbeat of a storage was .* ago", f.text)
 	}
 }
 
