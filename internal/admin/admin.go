@@ -85,34 +85,12 @@ func New(o Options) http.Handler {
 		write(w, http.StatusOK, "ready")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, req *http.Request) {
-		if !req.URL.Query().Has("url") {
-			write(w, http.StatusBadRequest, "url= is missing")
-			return
-		}
-		e := o.Explain(req.Context(), req.URL.Query().Get("url"))
-		if req.URL.Query().Has("json") {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(e) // an error means a disconnect
-			return
-		}
-		write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
-	})
+	mux.HandleFunc("GET /explain", o.explain)
 	mux.HandleFunc("GET /reload", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(o.TryReload()) // an error means a disconnect
 	})
-	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
-		if err := o.Reload(); err != nil {
-			write(w, http.StatusUnprocessableEntity, err.Error())
-			return
-		}
-		text := "reloaded"
-		if keys := o.Pending(); len(keys) > 0 {
-			text += "; only a restart, or an upgrade (SIGUSR2), applies: " + strings.Join(keys, ", ")
-		}
-		write(w, http.StatusOK, text)
-	})
+	mux.HandleFunc("POST /reload", o.reload)
 	mux.HandleFunc("POST /purge", o.purge)
 	mux.HandleFunc("POST /prefetch", o.prefetch)
 	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, _ *http.Request) {
@@ -140,6 +118,32 @@ func New(o Options) http.Handler {
 				"/debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
 	})
 	return o.guard(mux)
+}
+
+func (o *Options) explain(w http.ResponseWriter, req *http.Request) {
+	if !req.URL.Query().Has("url") {
+		write(w, http.StatusBadRequest, "url= is missing")
+		return
+	}
+	e := o.Explain(req.Context(), req.URL.Query().Get("url"))
+	if req.URL.Query().Has("json") {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(e) // an error means a disconnect
+		return
+	}
+	write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
+}
+
+func (o *Options) reload(w http.ResponseWriter, _ *http.Request) {
+	if err := o.Reload(); err != nil {
+		write(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	text := "reloaded"
+	if keys := o.Pending(); len(keys) > 0 {
+		text += "; only a restart, or an upgrade (SIGUSR2), applies: " + strings.Join(keys, ", ")
+	}
+	write(w, http.StatusOK, text)
 }
 
 // NewServer returns a server for that handler with at most MaxConnections. Its timeouts allow

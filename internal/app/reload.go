@@ -179,17 +179,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	p.origin = a.originOf(p, &o)
 	a.components.Store(p)
 	a.retireReplaced(old, p)
-	if a.fleet != nil && secret != "" {
-		if err := a.fleet.SetSecret(secret); err != nil {
-			a.log.Error("the secret of the fleet stays as it was", "err", err)
-		}
-	}
-	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // TLS on listen stays until a restart
-		a.certificates.Use(c.certs, tlsSettings(c.cfg))
-	}
-	if a.cache != nil && c.cfg.Cache.Enabled() {
-		a.cache.Adjust(a.cacheLimits(c.cfg))
-	}
+	a.adjust(c, secret)
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
@@ -201,6 +191,21 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 		o.PlainPort = p.portOf(roleFiles)
 	}
 	return gateway.NewHandler(o), nil
+}
+
+// adjust applies a configuration to what serves until the process ends. secret is that of [peer].
+func (a *App) adjust(c loaded, secret string) {
+	if a.fleet != nil && secret != "" {
+		if err := a.fleet.SetSecret(secret); err != nil {
+			a.log.Error("the secret of the fleet stays as it was", "err", err)
+		}
+	}
+	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // TLS on listen stays until a restart
+		a.certificates.Use(c.certs, tlsSettings(c.cfg))
+	}
+	if a.cache != nil && c.cfg.Cache.Enabled() {
+		a.cache.Adjust(a.cacheLimits(c.cfg))
+	}
 }
 
 // closeAdded closes what p has and old does not, for a configuration that is rejected.

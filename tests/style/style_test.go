@@ -17,6 +17,9 @@ import (
 const (
 	codeWidth = 120 // columns; a tab is four
 	textWidth = 100 // comments and documents
+
+	fileLength     = 500 // lines
+	functionLength = 60
 )
 
 // words have no place in comments and documents: behind each group stands what is written instead.
@@ -41,10 +44,33 @@ func TestStyle(t *testing.T) {
 		}
 		text, err := os.ReadFile("../../" + file)
 		require.NoError(t, err)
-		for _, problem := range check(file, string(text)) {
+		for _, problem := range append(check(file, string(text)), tooLong(file, string(text))...) {
 			t.Error(problem)
 		}
 	}
+}
+
+// tooLong returns the functions of the program, and the files of Go, that are too long.
+func tooLong(file, text string) (problems []string) {
+	lines, start := strings.Split(text, "\n"), -1
+	if strings.HasSuffix(file, ".go") && len(lines) > fileLength {
+		problems = append(problems, fmt.Sprintf("%s: %d lines, %d are allowed", file, len(lines), fileLength))
+	}
+	for n, line := range lines {
+		switch {
+		case !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go"):
+			return problems
+		case strings.HasPrefix(line, "func ") && strings.HasSuffix(line, "{"):
+			start = n
+		case line == "}" && start >= 0:
+			if length := n - start + 1; length > functionLength {
+				problems = append(problems,
+					fmt.Sprintf("%s:%d: a function of %d lines, %d are allowed", file, start+1, length, functionLength))
+			}
+			start = -1
+		}
+	}
+	return problems
 }
 
 // isChinese reports whether a document is in Chinese. A browser shows a line break between two
