@@ -69,3 +69,21 @@ func TestChangedAndDeleted(t *testing.T) {
 }
 
 var longPast = time.Unix(1795181354, 0)
+
+// TestNotReplicatedYet: that a storage does not have the file says nothing of the one which sent
+// bytes of it and does not tell their version any more.
+func TestNotReplicatedYet(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	r, without := newRig(t, 1, Options{}), newCluster(t, 1)
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
+	info := r.stat(id)
+	r.servers = append(r.servers, serversOf(without)...)
+	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Hang: true})
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = io.ReadAll(s)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.NotErrorIs(t, err, fdfs.ErrNoFile)
+	require.Positive(t, without.Storage(0).Counts().Requests[fdfstest.CmdFileInfo], "it was asked")
+}

@@ -343,8 +343,11 @@ func (s *Stream) confirm(m *member) error {
 	a, otherErr := s.c.askEach(s.ctx, others, request{ask: func(ctx context.Context, m *member) (reply, error) {
 		return reply{}, s.sameVersion(ctx, m)
 	}})
-	if otherErr != nil {
-		return errors.Join(err, otherErr)
+	if otherErr != nil { // that they do not have the file says nothing of the sender
+		var t tally
+		t.add(err)
+		t.add(otherErr)
+		return t.err(s.ctx)
 	}
 	a.end()
 	return nil
