@@ -18,6 +18,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -257,7 +258,7 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	transport := &http.Transport{TLSClientConfig: config, Protocols: &protocols}
-	client := &http.Client{Transport: transport}
+	browser := &http.Client{Transport: transport}
 	leave := make([]context.CancelFunc, 3)
 	var asked sync.WaitGroup
 	for i := range leave {
@@ -265,7 +266,7 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 		leave[i] = cancel
 		asked.Go(func() {
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+missing.URL(), nil)
-			if resp, err := client.Do(req); err == nil {
+			if resp, err := browser.Do(req); err == nil {
 				resp.Body.Close()
 			}
 		})
@@ -283,6 +284,62 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	eventually.True(t, func() bool { return gone() == 3 })
 	asked.Wait()
 	transport.CloseIdleConnections()
+}
+
+// pausing is a source that sends some bytes, and the rest after more is closed.
+type pausing struct {
+	*fakeProtocol
+	first int
+	more  chan struct{}
+}
+
+func (p *pausing) Open(ctx context.Context, w client.FetchRequest, info client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
+	all, err := p.fakeProtocol.Open(ctx, w, info, offset, length, servers)
+	if err != nil {
+		return nil, err
+	}
+	first, err := io.ReadAll(io.LimitReader(all, int64(p.first)))
+	return io.NopCloser(io.MultiReader(bytes.NewReader(first), readerFunc(func([]byte) (int, error) {
+		<-p.more
+		return 0, io.EOF
+	}), all)), err
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestFirstBytesAreSent: bytes of a slow source are sent when they have come, by each protocol.
+func TestFirstBytesAreSent(t *testing.T) {
+	text := strings.Repeat("hello ", 1000)
+	for _, protocol := range []string{"h2", "http/1.1"} {
+		t.Run(protocol, func(t *testing.T) {
+			source := &pausing{fakeProtocol: &fakeProtocol{content: text}, first: 1000, more: make(chan struct{})}
+			release := sync.OnceFunc(func() { close(source.more) })
+			defer release()
+			_, o, _ := edge(t, Options{}, source)
+			r, config := runTLS(t, o, ServerOptions{}, time.Minute, protocol)
+			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+			resp, err := browser.Get("https://" + r.address + "/") // with it, settings and their replies are sent
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			resp, err = browser.Get("https://" + r.address + kinds(t, text)["normal"])
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			body := make([]byte, len(text))
+			_, err = io.ReadFull(resp.Body, body[:source.first])
+			require.NoError(t, err)
+			release()
+			_, err = io.ReadFull(resp.Body, body[source.first:])
+			require.NoError(t, err)
+			require.Equal(t, text, string(body))
+		})
+	}
 }
 
 // TestShutdownPassesClientsThatDoNotRead: the end of TLS, which is written to idle connections,

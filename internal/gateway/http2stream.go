@@ -159,7 +159,10 @@ const (
 	fastWrite = 20 * time.Millisecond // a client that takes a write within this time is fast
 )
 
-var _ sendfile.Roomer = (*stream)(nil)
+var _ interface {
+	sendfile.Flusher
+	sendfile.Roomer
+} = (*stream)(nil)
 
 // Room implements sendfile.Roomer: copies for clients that do not read are small.
 func (st *stream) Room() int {
@@ -189,6 +192,9 @@ func (st *stream) Flush() error {
 	}
 	return reason(st.http.Flush())
 }
+
+// Buffered implements sendfile.Flusher: the output of the connection makes the records.
+func (st *stream) Buffered() int { return 0 }
 
 // reason adds the error of the body to that of a client that was too slow.
 func reason(err error) error {

@@ -52,7 +52,7 @@ type Body struct {
 	result     Result
 
 	w io.Writer // of WriteTo
-	f flusher   // w if it buffers, else nil
+	f Flusher   // w if it buffers, else nil
 }
 
 // Result describes how a body was sent.
@@ -88,11 +88,11 @@ const corkedPieces = 3
 // SupportsBodyWriteTo tells fasthttp to call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
-// flusher is a writer with a buffer. That of fasthttp holds the head of the response.
-type flusher interface {
+// Flusher is a writer with a buffer. That of fasthttp holds the head of the response.
+type Flusher interface {
 	io.Writer
 	Flush() error
-	Buffered() int
+	Buffered() int // bytes in front of the next TLS record; used with a Conn only
 }
 
 // WriteTo sends the body. A buffering w is flushed together with the first bytes of the file, if
@@ -107,7 +107,7 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		n, b.result.Err = b.result.Sent, err
 	}()
 	b.w = w
-	b.f, _ = w.(flusher)
+	b.f, _ = w.(Flusher)
 	if b.Conn != nil {
 		b.Conn.pages.next = -1
 	}
