@@ -1,9 +1,13 @@
 package guard
 
 import (
+	"bytes"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,7 +111,10 @@ func TestResponseSurvivesUnseenBytes(t *testing.T) {
 // Lingering has an end, also when the client neither closes nor stops.
 func TestLingerIsBounded(t *testing.T) {
 	g := New(Options{})
-	for name, flood := range map[string]bool{"silent client": false, "flooding client": true} {
+	for name, tt := range map[string]struct {
+		bytes int // of each write; 0 = none
+		every time.Duration
+	}{"silent client": {}, "flooding client": {bytes: 64 << 10}, "dripping client": {1, lingerTimeout / 5}} {
 		t.Run(name, func(t *testing.T) {
 			server, client := tcpPair(t)
 			c := g.Wrap(server)
@@ -118,10 +125,11 @@ func TestLingerIsBounded(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				for flood {
-					if _, err := client.Write(make([]byte, 64<<10)); err != nil {
+				for tt.bytes > 0 {
+					if _, err := client.Write(make([]byte, tt.bytes)); err != nil {
 						return
 					}
+					time.Sleep(tt.every)
 				}
 			}()
 			start := time.Now()
@@ -131,6 +139,39 @@ func TestLingerIsBounded(t *testing.T) {
 			require.Zero(t, g.Buffers())
 		})
 	}
+}
+
+// TestTLSResponseSurvivesUnseenBytes: a response by TLS is not lost to bytes of the client that the
+// server has not read.
+func TestTLSResponseSurvivesUnseenBytes(t *testing.T) {
+	g := New(Options{})
+	certified := httptest.NewTLSServer(nil)
+	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	certified.Close()
+	server, below := tcpPair(t)
+	c := g.Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{pair}}))
+	client := tls.Client(below, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	asked := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(client, get("Connection: close"))
+		asked <- err
+	}()
+	_, err := c.Read(make([]byte, 4096))
+	require.NoError(t, err)
+	require.NoError(t, <-asked)
+	_, err = client.Write(make([]byte, 10000))
+	require.NoError(t, err)
+	response := bytes.Repeat([]byte("response"), 10000)
+	_, err = c.Write(response)
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	time.Sleep(short / 3) // without lingering, the reset arrives before the client reads
+	got, err := io.ReadAll(client)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(response, got))
+	require.NoError(t, client.Close())
+	require.NoError(t, <-closed)
 }
 
 // A connection that is done without anything unread is closed at once. The machine may be late now

@@ -20,6 +20,7 @@ type Conn struct {
 	net.Conn // the wrapped connection
 
 	g      *Guard
+	below  net.Conn        // below TLS if Conn is a tls.Conn, else Conn
 	raw    syscall.RawConn // nil if the wrapped connection gives no access to its socket
 	socket Socket          // nil if the wrapped connection is no Socket
 	park   bool            // set by Park

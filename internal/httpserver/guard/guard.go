@@ -2,6 +2,7 @@ package guard
 
 import (
 	"cmp"
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -78,10 +79,13 @@ func New(opts Options) *Guard {
 // Wrap returns a guarded connection. A Socket is read without waiting, so that waiting needs no
 // buffer.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
-	c := &Conn{Conn: conn, g: g}
+	c := &Conn{Conn: conn, below: conn, g: g}
 	c.markIdle(time.Now())
 	c.socket, _ = conn.(Socket)
-	if socket, ok := conn.(syscall.Conn); ok {
+	if secure, ok := conn.(*tls.Conn); ok {
+		c.below = secure.NetConn()
+	}
+	if socket, ok := c.below.(syscall.Conn); ok {
 		c.raw, _ = socket.SyscallConn() // nil on failure
 	}
 	return c

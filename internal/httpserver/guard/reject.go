@@ -161,14 +161,14 @@ func (c *Conn) inputWaiting() bool {
 // lingers reports whether Close has to wait for the client: it may still be sending, or is slow to
 // take a long response.
 func (c *Conn) lingers() bool {
-	out, ok := c.Conn.(interface{ Abandoned() bool })
+	out, ok := c.below.(interface{ Abandoned() bool })
 	switch {
 	case ok && out.Abandoned():
 		return false
 	case c.unread:
 		return true
 	}
-	small, ok := c.Conn.(interface{ Brief() bool })
+	small, ok := c.below.(interface{ Brief() bool })
 	if c.final && ok && small.Brief() {
 		return c.inputWaiting()
 	}
@@ -189,7 +189,8 @@ func (c *Conn) unsent() (n int) {
 	return n
 }
 
-// linger closes the sending side and discards input, within the bounds that Close names.
+// linger closes the sending side, by TLS with close_notify, and discards input, within the bounds
+// that Close names.
 func (c *Conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		if half.CloseWrite() != nil {
@@ -199,18 +200,25 @@ func (c *Conn) linger() {
 	buf := c.g.take(&c.g.small)
 	defer c.g.put(&buf)
 	began := time.Now()
-	unsent, progress := c.unsent(), began
+	unsent, progress, end := c.unsent(), began, time.Time{}
 	for left := lingerBytes; left > 0; {
-		if c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
+		deadline := end
+		if end.IsZero() {
+			deadline = time.Now().Add(lingerTimeout)
+		}
+		if c.below.SetReadDeadline(deadline) != nil {
 			return
 		}
-		n, err := c.Conn.Read(buf.b)
+		n, err := c.below.Read(buf.b)
 		now := c.unsent()
 		if now == 0 {
 			if err != nil {
 				return
 			}
 			left -= n
+			if end.IsZero() {
+				end = time.Now().Add(lingerTimeout)
+			}
 			continue
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
