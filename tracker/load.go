@@ -135,11 +135,16 @@ func (c *Client) loadGroups(ctx context.Context) (err error) {
 		return err
 	}
 	var failures []error
-	fresh, total := make([]group, 0, len(groups)), 0
+	fresh, total, listed := make([]group, 0, len(groups)), 0, c.lists.listed
 	for _, info := range groups {
 		storages, err := c.Storages(ctx, info.Name)
-		if err != nil {
+		switch {
+		case err == nil:
+			listed = true
+		case !errors.Is(err, ErrEmpty):
 			failures = append(failures, err)
+			fallthrough
+		default:
 			storages = c.lists.storagesOf(info.Name) // keep the old ones
 		}
 		if total += len(storages); total > maxServers {
@@ -150,7 +155,7 @@ func (c *Client) loadGroups(ctx context.Context) (err error) {
 			return errors.Join(failures...)
 		}
 	}
-	c.lists.groups, c.lists.listed = fresh, c.lists.listed || len(failures) < len(groups)
+	c.lists.groups, c.lists.listed = fresh, listed
 	return errors.Join(failures...)
 }
 

@@ -202,6 +202,28 @@ func TestEmptyLists(t *testing.T) {
 	require.Equal(t, 1, log.Count("cannot load lists and settings"))
 }
 
+// TestGroupWithoutStorages: a group whose storages were deleted is no failure of a load.
+func TestGroupWithoutStorages(t *testing.T) {
+	tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
+		switch {
+		case cmd == fdfs.CmdListGroups:
+			return packet(0, append(groupRecord("a", 1), groupRecord("b", 0)...))
+		case cmd == fdfs.CmdListStorages && body[0] == 'a':
+			return packet(0, storageRecord(7, "5", netip.MustParseAddr("10.0.0.1"), 23000))
+		}
+		return packet(0, nil)
+	})
+	c, log := newClient(t, Options{Trackers: each(tracker), Refresh: time.Hour})
+	<-c.Loaded()
+	require.True(t, c.Members().HasGroup("a"))
+	require.Zero(t, log.Count("cannot load lists and settings"))
+	eventually.True(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.loading && c.due.After(time.Now().Add(30*time.Minute))
+	}, "the next load is not an early one")
+}
+
 // A tracker that passes the active test and fails all else is in back-off for longer and longer,
 // and does not fill the log.
 func TestHalfDeadTracker(t *testing.T) {

@@ -16,8 +16,10 @@ const (
 	paramLimit = 64 << 10
 )
 
-// errEmpty: the tracker has just been set up. Another tracker, or the same one later, has a list.
-var errEmpty = errors.New("the tracker's list is empty")
+// ErrEmpty is the error for an empty list. A tracker that has just been set up has no groups, or
+// none of their storages: another tracker, or the same one later, has a list. A group whose
+// storages were all deleted stays until it is deleted itself.
+var ErrEmpty = errors.New("the tracker's list is empty")
 
 // Groups requests all groups, at least one.
 func (c *Client) Groups(ctx context.Context) ([]fdfs.GroupInfo, error) {
@@ -43,7 +45,7 @@ func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
 	return func(reply []byte) ([]T, error) {
 		list, err := parse(reply)
 		if err == nil && len(list) == 0 {
-			err = errEmpty
+			err = ErrEmpty
 		}
 		return list, err
 	}
@@ -153,7 +155,7 @@ func (c *Client) call(ctx context.Context, s *server, cmd fdfs.Command, body []b
 				err = fmt.Errorf("tracker %s: %w", pool.Addr(), err)
 			}
 		}
-		if _, rejected := errors.AsType[fdfs.StatusError](err); err == nil || rejected || errors.Is(err, errEmpty) {
+		if _, rejected := errors.AsType[fdfs.StatusError](err); err == nil || rejected || errors.Is(err, ErrEmpty) {
 			if s.replied(i, time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
 				c.LoadSoon()

@@ -21,6 +21,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/tracker"
 )
 
 // maxList bounds the reply of a tracker in bytes.
@@ -94,7 +95,11 @@ func (d *doctor) storages(ctx context.Context) {
 	for _, g := range groups {
 		list, err := d.upstreams.Trackers.Storages(ctx, g.Name)
 		if err != nil {
-			d.add(area, g.Name, Fail, "look into the log of the tracker", "no list of its storages: %v", err)
+			status := Fail
+			if errors.Is(err, tracker.ErrEmpty) { // as of a group whose storages were deleted
+				status = Warn
+			}
+			d.add(area, g.Name, status, "look into the log of the tracker", "no list of its storages: %v", err)
 			continue
 		}
 		for _, info := range list {
