@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/storage/local"
 )
 
 // Explanation describes the path of a request, with the reason of each step.
@@ -97,6 +99,9 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
 	status, text := 200, out.Text
 	switch {
+	case out.Err != nil && errors.Is(localErr, local.ErrUnavailable): // as in find
+		r := rejectionOf(localErr)
+		status, text = r.status, r.reason
 	case out.Redirect:
 		status = 302
 	case out.Err != nil:

@@ -383,7 +383,10 @@ func (r *request) find() (responded bool, err error) {
 		return false, err
 	case errors.Is(err, local.ErrUnavailable):
 		responded, remoteErr := r.findRemote(err)
-		if remoteErr != nil {
+		switch {
+		case errors.Is(remoteErr, origin.ErrClientGone), errors.Is(remoteErr, fdfs.ErrFileChanged):
+			return false, remoteErr
+		case remoteErr != nil:
 			return false, err // the error of this host is the cause, not that of the others
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)

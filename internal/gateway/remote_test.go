@@ -26,6 +26,7 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 )
@@ -180,4 +181,36 @@ func TestChangedHereAndFoundElsewhere(t *testing.T) {
 	require.Contains(t, response[:min(len(response), 20)], "200 OK")
 	require.True(t, strings.HasSuffix(response, "\r\n\r\n"+string(o.Content)))
 	require.Positive(t, protocol.fetches())
+}
+
+// unreadable is a store on a disk that fails.
+type unreadable struct{ *local.FileCache }
+
+func (unreadable) Open(fdfs.FileID) (*local.File, error) { return nil, local.ErrUnavailable }
+
+// without is an Origin that does not find files, and whose clients may leave while it searches.
+type without struct {
+	Origin
+	err error
+}
+
+func (o without) Find(*origin.Request, error) (string, error) { return "", o.err }
+
+func (o without) Explain(context.Context, *origin.Request, error, func(string, string, ...any)) origin.Outcome {
+	return origin.Outcome{Err: o.err}
+}
+
+// TestUnreadableStore: the store is the cause if no other host has the file, also in explain. A
+// client that leaves is no error of the store.
+func TestUnreadableStore(t *testing.T) {
+	s := storetest.New(t)
+	store := unreadable{openCache(t, s, local.FileCacheOptions{})}
+	url := s.Missing("txt", time.Now().Add(-time.Hour)).URL()
+	r := run(t, Options{Store: store, Origin: without{err: fdfs.ErrNoFile}}, ServerOptions{MinSendRate: 1})
+	require.Contains(t, r.ask("GET", url), " 503 ")
+	require.Equal(t, 503, r.handler.Explain(t.Context(), url, time.Now()).Status)
+	r = run(t, Options{Store: store, Origin: without{err: origin.ErrClientGone}}, ServerOptions{MinSendRate: 1})
+	r.ask("GET", url)
+	require.EqualValues(t, 1,
+		testutil.ToFloat64(r.handler.o.Metrics.requestsTotal.WithLabelValues("499", sourceNone)))
 }
