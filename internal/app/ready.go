@@ -1,8 +1,10 @@
 package app
 
 import (
+	"fmt"
 	"time"
 
+	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
 )
 
@@ -27,18 +29,32 @@ func (a *App) ready() error {
 }
 
 // checkStore returns why store paths cannot be read; nil when they can. replaced is true if
-// Landlock keeps this process from a folder that was put in place. One check runs at a time, so
-// that a disk that hangs holds one thread.
+// Landlock keeps this process from a folder that was put in place.
 func (a *App) checkStore() (replaced bool, err error) {
-	checked := a.storeCheck.DoChan("", func() (any, error) {
-		p := a.components.Load()
+	p := a.components.Load()
+	return a.bounded(fmt.Sprintf("%p", p.store), func() (any, error) {
 		if err := a.storeReplaced(p.cfg); err != nil {
 			return true, err
 		}
 		return false, p.store.Ready()
 	})
+}
+
+// storesRespond returns an error if a store path of a configuration does not respond: to put the
+// configuration to use would take without end.
+func (a *App) storesRespond(cfg *config.Config) error {
+	_, err := a.bounded(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
+		missingStores(cfg) // looks at all of them
+		return false, nil
+	})
+	return err
+}
+
+// bounded runs a check of store paths, and waits for at most storeCheckTime. One check of a name
+// runs at a time, so that a disk that hangs holds one thread for each name.
+func (a *App) bounded(name string, check func() (any, error)) (replaced bool, err error) {
 	select {
-	case result := <-checked:
+	case result := <-a.storeCheck.DoChan(name, check):
 		return result.Val.(bool), result.Err
 	case <-time.After(storeCheckTime):
 		return false, i18n.Errorf("a store path does not respond")

@@ -65,6 +65,9 @@ func (a *App) Reload() error {
 func (a *App) readReload() (loaded, error) {
 	c, err := readConfig(a.o.Config)
 	if err == nil {
+		err = a.storesRespond(c.cfg)
+	}
+	if err == nil {
 		err = a.reachable(c.cfg)
 	}
 	if err != nil {

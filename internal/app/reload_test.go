@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync/atomic"
@@ -85,7 +86,7 @@ func TestHangingStore(t *testing.T) {
 		a := New(Options{})
 		a.components.Store(&components{cfg: &config.Config{}, store: store})
 		hang := make(chan struct{})
-		a.storeCheck.DoChan("", func() (any, error) { <-hang; return false, nil })
+		a.storeCheck.DoChan(fmt.Sprintf("%p", store), func() (any, error) { <-hang; return false, nil })
 		for range 3 {
 			require.EqualError(t, a.ready(), "a store path does not respond")
 		}

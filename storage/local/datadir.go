@@ -22,8 +22,8 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 type storePath struct {
 	root string // absolute and clean
 
-	mu     sync.Mutex // mu guards closed and serializes changes of dir
-	closed bool
+	mu     sync.Mutex // mu serializes changes of dir
+	closed atomic.Bool
 	dir    atomic.Pointer[dataDir] // nil while there is no data folder
 }
 
@@ -86,8 +86,13 @@ func (p *storePath) acquire() (*dataDir, error) {
 // check opens <root>/data again and replaces dir if that is another folder now.
 func (p *storePath) check() error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+	defer func() {
+		p.mu.Unlock()
+		if p.closed.Load() {
+			p.close() // in place of a close that found mu locked
+		}
+	}()
+	if p.closed.Load() {
 		return errClosed
 	}
 	old := p.dir.Load()
@@ -114,11 +119,14 @@ func (p *storePath) replace(d *dataDir) {
 	}
 }
 
+// close does not wait for a running check, which may hang with its disk: that one closes at its
+// end.
 func (p *storePath) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	p.replace(nil)
+	p.closed.Store(true)
+	if p.mu.TryLock() {
+		defer p.mu.Unlock()
+		p.replace(nil)
+	}
 }
 
 // openDataDir opens <root>/data. Symbolic links in this path are allowed: the operator sets it.
