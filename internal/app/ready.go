@@ -12,6 +12,9 @@ import (
 // replaced.
 const storeCheckEvery = 10 * time.Second
 
+// upgradeEvery is the pause between upgrades that fail.
+const upgradeEvery = time.Minute
+
 // storeCheckTime bounds the wait for a check: that of a disk that hangs does not end.
 const storeCheckTime = 2 * time.Second
 
@@ -62,12 +65,13 @@ func (a *App) bounded(name string, check func() (any, error)) (replaced bool, er
 }
 
 // watchStore logs when the store paths become unreadable and readable. When another folder has
-// replaced one, and Landlock keeps this process from it, a new process takes over. A process that
-// begins so does not start another one, which would be no better.
+// replaced one, and Landlock keeps this process from it, a new process takes over; an upgrade that
+// fails is tried again. A process that begins so does not start another one, which would be no
+// better.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
-	last := ""
+	last, needed, tried := "", false, time.Time{} // needed: an upgrade
 	for first := true; ; first = false {
 		text := ""
 		replaced, err := a.checkStore()
@@ -75,14 +79,15 @@ func (a *App) watchStore() {
 			text = err.Error()
 		}
 		if text != last {
-			if last = text; text != "" {
+			if last, needed = text, replaced && !first; text != "" {
 				a.log.Error("store is not ready", "err", text)
-				if replaced && !first {
-					a.Upgrade()
-				}
 			} else {
 				a.log.Info("store is ready")
 			}
+		}
+		if needed && time.Since(tried) >= upgradeEvery && !a.upgrade.begun.Load() {
+			tried = time.Now()
+			a.Upgrade()
 		}
 		select {
 		case <-a.stopping:

@@ -159,8 +159,8 @@ func TestLandlock(t *testing.T) {
 }
 
 // TestLandlockWithoutAStore: a store path that is missing does not switch Landlock off; the status
-// page says so. When the path comes, a process that may read it takes over, also where another
-// folder takes the place of one.
+// page says so. When the path comes, a process that may read it takes over, also after one that
+// could not serve, and where another folder takes the place of one.
 func TestLandlockWithoutAStore(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -193,7 +193,10 @@ func TestLandlockWithoutAStore(t *testing.T) {
 		}
 	}
 	first := u.current()
+	require.NoError(t, os.WriteFile(p.Conf, []byte(string(text)+"\n[gateway]\nno_such_key = 1\n"), 0o600))
 	require.NoError(t, os.Rename(root+"-away", root))
+	u.logged(1, "upgrade failed, this process goes on")
+	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
 	eventually.True(t, ready(first))
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 	_, page = p.AdminGet("/status")
