@@ -73,7 +73,7 @@ type App struct {
 	privileges sandbox.Privileges
 	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
 	namesLost  bool        // Landlock keeps this process from the files of the resolver
-	draining   atomic.Bool // Stop has begun, or another process serves
+	draining   atomic.Bool // Stop has begun
 	storeCheck singleflight.Group
 	upgrade    upgradeState
 

@@ -104,7 +104,6 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		return err
 	}
 	a.upgrade.done.Store(true)
-	a.draining.Store(true)
 	for _, ln := range a.listeners() {
 		ln.SetOwned(false)
 	}

@@ -206,6 +206,22 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	require.Equal(t, 0, p.Cmd.ProcessState.ExitCode())
 }
 
+// TestUpgradeKeepsHealthy: a connection that is open since before an upgrade finds the gateway
+// healthy at health_path: a balancer that keeps it takes no host out.
+func TestUpgradeKeepsHealthy(t *testing.T) {
+	t.Parallel()
+	p := e2e.Serve(t, storetest.New(t), "[gateway]", "health_path = /health")
+	u, check := startedBy(p), p.Keep()
+	for _, last := range []bool{false, true} {
+		a := check.Ask(e2e.Request(http.MethodGet, "/health"))
+		require.Equal(t, http.StatusOK, a.StatusCode)
+		require.Equal(t, last, a.Close)
+		if !last {
+			u.upgrade()
+		}
+	}
+}
+
 // parentOf is the id of the parent of a process.
 func parentOf(t *testing.T, pid int) int {
 	t.Helper()
