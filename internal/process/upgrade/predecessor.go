@@ -79,14 +79,15 @@ func (p *Predecessor) Purge(what string) error {
 		if err == nil {
 			_, _, _, err = receive(conn)
 		}
-		if err == nil {
-			return false
-		}
 		var late net.Error
-		if errors.As(err, &late) && late.Timeout() {
+		isLate := errors.As(err, &late) && late.Timeout()
+		if isLate {
 			errs = append(errs, fmt.Errorf("an older process did not apply the purge within %s", purgeTimeout))
 		}
-		_ = conn.Close() // the process has ended, or a late reply would be read as that of the next purge
+		if (err == nil || isLate && conn == p.conn) && conn.SetDeadline(time.Time{}) == nil { // for Serving
+			return isLate // its late reply would be read as that of the next purge
+		}
+		_ = conn.Close() // the process has ended, or is late
 		return true
 	})
 	return errors.Join(errs...)

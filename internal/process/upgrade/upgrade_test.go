@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -63,8 +64,6 @@ func TestPurge(t *testing.T) {
 		next.Follow(func(what string) { forgotten <- what })
 		close(done)
 	}()
-	old.Serving()
-	<-next.serving
 	for _, what := range []string{"group1/M00/", ""} {
 		require.NoError(t, old.Purge(what))
 		require.Len(t, forgotten, 1, "before it returns")
@@ -85,13 +84,37 @@ func TestPurge(t *testing.T) {
 }
 
 // TestForgetLate: a process that does not reply in time is reported once, and not asked again: its
-// late reply would be taken for that of another purge.
+// late reply would be taken for that of another purge. It still learns that the new one serves.
 func TestForgetLate(t *testing.T) {
 	t.Parallel()
-	_, old := pair(t)
+	next, old := pair(t)
 	require.ErrorContains(t, old.Purge(""), "an older process did not apply the purge")
 	require.Empty(t, old.links)
 	require.NoError(t, old.Purge(""))
+	requireServing(t, next, old)
+}
+
+// TestServingAfterPurge: the time limit of a purge does not hold for the message that follows.
+func TestServingAfterPurge(t *testing.T) {
+	t.Parallel()
+	next, old := pair(t)
+	purged := make(chan error)
+	go func() { purged <- old.Purge("") }()
+	_, _, _, err := receive(next.conn)
+	require.NoError(t, err)
+	require.NoError(t, send(next.conn, msgPurged, ""))
+	require.NoError(t, <-purged)
+	time.Sleep(purgeTimeout + time.Millisecond)
+	requireServing(t, next, old)
+}
+
+// requireServing requires that the message "serving" arrives.
+func requireServing(t *testing.T, next *Successor, old *Predecessor) {
+	t.Helper()
+	old.Serving()
+	require.NoError(t, old.conn.Close())
+	next.Follow(func(string) {})
+	require.NoError(t, next.AwaitServing(t.Context()))
 }
 
 // TestLeave: the connections are those of the next process alone.
