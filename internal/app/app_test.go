@@ -325,6 +325,15 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 			`[lock], disk_path"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
+	shown := map[string]string{}
+	for _, row := range r.snapshot(t.Context()).Settings {
+		shown[row.Name] = row.Value.String()
+	}
+	require.Equal(t, "no-cache", shown["gateway.cache_control"])
+	for key, value := range map[string]string{"gateway.user": "", "gateway.idle_timeout": "75s", "lock.ttl": "10s",
+		"cache.disk_path": ""} {
+		require.Equal(t, value, shown[key], "in use, %s", key)
+	}
 }
 
 // TestPurgeWithoutFleet: a gateway on its own purges files itself.

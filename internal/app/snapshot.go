@@ -61,7 +61,7 @@ func (a *App) localSnapshot() status.Snapshot {
 			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
-		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),
+		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(a.atStart, p.cfg),
 	}
 	if err := a.ready(); err != nil {
 		s.NotReady = i18n.ErrorText(err)
@@ -231,9 +231,19 @@ func entries(n int, one, many string) i18n.Text {
 	return i18n.Sprintf(many, n)
 }
 
-func settingRows(cfg *config.Config) []status.Setting {
+// settingRows shows the settings in use: those of restartKeys are of the start.
+func settingRows(atStart, cfg *config.Config) []status.Setting {
 	var rows []status.Setting
+	stay, old := restartKeys(atStart, cfg), map[string]config.Effective{}
+	for _, e := range atStart.Effective() {
+		old[e.Name] = e
+	}
 	for _, e := range cfg.Effective() {
+		section, key, _ := strings.Cut(e.Name, ".")
+		if (section == "gateway" || section == "cache") && slices.Contains(stay, key) ||
+			slices.Contains(stay, "["+section+"]") {
+			e = old[e.Name]
+		}
 		row := status.Setting{Name: e.Name, Value: i18n.Sprintf("%s", e.Value), Default: e.Default, Doc: e.Doc}
 		if e.Value == config.Masked {
 			row.Value = i18n.Plain(config.Masked)
