@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -166,6 +167,9 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 			socket = s.take(func(g *Socket) bool { return matches(g.Addr(), address) })
 		}
 		if socket == nil {
+			socket = s.take(func(g *Socket) bool { return matchesAny(g.Addr(), address) })
+		}
+		if socket == nil {
 			ln, err := bind(address, mode)
 			if err != nil {
 				for _, open := range sockets {
@@ -213,6 +217,13 @@ func matches(addr net.Addr, address string) bool {
 		return want.IP == nil && addr.IP.IsUnspecified() || want.IP.Equal(addr.IP)
 	}
 	return false
+}
+
+// matchesAny reports whether a socket's address and one of the configuration both are all addresses
+// of the host at one port, IPv4 or IPv6: package net binds "0.0.0.0:80" as "[::]:80".
+func matchesAny(addr net.Addr, address string) bool {
+	want, err := net.ResolveTCPAddr("tcp", address)
+	return err == nil && want.IP.IsUnspecified() && matches(addr, net.JoinHostPort("", strconv.Itoa(want.Port)))
 }
 
 // Close closes the sockets that no key has taken, and leaves their files. One of systemd among them

@@ -181,6 +181,10 @@ func TestHanded(t *testing.T) {
 	require.NoFileExists(t, path, "the next process has removed its file")
 	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{UpgradeVariable + "=9"}, names[:1], files[0])
 	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "admin_listen has the same address")
+	any, address := open(t, "tcp", ":0")
+	out = give(t, "listen=0.0.0.0:"+port(t, address), []string{UpgradeVariable + "=9"},
+		[]string{"listen&" + url.QueryEscape(":"+port(t, address)) + "&gateway"}, any)
+	require.Contains(t, out, "listen "+address+" ", "the same addresses, written in another way")
 	for _, s := range sockets {
 		s.SetOwned(false)
 		require.NoError(t, s.Close())
