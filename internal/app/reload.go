@@ -261,15 +261,18 @@ func filesFor(p, old *components) *local.FileCache {
 }
 
 // upstreamsFor makes clients of other hosts, or returns the old ones where their settings are the
-// same. These load the lists of the trackers anew.
+// same. A client of the same trackers stays, with its lists, which it loads anew.
 func (a *App) upstreamsFor(s upstreamSettings, old *components) *Upstreams {
-	if old.upstreams != nil && reflect.DeepEqual(s, old.upstreams.settings) {
-		old.upstreams.Trackers.LoadSoon()
+	if old.upstreams == nil || !s.sameTrackers(&old.upstreams.settings) {
+		r := openUpstreams(s, nil, a.log)
+		r.Await()
+		return r
+	}
+	old.upstreams.Trackers.LoadSoon()
+	if reflect.DeepEqual(s, old.upstreams.settings) {
 		return old.upstreams
 	}
-	r := openUpstreams(s, a.log)
-	r.Await()
-	return r
+	return openUpstreams(s, old.upstreams.Trackers, a.log)
 }
 
 // retireReplaced closes the components of old that now does not use, when no request does either.
@@ -281,7 +284,11 @@ func (a *App) retireReplaced(old, now *components) {
 		a.retire(func() { _ = old.store.Close() }, nil) // never fails
 	}
 	if old.upstreams != nil && old.upstreams != now.upstreams {
-		a.retire(old.upstreams.Close, old.upstreams.options.Running.Load)
+		end := old.upstreams.Close
+		if old.upstreams.Trackers == now.upstreams.Trackers {
+			end = old.upstreams.storages.Close
+		}
+		a.retire(end, old.upstreams.options.Running.Load)
 	}
 }
 

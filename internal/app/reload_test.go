@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/local"
+	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -75,6 +78,43 @@ func TestReloadListeners(t *testing.T) {
 	require.Error(t, err)
 	r.requireServed(file, "hello")
 	require.Empty(t, r.Ended())
+}
+
+// TestReloadWithoutTrackers: a reload during a failure of all trackers keeps their lists, where it
+// changes other settings for other hosts: files that are not in the cache are found.
+func TestReloadWithoutTrackers(t *testing.T) {
+	cluster, err := fdfstest.Start(fdfstest.Options{})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	var urls []string
+	for _, content := range []string{"first", "second"} {
+		id, err := cluster.Put(fdfstest.FileSpec{Group: "group1", Content: []byte(content), Ext: "txt"})
+		require.NoError(t, err)
+		urls = append(urls, "/"+id.String())
+	}
+	r := prepare(t)
+	edge := func(lines string) {
+		require.NoError(t, os.WriteFile(r.conf, []byte("base_path = /nowhere\nstore_path_count = 0\n"+
+			"url_have_group_name = true\ngroup_name = group1\ntracker_server = "+cluster.Trackers()[0]+"\n[gateway]\n"+
+			"listen = 127.0.0.1:0\nadmin_listen = 127.0.0.1:0\nlandlock = false\n"+lines), 0o600))
+	}
+	edge("")
+	require.NoError(t, r.Start())
+	t.Cleanup(func() { require.NoError(t, r.Stop()) })
+	eventually.True(t, func() bool { return r.ready() == nil })
+	serves := func(url, content string) {
+		resp, body := r.get(roleFiles, url)
+		require.Equal(t, 200, resp.StatusCode, body)
+		require.Equal(t, content, body)
+	}
+	serves(urls[0], "first")
+	cluster.Tracker(0).Kill()
+	before := r.components.Load().upstreams
+	edge("try_replicas = false\n")
+	require.NoError(t, r.Reload())
+	require.True(t, before != r.components.Load().upstreams, "it concerns them")
+	require.NoError(t, r.ready())
+	serves(urls[1], "second")
 }
 
 // TestHangingStore: while the check of a store path hangs, this gateway is not ready, and no

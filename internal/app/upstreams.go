@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -74,7 +75,7 @@ func OpenUpstreams(cfg *config.Config, log *slog.Logger) (*Upstreams, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openUpstreams(settings, log), nil
+	return openUpstreams(settings, nil, log), nil
 }
 
 // Connections to one server: a download holds one for as long as its client takes, and a storage
@@ -84,12 +85,23 @@ const (
 	poolIdle = 32
 )
 
-func openUpstreams(s upstreamSettings, log *slog.Logger) *Upstreams {
+// sameTrackers reports whether a client of the trackers serves both settings.
+func (s *upstreamSettings) sameTrackers(other *upstreamSettings) bool {
+	return reflect.DeepEqual(s.trackers, other.trackers) && s.connectTimeout == other.connectTimeout &&
+		s.networkTimeout == other.networkTimeout
+}
+
+// openUpstreams makes the clients, that of the trackers where it is nil.
+func openUpstreams(s upstreamSettings, trackers *tracker.Client, log *slog.Logger) *Upstreams {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout,
 		NetworkTimeout: s.networkTimeout}
-	trackers, sources := s.trackers, s.sources
-	trackers.Pool, trackers.Log = pool, log
-	u := &Upstreams{settings: s, options: s.options, Trackers: tracker.New(trackers)}
+	if trackers == nil {
+		o := s.trackers
+		o.Pool, o.Log = pool, log
+		trackers = tracker.New(o)
+	}
+	sources := s.sources
+	u := &Upstreams{settings: s, options: s.options, Trackers: trackers}
 	u.options.SyncDelay = func() time.Duration { return u.Trackers.Current().SyncMaxDelay } // trackers may set it
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew = u.Trackers.Members(), u.Trackers.Renew
