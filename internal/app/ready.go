@@ -13,7 +13,7 @@ import (
 const storeCheckEvery = 10 * time.Second
 
 // upgradeEvery is the pause between upgrades that fail.
-const upgradeEvery = time.Minute
+const upgradeEvery = 30 * time.Second
 
 // storeCheckTime bounds the wait for a check: that of a disk that hangs does not end.
 const storeCheckTime = 2 * time.Second
