@@ -79,6 +79,7 @@ type App struct {
 
 	// Components that Start makes and that stay until Stop.
 	cache        *cache.Cache       // of files of other hosts; nil = there is none
+	diskFailure  error              // of openDisk, where serving goes on without the tier on disk
 	fleet        *fleet.Fleet       // the other gateways; nil = there are none
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets

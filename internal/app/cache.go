@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ func (a *App) openDisk(cfg *config.Config) error {
 	}
 	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
 		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
+		a.diskFailure = err
 		return nil
 	}
 	return diskError(err)
@@ -128,12 +130,13 @@ func (a *App) purgeLocal(m cache.Match) int {
 	return n
 }
 
-// syncPurges returns when the purges of this gateway survive a restart and a power failure.
+// syncPurges returns when the purges of this gateway survive a restart and a power failure. A disk
+// that could not be opened may have files that were purged, and may be opened at the next start.
 func (a *App) syncPurges() error {
 	if a.cache == nil {
 		return nil
 	}
-	if err := a.cache.SyncPurges(); err != nil {
+	if err := cmp.Or(a.diskFailure, a.cache.SyncPurges()); err != nil {
 		return fmt.Errorf("purged files may come back after a restart: %w", err)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,8 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/process/upgrade"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/storetest"
@@ -115,6 +119,62 @@ func TestDiskFailures(t *testing.T) {
 		require.True(t, isDiskFailure(&os.PathError{Op: "statat", Path: "fastdfs-gateway-cache", Err: err}), err)
 	}
 	require.False(t, isDiskFailure(&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}))
+}
+
+// endedProcess is a process that this one replaces, and that has ended.
+func endedProcess(t *testing.T) *upgrade.Predecessor {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fds[0]))
+	t.Setenv(listen.UpgradeVariable, strconv.Itoa(fds[1]))
+	p, err := upgrade.FromEnvironment()
+	require.NoError(t, err)
+	return p
+}
+
+// TestPurgeWithoutDisk: a purge is not durable while the disk tier cannot be opened. Without a
+// fleet the purge fails. In a fleet the gateway applies it again at the next start.
+func TestPurgeWithoutDisk(t *testing.T) {
+	for name, inFleet := range map[string]bool{"alone": false, "in a fleet": true} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "cache")
+			lines := []string{"[cache]", "disk_path = " + folder}
+			if inFleet {
+				lines = fleetLines(t, redistest.Start(t).Addr())
+				lines[3] = "disk_path = " + folder
+			}
+			one := prepare(t, lines...)
+			require.NoError(t, one.Start())
+			f := newRemoteFile(t)
+			one.costs(1, f)
+			eventually.True(t, func() bool { return one.counts().cache.Disk.Entries == 1 })
+			require.NoError(t, one.Stop())
+
+			part, aside := filepath.Join(folder, "ff"), filepath.Join(t.TempDir(), "ff")
+			require.NoError(t, os.Rename(part, aside))
+			require.NoError(t, os.WriteFile(part, nil, 0o600)) // the tier is not opened
+			one.App = New(Options{Config: one.conf, Version: "test", Replaces: endedProcess(t)})
+			require.NoError(t, one.Start())
+			purged, err := one.purge(t.Context(), admin.PurgeTarget{ID: f.id})
+			if inFleet {
+				require.NoError(t, err)
+				require.Equal(t, admin.Purged{Gateways: 1}, purged)
+			} else {
+				require.ErrorContains(t, err, "come back")
+			}
+			require.NoError(t, one.Stop())
+
+			require.NoError(t, os.Remove(part))
+			require.NoError(t, os.Rename(aside, part))
+			if !inFleet {
+				return
+			}
+			one.App = New(Options{Config: one.conf, Version: "test"})
+			require.NoError(t, one.Start())
+			defer func() { require.NoError(t, one.Stop()) }()
+			one.costs(1, f)
+		})
+	}
 }
 
 // TestStopKeepsNumber: the number beside the disk cache does not tell of purges that arrive when
