@@ -91,7 +91,7 @@ func (a *App) copySockets() (sockets []int, names []string, err error) {
 	return sockets, names, nil
 }
 
-// releaseTime bounds the wait for writes to the disk of the cache.
+// releaseTime bounds the wait for the disk of the cache: for purges and for writes.
 const releaseTime = 5 * time.Second
 
 // handOver stops accepting, releases the resources that one process at a time may have, and lets
@@ -112,11 +112,14 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		cancel()
 		_ = a.admin.Shutdown(ended) // it closes the listener, and does not wait
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
 	if a.fleet != nil {
-		a.fleet.HandOver()
+		a.fleet.HandOver(ctx)
+		a.applied.Close()
 	}
 	a.closeListeners(rolePeers, roleFiles, roleFilesTLS)
-	a.releaseDisk()
+	a.releaseDisk(ctx)
 	a.o.Replaces.Leave()
 	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,
 	// however long this process goes on.
@@ -132,7 +135,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 }
 
 // releaseDisk leaves the folder of the cache to the new process.
-func (a *App) releaseDisk() {
+func (a *App) releaseDisk(ctx context.Context) {
 	if a.cache == nil {
 		return
 	}
@@ -141,7 +144,7 @@ func (a *App) releaseDisk() {
 	var err error
 	select {
 	case err = <-released:
-	case <-time.After(releaseTime):
+	case <-ctx.Done():
 		err = errors.New("writing takes too long")
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // appliedName is the name of an AppliedFile in its folder.
@@ -27,7 +28,7 @@ type AppliedFile struct {
 	sync        func() error // returns when the purges that were applied survive a power failure
 
 	mu     sync.Mutex // guards the file
-	closed bool
+	closed atomic.Bool
 }
 
 // NewAppliedFile opens nothing yet.
@@ -56,10 +57,10 @@ func (p *AppliedFile) Load() (fence int64, err error) {
 func (p *AppliedFile) Store(fence int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed.Load() {
 		return nil
 	}
-	if err := p.sync(); err != nil {
+	if err := p.sync(); err != nil || p.closed.Load() { // the disk may have been released meanwhile
 		return err
 	}
 	return p.in(func(folder *os.Root) error {
@@ -73,14 +74,11 @@ func (p *AppliedFile) Store(fence int64) error {
 }
 
 // Close keeps the fence as it is: purges that arrive after the cache was closed may not reach the
-// disk. It may be called for nil.
+// disk. It does not wait for Store, and may be called for nil.
 func (p *AppliedFile) Close() {
-	if p == nil {
-		return
+	if p != nil {
+		p.closed.Store(true)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
 }
 
 // in calls f with the folder.

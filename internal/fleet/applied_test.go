@@ -37,3 +37,13 @@ func TestAppliedFile(t *testing.T) {
 	_, err = p.Load()
 	require.Error(t, err, "then it is not known what was purged")
 }
+
+// TestAppliedFileClosed: Close does not wait for a disk that hangs, and the fence of that time is
+// not stored.
+func TestAppliedFileClosed(t *testing.T) {
+	var p *AppliedFile
+	p = NewAppliedFile(t.TempDir(), "0123456789abcdef", func() error { p.Close(); return nil })
+	require.NoError(t, p.Store(13))
+	_, err := p.Load()
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

@@ -56,8 +56,11 @@ type Fleet struct {
 	beating context.Context // of the background work; ends with Close or HandOver
 	endBeat context.CancelFunc
 	running sync.WaitGroup // the background loop and the subscription
-	news    chan struct{}  // holds one value: something was purged
-	synced  chan struct{}  // closed when the log of purges was applied for the first time
+
+	loopEnded chan struct{} // closed when loop has ended
+
+	news    chan struct{} // holds one value: something was purged
+	synced  chan struct{} // closed when the log of purges was applied for the first time
 	logRead atomic.Pointer[logRead]
 	applied atomic.Int64 // fence of the last purge that was applied; -1 = not known
 	local   atomic.Pointer[Local]
@@ -97,6 +100,7 @@ func New(o Options) (*Fleet, error) {
 		late:    lateLeases{byKey: map[string]*leaseRequest{}},
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), responses: semaphore.NewWeighted(math.MaxInt64),
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
+		loopEnded: make(chan struct{}),
 	}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.beating, f.endBeat = context.WithCancel(f.life)

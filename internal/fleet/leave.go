@@ -31,19 +31,29 @@ func (f *Fleet) Close() error {
 // HandOver leaves the name of this gateway, and the log of purges, to another process that has the
 // same name from now on. This one neither renews its record nor takes it out at the end; purges
 // reach it by other ways. The listener of ServePeers is closed, and peers are told to connect anew;
-// running responses to them go on until StopPeers.
-func (f *Fleet) HandOver() {
+// running responses to them go on until StopPeers. HandOver waits for a purge that is being applied
+// until ctx ends. Start comes before it.
+func (f *Fleet) HandOver(ctx context.Context) {
 	f.handedOver.Store(true)
 	f.endBeat()
-	f.running.Wait()
+	select {
+	case <-f.loopEnded:
+	case <-ctx.Done(): // a disk hangs
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = f.server.Shutdown(ended) // it does not wait
 }
 
 // Leave takes this gateway out of the list, unless another process has registered its name since
-// HandOver: a new process may have another name, or another Redis.
+// HandOver: a new process may have another name, or another Redis. While a purge is still being
+// applied it does nothing: the name expires.
 func (f *Fleet) Leave() {
+	select {
+	case <-f.loopEnded:
+	default:
+		return
+	}
 	if f.lastSeen != "" { // else it was never registered
 		f.unregister(f.lastSeen)
 	}

@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"context"
 	"testing"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
@@ -17,7 +19,7 @@ func TestLeave(t *testing.T) {
 	f, other := member(t, o, 1), member(t, o, 2)
 	start(t, f, nothing)
 	start(t, other, nothing)
-	f.HandOver()
+	f.HandOver(t.Context())
 	next := member(t, o, 1)
 	start(t, next, nothing)
 	f.Leave()
@@ -25,11 +27,55 @@ func TestLeave(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.Equal(t, []string{f.o.Name, other.o.Name}, names(t, other))
 
-	next.HandOver()
+	next.HandOver(t.Context())
 	eventually.True(t, func() bool {
 		next.Leave()
 		return len(names(t, other)) == 1
 	}, "nobody has its name")
+	require.Equal(t, []string{other.o.Name}, names(t, other))
+}
+
+// TestHandOverWhileDiskHangs: a purge that does not end does not keep a process from handing over.
+// When it ends later, this process neither confirms it nor stores its number.
+func TestHandOverWhileDiskHangs(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	f, other := member(t, o, 1), member(t, o, 2)
+	disk, hangs := make(chan struct{}), make(chan struct{})
+	var m memory
+	l := m.local()
+	l.Purge = func(match cache.Match) {
+		if match == "group1/" {
+			close(hangs)
+			<-disk
+		}
+	}
+	p := NewAppliedFile(t.TempDir(), f.Log(), func() error { return nil })
+	l.Store = p.Store
+	start(t, f, l)
+	start(t, other, m.local())
+	confirmed := func() string {
+		return redistest.Shared(t).Client().HGet(t.Context(), f.key("applied"), f.o.Name).Val()
+	}
+	before := confirmed()
+	_, _, err := other.writePurge(t.Context(), "group1/")
+	require.NoError(t, err)
+	f.wake()
+	<-hangs
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.HandOver(ctx)
+	p.Close()
+	number, err := p.Load()
+	require.NoError(t, err)
+	f.Leave()
+	require.Equal(t, []string{f.o.Name, other.o.Name}, names(t, other), "its heartbeat may go on")
+	close(disk)
+	<-f.loopEnded
+	require.Equal(t, before, confirmed())
+	after, err := p.Load()
+	require.NoError(t, err)
+	require.Equal(t, number, after)
+	f.Leave()
 	require.Equal(t, []string{other.o.Name}, names(t, other))
 }
 

@@ -107,7 +107,7 @@ func TestTellAfterHandOver(t *testing.T) {
 	old, next := member(t, o, 1), member(t, o, 1)
 	start(t, old, (&memory{}).local())
 	require.NoError(t, old.Publish(t.Context(), "old"))
-	old.HandOver()
+	old.HandOver(t.Context())
 	start(t, next, (&memory{}).local())
 	require.NoError(t, next.Publish(t.Context(), "next"))
 	require.NoError(t, old.Publish(t.Context(), "old"))

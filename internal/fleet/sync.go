@@ -78,6 +78,7 @@ func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 
 // loop sends heartbeats, applies purges, and probes Redis while the breaker is open.
 func (f *Fleet) loop() {
+	defer close(f.loopEnded)
 	for {
 		err := f.sync(f.life) // not f.beating: HandOver waits for it, so that Leave has the latest lastSeen
 		if f.beating.Err() != nil {
@@ -225,8 +226,8 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 		}
 		err = f.applyAll(purges)
 		f.note() // once for all of them: it waits for the disk
-		if err != nil {
-			return err
+		if err != nil || f.handedOver.Load() {
+			return err // the process that has the name now confirms them
 		}
 	}
 }

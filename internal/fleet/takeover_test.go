@@ -63,7 +63,7 @@ func TestLeaseFromBeforeARestartWithoutPeers(t *testing.T) {
 func TestReplacedProcessTakesOverNoLease(t *testing.T) {
 	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	start(t, f, (&memory{}).local())
-	f.HandOver()
+	f.HandOver(t.Context())
 	token := leaseFromBefore(t, f, "key") // the new process is one with another token as well
 	heldBy(t, leaseRejected(t, f, "key"), "")
 	require.Equal(t, token, redistest.Shared(t).Client().Get(t.Context(), f.key("lock:key")).Val())
