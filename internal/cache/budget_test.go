@@ -190,10 +190,14 @@ func TestReaderKeepsAChunk(t *testing.T) {
 // waited for, or begun ahead, which free their bytes behind it.
 func TestNoTierTakesIt(t *testing.T) {
 	for name, o := range map[string]Options{"memory": {Memory: -1}, "slot": {Memory: -1,
-		VerifyFirst: func(string) (int64, bool) { return 3*SegmentSize - 1, true }}} {
+		VerifyFirst: func(string) (int64, bool) { return 3*SegmentSize - 1, true }},
+		"disk": {Memory: -1, DiskReady: make(chan struct{})}} {
 		bubble(t, name, func(t *testing.T) {
 			src := newOrigin(testFile(1), 3*SegmentSize-1)
 			c := newCache(t, o)
+			if o.DiskReady != nil {
+				require.NoError(t, c.OpenDisk(t.TempDir()))
+			}
 			e, err := c.Get(background, src.file, src, GetOptions{})
 			require.NoError(t, err)
 			s := c.Open(background, e, src, 0, e.Version.Size)

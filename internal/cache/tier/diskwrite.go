@@ -38,11 +38,17 @@ func (s *Segment) roomOnDisk() int64 {
 // held.
 func (d *Disk) isListing() bool { return !d.listed && d.index.unsized > 0 }
 
-// Put queues a segment, which is written in the background; when that fails it is not stored.
+// Put queues a segment, which is written in the background; when that fails it is not stored. It is
+// false if Get does not find the segment: also while reads are disabled, though it is written then.
 func (d *Disk) Put(s *Segment) bool {
-	path, size := d.path(s.Key), s.Length()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.queue(s) && d.isReady() && !d.readsDisabled()
+}
+
+// queue reports whether a segment waits to be written. mu is held.
+func (d *Disk) queue(s *Segment) bool {
+	path, size := d.path(s.Key), s.Length()
 	before := d.pending.get(s.Key)
 	switch {
 	case path == "" || size == 0 || s.roomOnDisk() > d.o.Max:
