@@ -295,6 +295,19 @@ func TestPurgeWhileFetching(t *testing.T) {
 		require.Zero(t, c.Stats().Memory.Entries)
 		require.Zero(t, c.Stats().Records)
 	})
+	bubble(t, "next request", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.whole = 20 * second
+		c := gateways(t, newFleet(), 1, Options{})[0]
+		done := make(chan result)
+		go func() { done <- get(background, c, o) }()
+		time.Sleep(second)
+		c.Purge(tier.MatchFile(o.file))
+		next := get(background, c, o)
+		requireWhole(t, o, next)
+		require.Less(t, next.first, 2*second, "it does not wait for the lease of the first")
+		requireWhole(t, o, <-done)
+	})
 	bubble(t, "question", func(t *testing.T) {
 		o := newOrigin(testFile(1), 100)
 		o.first = 2 * second

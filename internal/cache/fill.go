@@ -36,6 +36,8 @@ type fill struct {
 	verifyFirst bool            // no byte is published before the CRC32 was compared: Options.VerifyFirst
 	ctx         context.Context // ends by end, and with the Cache
 	end         context.CancelCauseFunc
+	valid       context.Context    // ends with invalidate
+	invalidate  context.CancelFunc // the result is not stored; called with mu held
 
 	mu         sync.Mutex    // guards the fields below; bytes before published never change
 	changed    chan struct{} // closed at the next change; nil while nothing waits for it
@@ -58,7 +60,6 @@ type fill struct {
 	background    bool        // continues although nothing waits
 	detached      bool        // counted in Cache.detached
 	detachedTimer *time.Timer // abandons it after detachedTime; nil = something waits
-	invalidated   bool        // its result is not stored
 	role          role
 	roleAwaited   bool // by awaitLeader
 	from          From
@@ -90,6 +91,7 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 		f.version, f.hasVersion, f.length = *o.want, true, o.want.SegmentLength(key.Index)
 	}
 	f.ctx, f.end = context.WithCancelCause(c.life)
+	f.valid, f.invalidate = context.WithCancel(context.Background())
 	return f
 }
 

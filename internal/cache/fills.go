@@ -64,7 +64,7 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 		return f
 	}
 	if other := c.fills[f.key]; other != nil { // invalidate finds only fills in the map
-		other.update(func() { other.invalidated = true })
+		other.update(other.invalidate)
 	}
 	c.fills[f.key] = f
 	if fdfs.NamesSource(key.File) {
@@ -147,7 +147,7 @@ func (c *Cache) invalidate(m Match, v *Version) {
 		}
 		f.mu.Lock()
 		if v == nil || f.hasVersion && f.version == *v {
-			f.invalidated = true
+			f.invalidate()
 			c.removeLocked(f)
 		}
 		f.mu.Unlock()
@@ -211,8 +211,8 @@ func (c *Cache) abandon(f *fill) {
 func (c *Cache) abandonLocked(f *fill) {
 	f.ended = true
 	if f.fetchesMeta {
-		c.removeLocked(f)    // the next request starts another fill
-		f.invalidated = true // a purge finds only fills in the map
+		c.removeLocked(f) // the next request starts another fill
+		f.invalidate()    // a purge finds only fills in the map
 	}
 	f.end(errAbandoned)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -96,12 +97,14 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if err != nil {
 		return err
 	}
+	release = sync.OnceFunc(release)
 	defer release()
 	if done, err := c.lookUp(f); done {
 		return err
 	}
 	f.setRole(leader)
 	if lease.Done() != nil {
+		defer context.AfterFunc(f.valid, release)() // for the fill that replaces this one
 		defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
 	}
 	if err := c.fetch(f, place.next, lease); err != nil {

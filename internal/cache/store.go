@@ -28,7 +28,7 @@ func (c *Cache) storeGone(f *fill) {
 // storeMeta stores the metadata of a fill, unless that was invalidated meanwhile.
 func (c *Cache) storeMeta(f *fill, m Meta) {
 	f.mu.Lock()
-	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
+	wasThere := f.valid.Err() == nil && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
 	if wasThere && m.Gone { // not for each unknown name: a purge may wait for the disk
 		c.purgeTiers(tier.MatchFile(f.key.File))
@@ -57,7 +57,7 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 func (c *Cache) store(f *fill, onDisk bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.invalidated || len(f.chunks) == 0 {
+	if f.valid.Err() != nil || len(f.chunks) == 0 {
 		return false
 	}
 	rest, stored := f.chunks, true
