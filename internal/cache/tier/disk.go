@@ -74,7 +74,7 @@ type Disk struct {
 	writing backoff.State
 	reading backoff.State
 	index   index
-	listed  bool       // the size of every entry is known
+	listed  bool       // the size of every entry is known, or could not be read twice
 	pending files[job] // to be written, and not canceled
 	active  *job       // being written; if it was canceled, until its file is removed
 	queued  int64      // bytes of all jobs that are not over, canceled ones too

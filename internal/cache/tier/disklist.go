@@ -22,19 +22,52 @@ type listedFile struct {
 const listBatch = 1024
 
 // list is the goroutine that lists the segments on the disk at start. It reads names, sizes and
-// times only.
+// times only. After DiskOptions.Retry it repeats the folders that have failed.
 func (d *Disk) list() {
-	var all []listedFile
-	named := true
+	var todo []int
 	for i := range folders {
-		found, err := d.examineFolder(i)
+		todo = append(todo, i)
+	}
+	for repeated := false; ; repeated = true {
+		failed, err := d.listFolders(todo)
 		if d.life.Err() != nil {
 			return
 		}
-		if all = append(all, found...); err != nil {
-			named = named && d.folders[i].named.Load()
+		if err != nil && !repeated { // else a file that can never be examined would disable reads for good
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 		}
+		d.mu.Lock()
+		d.listed = err == nil || repeated
+		victims := d.evict(d.o.Max)
+		d.mu.Unlock()
+		if d.unlinkAll(victims); err == nil {
+			return
+		}
+		todo = failed
+		select {
+		case <-time.After(d.o.Retry):
+		case <-d.life.Done():
+			return
+		}
+	}
+}
+
+// listFolders lists the segments in folders, and returns those folders in which some have no size
+// after an error of the disk.
+func (d *Disk) listFolders(todo []int) (failed []int, err error) {
+	var all []listedFile
+	for _, i := range todo {
+		found, failure := d.examineFolder(i)
+		if d.life.Err() != nil {
+			return nil, nil
+		}
+		if all = append(all, found...); failure != nil {
+			failed, err = append(failed, i), failure
+		}
+	}
+	named := true
+	for i := range d.folders {
+		named = named && d.folders[i].named.Load()
 	}
 	d.named.Store(named)
 	sortByUse(all, time.Now())
@@ -47,11 +80,7 @@ func (d *Disk) list() {
 		}
 		d.mu.Unlock()
 	}
-	d.mu.Lock()
-	d.listed = true
-	victims := d.evict(d.o.Max)
-	d.mu.Unlock()
-	d.unlinkAll(victims)
+	return failed, err
 }
 
 // folder is one of the folders of a Disk.
@@ -75,6 +104,13 @@ func (f *folder) take() []*diskEntry {
 	added := f.added
 	f.added = nil
 	return added
+}
+
+// keep adds an entry for the next call of take.
+func (f *folder) keep(e *diskEntry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.added = append(f.added, e)
 }
 
 // readNames makes sure that each file in a folder has an entry. It reads the names of the files
@@ -172,6 +208,7 @@ func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 			d.removeMissing(e.key, e)
 		case failure != nil:
 			err = failure
+			d.folders[i].keep(e)
 		default:
 			found = append(found, f)
 		}

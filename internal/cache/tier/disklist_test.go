@@ -30,17 +30,39 @@ func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 }
 
 // TestFileThatCannotBeExamined: where the size of a file cannot be read at start, those of the
-// others in its folder are known.
+// others in its folder are known. The file is examined again until its size is known.
 func TestFileThatCannotBeExamined(t *testing.T) {
 	var examined atomic.Int64
-	d := onFive(t, DiskOptions{}, func(op string) error {
-		if op == "examine" && examined.Add(1) == 2 {
+	var failing atomic.Bool
+	failing.Store(true)
+	d := onFive(t, DiskOptions{Retry: time.Millisecond}, func(op string) error {
+		if op != "examine" {
+			return nil
+		}
+		if n := examined.Add(1); failing.Load() && (n == 2 || n > 5) {
 			return syscall.EIO
 		}
 		return nil
 	})
 	eventually.True(t, d.Listed)
 	require.Equal(t, 4, d.Stats().Entries)
+	require.EqualValues(t, 1, d.Stats().Failed)
+	failing.Store(false)
+	eventually.True(t, func() bool { return d.Stats().Entries == 5 })
+}
+
+// TestFolderThatCannotBeListed: a folder whose names cannot be read at start is read later, and its
+// files count for the budget.
+func TestFolderThatCannotBeListed(t *testing.T) {
+	var failing atomic.Bool
+	failing.Store(true)
+	d := onFive(t, DiskOptions{Retry: time.Millisecond}, failureOf("list", &failing))
+	eventually.True(t, d.Listed)
+	require.Zero(t, d.Stats().Entries)
+	failing.Store(false)
+	eventually.True(t, func() bool { return d.Stats().Entries == 5 })
+	d.SetMax(onDisk(1))
+	require.Equal(t, 1, d.Stats().Entries)
 }
 
 // TestReleaseWhileListing: the next process does not wait until a slow disk is listed. Until it is,
