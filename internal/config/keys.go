@@ -317,7 +317,7 @@ func lockKeys(l *Lock) []setting {
 	return []setting{
 		{"ttl", "10s", duration(&l.TTL, time.Second, time.Hour),
 			"time after which the lock of a dead gateway is free"},
-		{"wait", "30s", duration(&l.Wait, 0, time.Hour),
+		{"wait", "30s", duration(&l.Wait, time.Second, time.Hour),
 			"longest wait for a lock"},
 	}
 }

@@ -291,7 +291,7 @@ func TestBadValues(t *testing.T) {
 		"[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d",
 		"[types]\nimage/webp webp",
 		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nallow_sources = networks", "[gateway]\nlocal_ips = here",
-		"[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
+		"[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x", "[lock]\nwait = 0",
 		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401",
 		"[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
 		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",
