@@ -1,6 +1,7 @@
 package fdfs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -43,21 +44,6 @@ type SlotHeader struct {
 	Ext     [extLen]byte
 }
 
-// ParseSlot parses the header in the first SlotHeaderSize bytes of b.
-func ParseSlot(b []byte) (SlotHeader, error) {
-	if len(b) < SlotHeaderSize {
-		return SlotHeader{}, fmt.Errorf("cannot read slot header: got %d bytes, want %d", len(b), SlotHeaderSize)
-	}
-	return SlotHeader{
-		Type:    b[0],
-		Alloc:   binary.BigEndian.Uint32(b[1:]),
-		Size:    binary.BigEndian.Uint32(b[5:]),
-		CRC32:   binary.BigEndian.Uint32(b[9:]),
-		Created: binary.BigEndian.Uint32(b[13:]),
-		Ext:     [extLen]byte(b[17:SlotHeaderSize]),
-	}, nil
-}
-
 // AppendTo appends the header's 24 bytes to dst.
 func (h SlotHeader) AppendTo(dst []byte) []byte {
 	dst = append(dst, h.Type)
@@ -84,18 +70,17 @@ func (id FileID) SlotHeader() SlotHeader {
 // SlotLink. All other fields must match, and the slot must be large enough, else the error is
 // ErrSlot. It allocates nothing.
 func MatchSlot(id FileID, hdr []byte) (byte, error) {
-	h, err := ParseSlot(hdr)
-	if err != nil {
-		return SlotFree, err
+	if len(hdr) < SlotHeaderSize {
+		return SlotFree, fmt.Errorf("cannot read slot header: got %d bytes, want %d", len(hdr), SlotHeaderSize)
 	}
-	typ := h.Type
-	h.Type = SlotFile
+	var buf [SlotHeaderSize]byte
+	typ, want := hdr[0], id.SlotHeader().AppendTo(buf[:0])
 	switch {
 	case id.Kind != KindTrunk || typ != SlotFile && typ != SlotLink:
 		return SlotFree, ErrSlot
-	case h != id.SlotHeader():
+	case !bytes.Equal(hdr[1:SlotHeaderSize], want[1:]):
 		return SlotFree, ErrSlot
-	case uint64(h.Alloc) < uint64(h.Size)+SlotHeaderSize:
+	case int64(id.Trunk.Alloc) < id.Size+SlotHeaderSize:
 		return SlotFree, ErrSlot
 	}
 	return typ, nil
