@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -21,39 +22,49 @@ type candidates struct {
 	why      string // reason for gateway explain
 }
 
-// decide chooses the candidates. redirected: another gateway, or the module, has sent the request
-// here already. Where the lists do not know the group or the source they are renewed first.
-func (a *Resolver) decide(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
-	c := a.choose(id, localErr, redirected, now)
-	if c.unknown && a.o.Sources.renew() {
-		c = a.choose(id, localErr, redirected, now)
+// decide chooses the candidates. Where the lists do not know the group or the source they are
+// renewed first.
+func (f *fetcher) decide() candidates {
+	c := f.byLists()
+	if c.unknown && f.a.o.Sources.renew() {
+		c = f.byLists()
+	}
+	if f.trace != nil {
+		f.trace.decision(f.a, f.request.ID, c)
 	}
 	return c
 }
 
 // moved chooses candidates anew when none of the servers that were asked could be reached: storages
 // may have moved. It is false where the lists name no others.
-func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now time.Time, asked []client.Server,
-	err error) (candidates, bool) {
-	if !errors.Is(err, client.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
-		return candidates{}, false
+func (f *fetcher) moved(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || !errors.Is(err, client.ErrNoSource) || errors.Is(err, fdfs.ErrFull) ||
+		!f.a.o.Sources.renew() {
+		return false
 	}
-	c := a.choose(id, localErr, redirected, now)
-	return c, slices.ContainsFunc(c.servers, func(s client.Server) bool { return !slices.Contains(asked, s) })
+	asked, c := f.decided().servers, f.byLists()
+	if !slices.ContainsFunc(c.servers, func(s client.Server) bool { return !slices.Contains(asked, s) }) {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.setCandidates(c)
+	return true
 }
 
-// choose chooses the candidates by the lists as they are.
+// byLists chooses the candidates by the lists as they are.
 //
 // The slot of a trunk file does not prove the source in its id, and all ids of the slot share what
 // is cached. So where lists name storages of the group, these are the candidates whatever the
 // source is, which only comes first if it is one of them. A reply for one id of the slot, "no such
 // file" included, is cached for all of them. Otherwise the source alone is asked, and its replies
 // are cached for ids with this source only (bySource).
-func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
+func (f *fetcher) byLists() candidates {
+	a, id, localErr, now := f.a, f.request.ID, f.localErr, f.now
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
 	broken := errors.Is(localErr, local.ErrUnavailable) // a disk: what was on it is on the others
 	local := broken || errors.Is(localErr, fdfs.ErrNoFile)
-	if redirected {
+	if f.redirected {
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
 	}
 	if id.Kind == fdfs.KindTrunk && id.Size+fdfs.SlotHeaderSize > a.o.MaxSlot() {

@@ -59,15 +59,6 @@ func (f *fetcher) choose() error {
 	return nil
 }
 
-// decide is Resolver.decide.
-func (f *fetcher) decide() candidates {
-	c := f.a.decide(f.request.ID, f.localErr, f.redirected, f.now)
-	if f.trace != nil {
-		f.trace.decision(f.a, f.request.ID, c)
-	}
-	return c
-}
-
 // decided returns the candidates for the file.
 func (f *fetcher) decided() *candidates {
 	f.mu.Lock()
@@ -238,21 +229,6 @@ func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) err
 		f.a.o.Counters.count(err)
 	}
 	return err
-}
-
-// moved reports whether other servers are to be asked, since none of those before could be reached
-// and the lists have changed.
-func (f *fetcher) moved(ctx context.Context, err error) bool {
-	if err == nil || ctx.Err() != nil {
-		return false
-	}
-	c, ok := f.a.moved(f.request.ID, f.localErr, f.redirected, f.now, f.decided().servers, err)
-	if ok {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.setCandidates(c)
-	}
-	return ok
 }
 
 // fetchRequest returns the request with a target for web servers. The token in it is made now if

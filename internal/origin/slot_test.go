@@ -143,7 +143,7 @@ func TestSlotMemoryWhileSent(t *testing.T) {
 func TestLargeSlotIsNotFetched(t *testing.T) {
 	a := NewResolver(Options{Sources: NewSources(SourcesOptions{}), MaxSlot: func() int64 { return 1 << 20 }})
 	id := fdfs.FileID{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1}, Size: 1 << 20}
-	c := a.choose(id, local.ErrNoGroup, false, time.Now())
+	c := a.newFetcher(&Request{ID: id, Now: time.Now()}, local.ErrNoGroup, true).decided()
 	require.Empty(t, c.servers)
 	require.ErrorIs(t, c.err, ErrNotFound)
 	require.Contains(t, c.why, "slot_max_size")
