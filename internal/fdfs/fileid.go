@@ -64,17 +64,7 @@ const (
 
 // String returns "normal", "trunk", "slave" or "appender".
 func (k Kind) String() string {
-	switch k {
-	case KindNormal:
-		return "normal"
-	case KindTrunk:
-		return "trunk"
-	case KindSlave:
-		return "slave"
-	case KindAppender:
-		return "appender"
-	}
-	return "unknown"
+	return [...]string{"normal", "trunk", "slave", "appender", "unknown"}[min(k, KindAppender+1)]
 }
 
 // Trunk is the location of a slot.

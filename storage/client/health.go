@@ -22,15 +22,7 @@ const (
 
 // String returns "healthy", "suspect" or "dead".
 func (s State) String() string {
-	switch s {
-	case Healthy:
-		return "healthy"
-	case Suspect:
-		return "suspect"
-	case Dead:
-		return "dead"
-	}
-	return "unknown"
+	return [...]string{"healthy", "suspect", "dead", "unknown"}[min(s, Dead+1)]
 }
 
 const (
