@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+
+	"fastdfs-gateway/internal/admin/status"
 )
 
 // Links are shown on the index page beside the files.
@@ -20,7 +22,7 @@ var indexText string
 
 var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
 	"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
-	"size": humanSize,
+	"size": status.Bytes,
 	"name": func(f File) string { return strings.ReplaceAll(f.Title, " ", "-") + "." + f.ID.Ext() },
 }).Parse(indexText))
 
@@ -35,15 +37,4 @@ func (s Store) Index(l Links) ([]byte, error) {
 		return nil, fmt.Errorf("cannot write the index page: %w", err)
 	}
 	return b.Bytes(), nil
-}
-
-// humanSize writes a number of bytes for people.
-func humanSize(n int64) string {
-	switch {
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/i18n"
 
@@ -28,11 +28,11 @@ func (d *doctor) limits(context.Context) {
 	const area = "limit"
 	g := &d.cfg.Gateway
 	if room := app.MaxConnections(d.cfg, slog.New(slog.DiscardHandler)); room < g.MaxConnections {
-		status := Warn
+		result := Warn
 		if g.MaxConnections == app.DefaultConnections {
-			status = OK
+			result = OK
 		}
-		d.add(area, "open files", status,
+		d.add(area, "open files", result,
 			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
 			"enough for %d of max_connections = %d", room, g.MaxConnections)
 	} else {
@@ -44,10 +44,10 @@ func (d *doctor) limits(context.Context) {
 	case total == 0:
 	case needs > total/4*3:
 		d.add(area, "memory", Warn, "lower memory_max in [cache] or memory in [open_file_cache], or add memory",
-			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", bytesOf(needs),
-			bytesOf(total))
+			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", status.Bytes(needs),
+			status.Bytes(total))
 	default:
-		d.add(area, "memory", OK, "", "%s for files, of %s", bytesOf(needs), bytesOf(total))
+		d.add(area, "memory", OK, "", "%s for files, of %s", status.Bytes(needs), status.Bytes(total))
 	}
 }
 
@@ -70,18 +70,6 @@ func memoryOfHost() (total int64) {
 		}
 	}
 	return total
-}
-
-func bytesOf(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TB"}, {1 << 30, "GB"}, {1 << 20, "MB"}} {
-		if n >= unit.size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
-		}
-	}
-	return fmt.Sprintf("%d KB", n>>10)
 }
 
 // disks looks at the store paths, and at the space for the cache. What keeps either from use is a
@@ -110,12 +98,12 @@ func (d *doctor) disks(ctx context.Context) {
 	}
 	free := int64(space.Bavail) * space.Bsize
 	used, want := sizeOf(ctx, folder), d.cfg.Cache.DiskMax
-	status := OK
+	result := OK
 	if used+free < want {
-		status = Warn
+		result = Warn
 	}
-	d.add(area, folder, status, "lower disk_max, or free space on the disk: a full disk switches the cache on it off",
-		"%s free and %s in the cache, for disk_max = %s", bytesOf(free), bytesOf(used), bytesOf(want))
+	d.add(area, folder, result, "lower disk_max, or free space on the disk: a full disk switches the cache on it off",
+		"%s free and %s in the cache, for disk_max = %s", status.Bytes(free), status.Bytes(used), status.Bytes(want))
 }
 
 // sizeOf is the size of the files in a folder, in bytes; of some of them when ctx ends.

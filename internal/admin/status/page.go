@@ -143,7 +143,7 @@ func newTemplate(l i18n.Language) *template.Template {
 		"doc":    l.Translate,
 		"age":    func(d time.Duration) string { return age(d).In(l) },
 		"number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,
-		"bytes":   func(n int64) string { return size(float64(n)) },
+		"bytes":   Bytes,
 		"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 		"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"isError": func(l slog.Level) bool { return l >= slog.LevelError },

@@ -51,6 +51,9 @@ func plural(n int, one, many string) i18n.Text {
 	return i18n.Sprintf(many, count(n))
 }
 
+// Bytes writes a number of bytes, as the status page does.
+func Bytes(n int64) string { return size(float64(n)) }
+
 // size writes a number of bytes; KB are 1024 bytes, as in the configuration.
 func size(n float64) string {
 	if math.IsNaN(n) {
