@@ -200,12 +200,12 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	if c := n.cache; c != nil {
 		list = append(list,
 			status.Budget{Name: i18n.Plain(status.MemoryBudget), Used: c.Memory.Bytes, Max: c.Memory.Budget,
-				Note: entries(c.Memory.Entries, "%d segment", "%d segments")},
+				Note: status.Plural(c.Memory.Entries, "%s segment", "%s segments")},
 			status.Budget{Name: i18n.Plain("Sizes and times of files"), Used: c.RecordBytes, Max: c.RecordBudget,
-				Note: entries(c.Records, "%d file", "%d files")})
+				Note: status.Plural(c.Records, "%s file", "%s files")})
 		if c.Disk.Budget > 0 {
 			disk := status.Budget{Name: i18n.Plain(status.DiskBudget), Used: c.Disk.Bytes, Max: c.Disk.Budget,
-				Note: entries(c.Disk.Entries, "%d segment", "%d segments")}
+				Note: status.Plural(c.Disk.Entries, "%s segment", "%s segments")}
 			if c.Disk.Disabled {
 				disk.State, disk.Text = status.Warn, i18n.Plain("has failed and is disabled for a while")
 			}
@@ -216,19 +216,11 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 		o := fileCacheOptions(cfg)
 		list = append(list,
 			status.Budget{Name: i18n.Plain("Small files of this host, memory"), Used: n.files.Bytes,
-				Max: max(o.Memory, 0), Note: entries(n.files.Bodies, "%d file", "%d files")},
+				Max: max(o.Memory, 0), Note: status.Plural(n.files.Bodies, "%s file", "%s files")},
 			status.Budget{Name: i18n.Plain("Open files of this host"), Used: int64(n.files.Files),
 				Max: int64(max(o.MaxFiles, 0)), Count: true})
 	}
 	return list
-}
-
-// entries formats a count of entries by one or many.
-func entries(n int, one, many string) i18n.Text {
-	if n == 1 {
-		return i18n.Sprintf(one, n)
-	}
-	return i18n.Sprintf(many, n)
 }
 
 // settingRows shows the settings in use: those of restartKeys are of the start.

@@ -32,7 +32,7 @@ var sentenceArguments = map[string][]int{
 	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "stop": {1}, "fail": {1},
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
-	"add": {3, 4}, "list.add": {1}, "plural": {1, 2}, "entries": {1, 2},
+	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
 }
 
 // scanned are the packages with sentences, from the root of the repository.
@@ -45,8 +45,8 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
 		"networksOr", "stop", "fail"},
-	"internal/doctor": {"add", "Warning"}, "internal/app": {"entries"},
-	"internal/admin/status": {"list.add", "plural"},
+	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
+	"internal/admin/status": {"list.add", "Plural"},
 }
 
 // scan finds sentences in the source.

@@ -43,8 +43,8 @@ func count(n any) string {
 	return sign + text
 }
 
-// plural is a count and its noun: one or many is the format, of the count.
-func plural(n int, one, many string) i18n.Text {
+// Plural is a count and its noun: one or many is the format, of the count.
+func Plural(n int, one, many string) i18n.Text {
 	if n == 1 {
 		return i18n.Sprintf(one, "1")
 	}

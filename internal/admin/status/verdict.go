@@ -83,7 +83,7 @@ func (s *Snapshot) problems() []Problem {
 	}
 	if s.Panics > 0 {
 		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",
-			plural(int(s.Panics), "%s panic was", "%s panics were"))
+			Plural(int(s.Panics), "%s panic was", "%s panics were"))
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int { return int(b.State) - int(a.State) })
 	return list
@@ -108,7 +108,7 @@ func (s *Snapshot) serverProblems(list *problemList) {
 			state = Bad
 		}
 		if len(down[group]) > 0 {
-			list.add(state, "%d of %s of %s: %s.", len(down[group]), plural(all[group], "%s storage", "%s storages"),
+			list.add(state, "%d of %s of %s: %s.", len(down[group]), Plural(all[group], "%s storage", "%s storages"),
 				groupName(group), few(down[group]))
 		}
 	}
@@ -120,7 +120,7 @@ func (s *Snapshot) serverProblems(list *problemList) {
 	}
 	if len(names) > 0 {
 		list.add(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
-			plural(len(s.Trackers), "%s tracker", "%s trackers"), few(names))
+			Plural(len(s.Trackers), "%s tracker", "%s trackers"), few(names))
 	}
 }
 
@@ -168,9 +168,9 @@ func groupName(group string) i18n.Text {
 func (s *Snapshot) wellSentence() i18n.Text {
 	text := i18n.Plain("Files of this host are served")
 	if len(s.Trackers) > 0 {
-		text = plural(len(s.Trackers), "%s tracker", "%s trackers")
+		text = Plural(len(s.Trackers), "%s tracker", "%s trackers")
 		if len(s.Storages) > 0 {
-			text = i18n.Sprintf("%s and %s", text, plural(len(s.Storages), "%s storage", "%s storages"))
+			text = i18n.Sprintf("%s and %s", text, Plural(len(s.Storages), "%s storage", "%s storages"))
 		}
 		text = i18n.Sprintf("%s without a failure", text)
 	}
