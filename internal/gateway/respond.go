@@ -203,7 +203,9 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		r.ctx.Response.Header.SetContentLength(int(length))
 		return nil
 	}
-	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
+	if c := connOf(r.ctx.Conn()); c != nil && !c.http2.Load() {
+		b.Conn, b.Direct = c.Conn, c.tls == nil
+	}
 	r.limitRate()
 	if r.file == nil {
 		if err := r.openRemote(); err != nil {

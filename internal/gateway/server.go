@@ -381,9 +381,6 @@ type conn struct {
 	closed   atomic.Bool
 }
 
-// NetConn returns the wrapped connection, for sendfile.Of.
-func (c *conn) NetConn() net.Conn { return c.Conn }
-
 // Close ends the counting and then closes the connection. In this order a client that reconnects at
 // once is never counted twice.
 func (c *conn) Close() error {

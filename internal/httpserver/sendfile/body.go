@@ -33,7 +33,7 @@ type Piece struct {
 // Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are copied.
 type Body struct {
 	Conn   *Conn        // destination of the bytes; nil = only the writer is known
-	Direct bool         // Conn may be written to directly, see Of
+	Direct bool         // Conn may be written to directly: there is no TLS connection above it
 	File   content.File // nil when the pieces have heads only
 	Pieces []Piece
 	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge

@@ -3,9 +3,8 @@
 // connection for ever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
-//	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
 //	body := &sendfile.Body{
-//		Conn: under, Direct: direct, File: file, // a content.File
+//		Conn: conn, Direct: true, File: file, // a content.File
 //		Pieces: []sendfile.Piece{{Offset: 0, Length: 4096}},
 //	}
 //	ctx.Response.SetBodyStream(body, int(body.Length()))
@@ -17,7 +16,6 @@
 package sendfile
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -95,28 +93,6 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 	c.writeStep, c.fileStep, c.roomStep = c.tryWrite, c.trySendfile, c.tryRoom
 	return c, nil
 }
-
-// Of finds the Conn beneath connections that wrap it and have NetConn; nil if there is none. direct
-// is false above a TLS connection, since bytes must not bypass the cipher.
-func Of(c net.Conn) (found *Conn, direct bool) {
-	for direct = true; c != nil; {
-		if found, ok := c.(*Conn); ok {
-			return found, direct
-		}
-		if _, isTLS := c.(*tls.Conn); isTLS {
-			direct = false
-		}
-		wrapper, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			break
-		}
-		c = wrapper.NetConn()
-	}
-	return nil, false
-}
-
-// NetConn returns the connection that c wraps.
-func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // SyscallConn returns the raw socket, for callers that wait for it to become readable.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -313,27 +312,9 @@ func TestSendFileAllocatesNothing(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-func TestOf(t *testing.T) {
+func TestNewConnNeedsASocket(t *testing.T) {
 	server, _ := pair(t, "tcp")
-	conn := paced(t, server, Pace{})
-	secure := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12})
-	for name, tt := range map[string]struct {
-		c      net.Conn
-		want   *Conn
-		direct bool
-	}{
-		"itself":             {conn, conn, true},
-		"wrapped":            {&wrapper{conn}, conn, true},
-		"beneath TLS":        {secure, conn, false},
-		"beneath TLS, twice": {&wrapper{secure}, conn, false},
-		"not there":          {server, nil, false},
-		"nothing":            {nil, nil, false},
-	} {
-		found, direct := Of(tt.c)
-		require.Same(t, tt.want, found, name)
-		require.Equal(t, tt.direct, direct, name)
-	}
-	_, err := NewConn(&wrapper{server}, Pace{})
+	_, err := NewConn(struct{ net.Conn }{server}, Pace{})
 	require.Error(t, err)
 }
 
@@ -375,11 +356,6 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 		return all && before == after && held.Load() == 0
 	})
 }
-
-// wrapper hides all of a connection but net.Conn, and tells what it wraps.
-type wrapper struct{ net.Conn }
-
-func (w *wrapper) NetConn() net.Conn { return w.Conn }
 
 // fileFunc is a file by its At.
 type fileFunc func(offset, limit int64) (content.Chunk, error)
