@@ -124,7 +124,7 @@ func (h *Handler) rulesOf(id fdfs.FileID) *Rules {
 
 // asksHealth reports whether the request is for HealthPath.
 func (r *request) asksHealth() bool {
-	path, _, _ := bytes.Cut(originForm(r.ctx.Request.Header.RequestURI()), []byte{'?'})
+	path, _, _ := bytes.Cut(r.ctx.Request.Header.RequestURI(), []byte{'?'})
 	return string(path) == r.h.o.HealthPath && (r.ctx.IsGet() || r.ctx.IsHead())
 }
 

@@ -129,7 +129,10 @@ func (h *Handler) explainURL(text string) (status int, response string) {
 
 // parseAny parses a URL, a target or a file id.
 func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
-	if !strings.HasPrefix(urlOrID, "/") && !strings.Contains(urlOrID, "://") {
+	if u, err := url.Parse(urlOrID); err == nil && u.Host != "" && u.Scheme != "" {
+		urlOrID = u.RequestURI()
+	}
+	if !strings.HasPrefix(urlOrID, "/") {
 		if id, err := fdfs.Parse(urlOrID); err == nil {
 			return id, nil
 		}

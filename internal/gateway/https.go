@@ -32,16 +32,12 @@ func (r *request) redirectToHTTPS() error {
 // is false if either is none.
 func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) {
 	name, ok := hostName(string(host))
-	target = originForm(target)
-	if !ok || len(target) == 0 || target[0] != '/' && target[0] != '?' {
+	if !ok || len(target) == 0 || target[0] != '/' {
 		return nil, false
 	}
 	b = append(append(b, "https://"...), name...)
 	if port != 443 {
 		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
-	}
-	if target[0] == '?' {
-		b = append(b, '/')
 	}
 	fragment := bytes.IndexByte(target, '#')
 	if fragment < 0 {

@@ -43,30 +43,16 @@ func (p *params) field(name []byte) *[]byte {
 // redirected reports whether another server redirected the request here.
 func (p *params) redirected() bool { return string(p.redirect) == "1" }
 
-// parse parses a request target in origin-form or absolute-form (RFC 9112 section 3.2).
+// parse parses a request target in origin-form (RFC 9112 section 3.2): the guard has made it of
+// absolute-form.
 func (t *target) parse(raw []byte) error {
 	t.scratch, t.params = t.scratch[:0], params{}
-	path, query, _ := bytes.Cut(originForm(raw), []byte{'?'})
+	path, query, _ := bytes.Cut(raw, []byte{'?'})
 	t.query = query
 	if err := t.clean(path); err != nil {
 		return err
 	}
 	t.parseQuery()
-	return nil
-}
-
-// originForm removes scheme and authority of an absolute-form target.
-func originForm(raw []byte) []byte {
-	if len(raw) == 0 || raw[0] == '/' {
-		return raw
-	}
-	_, rest, ok := bytes.Cut(raw, []byte("://"))
-	if !ok {
-		return raw
-	}
-	if slash := bytes.IndexAny(rest, "/?"); slash >= 0 {
-		return rest[slash:]
-	}
 	return nil
 }
 

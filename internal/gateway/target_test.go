@@ -13,7 +13,6 @@ func TestTargetPath(t *testing.T) {
 	tests := []struct{ name, raw, want string }{
 		{"plain", "/group1/M00/00/01/x.jpg", "/group1/M00/00/01/x.jpg"},
 		{"query", "/a/b?c=/../d", "/a/b"},
-		{"absolute-form", "http://gw.test:81/a/b?x=1", "/a/b"},
 		{"two slashes", "//a///b", "/a/b"},
 		{"dot", "/a/./b/.", "/a/b/"},
 		{"dot dot", "/a/x/../b", "/a/b"},
@@ -41,7 +40,7 @@ func TestTargetRejected(t *testing.T) {
 		"asterisk":                "*",
 		"authority":               "gw.test:80",
 		"empty":                   "",
-		"absolute without a path": "http://gw.test",
+		"absolute-form":           "http://gw.test/a",
 		"above the root":          "/..",
 		"above the root, escaped": "/%2e%2e/etc/passwd",
 		"NUL":                     "/a%00b",
@@ -97,7 +96,7 @@ func TestTargetAllocatesNothing(t *testing.T) {
 // FuzzTarget: what is accepted never climbs, and agrees with net/url where that reads the same
 // path.
 func FuzzTarget(f *testing.F) {
-	for _, s := range []string{"/a/../b", "//a//%2e%2e/", "/%2f%2F..", "http://x/a?b", "/a?filename=%zz&token=+"} {
+	for _, s := range []string{"/a/../b", "//a//%2e%2e/", "/%2f%2F..", "/a?b", "/a?filename=%zz&token=+"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
