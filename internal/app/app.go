@@ -90,9 +90,6 @@ type App struct {
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
 	components atomic.Pointer[components] // replaced by Reload
 
-	diskReady   chan struct{} // closed by purgesKnown
-	purgesKnown func()        // is called when all purges from before the start were applied
-
 	running  sync.WaitGroup // goroutines that Stop waits for
 	stopping chan struct{}  // closed by Stop, for these
 }
@@ -104,8 +101,7 @@ func New(o Options) *App {
 	}
 	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(),
 		history:  status.NewHistory(gateway.FirstByteBounds()),
-		stopping: make(chan struct{}), ended: make(chan error, 1), diskReady: make(chan struct{})}
-	a.purgesKnown = sync.OnceFunc(func() { close(a.diskReady) })
+		stopping: make(chan struct{}), ended: make(chan error, 1)}
 	a.components.Store(&components{})
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
 	return a

@@ -46,12 +46,12 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 		return nil, err
 	}
 	o := a.cacheLimits(cfg)
-	o.Logger, o.VerifyFirst, o.DiskReady = logfile.Limit(a.log), origin.VerifyFirst, a.diskReady
+	o.Logger, o.VerifyFirst = logfile.Limit(a.log), origin.VerifyFirst
 	o.Source = func(file, asked string) (cache.Source, error) { // peers are served after the first handler was made
 		return a.components.Load().origin.SourceForPeer(file, asked)
 	}
 	if a.fleet != nil {
-		o.Fleet = a.fleet
+		o.Fleet, o.DiskReady = a.fleet, a.fleet.Synced()
 	}
 	if folder := cfg.Cache.Folder(); folder != "" {
 		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {

@@ -79,10 +79,9 @@ func (a *App) openFleet(cfg *config.Config) error {
 // served.
 func (a *App) joinFleet(cfg *config.Config) {
 	if a.fleet == nil {
-		a.purgesKnown()
 		return
 	}
-	l := fleet.Local{Purge: func(m cache.Match) { a.purgeLocal(m) }, Synced: a.purgesKnown}
+	l := fleet.Local{Purge: func(m cache.Match) { a.purgeLocal(m) }}
 	if folder := cfg.Cache.Folder(); folder != "" {
 		a.applied = fleet.NewAppliedFile(folder, a.fleet.Log(), a.syncPurges)
 		l.Load, l.Store = a.applied.Load, a.applied.Store

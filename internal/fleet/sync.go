@@ -24,9 +24,6 @@ type Local struct {
 	// is no disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
-	// Synced is called when the log was read for the first time, as the channel of Fleet.Synced is
-	// closed; nil: it is not called.
-	Synced func()
 }
 
 // purgeLimits are times and sizes about purges.
@@ -148,9 +145,6 @@ func (f *Fleet) tried(at time.Time) {
 	case was.at.IsZero():
 		close(f.synced)
 		f.note()
-		if announce := f.local.Load().Synced; announce != nil {
-			announce()
-		}
 	}
 	f.logRead.Store(&logRead{at, make(chan struct{})})
 	close(was.next)
