@@ -24,8 +24,7 @@ func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	}
 	o = fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
-		Username: r.Username, DB: r.DB, KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
-		Advertise: cfg.Peer.Advertise,
+		Username: r.Username, DB: r.DB, KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, Advertise: cfg.Peer.Advertise,
 	}
 	switch o.Advertise {
 	case config.AdvertiseAuto:

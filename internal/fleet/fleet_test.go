@@ -88,16 +88,6 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	require.True(t, others[0].Stats().Up, "a caller that gave up is no failure")
 }
 
-func TestWaitIsBounded(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	o.LockWait = 50 * time.Millisecond
-	a, b := member(t, o, 1), member(t, o, 2)
-	lease := lead(t, a, "key")
-	defer lease.release()
-	require.Error(t, b.wait(t.Context(), LockInfo{Key: "key"}))
-	require.True(t, b.Stats().Up)
-}
-
 // leadInTime takes the lease of some file. A machine that has no time for it before the lease is
 // over gets another try.
 func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {

@@ -112,9 +112,9 @@ func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error
 	return err
 }
 
-// wait waits until a lease is released or has expired. It ends when the breaker opens as well. A
-// waiter takes the lease and gives it back at once, which wakes the next one: so all waiters are
-// served, one after the other, within the time of a few messages.
+// wait waits until a lease is released or has expired. It ends when the breaker opens as well. ctx
+// bounds it. A waiter takes the lease and gives it back at once, which wakes the next one: so all
+// waiters are served, one after the other, within the time of a few messages.
 func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	up, err := f.breaker.allow()
 	if err != nil {
@@ -127,7 +127,7 @@ func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	defer cancel(nil)
 	defer context.AfterFunc(up, func() { cancel(cache.ErrFleetDown) })()
 	ttl := min(f.o.LockTTL, 4*f.o.Timeout)
-	o := cachelock.LockOptions{TTL: ttl, Policy: cachelock.WaitFor(f.o.LockWait), Holder: f.self.Load().waiting}
+	o := cachelock.LockOptions{TTL: ttl, Policy: cachelock.WaitFor(time.Hour), Holder: f.self.Load().waiting}
 	lock, err := f.locks.Acquire(until, l.Key, o)
 	if err == nil {
 		f.release(lock)

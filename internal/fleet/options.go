@@ -28,8 +28,7 @@ type Options struct {
 	TLS          *tls.Config // nil = plain TCP
 	KeyPrefix    string      // begins every key; default "fdfs:"; the same on all gateways of a fleet
 
-	LockTTL  time.Duration // after that the lease of a dead gateway is free; default 10 s
-	LockWait time.Duration // longest wait for a lease; default 30 s
+	LockTTL time.Duration // after that the lease of a dead gateway is free; default 10 s
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
 	// AutoListen is the host:port of the listener for other gateways, in place of Advertise: the
@@ -50,7 +49,6 @@ const maxName = 255
 func (o *Options) setDefaults() {
 	o.KeyPrefix = strings.TrimRight(cmp.Or(o.KeyPrefix, "fdfs:"), ":")
 	o.LockTTL = cmp.Or(o.LockTTL, 10*time.Second)
-	o.LockWait = cmp.Or(o.LockWait, 30*time.Second)
 	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
 	o.Advertise = strings.TrimRight(o.Advertise, "/")
 	if o.AutoListen != "" {
