@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 )
 
 // Limits of connections to the listener for peers.
@@ -37,7 +39,8 @@ func (l peerListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &peerConn{Conn: conn, admission: l.admission, from: blockOf(conn.RemoteAddr())}
+	tcp, _ := conn.RemoteAddr().(*net.TCPAddr) // nil has no address
+	c := &peerConn{Conn: conn, admission: l.admission, from: clientaddr.Block(tcp.AddrPort().Addr().Unmap())}
 	if oldest := l.admission.addHandshake(c); oldest != nil {
 		_ = oldest.Conn.Close() // its handshake fails
 	}
@@ -48,8 +51,8 @@ func (l peerListener) Accept() (net.Conn, error) {
 type peerConn struct {
 	net.Conn
 	admission *admission
-	from      netip.Prefix
-	peer      bool // is counted as a peer's. Guarded by admission.mu
+	from      netip.Addr // clientaddr.Block of the peer
+	peer      bool       // is counted as a peer's. Guarded by admission.mu
 }
 
 // Close implements net.Conn.
@@ -122,19 +125,4 @@ func (a *admission) changed(conn net.Conn, state http.ConnState) {
 	if c, ok := conn.(*tls.Conn).NetConn().(*peerConn); ok && !a.promote(c) {
 		_ = c.Close() // the peer sees that
 	}
-}
-
-// blockOf is the part of an address that counts as one.
-func blockOf(addr net.Addr) netip.Prefix {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := 64
-	if ip.Is4() {
-		bits = 32
-	}
-	block, _ := ip.Prefix(bits) // an invalid address gives an invalid prefix
-	return block
 }

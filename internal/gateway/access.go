@@ -154,7 +154,7 @@ func (r *request) checkClient() error {
 	if rules.Requests == nil || !client.IsValid() || rules.Unlimited.Contains(client) {
 		return nil
 	}
-	if wait := rules.Requests.Allow(blockOf(client), r.now); wait > 0 {
+	if wait := rules.Requests.Allow(clientaddr.Block(client), r.now); wait > 0 {
 		r.h.o.Metrics.rejectedAccess.WithLabelValues(deniedByRate).Inc()
 		seconds := min(math.Ceil(wait.Seconds()), float64(time.Hour/time.Second))
 		return &rejection{status: fasthttp.StatusTooManyRequests, reason: "too many requests from this address",

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -89,17 +88,4 @@ func (c *conn) hasInput() bool {
 	n := 0
 	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 on failure
 	return err == nil && n > 0
-}
-
-// blockOf returns the unit of the limit per address: an IPv6 /64, which one customer has, or an
-// IPv4 address.
-func blockOf(ip netip.Addr) netip.Addr {
-	if !ip.Is6() || ip.IsLoopback() {
-		return ip
-	}
-	block, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return ip
-	}
-	return block.Addr()
 }

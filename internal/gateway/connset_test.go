@@ -136,11 +136,3 @@ func TestIdleTimeShrinks(t *testing.T) {
 	s.open.Store(100)
 	require.Equal(t, 2*time.Second, s.maxIdle(), "a short one stays")
 }
-
-func TestBlockOf(t *testing.T) {
-	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::1": "::1",
-		"2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::"} {
-		require.Equal(t, netip.MustParseAddr(want), blockOf(netip.MustParseAddr(from)), from)
-	}
-	require.False(t, blockOf(netip.Addr{}).IsValid())
-}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/process/panics"
 )
@@ -51,7 +52,7 @@ func (s *Server) countedBlock(client netip.Addr) netip.Addr {
 	if s.handler.Load().unlimited(client) {
 		return netip.Addr{}
 	}
-	return blockOf(client)
+	return clientaddr.Block(client)
 }
 
 // countsPerIP reports whether connections of the address have a limit.

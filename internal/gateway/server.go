@@ -369,7 +369,7 @@ func (s *Server) removeLocked(c *conn) {
 type conn struct {
 	*sendfile.Conn
 	s        *Server
-	block    netip.Addr // blockOf its client's address; invalid for a unix socket and a trusted proxy
+	block    netip.Addr // clientaddr.Block of its client; invalid for a unix socket and a trusted proxy
 	address  *connSet   // the connections of block; nil = without a limit
 	socket   *eventloop.Conn
 	proxy    *proxyHeader // in front of the first request; nil = there is none

@@ -146,6 +146,14 @@ func TestNetworks(t *testing.T) {
 	require.False(t, (*Proxies)(nil).Trusts(testPeer))
 }
 
+func TestBlock(t *testing.T) {
+	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::1": "::1",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::"} {
+		require.Equal(t, netip.MustParseAddr(want), Block(netip.MustParseAddr(from)), from)
+	}
+	require.False(t, Block(netip.Addr{}).IsValid())
+}
+
 // TestNoAllocation: the address of a client costs no memory.
 func TestNoAllocation(t *testing.T) {
 	lists := fieldLines("1.1.1.1, 192.0.2.1|10.0.0.7:80, [fd00::7]:80")

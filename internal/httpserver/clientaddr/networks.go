@@ -63,3 +63,16 @@ func (n *Networks) Contains(a netip.Addr) bool {
 	i, found := slices.BinarySearchFunc(n.spans, a, func(s span, a netip.Addr) int { return s.first.Compare(a) })
 	return found || i > 0 && a.Compare(n.spans[i-1].last) <= 0
 }
+
+// Block returns the unit of limits per address: an IPv6 /64, which one customer has, or an IPv4
+// address.
+func Block(ip netip.Addr) netip.Addr {
+	if !ip.Is6() || ip.IsLoopback() {
+		return ip
+	}
+	block, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return block.Addr()
+}
