@@ -52,7 +52,8 @@ const (
 )
 
 // Listen passes the connections of an open socket (a syscall.Conn, as *net.TCPListener) to accept,
-// until Close, which comes before ln is closed. accept may serve the connection.
+// until Close, which comes before ln is closed. accept may serve the connection. Connections
+// inherit the options of the socket, as TCP_NODELAY.
 func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*Listener, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,9 +77,6 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 		done: make(chan struct{})}
 	n.take = func(fd uintptr) { n.fd, n.err = acceptNoWait(int(fd), &n.from) }
 	n.arm = func(fd uintptr) { n.err = n.places[n.turn].control(unix.EPOLL_CTL_MOD, fd) }
-	if err := n.setNoDelay(); err != nil {
-		return nil, err
-	}
 	if err := n.register(g.loops); err != nil {
 		n.unregister()
 		return nil, err
@@ -132,18 +130,6 @@ func (n *Listener) passTurn() error {
 		return err
 	}
 	return n.err
-}
-
-// setNoDelay sets TCP_NODELAY, which connections inherit (tcp(7)): a response is never held back
-// until the client has acknowledged a part of it. The net package does so for each connection.
-func (n *Listener) setNoDelay() (err error) {
-	if _, tcp := n.addr.(*net.TCPAddr); !tcp {
-		return nil
-	}
-	errSocket := n.socket.Control(func(fd uintptr) {
-		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-	})
-	return errors.Join(errSocket, err)
 }
 
 // Done is closed by Close.

@@ -168,20 +168,6 @@ func TestInputBeforePark(t *testing.T) {
 	require.False(t, <-parked)
 }
 
-// TestNoDelay: a second small write does not wait for an acknowledgement of the first.
-func TestNoDelay(t *testing.T) {
-	got := make(chan *Conn, 1)
-	s := start(t, func(c *Conn) { got <- c })
-	s.send("x")
-	c := <-got
-	defer c.Close()
-	require.NoError(t, c.Control(func(fd uintptr) error {
-		on, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY)
-		require.Equal(t, 1, on)
-		return err
-	}))
-}
-
 // TestForeignDetach: a goroutine that uses a parked connection, as one that closes it with a
 // linger, does not end the lead of the goroutine that waits for its loop.
 func TestForeignDetach(t *testing.T) {

@@ -138,7 +138,7 @@ func newInherited(f *os.File, upgraded bool) (*Socket, error) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		raw, err := tcp.SyscallConn()
 		if err == nil {
-			err = keepAlive("", "", raw)
+			err = setOptions("", "", raw)
 		}
 		if err != nil {
 			return nil, errors.Join(err, ln.Close())

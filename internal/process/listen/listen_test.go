@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -226,23 +227,26 @@ func TestListenBesideAnotherKind(t *testing.T) {
 	require.FileExists(t, path)
 }
 
-// TestKeepAlive: what listeners accept inherits their probes, also those of a given one.
-func TestKeepAlive(t *testing.T) {
+// TestOptions: what listeners accept inherits their options, also those of a given one.
+func TestOptions(t *testing.T) {
 	sockets, err := new(Sockets).Listen("listen", []string{"127.0.0.1:0"}, 0)
 	require.NoError(t, err)
 	f, _ := open(t, "tcp", "127.0.0.1:0")
 	given, err := newInherited(f, false)
 	require.NoError(t, err)
 	for _, s := range []*Socket{sockets[0], given} {
+		client, err := net.Dial("tcp", s.Addr().String())
+		require.NoError(t, err)
 		fd, _, err := s.File("listen")
 		require.NoError(t, err)
-		idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE)
+		accepted, _, err := unix.Accept(fd)
 		require.NoError(t, err)
-		require.Equal(t, keepAliveIdle, idle)
-		on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE)
-		require.NoError(t, err)
-		require.Equal(t, 1, on)
-		require.NoError(t, unix.Close(fd))
-		require.NoError(t, s.Close())
+		for _, o := range [][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveIdle}} {
+			value, err := unix.GetsockoptInt(accepted, o[0], o[1])
+			require.NoError(t, err)
+			require.Equal(t, o[2], value)
+		}
+		require.NoError(t, errors.Join(unix.Close(accepted), unix.Close(fd), client.Close(), s.Close()))
 	}
 }

@@ -20,7 +20,7 @@ const unixPrefix = "unix:"
 func bind(address string, mode os.FileMode) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, unixPrefix)
 	if !isUnix {
-		o := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
+		o := net.ListenConfig{KeepAlive: -1, Control: setOptions}
 		ln, err := o.Listen(context.Background(), "tcp", address)
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
@@ -82,16 +82,16 @@ func (s *Socket) Give(uid, gid int) error {
 	return nil
 }
 
-// Keep-alive probes detect clients that vanished. Each accepted connection inherits them
-// from its listener, so that it needs no calls of its own.
+// Keep-alive probes detect clients that vanished.
 const (
 	keepAliveIdle     = 15 // seconds without traffic before the first one
 	keepAliveInterval = 15 // seconds between them
 	keepAliveCount    = 9  // without a reply the connection is broken
 )
 
-// keepAlive turns keep-alive probes on.
-func keepAlive(_, _ string, raw syscall.RawConn) error {
+// setOptions sets the options of a TCP listener. Each accepted connection inherits them (tcp(7)),
+// so that it needs no calls of its own.
+func setOptions(_, _ string, raw syscall.RawConn) error {
 	var errs []error
 	err := raw.Control(func(fd uintptr) {
 		for _, o := range []struct{ level, name, value int }{
@@ -99,6 +99,7 @@ func keepAlive(_, _ string, raw syscall.RawConn) error {
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepAliveIdle},
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepAliveInterval},
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount},
+			{syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1}, // no part of a response waits for an acknowledgement
 		} {
 			err := syscall.SetsockoptInt(int(fd), o.level, o.name, o.value)
 			errs = append(errs, os.NewSyscallError("setsockopt", err))
