@@ -179,7 +179,7 @@ func TestQuickFill(t *testing.T) {
 			require.NoError(t, f.setMeta(Meta{Version: o.v}))
 			f.fail(ErrChanged)
 		}})
-		require.ErrorIs(t, err, errAgain, "what it was told is over")
+		require.ErrorIs(t, err, ErrChanged, "what it was told is over")
 	}
 }
 

@@ -159,14 +159,14 @@ func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// awaitMeta waits for the metadata, from the source or a peer. The error is errAgain if the file
-// has changed.
+// awaitMeta waits for the metadata, from the source or a peer. The error is ErrChanged if the file
+// has changed since.
 func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	err = f.await(ctx, func() (bool, error) {
 		m = f.meta
 		switch {
 		case errors.Is(f.err, ErrChanged):
-			return true, errAgain
+			return true, f.err
 		case f.hasMeta:
 			return true, nil
 		}

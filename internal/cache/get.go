@@ -113,7 +113,7 @@ func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshne
 func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (
 	m Meta, f *fill, err error,
 ) {
-	for err = errAgain; errors.Is(err, errAgain); {
+	for range maxChanges {
 		f = c.joinMeta(file, src, o, freshness)
 		if err = nil; o.forPeer {
 			err = f.awaitLeader(ctx, nil) // an entry that another gateway fetches comes from that one
@@ -122,9 +122,16 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 			m, err = f.awaitMeta(ctx)
 		}
 		c.removeReader(ctx, f, false)
+		if !errors.Is(err, ErrChanged) {
+			break
+		}
 	}
 	return m, f, err
 }
+
+// maxChanges is how often metadata is fetched of a file that changes during the fetch. Two storages
+// with different versions look like that, for as long as one of them lags behind.
+const maxChanges = 3
 
 // Attachment returns the value of the last Attach, or nil. It is lost when the metadata is fetched
 // again.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -226,6 +227,13 @@ func TestConnectionsInSequence(t *testing.T) {
 // TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of
 // this host, and may be there in a moment.
 func TestFileThatKeepsChanging(t *testing.T) {
+	t.Run("all processors", keepsChanging)
+	// With one processor, the change is seen before the metadata.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	t.Run("one processor", keepsChanging)
+}
+
+func keepsChanging(t *testing.T) {
 	content := strings.Repeat("x", 1000)
 	protocol := &changingProtocol{fakeProtocol: fakeProtocol{content: content}}
 	var again func()
