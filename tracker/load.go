@@ -138,14 +138,12 @@ func (c *Client) loadGroups(ctx context.Context) (err error) {
 	fresh, total, listed := make([]group, 0, len(groups)), 0, c.lists.listed
 	for _, info := range groups {
 		storages, err := c.Storages(ctx, info.Name)
-		switch {
-		case err == nil:
-			listed = true
-		case !errors.Is(err, ErrEmpty):
-			failures = append(failures, err)
-			fallthrough
-		default:
+		listed = listed || err == nil
+		if err != nil {
 			storages = c.lists.storagesOf(info.Name) // keep the old ones
+		}
+		if err != nil && !errors.Is(err, ErrEmpty) {
+			failures = append(failures, err)
 		}
 		if total += len(storages); total > maxServers {
 			return errors.Join(append(failures, fmt.Errorf("the groups have more than %d storages", maxServers))...)

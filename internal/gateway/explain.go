@@ -97,11 +97,11 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
 		Timestamp: t.params.ts}
 	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
+	if out.Err != nil && errors.Is(localErr, local.ErrUnavailable) { // as in find
+		out = origin.Outcome{Err: localErr}
+	}
 	status, text := 200, out.Text
 	switch {
-	case out.Err != nil && errors.Is(localErr, local.ErrUnavailable): // as in find
-		r := rejectionOf(localErr)
-		status, text = r.status, r.reason
 	case out.Redirect:
 		status = 302
 	case out.Err != nil:

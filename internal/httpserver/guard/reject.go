@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"strconv"
@@ -202,10 +203,7 @@ func (c *Conn) linger() {
 	began := time.Now()
 	unsent, progress, end := c.unsent(), began, time.Time{}
 	for left := lingerBytes; left > 0; {
-		deadline := end
-		if end.IsZero() {
-			deadline = time.Now().Add(lingerTimeout)
-		}
+		deadline := cmp.Or(end, time.Now().Add(lingerTimeout))
 		if c.below.SetReadDeadline(deadline) != nil {
 			return
 		}
@@ -216,9 +214,7 @@ func (c *Conn) linger() {
 				return
 			}
 			left -= n
-			if end.IsZero() {
-				end = time.Now().Add(lingerTimeout)
-			}
+			end = cmp.Or(end, time.Now().Add(lingerTimeout))
 			continue
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
