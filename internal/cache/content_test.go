@@ -282,27 +282,25 @@ func (o *origin) corrupt(at int64) {
 // TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one
 // asks again.
 func TestPurgeWhileFetching(t *testing.T) {
-	bubble(t, "content", func(t *testing.T) {
+	purged := func(t *testing.T, whole time.Duration) (*origin, *Cache, <-chan result) {
 		o := newOrigin(testFile(1), SegmentSize)
-		o.whole = 2 * second
+		o.whole = whole
 		c := gateways(t, newFleet(), 1, Options{})[0]
 		done := make(chan result)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(second)
 		c.Purge(tier.MatchFile(o.file))
+		return o, c, done
+	}
+	bubble(t, "content", func(t *testing.T) {
+		o, c, done := purged(t, 2*second)
 		requireWhole(t, o, <-done)
 		synctest.Wait()
 		require.Zero(t, c.Stats().Memory.Entries)
 		require.Zero(t, c.Stats().Records)
 	})
 	bubble(t, "next request", func(t *testing.T) {
-		o := newOrigin(testFile(1), SegmentSize)
-		o.whole = 20 * second
-		c := gateways(t, newFleet(), 1, Options{})[0]
-		done := make(chan result)
-		go func() { done <- get(background, c, o) }()
-		time.Sleep(second)
-		c.Purge(tier.MatchFile(o.file))
+		o, c, done := purged(t, 20*second)
 		next := get(background, c, o)
 		requireWhole(t, o, next)
 		require.Less(t, next.first, 2*second, "it does not wait for the lease of the first")

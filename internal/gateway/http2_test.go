@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/storetest"
@@ -37,9 +37,7 @@ func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (
 // window.
 func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, protocol string) (*running, *tls.Config) {
 	t.Helper()
-	certified := httptest.NewTLSServer(nil)
-	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	certified.Close()
+	certificate := certtest.New(t, certtest.Order{Hosts: []string{"example.com"}})
 	so.sendWindow = window
 	r := run(t, o, so)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,14 +46,14 @@ func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, pro
 	r.address = ln.Addr().String()
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, &tls.Config{Certificates: []tls.Certificate{pair},
+		served <- r.server.Serve(ln, &tls.Config{Certificates: []tls.Certificate{certificate.TLS()},
 			NextProtos: []string{protocol}})
 	}()
 	t.Cleanup(func() {
 		_ = ln.Close()
 		require.NoError(t, <-served)
 	})
-	return r, &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{protocol}}
+	return r, &tls.Config{RootCAs: certificate.Pool(), ServerName: "example.com", NextProtos: []string{protocol}}
 }
 
 // staller is a client that writes single frames, and takes the bytes that it asks for.
@@ -299,16 +297,17 @@ func (p *pausing) Open(ctx context.Context, w client.FetchRequest, info client.I
 	if err != nil {
 		return nil, err
 	}
-	first, err := io.ReadAll(io.LimitReader(all, int64(p.first)))
-	return io.NopCloser(io.MultiReader(bytes.NewReader(first), readerFunc(func([]byte) (int, error) {
+	body, source := io.Pipe()
+	go func() {
+		_, err := io.CopyN(source, all, int64(p.first))
 		<-p.more
-		return 0, io.EOF
-	}), all)), err
+		if err == nil {
+			_, err = io.Copy(source, all)
+		}
+		_ = source.CloseWithError(err)
+	}()
+	return body, nil
 }
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestFirstBytesAreSent: bytes of a slow source are sent when they have come, by each protocol.
 func TestFirstBytesAreSent(t *testing.T) {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -145,12 +144,10 @@ func TestLingerIsBounded(t *testing.T) {
 // server has not read.
 func TestTLSResponseSurvivesUnseenBytes(t *testing.T) {
 	g := New(Options{})
-	certified := httptest.NewTLSServer(nil)
-	pair, roots := certified.TLS.Certificates[0], certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-	certified.Close()
+	certificate := certtest.New(t, certtest.Order{Hosts: []string{"example.com"}})
 	server, below := tcpPair(t)
-	c := g.Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{pair}}))
-	client := tls.Client(below, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	c := g.Wrap(tls.Server(server, &tls.Config{Certificates: []tls.Certificate{certificate.TLS()}}))
+	client := tls.Client(below, &tls.Config{RootCAs: certificate.Pool(), ServerName: "example.com"})
 	asked := make(chan error, 1)
 	go func() {
 		_, err := io.WriteString(client, get("Connection: close"))

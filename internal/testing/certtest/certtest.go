@@ -10,6 +10,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -97,6 +98,11 @@ func (c *Certificate) PEM(chain ...*Certificate) []byte {
 		text = append(text, other.PEM()...)
 	}
 	return text
+}
+
+// TLS returns the certificate for a server.
+func (c *Certificate) TLS() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: c.Key}
 }
 
 // Pool returns the certificate as the only authority.
