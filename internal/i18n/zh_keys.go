@@ -82,7 +82,8 @@ var zhKeys = []entry{
 		"HTML、SVG 和 XML 的发送方式：inline 直接显示，sandbox 在沙箱中显示，attachment 作为下载"},
 	{"time for a client to send its request", "客户端发送一个请求的最长时间"},
 	{"time for which a connection without requests is kept; less, down to 5s, while more than half of " +
-		"max_connections are in use", "没有请求的连接保持的时间；已用连接超过 max_connections 的一半时缩短，最短 5s"},
+		"max_connections are in use",
+		"没有请求的连接保持的时间；已用连接超过 max_connections 的一半时缩短，最短 5s"},
 	{"largest trunk slot that is served; a larger slot_max_size of the trackers counts instead",
 		"可提供的最大 trunk 槽位；跟踪服务器的 slot_max_size 更大时以其为准"},
 	{"bytes a second that a client must take over 30 seconds; 0 = any rate will do",
