@@ -154,7 +154,9 @@ type Cache struct {
 	// running fills, by the key of their entry; one that fetches metadata also by metaKey, until
 	// the metadata is set.
 	fills    map[SegmentKey]*fill
-	detached int // fills that streams have left without readers
+	detached int                // fills that streams have left without readers
+	kept     []*fill            // with a segment that no tier has taken, the oldest first
+	alone    map[SegmentKey]int // streams that fetch chunks of a segment for themselves
 }
 
 // Minimums in bytes, whatever Options.Memory is: for the metadata of some 10,000 files, without
@@ -175,7 +177,7 @@ func New(o Options) *Cache {
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
-		fills: make(map[SegmentKey]*fill), next: make(chan *fill),
+		fills: make(map[SegmentKey]*fill), alone: make(map[SegmentKey]int), next: make(chan *fill),
 	}
 	_, c.isAlone = o.Fleet.(Standalone)
 	if contentBudget(&o) >= SegmentSize {

@@ -50,6 +50,7 @@ type fill struct {
 	have       int64        // bytes received
 	published  int64        // bytes that readers may have: the last ones wait for the check of all
 	sum        checksum.Sum // of the received bytes, in the variants of the group
+	sums       []uint32     // standard sum of the bytes up to the end of each chunk
 	inTier     bool         // a tier has stored the segment
 	tail       []byte       // the last chunk if inTier: for readers that keep pace, if the tier evicts it at once
 	err        error        // no more bytes will come
@@ -267,6 +268,17 @@ func (f *fill) cameFrom(from From) {
 	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
 }
 
+// isReadable reports whether a reader of version v can have bytes of the fill; nil is any version.
+func (f *fill) isReadable(v *Version) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.isReadableLocked(v)
+}
+
+func (f *fill) isReadableLocked(v *Version) bool {
+	return f.err == nil && (!f.ended || f.isKeptLocked()) && (v == nil || !f.hasVersion || f.version == *v)
+}
+
 // isKeptLocked reports whether the fill has all bytes, which no tier has. mu is held.
 func (f *fill) isKeptLocked() bool { return len(f.chunks) > 0 && f.published == f.length }
 
@@ -335,6 +347,9 @@ func (f *fill) take(p []byte) {
 	defer f.mu.Unlock()
 	f.sum = sum
 	f.have += int64(len(p))
+	if f.have%tier.ChunkSize == 0 || f.have == f.length {
+		f.sums = append(f.sums, sum.Standard())
+	}
 	if f.have < f.length && !f.verifyFirst {
 		f.published = f.have
 		f.notifyLocked()

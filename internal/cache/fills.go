@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -159,7 +160,7 @@ func (c *Cache) invalidate(m Match, v *Version) {
 func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || f.ended && !f.isKeptLocked() || v != nil && f.hasVersion && f.version != *v {
+	if !f.isReadableLocked(v) {
 		return false
 	}
 	f.readers += readers
@@ -181,6 +182,7 @@ func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	f.waiting--
 	if isStream && f.waiting == 0 && f.ended {
 		f.chunks, f.tail = nil, nil
+		c.kept = slices.DeleteFunc(c.kept, func(other *fill) bool { return other == f })
 	}
 	switch {
 	case f.waiting > 0 || f.ended || f.inTier || f.err != nil || f.background:

@@ -46,8 +46,12 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	}
 	f.publish()
 	c.unreserve(f)
-	if lease.Err() == nil && c.store(f, onDisk) {
+	switch {
+	case lease.Err() != nil || f.valid.Err() != nil:
+	case c.store(f, onDisk):
 		c.moveToTier(f)
+	default:
+		c.keep(f)
 	}
 	return nil
 }

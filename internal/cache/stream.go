@@ -50,6 +50,7 @@ type Stream struct {
 	aheadIndex int64     // of the last segment that lookAhead has looked for
 	ahead      *fill     // the fill for it; nil = it was in a tier
 	from       From
+	alone      alone  // fetches chunks of the current segment again
 	started    bool   // Next has returned bytes
 	seen       uint64 // Cache.corrupted.count before the first look
 	refetched  bool   // wrong content was fetched again once
@@ -139,11 +140,23 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	}
 	first := key.Index != s.index // look of the stream at this segment, which counts as use
 	s.index = key.Index
+	if first {
+		s.alone.end(s.c)
+	}
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, s.offset-start(key), limit, first)
 	}
 	if s.src == nil {
 		return content.Chunk{}, ErrNotHere
+	}
+	if f := s.evicted(key); f != nil {
+		chunk, err := s.fetchAlone(f, limit)
+		switch {
+		case err == nil, errors.Is(err, ErrCorrupt):
+			return chunk, err
+		case s.ctx.Err() != nil:
+			return content.Chunk{}, context.Cause(s.ctx)
+		} // a fill tries again, and tells the reason
 	}
 	return content.Chunk{}, s.joinFill()
 }
@@ -273,14 +286,14 @@ func (s *Stream) failed(err error) error {
 	return err
 }
 
-// lookAhead starts the fill for the next segment when half of the current one has come, if the
-// range continues in it.
+// lookAhead starts the fill for the next segment when half of the current one was read, if the
+// range continues in it. A slow reader thus needs the memory of one segment most of the time.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
-	if s.src == nil || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
+	if s.src == nil || s.alone.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
 		return
 	}
-	if s.f != nil && (s.f.covers(next) || s.f.received() < s.v.SegmentLength(s.index)/2) {
+	if s.offset < next*SegmentSize-SegmentSize/2 || s.f != nil && s.f.covers(next) {
 		return
 	}
 	s.aheadIndex = next
@@ -352,6 +365,7 @@ var errStreamClosed = errors.New("stream is closed")
 // do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
+	s.alone.end(s.c)
 	s.leave(&s.f)
 	s.leave(&s.ahead)
 	s.view, s.err = tier.View{}, errStreamClosed

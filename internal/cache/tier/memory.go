@@ -26,9 +26,11 @@ const minExtent = 16 << 10
 // After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
 // arena is shared memory of the process, not heap. A segment in it is not evicted while readers use
 // it, which would free nothing. One that is purged is pinned: its extent counts in the budget until
-// the last reader has released it.
+// the last reader has released it. While readers use most of the budget no further segment moves,
+// so that slow clients of many files leave room for others.
 type Memory struct {
 	arena *arena.Arena // nil: segments stay in the heap
+	inUse atomic.Int64 // bytes of extents with readers
 
 	mu sync.Mutex // guards the fields below
 	lists
@@ -142,7 +144,9 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 
 // movesLocked reports whether the caller must move a segment into the arena. mu is held.
 func (m *Memory) movesLocked(k *memoryEntry) bool {
-	if k.moving || m.arena == nil || k.segment.Length() < minExtent {
+	length := k.segment.Length()
+	if k.moving || m.arena == nil || length < minExtent ||
+		m.inUse.Load()+arena.Cost(length) > m.budget-m.budget/recentShare {
 		return false
 	}
 	k.moving = true
@@ -152,19 +156,19 @@ func (m *Memory) movesLocked(k *memoryEntry) bool {
 // move copies a segment into the arena, and returns its extent with the caller as a user, or nil if
 // there is no memory for it.
 func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
-	p, err := newExtent(m.arena, s.Chunks, s.Length())
+	p, err := m.newExtent(s.Chunks, s.Length())
 	if err != nil {
 		return nil // moving stays set: there is no second attempt
 	}
 	m.mu.Lock()
 	defer m.unlock()
-	p.memory = m
 	m.moved += uint64(p.Length)
 	if m.find(k.key) != k {
 		m.pin(p) // evicted or purged meanwhile: the caller is the last user
 		return p
 	}
-	k.segment, k.extent = &Segment{Key: s.Key, Version: s.Version}, p.use()
+	p.users.Add(listed)
+	k.segment, k.extent = &Segment{Key: s.Key, Version: s.Version}, p
 	m.used -= k.cost
 	k.cost = headCost(s.Key) + arena.Cost(p.Length)
 	m.used += k.cost
@@ -242,7 +246,7 @@ func (m *Memory) SetBudget(budget int64) {
 func (m *Memory) unref(k *memoryEntry) {
 	switch {
 	case k.extent == nil:
-	case k.extent.users.Add(-1) == 0:
+	case k.extent.users.Add(-listed) == 0:
 		m.toFree = append(m.toFree, k.extent)
 	default:
 		m.pin(k.extent)
@@ -290,20 +294,21 @@ func (m *Memory) Stats() Stats {
 // extent is an extent of the arena with a segment, until its last user has released it.
 type extent struct {
 	arena.Extent
-	users atomic.Int32
-
-	memory *Memory // whose budget it counts in
-	pinned bool    // in no list, but counted; guarded by memory.mu
+	memory *Memory      // whose budget it counts in
+	users  atomic.Int32 // readers, and listed
+	pinned bool         // in no list, but counted; guarded by memory.mu
 }
 
-// newExtent copies chunks into the arena. The caller is the first user of the extent.
-func newExtent(a *arena.Arena, chunks [][]byte, length int64) (*extent, error) {
-	reserved, err := a.Reserve(length)
+// listed is what a list counts among the users of an extent.
+const listed = 1 << 30
+
+// newExtent copies chunks into the arena. The caller is the only reader of the extent.
+func (m *Memory) newExtent(chunks [][]byte, length int64) (*extent, error) {
+	reserved, err := m.arena.Reserve(length)
 	if err != nil {
 		return nil, err
 	}
-	p := &extent{Extent: reserved}
-	p.users.Store(1)
+	p := &extent{Extent: reserved, memory: m}
 	at := int64(0)
 	for _, chunk := range chunks {
 		n, err := p.WriteAt(chunk, at)
@@ -312,18 +317,27 @@ func newExtent(a *arena.Arena, chunks [][]byte, length int64) (*extent, error) {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p.use(), nil
 }
 
-// use adds a user to an extent that has one.
+// use adds a reader to an extent that is new, or has users.
 func (p *extent) use() *extent {
-	p.users.Add(1)
+	if p.users.Add(1)&^listed == 1 {
+		p.memory.inUse.Add(arena.Cost(p.Length))
+	}
 	return p
 }
 
-// release ends one use of the extent. The last one frees it.
+// isInUse reports whether the extent has readers.
+func (p *extent) isInUse() bool { return p.users.Load()&^listed > 0 }
+
+// release removes a reader. The last user frees the extent.
 func (p *extent) release() {
-	if p.users.Add(-1) == 0 {
+	users := p.users.Add(-1)
+	if users&^listed == 0 {
+		p.memory.inUse.Add(-arena.Cost(p.Length))
+	}
+	if users == 0 {
 		p.Free()
 		p.memory.unpin(p)
 	}

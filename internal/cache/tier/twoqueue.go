@@ -93,7 +93,7 @@ func (m *Memory) shrink(limit int64) {
 			m.evictRecent()
 		case left:
 			k := oldest(&m.frequent)
-			if k.extent != nil && k.extent.users.Load() > 1 {
+			if k.extent != nil && k.extent.isInUse() {
 				m.frequent.MoveToFront(k.use)
 				inUse++
 				continue

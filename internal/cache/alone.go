@@ -1,0 +1,144 @@
+package cache
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
+)
+
+// A request fetches a segment as a whole once. Where that was evicted before a slow client has read
+// all of it, the stream fetches the rest chunk by chunk, and stores nothing: to fetch the segment
+// again would evict those of other slow clients, and cost the source 4 MiB for each chunk.
+const (
+	// maxAlone bounds the streams that fetch chunks of one segment. Others share a fill, which
+	// costs less for many.
+	maxAlone = 3
+	// maxKept bounds the fills that keep, for their readers, a segment that no tier has taken.
+	maxKept = 16
+)
+
+// alone is the place of a stream among those that fetch chunks of a segment. The zero value is
+// none.
+type alone struct {
+	key   SegmentKey
+	chunk []byte // the last one
+	at    int64  // its offset in the file
+}
+
+func (a *alone) begun() bool { return a.key.File != "" }
+
+// end leaves the place, if there is one.
+func (a *alone) end(c *Cache) {
+	if !a.begun() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alone[a.key]--; c.alone[a.key] == 0 {
+		delete(c.alone, a.key)
+	}
+	*a = alone{}
+}
+
+// evicted returns the fill of this request that has fetched a segment which is in no tier and no
+// fill any more. It is nil if the stream has to join a fill.
+func (s *Stream) evicted(key SegmentKey) *fill {
+	c := s.c
+	var complete *fill
+	for _, f := range [...]*fill{s.by, s.ahead} {
+		if f != nil && f.covers(key.Index) && f.isComplete(s.v) {
+			complete = f
+		}
+	}
+	if complete == nil || s.forPeer || s.alone.begun() {
+		return complete
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range [...]*fill{complete, c.fills[complete.key]} {
+		if f != nil && f.isReadable(&s.v) {
+			return nil
+		}
+	}
+	if c.alone[key] == maxAlone || c.life.Err() != nil {
+		return nil
+	}
+	c.alone[key]++
+	s.alone.key = key
+	c.n.misses.Add(1)
+	return complete
+}
+
+// fetchAlone returns bytes of the chunk at the offset of the stream, with the content that the fill
+// has fetched.
+func (s *Stream) fetchAlone(f *fill, limit int64) (content.Chunk, error) {
+	a := &s.alone
+	if s.offset < a.at || s.offset >= a.at+int64(len(a.chunk)) {
+		chunk, err := s.fetchChunk(f, (s.offset-start(f.key))/tier.ChunkSize)
+		if err != nil {
+			return content.Chunk{}, err
+		}
+		a.chunk, a.at = chunk, s.offset-s.offset%tier.ChunkSize
+	}
+	s.cameFrom(FromOrigin)
+	rest := a.chunk[s.offset-a.at:]
+	return content.InMemory(rest[:min(limit, int64(len(rest)))]), nil
+}
+
+// fetchChunk fetches a chunk of the entry of a fill again.
+func (s *Stream) fetchChunk(f *fill, index int64) ([]byte, error) {
+	at := index * tier.ChunkSize
+	chunk := make([]byte, min(tier.ChunkSize, f.length-at))
+	_, body, err := s.src.Fetch(s.ctx, &s.v, start(f.key)+at, int64(len(chunk)))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // its content was read
+	if _, err := io.ReadFull(body, chunk); err != nil {
+		return nil, err
+	}
+	before := uint32(0)
+	if index > 0 {
+		before = f.sums[index-1]
+	}
+	if crc32.Update(before, crc32.IEEETable, chunk) != f.sums[index] {
+		return nil, fmt.Errorf("%w: %q differs from what was fetched before", ErrCorrupt, s.file)
+	}
+	return chunk, nil
+}
+
+// isComplete reports whether all bytes of a version were fetched. Then length and sums are fixed.
+func (f *fill) isComplete(v Version) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err == nil && f.version == v && f.have > 0 && f.have == f.length
+}
+
+// keep counts a fill that keeps a segment for its readers, since no tier has taken it. Beyond
+// maxKept the oldest one with few readers frees it.
+func (c *Cache) keep(f *fill) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = append(c.kept, f)
+	for i := 0; len(c.kept) > maxKept && i < len(c.kept); i++ {
+		if c.kept[i].freeForFew() {
+			c.kept = slices.Delete(c.kept, i, i+1)
+		}
+	}
+}
+
+// freeForFew frees the bytes of a fill, unless more streams than maxAlone wait for them.
+func (f *fill) freeForFew() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waiting > maxAlone {
+		return false
+	}
+	f.chunks, f.inTier = nil, true
+	f.notifyLocked()
+	return true
+}

@@ -1,0 +1,146 @@
+package cache
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"testing/synctest"
+
+	"fastdfs-gateway/internal/cache/tier"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slowReader is a client that takes a chunk at a time, when the fills are over.
+type slowReader struct {
+	*Stream
+	o    *origin
+	read int
+}
+
+func slowReaders(t *testing.T, c *Cache, sources ...*origin) (list []*slowReader) {
+	t.Helper()
+	for _, o := range sources {
+		e, err := c.Get(background, o.file, o, GetOptions{})
+		require.NoError(t, err)
+		list = append(list, &slowReader{Stream: c.Open(background, e, o, 0, e.Version.Size), o: o})
+	}
+	t.Cleanup(func() {
+		for _, r := range list {
+			_ = r.Close()
+		}
+	})
+	return list
+}
+
+// next takes a chunk, which is compared.
+func (r *slowReader) next(t *testing.T) error {
+	t.Helper()
+	synctest.Wait()
+	chunk, err := r.Next(tier.ChunkSize)
+	if err != nil {
+		return err
+	}
+	got := make([]byte, chunk.Length)
+	_, err = chunk.Load(got)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(r.o.content[r.read:r.read+len(got)], got), "from byte %d on", r.read)
+	r.read += len(got)
+	return nil
+}
+
+// takeAll lets the readers take chunks in turns until each has its file. evict is called before
+// each turn.
+func takeAll(t *testing.T, list []*slowReader, evict func()) {
+	t.Helper()
+	for left := len(list); left > 0; {
+		evict()
+		left = 0
+		for _, r := range list {
+			err := r.next(t)
+			if err == nil {
+				left++
+				continue
+			}
+			require.ErrorIs(t, err, io.EOF)
+			require.Equal(t, len(r.o.content), r.read)
+		}
+	}
+}
+
+// large returns files of several segments.
+func large(n int) (list []*origin) {
+	for i := range n {
+		list = append(list, newOrigin(testFile(i), 2*SegmentSize+12345))
+	}
+	return list
+}
+
+// TestSlowReaders: slow clients of more files than there is memory for. Each segment is fetched
+// twice at most: as a whole, and the rest of it chunk by chunk.
+func TestSlowReaders(t *testing.T) {
+	for name, memory := range map[string]int64{"small memory": 4 * SegmentSize, "no memory": -1} {
+		bubble(t, name, func(t *testing.T) {
+			files := large(2*maxKept + 1)
+			c := newCache(t, Options{Memory: memory})
+			list := slowReaders(t, c, files...)
+			takeAll(t, list, func() { require.LessOrEqual(t, len(c.kept), maxKept) })
+			for _, o := range files {
+				require.LessOrEqual(t, o.served.Load(), 2*o.v.Size)
+			}
+			for _, r := range list {
+				require.NoError(t, r.Close())
+			}
+			require.Empty(t, c.alone)
+			require.Empty(t, c.kept)
+		})
+	}
+}
+
+// TestSlowCrowd: many slow clients of one segment that is evicted before each of their chunks.
+// Three of them fetch chunks, the others share fills.
+func TestSlowCrowd(t *testing.T) {
+	bubble(t, "one file", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		var crowd []*origin
+		for range 100 {
+			crowd = append(crowd, o)
+		}
+		c := newCache(t, Options{})
+		takeAll(t, slowReaders(t, c, crowd...), func() { c.purgeTiers(tier.MatchAll) })
+		require.LessOrEqual(t, o.served.Load(), int64((1+maxAlone+SegmentSize/tier.ChunkSize)*SegmentSize))
+	})
+}
+
+// TestAloneOtherContent: a chunk that is fetched again has other bytes than the first time. A
+// client gets none of them.
+func TestAloneOtherContent(t *testing.T) {
+	bubble(t, "corrupted", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.order = []string{"good", "bad"}
+		o.corrupted["bad"] = bytes.Repeat([]byte("x"), SegmentSize)
+		c := newCache(t, Options{})
+		r := slowReaders(t, c, o)[0]
+		require.NoError(t, r.next(t))
+		c.purgeTiers(tier.MatchAll)
+		o.set(func() { o.order = []string{"bad", "good"} })
+		require.ErrorIs(t, r.next(t), ErrCorrupt)
+		require.Equal(t, tier.ChunkSize, r.read)
+	})
+}
+
+// TestAloneSourceFails: a source that breaks off a chunk is asked again by a fill.
+func TestAloneSourceFails(t *testing.T) {
+	bubble(t, "breaks off", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		c := newCache(t, Options{})
+		r := slowReaders(t, c, o)[0]
+		require.NoError(t, r.next(t))
+		c.purgeTiers(tier.MatchAll)
+		o.set(func() {
+			o.breakAt = func(fetch, served int64) bool { return fetch == 2 && served > 1000 }
+		})
+		takeAll(t, []*slowReader{r}, func() {})
+		require.EqualValues(t, 3, o.fetches.Load())
+	})
+}
