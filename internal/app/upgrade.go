@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -152,6 +153,21 @@ func (a *App) releaseDisk(ctx context.Context) {
 	}
 }
 
+// drainMemory is the memory in bytes of the cache of a process that another one has replaced: its
+// last responses may take hours, and the other one needs memory of its own.
+const drainMemory = 32 << 20
+
+// shrinkCache frees the memory of the cache beyond drainMemory.
+func (a *App) shrinkCache() {
+	if a.cache == nil {
+		return
+	}
+	limits := a.cacheLimits(a.config())
+	limits.Memory = min(limits.Memory, drainMemory)
+	a.cache.Adjust(limits)
+	debug.FreeOSMemory()
+}
+
 // drain returns when the last response has ended, or Stop was called. An error means that the new
 // process does not serve.
 func (a *App) drain(next *upgrade.Successor) error {
@@ -165,6 +181,7 @@ func (a *App) drain(next *upgrade.Successor) error {
 	if a.fleet != nil {
 		a.fleet.Leave() // where the new process has another name, or another Redis
 	}
+	a.shrinkCache()
 	err := a.server.Drain(ctx)
 	if err == nil && a.fleet != nil {
 		err = a.fleet.StopPeers(ctx)

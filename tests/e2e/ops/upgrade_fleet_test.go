@@ -114,7 +114,13 @@ func TestUpgradeForgets(t *testing.T) {
 	m := f.Gateways[0]
 	id, content := f.Put(5000)
 	f.Warm(id, content)
-	u := &upgraded{t, m.PID(), m.Log}
+	for range 24 {
+		f.Warm(f.Put(e2e.Segment))
+	}
+	first := m.PID()
+	memory := func() int { return e2e.MemoryOf(t, first, "VmRSS") }
+	require.Greater(t, memory(), 24*e2e.Segment>>10)
+	u := &upgraded{t, first, m.Log}
 	c := m.Keep()
 	ask := func() e2e.Response {
 		a := c.Ask(e2e.Request(http.MethodGet, e2e.Path(id)))
@@ -124,6 +130,7 @@ func TestUpgradeForgets(t *testing.T) {
 	}
 	ask()
 	u.upgrade()
+	eventually.True(t, func() bool { return memory() < 24*e2e.Segment>>10 }, "the old process keeps little")
 	u.upgrade()
 	f.ForgetCounts()
 	status, _ := m.AdminPost("/purge?all=1", "")
