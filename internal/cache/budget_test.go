@@ -98,6 +98,30 @@ func TestManyFills(t *testing.T) {
 	})
 }
 
+// TestSmallBehindLarge: a small file of a storage that is busy with large ones is fetched at once.
+func TestSmallBehindLarge(t *testing.T) {
+	bubble(t, "slow storage", func(t *testing.T) {
+		c := newCache(t, Options{Wait: time.Hour})
+		var running sync.WaitGroup
+		for i := range 60 {
+			o := newOrigin(testFile(i), SegmentSize)
+			o.whole = 20 * second
+			running.Go(func() {
+				if r := get(background, c, o); r.err != nil {
+					t.Error(r.err)
+				}
+			})
+		}
+		time.Sleep(second)
+		small := newOrigin(testFile(99), 1000)
+		small.first = second / 10
+		r := get(background, c, small)
+		running.Wait()
+		requireWhole(t, small, r)
+		require.Equal(t, small.first, r.total)
+	})
+}
+
 // TestNoMemoryForContent: what is known about files has a place where there is none for content.
 func TestNoMemoryForContent(t *testing.T) {
 	c := newCacheOnDisk(t, t.TempDir(), Options{Memory: -1})

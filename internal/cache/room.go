@@ -7,6 +7,8 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
+
+	"fastdfs-gateway/internal/cache/tier"
 )
 
 // Parts of a room for the fetches from one source. A slow source fills its share and not the room,
@@ -16,12 +18,18 @@ const (
 	unlistedShare = 16 // a sixteenth: clients can make up ids of any host that the configuration allows
 )
 
+// smallShare is the divisor of the size of a room for its small entries.
+const smallShare = 16
+
 // room bounds the bytes of segments that are fetched at a time: of all sources, and of each. A fill
 // reserves its whole segment before it begins: fills that each have a part would wait for each
 // other. The memory of the tier is reserved chunk by chunk, see fill.copyFrom.
 type room struct {
 	all    limit
 	shares *lru.Cache[string, limit] // by Source.Name
+	// small is for entries of one chunk at most. They do not queue behind whole segments: an image
+	// would wait for all large files that are requested from its storage. Nil in a small room.
+	small *room
 }
 
 // limit is a semaphore for bytes. An entry that is larger takes all of it: Weighted would wait for
@@ -42,6 +50,12 @@ func (l limit) tryAcquire(bytes int64) bool { return l.semaphore.TryAcquire(min(
 func (l limit) release(bytes int64) { l.semaphore.Release(min(bytes, l.size)) }
 
 func newRoom(size int64) *room {
+	r := newSimpleRoom(size)
+	r.small = newSimpleRoom(size / smallShare)
+	return r
+}
+
+func newSimpleRoom(size int64) *room {
 	shares, _ := lru.New[string, limit](maxKnown) // fails only for sizes below 1
 	return &room{all: newLimit(size), shares: shares}
 }
@@ -65,19 +79,23 @@ func (r *room) shareOf(src Source) limit {
 
 // reservation is the place of a fill in a room. The zero value is none.
 type reservation struct {
-	bytes int64
-	room  *room
-	share limit
+	bytes      int64
+	room       *room
+	all, share limit
 }
 
 // take acquires a place: first one in the share, so that fetches from other sources do not queue
 // behind this one.
 func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
-	p = reservation{bytes, r, r.shareOf(src)}
+	of := r
+	if bytes <= tier.ChunkSize {
+		of = r.small
+	}
+	p = reservation{bytes, r, of.all, of.shareOf(src)}
 	if !acquire(p.share, bytes) {
 		return reservation{}, false
 	}
-	if !acquire(r.all, bytes) {
+	if !acquire(p.all, bytes) {
 		p.share.release(bytes)
 		return reservation{}, false
 	}
@@ -87,7 +105,7 @@ func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) 
 // free gives the place back.
 func (p *reservation) free() {
 	if p.bytes > 0 {
-		p.room.all.release(p.bytes)
+		p.all.release(p.bytes)
 		p.share.release(p.bytes)
 		*p = reservation{}
 	}
