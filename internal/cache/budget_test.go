@@ -3,9 +3,11 @@ package cache
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +121,33 @@ func TestSmallBehindLarge(t *testing.T) {
 		running.Wait()
 		requireWhole(t, small, r)
 		require.Equal(t, small.first, r.total)
+	})
+}
+
+// TestBusyInTheMiddle: downloads that have begun wait longer for their next segment than new
+// requests do, and are not cut.
+func TestBusyInTheMiddle(t *testing.T) {
+	bubble(t, "slow storage", func(t *testing.T) {
+		c := newCache(t, Options{Wait: 30 * second})
+		var running sync.WaitGroup
+		var rejected, whole atomic.Int64
+		for i := range 80 { // each segment of them takes 10 s, and 16 come at a time
+			o := newOrigin(testFile(i), 2*SegmentSize)
+			o.whole = 10 * second
+			running.Go(func() {
+				switch r := get(background, c, o); {
+				case r.err == nil:
+					whole.Add(1)
+				case errors.Is(r.err, ErrBusy) && len(r.body) == 0:
+					rejected.Add(1)
+				default:
+					t.Errorf("file %d: %v after %d bytes", i, r.err, len(r.body))
+				}
+			})
+		}
+		running.Wait()
+		require.NotZero(t, rejected.Load())
+		require.EqualValues(t, 80, rejected.Load()+whole.Load())
 	})
 }
 

@@ -27,8 +27,9 @@ const smallShare = 16
 type room struct {
 	all    limit
 	shares *lru.Cache[string, limit] // by Source.Name
-	// small is for entries of one chunk at most. They do not queue behind whole segments: an image
-	// would wait for all large files that are requested from its storage. Nil in a small room.
+	// small is for entries of one chunk at most that find no place: in the queue of whole segments
+	// an image would wait for all large files that are requested from its storage. Nil in a small
+	// room.
 	small *room
 }
 
@@ -87,11 +88,7 @@ type reservation struct {
 // take acquires a place: first one in the share, so that fetches from other sources do not queue
 // behind this one.
 func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
-	of := r
-	if bytes <= tier.ChunkSize {
-		of = r.small
-	}
-	p = reservation{bytes, r, of.all, of.shareOf(src)}
+	p = reservation{bytes, r, r.all, r.shareOf(src)}
 	if !acquire(p.share, bytes) {
 		return reservation{}, false
 	}
@@ -121,9 +118,14 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	}
 	p, ok := r.take(f.src, length, limit.tryAcquire) // the usual case, without a timer
 	if !ok {
+		queue := r
+		if length <= tier.ChunkSize {
+			queue = r.small
+		}
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
 		defer cancel()
-		p, ok = r.take(f.src, length, func(l limit, bytes int64) bool { return l.acquire(ctx, bytes) == nil })
+		p, ok = queue.take(f.src, length, func(l limit, bytes int64) bool { return l.acquire(ctx, bytes) == nil })
+		p.room = r
 	}
 	switch {
 	case !ok && f.ctx.Err() != nil:

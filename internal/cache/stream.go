@@ -54,6 +54,7 @@ type Stream struct {
 	started    bool   // Next has returned bytes
 	seen       uint64 // Cache.corrupted.count before the first look
 	refetched  bool   // wrong content was fetched again once
+	busy       int    // successive fills that got no place
 	err        error
 }
 
@@ -106,7 +107,7 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 		if chunk.Length > 0 {
 			s.offset += chunk.Length
 			s.left -= chunk.Length
-			s.started = true
+			s.started, s.busy = true, 0
 			s.lookAhead()
 			return chunk, nil
 		}
@@ -267,11 +268,20 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	}
 }
 
+// maxBusy bounds the fills of a stream in the middle of its range that get no place, one after the
+// other. Each of them waits as long as a new request does, which is then rejected: 30 s by default.
+const maxBusy = 3
+
 // failed returns the error of the stream, or nil if it should try again: content that was found
 // wrong before any of it was returned is fetched again once. A file that is verified first and
 // wrong twice becomes a negative entry, so that a forged id does not cost two downloads for each
-// request.
+// request. In the middle of its range, a stream waits for a place in the room several times.
 func (s *Stream) failed(err error) error {
+	if errors.Is(err, ErrBusy) && s.started && !s.forPeer && s.busy < maxBusy {
+		s.busy++
+		s.leave(&s.f)
+		return nil
+	}
 	if !errors.Is(err, ErrCorrupt) || s.started || s.src == nil {
 		return err
 	}
