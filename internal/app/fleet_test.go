@@ -99,6 +99,9 @@ func (r *running) reads(f *remoteFile) error {
 // costs requires that a read of a file costs so many downloads.
 func (r *running) costs(downloads int64, f *remoteFile) {
 	r.t.Helper()
+	if r.fleet != nil {
+		<-r.fleet.Synced() // what was read before may be dropped then
+	}
 	before := f.downloads.Load()
 	require.NoError(r.t, r.reads(f))
 	require.Equal(r.t, downloads, f.downloads.Load()-before)
