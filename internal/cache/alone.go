@@ -17,8 +17,9 @@ const (
 	// maxAlone bounds the streams that fetch chunks of one segment. Others share a fill, which
 	// costs less for many.
 	maxAlone = 3
-	// maxKept bounds the fills that keep, for their readers, a segment that no tier has taken.
-	maxKept = 16
+	// maxKept bounds the bytes of fills that keep, for their readers, a segment that no tier has
+	// taken.
+	maxKept = 16 * SegmentSize
 )
 
 // alone is the place of a stream among those that fetch chunks of a segment. The zero value is
@@ -47,6 +48,9 @@ func (a *alone) end(c *Cache) {
 // evicted returns the fill of this request that has fetched a segment which is in no tier and no
 // fill any more. It is nil if the stream has to join a fill.
 func (s *Stream) evicted(key SegmentKey) *fill {
+	if s.forPeer {
+		return nil
+	}
 	c := s.c
 	var complete *fill
 	for _, f := range [...]*fill{s.by, s.ahead} {
@@ -54,7 +58,7 @@ func (s *Stream) evicted(key SegmentKey) *fill {
 			complete = f
 		}
 	}
-	if complete == nil || s.forPeer || s.alone.begun() {
+	if complete == nil || s.alone.begun() {
 		return complete
 	}
 	c.mu.Lock()
@@ -119,15 +123,23 @@ func (f *fill) isComplete(v Version) bool {
 }
 
 // keep counts a fill that keeps a segment for its readers, since no tier has taken it. Beyond
-// maxKept the oldest one with few readers frees it.
+// maxKept the oldest ones with few readers free theirs.
 func (c *Cache) keep(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept = append(c.kept, f)
-	for i := 0; len(c.kept) > maxKept && i < len(c.kept); i++ {
-		if c.kept[i].freeForFew() {
-			c.kept = slices.Delete(c.kept, i, i+1)
+	total := int64(0)
+	for _, f := range c.kept {
+		total += f.length
+	}
+	for i := 0; total > maxKept && i < len(c.kept); {
+		f := c.kept[i]
+		if !f.freeForFew() {
+			i++
+			continue
 		}
+		total -= f.length
+		c.kept = slices.Delete(c.kept, i, i+1)
 	}
 }
 

@@ -153,7 +153,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if f := s.evicted(key); f != nil {
 		chunk, err := s.fetchAlone(f, limit)
 		switch {
-		case err == nil, errors.Is(err, ErrCorrupt):
+		case err == nil, s.started && errors.Is(err, ErrCorrupt):
 			return chunk, err
 		case s.ctx.Err() != nil:
 			return content.Chunk{}, context.Cause(s.ctx)
