@@ -10,10 +10,10 @@ import (
 
 // storeCheckEvery is how often the store paths are checked, for disks that are mounted late or
 // replaced.
-const storeCheckEvery = 10 * time.Second
+const storeCheckEvery = 2 * time.Second
 
 // upgradeEvery is the pause between upgrades that fail.
-const upgradeEvery = 30 * time.Second
+const upgradeEvery = 10 * time.Second
 
 // storeCheckTime bounds the wait for a check: that of a disk that hangs does not end.
 const storeCheckTime = 2 * time.Second
