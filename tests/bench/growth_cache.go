@@ -64,12 +64,26 @@ func cachedName(i int) string {
 	return fmt.Sprintf("%s/M00/%02X/%02X/wKgABF5xyzmAAAAAAAAAA%08d.bin", group, i>>8&255, i&255, i)
 }
 
-// heap returns the bytes of all live objects.
+// heap returns the bytes of all live objects. It waits for what other goroutines still release:
+// that would count as memory that was saved.
 func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
+	bytes := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // of pools, whose objects survive one collection
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	last := bytes()
+	for range 20 {
+		time.Sleep(50 * time.Millisecond)
+		now := bytes()
+		if now >= last-64*kib {
+			return now
+		}
+		last = now
+	}
+	return last
 }
 
 // entryMemory measures the live heap for cached files before their first response: metadata, and a
