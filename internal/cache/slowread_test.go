@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -171,4 +172,21 @@ func TestAloneSourceFails(t *testing.T) {
 		takeAll(t, []*slowReader{r}, func() {})
 		require.EqualValues(t, 3, o.fetches.Load())
 	})
+}
+
+// TestStoredMeanwhile: a fill that ends between two looks of its reader is not fetched again.
+func TestStoredMeanwhile(t *testing.T) {
+	c := newCache(t, Options{})
+	var clients sync.WaitGroup
+	for worker := range 4 {
+		clients.Go(func() {
+			for i := range 500 {
+				o := newOrigin(testFile(worker*1000+i), 1000)
+				if r := get(background, c, o); r.err != nil || o.fetches.Load() != 1 {
+					t.Errorf("%d fetches, %v", o.fetches.Load(), r.err)
+				}
+			}
+		})
+	}
+	clients.Wait()
 }

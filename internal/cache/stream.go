@@ -151,6 +151,9 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 		return content.Chunk{}, ErrNotHere
 	}
 	if f := s.evicted(key); f != nil {
+		if view, ok := s.stored(key, false); ok { // the fill has ended since the first look
+			return s.fromTier(view, s.offset-start(key), limit, first)
+		}
 		chunk, err := s.fetchAlone(f, limit)
 		switch {
 		case err == nil, s.started && errors.Is(err, ErrCorrupt):
