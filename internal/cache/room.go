@@ -80,19 +80,19 @@ func (r *room) shareOf(src Source) limit {
 
 // reservation is the place of a fill in a room. The zero value is none.
 type reservation struct {
-	bytes      int64
-	room       *room
-	all, share limit
+	bytes int64
+	room  *room
+	share limit
 }
 
 // take acquires a place: first one in the share, so that fetches from other sources do not queue
 // behind this one.
 func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
-	p = reservation{bytes, r, r.all, r.shareOf(src)}
+	p = reservation{bytes, r, r.shareOf(src)}
 	if !acquire(p.share, bytes) {
 		return reservation{}, false
 	}
-	if !acquire(p.all, bytes) {
+	if !acquire(r.all, bytes) {
 		p.share.release(bytes)
 		return reservation{}, false
 	}
@@ -102,17 +102,20 @@ func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) 
 // free gives the place back.
 func (p *reservation) free() {
 	if p.bytes > 0 {
-		p.all.release(p.bytes)
+		p.room.all.release(p.bytes)
 		p.share.release(p.bytes)
 		*p = reservation{}
 	}
 }
 
+// hasGiven reports whether a reservation is of the room, or of its small one.
+func (r *room) hasGiven(p reservation) bool { return p.bytes > 0 && (p.room == r || p.room == r.small) }
+
 // reserve waits for a place for the segment, for a bounded time. Waiters have a room of their own:
 // leaders wait for no other gateway, so gateways do not wait for each other in a circle.
 func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	length := v.SegmentLength(f.key.Index)
-	hasPlace := f.reserved.bytes > 0 && (f.reserved.room == r || f.reserved.room == c.leaderRoom)
+	hasPlace := r.hasGiven(f.reserved) || c.leaderRoom.hasGiven(f.reserved)
 	if f.key.Index == MetaOnly || length == 0 || hasPlace {
 		return nil
 	}
@@ -125,7 +128,6 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
 		defer cancel()
 		p, ok = queue.take(f.src, length, func(l limit, bytes int64) bool { return l.acquire(ctx, bytes) == nil })
-		p.room = r
 	}
 	switch {
 	case !ok && f.ctx.Err() != nil:
