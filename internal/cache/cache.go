@@ -156,7 +156,7 @@ type Cache struct {
 	fills    map[SegmentKey]*fill
 	detached int                // fills that streams have left without readers
 	kept     []*fill            // with a segment that no tier has taken, the oldest first
-	alone    map[SegmentKey]int // streams that fetch chunks of a segment for themselves
+	uncached map[SegmentKey]int // streams that fetch chunks of a segment for themselves
 }
 
 // Minimums in bytes, whatever Options.Memory is: for the metadata of some 10,000 files, without
@@ -177,7 +177,7 @@ func New(o Options) *Cache {
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
-		fills: make(map[SegmentKey]*fill), alone: make(map[SegmentKey]int), next: make(chan *fill),
+		fills: make(map[SegmentKey]*fill), uncached: make(map[SegmentKey]int), next: make(chan *fill),
 	}
 	_, c.isAlone = o.Fleet.(Standalone)
 	if contentBudget(&o) >= SegmentSize {

@@ -102,30 +102,30 @@ func TestSlowReaders(t *testing.T) {
 			for _, r := range list {
 				require.NoError(t, r.Close())
 			}
-			require.Empty(t, c.alone)
+			require.Empty(t, c.uncached)
 			require.Empty(t, c.kept)
 		})
 	}
 }
 
-// TestSlowCrowd: many slow clients of one segment that is evicted before each of their chunks.
-// Three of them fetch chunks, the others share fills.
-func TestSlowCrowd(t *testing.T) {
+// TestSlowReadersOfOneSegment: many slow clients of one segment that is evicted before each of
+// their chunks. Three of them fetch chunks, the others share fills.
+func TestSlowReadersOfOneSegment(t *testing.T) {
 	bubble(t, "one file", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
-		var crowd []*origin
+		var same []*origin
 		for range 40 {
-			crowd = append(crowd, o)
+			same = append(same, o)
 		}
 		c := newCache(t, Options{})
-		takeAll(t, slowReaders(t, c, crowd...), func() { c.purgeTiers(tier.MatchAll) })
-		require.LessOrEqual(t, o.served.Load(), int64((1+maxAlone+SegmentSize/tier.ChunkSize)*SegmentSize))
+		takeAll(t, slowReaders(t, c, same...), func() { c.purgeTiers(tier.MatchAll) })
+		require.LessOrEqual(t, o.served.Load(), int64((1+maxUncached+SegmentSize/tier.ChunkSize)*SegmentSize))
 	})
 }
 
-// TestAloneOtherContent: a chunk that is fetched again has other bytes than the first time. A
+// TestUncachedOtherContent: a chunk that is fetched again has other bytes than the first time. A
 // client gets none of them.
-func TestAloneOtherContent(t *testing.T) {
+func TestUncachedOtherContent(t *testing.T) {
 	bubble(t, "corrupted", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		o.order = []string{"good", "bad"}
@@ -140,9 +140,9 @@ func TestAloneOtherContent(t *testing.T) {
 	})
 }
 
-// TestAloneBeforeTheFirstByte: a slot that was verified is evicted before a byte of it was sent,
+// TestUncachedBeforeTheFirstByte: a slot that was verified is evicted before a byte of it was sent,
 // and the next storage has other content. The slot is verified again.
-func TestAloneBeforeTheFirstByte(t *testing.T) {
+func TestUncachedBeforeTheFirstByte(t *testing.T) {
 	bubble(t, "corrupted", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		o.order = []string{"good", "bad"}
@@ -158,8 +158,8 @@ func TestAloneBeforeTheFirstByte(t *testing.T) {
 	})
 }
 
-// TestAloneSourceFails: a source that breaks off a chunk is asked again by a fill.
-func TestAloneSourceFails(t *testing.T) {
+// TestUncachedSourceFails: a source that breaks off a chunk is asked again by a fill.
+func TestUncachedSourceFails(t *testing.T) {
 	bubble(t, "breaks off", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		c := newCache(t, Options{})

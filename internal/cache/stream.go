@@ -50,11 +50,11 @@ type Stream struct {
 	aheadIndex int64     // of the last segment that lookAhead has looked for
 	ahead      *fill     // the fill for it; nil = it was in a tier
 	from       From
-	alone      alone  // fetches chunks of the current segment again
-	started    bool   // Next has returned bytes
-	seen       uint64 // Cache.corrupted.count before the first look
-	refetched  bool   // wrong content was fetched again once
-	busy       int    // successive fills that got no place
+	uncached   uncached // fetches chunks of the current segment again
+	started    bool     // Next has returned bytes
+	seen       uint64   // Cache.corrupted.count before the first look
+	refetched  bool     // wrong content was fetched again once
+	busy       int      // successive fills that got no place
 	err        error
 }
 
@@ -142,7 +142,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	first := key.Index != s.index // look of the stream at this segment, which counts as use
 	s.index = key.Index
 	if first {
-		s.alone.end(s.c)
+		s.uncached.end(s.c)
 	}
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, s.offset-start(key), limit, first)
@@ -154,7 +154,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 		if view, ok := s.stored(key, false); ok { // the fill has ended since the first look
 			return s.fromTier(view, s.offset-start(key), limit, first)
 		}
-		chunk, err := s.fetchAlone(f, limit)
+		chunk, err := s.fetchUncached(f, limit)
 		switch {
 		case err == nil, s.started && errors.Is(err, ErrCorrupt):
 			return chunk, err
@@ -303,7 +303,7 @@ func (s *Stream) failed(err error) error {
 // range continues in it. A slow reader thus needs the memory of one segment most of the time.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
-	if s.src == nil || s.alone.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
+	if s.src == nil || s.uncached.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
 		return
 	}
 	if s.offset < next*SegmentSize-SegmentSize/2 || s.f != nil && s.f.covers(next) {
@@ -378,7 +378,7 @@ var errStreamClosed = errors.New("stream is closed")
 // do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.alone.end(s.c)
+	s.uncached.end(s.c)
 	s.leave(&s.f)
 	s.leave(&s.ahead)
 	s.view, s.err = tier.View{}, errStreamClosed

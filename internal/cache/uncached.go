@@ -14,35 +14,35 @@ import (
 // all of it, the stream fetches the rest chunk by chunk, and stores nothing: to fetch the segment
 // again would evict those of other slow clients, and cost the source 4 MiB for each chunk.
 const (
-	// maxAlone bounds the streams that fetch chunks of one segment. Others share a fill, which
+	// maxUncached bounds the streams that fetch chunks of one segment. Others share a fill, which
 	// costs less for many.
-	maxAlone = 3
+	maxUncached = 3
 	// maxKept bounds the bytes of fills that keep, for their readers, a segment that no tier has
 	// taken.
 	maxKept = 16 * SegmentSize
 )
 
-// alone is the place of a stream among those that fetch chunks of a segment. The zero value is
+// uncached is the place of a stream among those that fetch chunks of a segment. The zero value is
 // none.
-type alone struct {
+type uncached struct {
 	key   SegmentKey
 	chunk []byte // the last one
 	at    int64  // its offset in the file
 }
 
-func (a *alone) begun() bool { return a.key.File != "" }
+func (u *uncached) begun() bool { return u.key.File != "" }
 
 // end leaves the place, if there is one.
-func (a *alone) end(c *Cache) {
-	if !a.begun() {
+func (u *uncached) end(c *Cache) {
+	if !u.begun() {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.alone[a.key]--; c.alone[a.key] == 0 {
-		delete(c.alone, a.key)
+	if c.uncached[u.key]--; c.uncached[u.key] == 0 {
+		delete(c.uncached, u.key)
 	}
-	*a = alone{}
+	*u = uncached{}
 }
 
 // evicted returns the fill of this request that has fetched a segment which is in no tier and no
@@ -58,7 +58,7 @@ func (s *Stream) evicted(key SegmentKey) *fill {
 			complete = f
 		}
 	}
-	if complete == nil || s.alone.begun() {
+	if complete == nil || s.uncached.begun() {
 		return complete
 	}
 	c.mu.Lock()
@@ -68,28 +68,28 @@ func (s *Stream) evicted(key SegmentKey) *fill {
 			return nil
 		}
 	}
-	if c.alone[key] == maxAlone || c.life.Err() != nil {
+	if c.uncached[key] == maxUncached || c.life.Err() != nil {
 		return nil
 	}
-	c.alone[key]++
-	s.alone.key = key
+	c.uncached[key]++
+	s.uncached.key = key
 	c.n.misses.Add(1)
 	return complete
 }
 
-// fetchAlone returns bytes of the chunk at the offset of the stream, with the content that the fill
-// has fetched.
-func (s *Stream) fetchAlone(f *fill, limit int64) (content.Chunk, error) {
-	a := &s.alone
-	if s.offset < a.at || s.offset >= a.at+int64(len(a.chunk)) {
+// fetchUncached returns bytes of the chunk at the offset of the stream, with the content that the
+// fill has fetched.
+func (s *Stream) fetchUncached(f *fill, limit int64) (content.Chunk, error) {
+	u := &s.uncached
+	if s.offset < u.at || s.offset >= u.at+int64(len(u.chunk)) {
 		chunk, err := s.fetchChunk(f, (s.offset-start(f.key))/tier.ChunkSize)
 		if err != nil {
 			return content.Chunk{}, err
 		}
-		a.chunk, a.at = chunk, s.offset-s.offset%tier.ChunkSize
+		u.chunk, u.at = chunk, s.offset-s.offset%tier.ChunkSize
 	}
 	s.cameFrom(FromOrigin)
-	rest := a.chunk[s.offset-a.at:]
+	rest := u.chunk[s.offset-u.at:]
 	return content.InMemory(rest[:min(limit, int64(len(rest)))]), nil
 }
 
@@ -143,11 +143,11 @@ func (c *Cache) keep(f *fill) {
 	}
 }
 
-// freeForFew frees the bytes of a fill, unless more streams than maxAlone wait for them.
+// freeForFew frees the bytes of a fill, unless more streams than maxUncached wait for them.
 func (f *fill) freeForFew() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.waiting > maxAlone {
+	if f.waiting > maxUncached {
 		return false
 	}
 	f.chunks, f.inTier = nil, true
