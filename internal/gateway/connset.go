@@ -29,7 +29,9 @@ const (
 	minOldest      = 64 // least length of the list of a walk, and
 	oldestFraction = 16 // the fraction of the set that it holds
 
-	restAfterWalk = 10 // times the duration of the walk
+	// restPerConn is ten times the processor time that a walk through many connections takes for
+	// each. The duration of the walk is no measure: the scheduler may have interrupted it.
+	restPerConn = 3 * time.Microsecond
 )
 
 func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
@@ -42,12 +44,11 @@ func (s *connSet) evictIdle() *conn {
 	if c := s.evictOldest(); c != nil {
 		return c
 	}
-	began := time.Now()
-	if began.Before(s.nextWalk) {
+	if time.Now().Before(s.nextWalk) {
 		return nil
 	}
 	s.walk()
-	s.nextWalk = time.Now().Add(restAfterWalk * time.Since(began))
+	s.nextWalk = time.Now().Add(time.Duration(len(s.conns)) * restPerConn)
 	return s.evictOldest()
 }
 

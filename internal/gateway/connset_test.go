@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/eventloop"
-	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/httpserver/guard"
+	"fastdfs-gateway/internal/httpserver/sendfile"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -102,8 +104,7 @@ func TestShareWhileOthersCome(t *testing.T) {
 	s := e.s
 	others := e.visit("198.51.100.9", false) // idle for longest
 	for range 100 {
-		// Rejected while a walk has to rest, which is long where the walk was interrupted.
-		eventually.True(t, func() bool { return e.visit("203.0.113.7", false) != nil })
+		require.NotNil(t, e.visit("203.0.113.7", false))
 	}
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
 	require.NoError(t, others.SetReadDeadline(time.Now().Add(time.Minute)), "still open")
@@ -117,11 +118,35 @@ func TestEachTakesOnePlace(t *testing.T) {
 	e := newEntrance(t, ServerOptions{MaxConnections: 32})
 	s := e.s
 	for range 100 {
-		eventually.True(t, func() bool { return e.visit("127.0.0.1", false) != nil })
+		require.NotNil(t, e.visit("127.0.0.1", false))
 	}
 	require.EqualValues(t, 32, s.open.Load())
 	require.EqualValues(t, 68, testutil.ToFloat64(s.handler.Load().o.Metrics.replacedConns.
 		WithLabelValues("overload")))
+}
+
+// TestWalksAreBounded: a walk that found no idle connection is not repeated for a time that follows
+// the number of connections, not the duration of the walk. In the bubble a walk takes no time.
+func TestWalksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 50_000
+		socket, err := net.Dial("udp", "127.0.0.1:9") // without input
+		require.NoError(t, err)
+		defer func() { _ = socket.Close() }()
+		sender, err := sendfile.NewConn(socket, sendfile.Pace{})
+		require.NoError(t, err)
+		s, g, last := newConnSet(), guard.New(guard.Options{}), (*conn)(nil)
+		for range n {
+			last = &conn{Conn: sender, guarded: g.Wrap(sender)}
+			require.True(t, last.guarded.MarkBusy())
+			s.add(last)
+		}
+		require.Nil(t, s.evictIdle(), "all are busy")
+		last.guarded.MarkIdle()
+		require.Nil(t, s.evictIdle(), "no walk yet")
+		time.Sleep(n * restPerConn)
+		require.Same(t, last, s.evictIdle())
+	})
 }
 
 // TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few
