@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request for a held lock is rejected, with the holder and the remaining time.
+// testRejected: a request for a held lock is rejected. The error has the holder and the remaining
+// time.
 func testRejected(s *suite) {
 	a := s.with(cachelock.Options{Holder: "host-a:8080"})
 	b := s.with(cachelock.Options{Holder: "host-a:8080"})
@@ -26,12 +27,13 @@ func testRejected(s *suite) {
 	require.Equal(s, "host-a:8080", held.Holder)
 	require.LessOrEqual(s, held.TTL, time.Minute)
 	require.Greater(s, held.TTL, time.Second)
-	s.held(a) // nor to the same client
+	s.held(a) // the same client is rejected too
 	s.release(lock)
 	s.free(b)
 }
 
-// The former holder of a lost lock cannot release that of the next one.
+// testOwnerReleases: the former holder of a lost lock can neither extend nor release the lock of
+// the next holder.
 func testOwnerReleases(s *suite) {
 	a, b := s.client(), s.client()
 	old, _ := s.brief(a, cachelock.LockOptions{})
@@ -47,7 +49,8 @@ func testOwnerReleases(s *suite) {
 	s.release(next)
 }
 
-// A lock that is not extended expires, first for its holder, then for the others.
+// testExpiry: a lock that is not extended expires for its holder before it expires for other
+// clients.
 func testExpiry(s *suite) {
 	c := s.client()
 	lock, asked := s.brief(c, cachelock.LockOptions{})
@@ -66,7 +69,7 @@ func testExtend(s *suite) {
 	for err != nil { // only if the machine stalled until the lock had expired
 		require.ErrorIs(s, err, cachelock.ErrLost)
 		require.GreaterOrEqual(s, time.Since(asked), short-short/10)
-		require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost) // it may have been extended after all
+		require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost) // the failed request may have extended the lock
 		lock, asked = s.brief(a, cachelock.LockOptions{})
 		until = lock.Until()
 		err = lock.Extend(s.ctx, long)
@@ -78,7 +81,8 @@ func testExtend(s *suite) {
 	s.release(lock)
 }
 
-// An extension may be shorter than the remaining time: holder and others agree on the end.
+// testExtendShorter: an extension may be shorter than the remaining time. The lock then ends sooner
+// for its holder and for other clients.
 func testExtendShorter(s *suite) {
 	a, b := s.client(), s.client()
 	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})
@@ -87,8 +91,8 @@ func testExtendShorter(s *suite) {
 	s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)}))
 }
 
-// A renewed lock lasts longer for its holder and for the others, but not beyond its release. The
-// scene is played again if the lock expires, since the machine may have stalled that long.
+// testRenew: a renewed lock lasts longer for its holder and for other clients, but not beyond its
+// release. The test starts again if the lock expires, since the machine may have stalled that long.
 func testRenew(s *suite) {
 	a, b := s.client(), s.client()
 	var lock *cachelock.Lock
@@ -103,7 +107,7 @@ func testRenew(s *suite) {
 			}
 		}
 	}
-	s.lasts(b, renewed-time.Since(acquired)) // the time that would be left without renewal
+	s.lasts(b, renewed-time.Since(acquired)) // remaining time of a lock without renewal
 	s.release(lock)
 	s.free(b)
 }
@@ -119,7 +123,8 @@ func testReleasedTwice(s *suite) {
 	s.release(next)
 }
 
-// The lock's context has the caller's values and ends with the lock, not with the caller's context.
+// testContext: the context of a lock has the values of the caller's context. It ends with the lock,
+// not with the caller's context.
 func testContext(s *suite) {
 	type name struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, name{}, "value"))
@@ -133,7 +138,8 @@ func testContext(s *suite) {
 	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrNotHeld)
 }
 
-// Fences rise with every acquisition, by any client and after any end of the lock before.
+// testFenceRises: the fence rises with every acquisition, by any client, after a release
+// and after an expiry.
 func testFenceRises(s *suite) {
 	a, b := s.client(), s.client()
 	last := int64(0)
@@ -157,7 +163,7 @@ func testFenceRises(s *suite) {
 	s.release(next)
 }
 
-// All bytes are allowed in a key.
+// testKeys: a key may contain any bytes.
 func testKeys(s *suite) {
 	a, b := s.client(), s.client()
 	keys := []string{
@@ -166,7 +172,7 @@ func testKeys(s *suite) {
 		"a*", "a?", "[a]", "a%b", "a.b", "ключ", "锁🔒", "\xff\xfe", strings.Repeat("k", 4096),
 	}
 	var locks []*cachelock.Lock
-	for _, key := range keys { // all are different
+	for _, key := range keys { // different keys are different locks
 		lock, err := a.Acquire(s.ctx, s.key+key, cachelock.LockOptions{TTL: 2 * long})
 		if len(s.key+key) > 4096 {
 			require.ErrorIs(s, err, cachelock.ErrInvalid)
@@ -175,7 +181,7 @@ func testKeys(s *suite) {
 		require.NoError(s, err, "%q", key)
 		locks = append(locks, lock)
 	}
-	for _, lock := range locks { // and each release is notified
+	for _, lock := range locks { // the waiter for each key is notified of its release
 		s.key = lock.Key()
 		got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 		require.NoError(s, lock.Release(s.ctx), "%q", lock.Key())
@@ -216,7 +222,7 @@ func testInvalid(s *suite) {
 	s.release(lock)
 }
 
-// A closed client acquires no locks, and its waiters get an error.
+// testClosed: a closed client acquires no locks, and its waiters get ErrClosed.
 func testClosed(s *suite) {
 	c := s.client()
 	holder := s.acquire(c, cachelock.LockOptions{})
@@ -226,7 +232,7 @@ func testClosed(s *suite) {
 	_, err := c.Acquire(s.ctx, "another", cachelock.LockOptions{})
 	require.ErrorIs(s, err, cachelock.ErrClosed)
 	require.NoError(s, c.Close())
-	if err := holder.Release(s.ctx); err != nil { // where that needs the client, the lock expires
+	if err := holder.Release(s.ctx); err != nil { // a Redlock cannot release after Close: the lock expires
 		require.ErrorIs(s, err, cachelock.ErrClosed)
 	}
 }

@@ -16,7 +16,8 @@ type thumbnail struct {
 	Width int
 }
 
-// A guarded function runs under the lock of its argument, and its result is returned.
+// testGuard: a guarded function runs under the lock that the key template names for its argument.
+// The call returns the result and the error of the function.
 func testGuard(s *suite) {
 	c := s.client()
 	calls := 0
@@ -46,7 +47,8 @@ func testGuard(s *suite) {
 	s.release(lock)
 }
 
-// If the lock is lost, the function's context ends, and the caller gets the error.
+// testGuardLost: if the lock is lost, the context of the function ends, and the call returns
+// ErrLost. A call with a cancelled context returns context.Canceled.
 func testGuardLost(s *suite) {
 	o := cachelock.LockOptions{TTL: short, Policy: cachelock.WaitFor(soon)}
 	fn, err := cachelock.Guard(s.client(), s.key, o,
@@ -70,7 +72,8 @@ func testGuardLost(s *suite) {
 	require.ErrorIs(s, err, context.Canceled)
 }
 
-// A function that panics, or whose caller has left, releases its lock.
+// testGuardPanics: the lock is released even if the function panics and the caller's context has
+// ended.
 func testGuardPanics(s *suite) {
 	c := s.client()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -83,8 +86,8 @@ func testGuardPanics(s *suite) {
 	s.free(c)
 }
 
-// An invalid template is rejected when the guard is made or, if that depends on the argument, in
-// the call.
+// testGuardKeyTemplates: Guard rejects a template that cannot be parsed. A call rejects an argument
+// that lacks a field of the template.
 func testGuardKeyTemplates(s *suite) {
 	c := s.client()
 	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An owner acquires its lock again, others do not, and it is free when each hold has been released.
+// testReentrant: an owner can acquire its lock again, other owners cannot. The lock is free when
+// every hold has been released.
 func testReentrant(s *suite) {
 	a, b := s.with(cachelock.Options{Holder: "a:1"}), s.client()
 	me := cachelock.LockOptions{Owner: "job:7", TTL: time.Minute}
@@ -25,7 +26,7 @@ func testReentrant(s *suite) {
 	require.True(s, ok, err)
 	require.Equal(s, "a:1", held.Holder)
 	s.held(b)
-	s.held(a) // without Owner it is another holder
+	s.held(a) // a request without Owner is from another holder
 	s.release(first)
 	require.ErrorIs(s, first.Release(s.ctx), cachelock.ErrNotHeld)
 	s.held(b)
@@ -41,7 +42,7 @@ func testReentrant(s *suite) {
 	s.release(again)
 }
 
-// Each hold extends the lock, which lasts as long as the longest hold.
+// testReentrantExtend: each hold can extend the lock. The lock lasts as long as its longest hold.
 func testReentrantExtend(s *suite) {
 	a, b := s.client(), s.client()
 	first := s.acquire(a, cachelock.LockOptions{Owner: "me", TTL: time.Minute})
@@ -51,11 +52,12 @@ func testReentrantExtend(s *suite) {
 	s.lasts(b, time.Minute)
 	require.NoError(s, first.Context().Err())
 	s.release(first)
-	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // which releases the rest of it
+	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // the hold in Redis is released nevertheless
 	s.free(b)
 }
 
-// A hold of an expired lock is lost, also if the owner has acquired the lock again.
+// testReentrantExpiry: a hold of an expired lock is lost, even if the owner has acquired the lock
+// again.
 func testReentrantExpiry(s *suite) {
 	c := s.client()
 	old, _ := s.brief(c, cachelock.LockOptions{Owner: "me"})
@@ -69,7 +71,8 @@ func testReentrantExpiry(s *suite) {
 	s.free(c)
 }
 
-// Others wait for the last release of an owner, and owners wait for others.
+// testReentrantWaited: another client waits for the last release of an owner, and an owner waits
+// for another holder.
 func testReentrantWaited(s *suite) {
 	a, b := s.client(), s.client()
 	me := cachelock.LockOptions{Owner: "me", TTL: 2 * long, Policy: cachelock.WaitFor(long)}
@@ -92,7 +95,7 @@ func (s *suite) queued(n int) {
 	}
 }
 
-// A fair lock is acquired in the order of arrival, over all processes.
+// testFairOrder: the waiters of all processes acquire a fair lock in the order of their arrival.
 func testFairOrder(s *suite) {
 	one := cachelock.Options{Poll: long, Shards: 1}
 	clients := []*cachelock.Client{s.with(one), s.with(one)}
@@ -124,7 +127,7 @@ func testFairOrder(s *suite) {
 	}
 }
 
-// A waiter of a fair lock that gives up does not block those behind it.
+// testFairGivenUp: a waiter for a fair lock that gives up does not block the waiters behind it.
 func testFairGivenUp(s *suite) {
 	one := cachelock.Options{Poll: long, Shards: 1}
 	a, b := s.with(one), s.with(one)
@@ -137,7 +140,7 @@ func testFairGivenUp(s *suite) {
 	s.release(s.got(got))
 }
 
-// keys returns names of further locks of the test.
+// keys returns the keys of further locks of the test.
 func (s *suite) keys(names ...string) []string {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -146,7 +149,7 @@ func (s *suite) keys(names ...string) []string {
 	return keys
 }
 
-// Several locks are acquired all or none, by one script or by several.
+// testAllOrNothing: a request for several locks acquires all or none, by one script or by several.
 func testAllOrNothing(s *suite) {
 	a, b := s.client(), s.client()
 	all := s.keys("1", "2", "3", "4", "5", "6", "7", "8", "3", "1")
@@ -180,7 +183,8 @@ func testAllOrNothing(s *suite) {
 	s.release(lock)
 }
 
-// Overlapping sets are never held by two clients, and never deadlock.
+// testAllCrossing: two clients never hold overlapping sets of locks at the same time, and never
+// deadlock.
 func testAllCrossing(s *suite) {
 	const workers, rounds, locks = 6, 10, 6
 	clients := []*cachelock.Client{s.client(), s.client()}
@@ -203,15 +207,16 @@ func testAllCrossing(s *suite) {
 	}
 }
 
-// takeSome acquires three of the locks in random order.
+// takeSome acquires three of the locks in random order, checks that no other worker holds one of
+// them, and releases them.
 func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
 	mine := rand.Perm(len(inside))[:3]
 	var names []string
 	for _, n := range mine {
 		names = append(names, strconv.Itoa(n))
 	}
-	// No client polls, and no lock expires before the test's limit: a lost notification fails the
-	// test.
+	// A lost notification fails the test: no client polls, and no lock expires before the end of
+	// the wait.
 	lock, err := c.AcquireAll(s.ctx, s.keys(names...),
 		cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(2 * soon)})
 	if err != nil {
@@ -228,7 +233,8 @@ func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
 	return errors.Join(err, lock.Release(s.ctx))
 }
 
-// A waiter for several locks is notified when the one in the way is released, one after the other.
+// testAllWaits: a waiter for several held locks is notified of their releases, in any order, and
+// acquires all locks after the last one.
 func testAllWaits(s *suite) {
 	a, b := s.client(), s.client()
 	keys := s.keys("1", "2", "3", "4", "5")
@@ -254,7 +260,7 @@ func testAllWaits(s *suite) {
 	s.release(s.got(got))
 }
 
-// Several locks are extended, and lost, together.
+// testAllExtended: locks that were acquired together are extended together and lost together.
 func testAllExtended(s *suite) {
 	a, b := s.client(), s.client()
 	keys := s.keys("1", "2", "3", "4", "5")

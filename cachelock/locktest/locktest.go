@@ -24,23 +24,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Open returns another client of the same locks, as another process would have it. The suite closes
+// Open returns a new client of the same locks, like the client of another process. The suite closes
 // it.
 type Open func(o cachelock.Options) *cachelock.Client
 
-// Implementation is an implementation to test.
+// Implementation describes an implementation to test.
 type Implementation struct {
-	// New is called by each test and returns locks that are free.
+	// New returns the Open for the locks of one test. These locks are free.
 	New func(t *testing.T) Open
-	// NoFences says that the fence is always 0.
+	// NoFences is true if the fence is always 0.
 	NoFences bool
-	// Afterwards says that some nodes execute a release after it has returned: a free lock may be
-	// rejected for a moment.
+	// Afterwards is true if some nodes execute a release after Release has returned. For a moment
+	// such a lock may still be rejected.
 	Afterwards bool
-	// NoFair says that fair locks are rejected.
+	// NoFair is true if fair locks are rejected.
 	NoFair bool
-	// Queued returns the number of names in the queue of a fair lock; nil if NoFair. The clients
-	// that it is called for have one shard.
+	// Queued returns the number of names in the queue of a fair lock; nil if NoFair. It is called
+	// only for locks of clients with one shard.
 	Queued func(t *testing.T, key string) int
 }
 
@@ -57,7 +57,7 @@ func Run(t *testing.T, impl Implementation) {
 	}
 }
 
-// tests of the suite by name.
+// tests are the tests of the suite by name.
 var tests = map[string]func(s *suite){
 	"Rejected":          testRejected,
 	"OwnerReleases":     testOwnerReleases,
@@ -94,10 +94,11 @@ var tests = map[string]func(s *suite){
 }
 
 const (
-	// short is the ttl of locks that expire in a test. No test relies on doing something before.
+	// short is the ttl of locks that expire in a test. No test depends on a step that ends before
+	// such an expiry.
 	short = 400 * time.Millisecond
-	// renewed is the ttl of renewed locks: one is lost only if the machine stalls for two thirds of
-	// it.
+	// renewed is the ttl of renewed locks. Such a lock is lost only if the machine stalls for two
+	// thirds of its ttl.
 	renewed = 18 * time.Second
 	// long is a time that no test reaches.
 	long = 5 * time.Minute
@@ -112,7 +113,7 @@ type suite struct {
 	open Open
 	ctx  context.Context
 	key  string
-	// returning says that a lock may be free only a moment later, because it is released in the
+	// returning is true if a free lock may be rejected for a moment, because it is released in the
 	// background.
 	returning bool
 }
@@ -123,7 +124,8 @@ func newSuite(t *testing.T, impl Implementation) *suite {
 	}
 }
 
-// client opens a client that hardly ever polls: its waiters rely on notifications.
+// client opens a client with a poll interval that no test reaches: its waiters depend on
+// notifications.
 func (s *suite) client() *cachelock.Client {
 	s.Helper()
 	return s.with(cachelock.Options{Poll: long})
@@ -147,8 +149,8 @@ func (s *suite) acquire(c cachelock.Locker, o cachelock.LockOptions) *cachelock.
 	return lock
 }
 
-// brief acquires a lock with a short ttl, and returns the time of the request. If the machine
-// stalls until the lock has expired, it tries again.
+// brief acquires a lock with the ttl short, and returns the lock and the time of the request. It
+// tries again if the machine stalls until the lock has expired.
 func (s *suite) brief(c cachelock.Locker, o cachelock.LockOptions) (lock *cachelock.Lock, asked time.Time) {
 	s.Helper()
 	o.TTL, o.Policy = short, cachelock.WaitFor(soon)
@@ -162,7 +164,8 @@ func (s *suite) brief(c cachelock.Locker, o cachelock.LockOptions) (lock *cachel
 	}
 }
 
-// late reports whether an acquisition of a short lock failed because the machine stalled.
+// late reports whether an acquisition of a short lock failed because the machine stalled. Such a
+// lock is released in the background, so late also sets returning.
 func (s *suite) late(err error, asked time.Time) bool {
 	if !errors.Is(err, cachelock.ErrUnreachable) || time.Since(asked) < short/2 {
 		return false
@@ -171,8 +174,7 @@ func (s *suite) late(err error, asked time.Time) bool {
 	return true
 }
 
-// expires makes a lock end after a short time. If the machine stalls that long, the holder learns
-// of the end at once.
+// expires sets the ttl of a lock to short. Extend returns ErrLost if the machine stalls that long.
 func (s *suite) expires(lock *cachelock.Lock) {
 	s.Helper()
 	if err := lock.Extend(s.ctx, short); err != nil {
@@ -195,7 +197,8 @@ func (s *suite) held(c cachelock.Locker) *cachelock.HeldError {
 	return held
 }
 
-// lasts requires that others see a longer remaining time than least, soon if Afterwards.
+// lasts requires that other clients see a remaining time of more than least. If Afterwards, it
+// waits for that.
 func (s *suite) lasts(c cachelock.Locker, least time.Duration) {
 	s.Helper()
 	left := s.held(c).TTL
@@ -222,7 +225,7 @@ func (s *suite) ended(lock *cachelock.Lock) {
 	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrLost)
 }
 
-// waits starts a waiter for the lock, and returns when a release would notify it.
+// waits starts a waiter for the lock, and gives it time to enter the queue.
 func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken {
 	s.Helper()
 	got := make(chan taken, 1)
@@ -235,9 +238,9 @@ func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken 
 	return got
 }
 
-// settle lets background work finish.
+// settle gives background work time to finish.
 func (s *suite) settle() {
-	time.Sleep(50 * time.Millisecond) // the assertions hold if this is not enough, too
+	time.Sleep(50 * time.Millisecond) // the assertions hold even if this time is too short
 }
 
 // taken is the result of an Acquire.
@@ -246,7 +249,7 @@ type taken struct {
 	err  error
 }
 
-// within returns the result of an Acquire, which must come soon.
+// within returns the result of an Acquire. The test fails if Acquire does not return soon.
 func (s *suite) within(got <-chan taken) taken {
 	s.Helper()
 	select {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A policy of retries sleeps as often, and then returns the holder of the lock.
+// testRetry: a policy with n retries sleeps n times. Then the error names the holder of the lock.
 func testRetry(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
@@ -27,13 +27,13 @@ func testRetry(s *suite) {
 	s.release(lock)
 }
 
-// A policy with a time ends after it, for the head and for the waiters behind it, with the same
-// information.
+// testWaitFor: a policy with a time ends after that time, for the head of the wait queue and for
+// the waiters behind it. Both errors describe the lock and its holder.
 func testWaitFor(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
 	b, start := s.client(), time.Now()
-	// The head has learned the holder before the time of the second waiter ends.
+	// The head has received the name of the holder before the time of the second waiter ends.
 	const waitBudget = 4 * time.Second
 	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget + short)})
 	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
@@ -48,7 +48,8 @@ func testWaitFor(s *suite) {
 	s.release(lock)
 }
 
-// A waiter stops when its context ends, and gets that as the error.
+// testCancelled: a waiter stops when its context ends. The error wraps the error of the context,
+// but not its cause, which may be the loss of another lock.
 func testCancelled(s *suite) {
 	c := s.client()
 	lock := s.acquire(c, cachelock.LockOptions{})
@@ -73,7 +74,8 @@ func testCancelled(s *suite) {
 	s.release(lock)
 }
 
-// A release is notified: no client here polls, and sleeps take minutes.
+// testWokenByRelease: a release wakes a waiter under each policy. No client polls here, and sleeps
+// take minutes.
 func testWokenByRelease(s *suite) {
 	a, b := s.client(), s.client()
 	sleepy := cachelock.Policy{Retries: 3, Sleep: long, MaxSleep: 2 * long}
@@ -85,7 +87,7 @@ func testWokenByRelease(s *suite) {
 	}
 }
 
-// Many waiters in two processes get the lock one after the other, each once.
+// testManyWaiters: many waiters in two processes acquire the lock one after the other, each once.
 func testManyWaiters(s *suite) {
 	const waiters = 200
 	clients := []*cachelock.Client{s.client(), s.client()}
@@ -121,7 +123,7 @@ func testManyWaiters(s *suite) {
 	require.EqualValues(s, waiters, served.Load())
 }
 
-// A notification that reaches a waiter which is giving up is passed on to the next.
+// testPassedOn: a notification for a waiter that is giving up is passed on to the next waiter.
 func testPassedOn(s *suite) {
 	a, b, other := s.client(), s.client(), s.client()
 	for range 8 {
