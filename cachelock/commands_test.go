@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock without waiters costs two commands, by the count of the client and of the server, with any
-// policy, and beside any number of other locks.
+// TestTwoCommandsACycle: a lock without waiters costs two commands, as counted by the client and by
+// the server, with any policy and beside any number of other locks.
 func TestTwoCommandsACycle(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -29,7 +29,7 @@ func TestTwoCommandsACycle(t *testing.T) {
 		"give up": {}, "retry": {Policy: cachelock.DefaultRetry()}, "wait": {Policy: cachelock.WaitFor(time.Minute)},
 		"renew": {Renew: true}, "owner": {Owner: "me"},
 	} {
-		cycle(o) // teaches the server the scripts
+		cycle(o) // loads the scripts
 		before, beforeServer := sent.Load(), server.Commands()
 		const cycles = 50
 		for range cycles {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFenceRisesWithoutTheClock: a fence is higher than the last one, also where the clock of the
+// TestFenceRisesWithoutTheClock: a fence is higher than the last one, even if the clock of the
 // server has gone back.
 func TestFenceRisesWithoutTheClock(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestFenceRisesWithoutTheClock(t *testing.T) {
 	}
 }
 
-// TestCommitDocument: docs/locks.md shows the script that the tests write values with.
+// TestCommitDocument: docs/locks.md contains the script with which the tests write values.
 func TestCommitDocument(t *testing.T) {
 	text, err := os.ReadFile("../docs/locks.md")
 	require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lateContext is a context whose deadline has passed, and whose timer has not run yet.
+// lateContext is a context whose deadline has passed, but whose timer has not fired yet.
 type lateContext struct{ context.Context }
 
 func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestDeadlineBeforeItsContext: a network operation that ends at the deadline of its context is
-// cancelled, also if the context does not say so yet. Another time-out is a failure of Redis.
+// TestDeadlineBeforeItsContext: a network operation that ends at the deadline of its context counts
+// as cancelled, even if the context has no error yet. Another time-out is a failure of Redis.
 func TestDeadlineBeforeItsContext(t *testing.T) {
 	err := failed(lateContext{t.Context()}, "subscribe", os.ErrDeadlineExceeded)
 	require.ErrorIs(t, err, ErrCancelled)

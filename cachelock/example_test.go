@@ -52,7 +52,7 @@ func ExampleClient_Acquire() {
 	// <nil>
 }
 
-// Work that takes longer than the ttl renews its lock, and stops when that is lost.
+// Work that takes longer than the ttl renews its lock, and stops when the lock is lost.
 func ExampleLock_Context() {
 	ctx := context.Background()
 	locks := cachelock.New(rdb, cachelock.Options{})

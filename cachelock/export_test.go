@@ -2,6 +2,6 @@ package cachelock
 
 import "time"
 
-// BePatient makes all clients wait for the confirmation of a subscription for as long as for
-// anything else: see redistest.Server.Client.
+// BePatient sets the time-out of subscriptions to that of other requests, a minute: see
+// redistest.Server.Client.
 func BePatient() { subscribeTimeout = time.Minute }

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// soon is far below farOff, and more than a slow machine needs for anything.
+	// soon is far below farOff, and enough for any step on a slow machine.
 	soon = time.Minute
 	// farOff is a time that no test waits for.
 	farOff = 5 * time.Minute
-	// renewed is the ttl of locks that are renewed: a machine has to stand still for two thirds of
-	// it before one is lost.
+	// renewed is the ttl of renewed locks. Such a lock is lost only if the machine stalls for two
+	// thirds of its ttl.
 	renewed = 12 * time.Second
 )
 
-// relayed is a client behind a relay, and one that is not.
+// relayed has a client behind a relay, and a direct client.
 type relayed struct {
 	*testing.T
 	relay   *redistest.Relay
 	c       *cachelock.Client // behind the relay
-	pending atomic.Int64      // its commands without a response
+	pending atomic.Int64      // commands of c without a reply
 	direct  *cachelock.Client
 	admin   *redis.Client
 }
@@ -60,8 +60,8 @@ func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*re
 		require.NoError(t, r.c.Close())
 		require.NoError(t, r.direct.Close())
 	})
-	// The connection is there, and the scripts are known. A client that waits for a few seconds
-	// only may need several attempts on a busy machine.
+	// The cycles open the connection and load the scripts. A client with a time-out of a few
+	// seconds may need several attempts on a busy machine.
 	for _, owner := range []string{"", "me"} {
 		eventually.True(t, func() bool { return r.cycle("warm", owner) == nil })
 	}
@@ -85,7 +85,7 @@ func (r *relayed) isSet(key string) {
 	})
 }
 
-// queued waits until a process waits for the lock.
+// queued waits until one process is in the queue of the lock.
 func (r *relayed) queued(key string) {
 	r.Helper()
 	eventually.True(r, func() bool {
@@ -103,7 +103,7 @@ func (r *relayed) freeSoon(key string) {
 	require.NoError(r, lock.Release(r.Context()))
 }
 
-// result is what came of an Acquire.
+// result is the result of an Acquire.
 type result struct {
 	lock *cachelock.Lock
 	err  error
@@ -129,8 +129,8 @@ func await(t *testing.T, got <-chan result) result {
 	}
 }
 
-// A release that does not reach Redis is an error, and made good when Redis is there again, also if
-// that takes a while.
+// TestReleaseFails: a release that does not reach Redis returns ErrUnreachable, and is repeated in
+// the background until Redis is available again, even after a long outage.
 func TestReleaseFails(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
@@ -147,8 +147,8 @@ func TestReleaseFails(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// TestReleaseOfAShortHold: a hold whose acquisition got no reply is released in an outage that is
-// longer than its ttl, since the owner's other hold makes the lock last.
+// TestReleaseOfAShortHold: a hold whose acquisition got no reply is released after an outage that
+// is longer than its ttl, since another hold of the owner keeps the lock.
 func TestReleaseOfAShortHold(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
@@ -168,8 +168,8 @@ func TestReleaseOfAShortHold(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// The usual defer with a context that has ended releases nevertheless, and returns that it could
-// not wait.
+// TestReleaseCancelled: Release with an ended context, as in a deferred call, returns ErrCancelled
+// and releases the lock in the background.
 func TestReleaseCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
@@ -181,7 +181,8 @@ func TestReleaseCancelled(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// A request whose reply is lost is sent again by the Redis client: the lock is acquired, once.
+// TestReplyLostAndRepeated: if the Redis client repeats a request whose reply was lost, the lock is
+// acquired once.
 func TestReplyLostAndRepeated(t *testing.T) {
 	t.Parallel()
 	for _, o := range []cachelock.LockOptions{{}, {Fair: true}, {Owner: "me"}} {
@@ -204,7 +205,8 @@ func TestReplyLostAndRepeated(t *testing.T) {
 	}
 }
 
-// A request that failed, but was carried out, is given back.
+// TestCarriedOutNevertheless: if a request failed but was executed, the lock is released in the
+// background.
 func TestCarriedOutNevertheless(t *testing.T) {
 	t.Parallel()
 	for _, o := range []cachelock.LockOptions{{}, {Owner: "me"}} {
@@ -220,21 +222,21 @@ func TestCarriedOutNevertheless(t *testing.T) {
 	}
 }
 
-// A reply that comes after the lock has expired counts as none.
+// TestReplyTooLate: a reply that arrives after the ttl of the lock counts as none.
 func TestReplyTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
-	r.relay.Delay(100 * time.Millisecond) // on the way there: the lock lives on when the reply comes
+	r.relay.Delay(100 * time.Millisecond) // delays only requests: the lock still exists when the reply arrives
 	_, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 50 * time.Millisecond})
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
 	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
-	require.NoError(t, err) // slow is no failure
+	require.NoError(t, err) // a slow request is not a failure
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// A Redis that comes back without its data has lost the locks: the holder is told at the next
-// renewal, long before the ttl is over. A process that gets no processor time for two thirds of the
-// ttl is told by the end of the ttl, so such a scene is played again.
+// TestRenewalAfterDataLoss: if Redis has lost its data, the context of a lock ends at the next
+// renewal, long before the ttl. If the machine stalls for two thirds of the ttl, the ttl ends the
+// context first; then the test starts again.
 func TestRenewalAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, 3, cachelock.Options{})
@@ -256,10 +258,11 @@ func TestRenewalAfterDataLoss(t *testing.T) {
 	}
 }
 
-// When Redis becomes unavailable, all waiters fail at once, not one after the other.
+// TestUnreachableForAll: when Redis becomes unavailable, all waiters fail at once, not one after
+// the other.
 func TestUnreachableForAll(t *testing.T) {
 	t.Parallel()
-	const fails = 10 * time.Second // a request that hangs; slower ones of a busy host are to succeed
+	const fails = 10 * time.Second // time-out of a request; slow requests on a busy host must succeed
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond},
 		func(o *redis.Options) { o.ReadTimeout = fails })
 	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff})
@@ -279,16 +282,16 @@ func TestUnreachableForAll(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// A release while the connection of the notifications is cut is seen as soon as there is another
-// connection, without polling.
+// TestReleaseWhileCutOff: a waiter whose connection for notifications is cut during a release
+// acquires the lock as soon as another connection is open, without polling.
 func TestReleaseWhileCutOff(t *testing.T) {
 	t.Parallel()
-	r := newRelayed(t, 3, cachelock.Options{Poll: farOff}) // the first connections are those that were cut
+	r := newRelayed(t, 3, cachelock.Options{Poll: farOff}) // retries: the first attempts use cut connections
 	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 2 * farOff})
 	require.NoError(t, err)
 	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
 	r.queued("k")
-	eventually.True(t, func() bool { return r.pending.Load() == 0 }) // it has read that it is in the queue
+	eventually.True(t, func() bool { return r.pending.Load() == 0 }) // the waiter has the reply that it is in the queue
 	r.relay.Cut()
 	eventually.True(t, func() bool {
 		return len(r.admin.PubSubChannels(t.Context(), t.Name()+"*").Val()) == 0
@@ -300,7 +303,8 @@ func TestReleaseWhileCutOff(t *testing.T) {
 	require.NoError(t, got.lock.Release(t.Context()))
 }
 
-// Keys that other programs have written are locks of other holders.
+// TestForeignKeys: a lock key that another program has written is the lock of another holder.
+// Queues and folder keys of another type are deleted.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})

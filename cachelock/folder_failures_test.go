@@ -24,9 +24,9 @@ func foldersOf(t *testing.T, rdb redis.UniversalClient, o cachelock.Options) *ca
 	return f
 }
 
-// folderBefore holds a folder before a failover, with a waiter for it. It returns the checks for
-// afterwards: the holder has kept the folder, no other client got it, and the waiter is served
-// after the release.
+// folderBefore acquires a folder lock before a failover, and starts a waiter for it. It returns the
+// checks for after the failover: the holder has kept the lock, no other client gets it, and the
+// waiter acquires it after the release.
 func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func()) {
 	t.Helper()
 	o := cachelock.Options{Prefix: "folders over a failover", Shards: 1, Poll: 50 * time.Millisecond}
@@ -46,7 +46,7 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	return func() {
 		t.Helper()
 		eventually.True(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil })
-		eventually.True(t, func() bool { // the other client has to learn of the new master too
+		eventually.True(t, func() bool { // until the other client uses the new master too
 			_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
 			require.Error(t, err)
 			return errors.Is(err, cachelock.ErrHeld)
@@ -62,8 +62,8 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	}
 }
 
-// TestFolderCutOff cuts the network of a holder: it learns that it has lost the folder, another
-// gets it, and the former holder's requests change nothing when the network is back.
+// TestFolderCutOff: a holder whose network is cut loses its folder lock, and another client
+// acquires the folder. Later requests of the former holder change nothing.
 func TestFolderCutOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -74,7 +74,7 @@ func TestFolderCutOff(t *testing.T) {
 	cut, other := foldersOf(t, far, o), foldersOf(t, server.Client(), o)
 	ctx := context.Background()
 	var lock *cachelock.Lock
-	eventually.True(t, func() bool { // unless the machine stalls until the lock has expired
+	eventually.True(t, func() bool { // again if the machine stalls until the lock has expired
 		var err error
 		lock, err = cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: renewed, Renew: true})
 		return err == nil

@@ -16,28 +16,28 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The model is a list of everything that is held, and compares segment by segment. A sequence is
-// made beside the model, which says what must come of each step; then a store plays it.
+// The model is a list of all held claims, and compares paths segment by segment. It generates a
+// sequence of steps with the expected result of each step. Then a store executes the sequence.
 
-// modelLock is a token of the model.
+// modelLock is a held lock of the model.
 type modelLock struct {
 	token  string
 	claims []claim
 }
 
-// step is one call and what must come of it.
+// step is one call with the expected result.
 type step struct {
 	what   string // acquire, release, extend, expire
 	token  string
 	claims []claim
-	ok     bool            // acquire: taken; else: it was held
-	inWay  map[string]bool // token and path of all that are in the way
+	ok     bool            // acquire: granted; else: the token was held
+	inWay  map[string]bool // token and path of each claim in the way
 }
 
-// folderModel has all held claims.
+// folderModel has all held claims, and the steps so far.
 type folderModel struct {
 	held  []modelLock
-	gone  []string // tokens that are held no more
+	gone  []string // tokens that are not held any more
 	steps []step
 	names int
 }
@@ -61,7 +61,7 @@ func (m *folderModel) acquire(claims ...claim) {
 	m.steps = append(m.steps, s)
 }
 
-// end releases or expires a token that is held.
+// end releases or expires a held token.
 func (m *folderModel) end(what string, i int) {
 	token := m.held[i].token
 	m.held = slices.Delete(m.held, i, i+1)
@@ -69,19 +69,19 @@ func (m *folderModel) end(what string, i int) {
 	m.steps = append(m.steps, step{what: what, token: token, ok: true})
 }
 
-// touch extends or releases a token that is held no more, or extends one that is.
+// touch extends a held token, or extends or releases one that is not held any more.
 func (m *folderModel) touch(what, token string, held bool) {
 	m.steps = append(m.steps, step{what: what, token: token, ok: held})
 }
 
-// segmentNames are hard to tell apart, or have a meaning in patterns.
+// segmentNames are similar to each other, or have a meaning in patterns.
 var segmentNames = []string{"A", "AB", "A0", "a.b", "a-b", "a%b", "[x]", "x", "é", ".*", "%a", "A\xff", "A b", "(",
 	"A\x01"}
 
-// randomSequence makes a sequence; draw returns a number below its argument.
+// randomSequence returns a random sequence; draw returns a number below its argument.
 func randomSequence(draw func(n int) int) []step {
 	m := &folderModel{}
-	names := make([]string, 2+draw(3)) // few, so that paths meet
+	names := make([]string, 2+draw(3)) // few names, so that paths overlap
 	for i := range names {
 		names[i] = segmentNames[draw(len(segmentNames))]
 	}
@@ -124,15 +124,15 @@ func randomClaims(draw func(n int) int, names []string) []claim {
 	claims := []claim{{kindOf(op, roleSource), path()}}
 	if to := path(); op.hasTarget() {
 		if within(claims[0].path, to) {
-			claims[0].path = "/only" // an operation that Begin would reject: make it another
+			claims[0].path = "/only" // Begin rejects a target in the source
 		}
 		claims = append(claims, claim{kindOf(op, roleTarget), to})
 	}
 	return claims
 }
 
-// manyClaims is a sequence in which many claims that do not matter lie before one that does: they
-// may be there too, or have expired. They are less than one call sweeps away.
+// manyClaims returns a sequence in which many claims lie before a held one in byte order, first
+// held, then expired. One call of the script can remove more expired claims than these.
 func manyClaims() []step {
 	m := &folderModel{}
 	m.acquire(claim{kindExclusive, "/p/z"})
@@ -152,7 +152,7 @@ func manyClaims() []step {
 	return m.steps
 }
 
-// check compares a reply to a request with the step.
+// check compares the reply to an acquisition with the step.
 func (s step) check(fence int64, err error, last *int64) error {
 	held := (*HeldError)(nil)
 	switch {
@@ -181,7 +181,7 @@ func (s step) checkEnd(err error) error {
 	return nil
 }
 
-// redisPlayer plays sequences in Redis, each in a namespace of its own and in one pipeline.
+// redisPlayer executes sequences in Redis, each in a separate namespace and in one pipeline.
 type redisPlayer struct {
 	c      *Client
 	rdb    *redis.Client
@@ -239,7 +239,7 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 		var err error
 		switch step.what {
 		case "acquire":
-			list, _ := reply.Slice() // what is no list is not understood
+			list, _ := reply.Slice() // parseAcquired rejects a reply that is not a list
 			fence, wrong := parseAcquired(list)
 			err = step.check(fence, wrong, &last)
 		case "release", "extend":

@@ -30,7 +30,8 @@ func TestCanonicalRejects(t *testing.T) {
 	}
 }
 
-// TestDeepestPath locks a path of the greatest depth and length.
+// TestDeepestPath: a path of the greatest depth and length can be locked, and excludes its
+// ancestors.
 func TestDeepestPath(t *testing.T) {
 	f := newFolders(t)
 	deep := strings.Repeat(strings.Repeat("x", 31)+"/", maxDepth)
@@ -48,8 +49,8 @@ func TestDeepestPath(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// segmentsOf splits a path that callers have given: the plain way to compare paths that the tests
-// hold against the clever one.
+// segmentsOf returns the segments of a path as callers write it. The tests compare these lists with
+// the results of the comparison of canonical paths.
 func segmentsOf(given string) []string {
 	return slices.DeleteFunc(strings.Split(given, "/"), func(s string) bool { return s == "" })
 }

@@ -46,7 +46,7 @@ func TestFolderKeysExpire(t *testing.T) {
 				require.Equal(t, time.Duration(-1), ttl, "the counter stays")
 				continue
 			}
-			if ttl == -2 { // it has expired since
+			if ttl == -2 { // the key has expired since
 				continue
 			}
 			require.Less(t, least, ttl, key)
@@ -71,7 +71,8 @@ func TestFolderKeysExpire(t *testing.T) {
 	look(0, 2*time.Hour)
 }
 
-// TestFolderSweep lets more expire than one call throws away.
+// TestFolderSweep: an acquisition removes all expired claims, even if these are more than one call
+// of the script removes.
 func TestFolderSweep(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -90,7 +91,7 @@ func TestFolderSweep(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// holdMany takes n locks in few round trips, with the tokens held:0, held:1, ...
+// holdMany acquires n locks in few round trips, with the tokens held:0, held:1, ...
 func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i int) []claim) {
 	t.Helper()
 	require.NoError(t, folderAcquireScript.Load(t.Context(), rdb).Err())
@@ -110,7 +111,8 @@ func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i 
 	}
 }
 
-// TestFolderRetriedRequest sends a request twice, as a client does whose reply was lost.
+// TestFolderRetriedRequest: a request that is sent twice, as after a lost reply, acquires the lock
+// once.
 func TestFolderRetriedRequest(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -145,7 +147,7 @@ func TestFullServer(t *testing.T) {
 	require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
 
-// TestFolderLostReply: a lock whose grant was not heard is given back.
+// TestFolderLostReply: a lock is released in the background if the reply to its request was lost.
 func TestFolderLostReply(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -169,7 +171,7 @@ func TestFolderLostReply(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestFolderFence: later fences are higher, also when the server has lost everything.
+// TestFolderFence: the fence rises with every acquisition, even if the server has lost all data.
 func TestFolderFence(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -186,7 +188,7 @@ func TestFolderFence(t *testing.T) {
 	}
 }
 
-// TestFolderClock: the time in the scripts is the server's, and no client tells its own.
+// TestFolderClock: the scripts use the clock of the server, and no client sends a time of day.
 func TestFolderClock(t *testing.T) {
 	t.Parallel()
 	number := regexp.MustCompile(`^\d{9,}$`)
@@ -205,7 +207,7 @@ func TestFolderClock(t *testing.T) {
 	require.LessOrEqual(t, int64(until[0].Score), after.Add(time.Hour).UnixMilli())
 }
 
-// shapes are sets of claims whose size must not matter to a request for p/q/r.
+// shapes are sets of held claims. The cost of a request for p/q/r must not depend on their size.
 var shapes = map[string]struct {
 	most   int
 	held   func(i int) []claim
@@ -223,10 +225,10 @@ var shapes = map[string]struct {
 	}, kindOf(OpDeleteFile, roleSource)},
 }
 
-// TestFolderCost counts what a lock costs Redis, command by command, beside few that are held and
-// many: always the same. With TEST_LONG there are ten times as many, and it also looks at the time
-// that Redis takes, in turns so that other load of the machine meets all sizes; a busy machine can
-// make that fail.
+// TestFolderCost: an acquisition and a release cost Redis the same commands, whether few or many
+// claims are held. With TEST_LONG ten times as many are held, and the time of the scripts is
+// compared too. The sizes are measured in turns, so that other load of the machine affects all of
+// them; a busy machine can still make that comparison fail.
 func TestFolderCost(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes {
@@ -267,7 +269,7 @@ func TestFolderCost(t *testing.T) {
 	}
 }
 
-// cycle takes the lock and gives it back.
+// cycle acquires and releases the lock.
 func cycle(t testing.TB, f *Folders, wanted kind) {
 	t.Helper()
 	h, _, err := f.claim(t.Context(),
@@ -276,7 +278,7 @@ func cycle(t testing.TB, f *Folders, wanted kind) {
 	require.NoError(t, h.release(t.Context()))
 }
 
-// spent is what has run between two counts, but for what the counting costs.
+// spent returns the numbers of commands between two counts, without the commands of the counting.
 func spent(before, after map[string]int64) map[string]int64 {
 	for name, calls := range before {
 		after[name] -= calls
@@ -288,8 +290,8 @@ func spent(before, after map[string]int64) map[string]int64 {
 	return after
 }
 
-// scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds:
-// rounds of 50 cycles, in turns.
+// scriptTimes returns the medians of the time that Redis spends in the scripts of a cycle, in
+// microseconds. Rounds of 50 cycles alternate between the namespaces.
 func scriptTimes(t testing.TB, rdb *redis.Client, namespaces []*Folders, wanted kind) []float64 {
 	rounds := make([][]float64, len(namespaces))
 	for range 7 {
@@ -309,7 +311,7 @@ func scriptTimes(t testing.TB, rdb *redis.Client, namespaces []*Folders, wanted 
 	return medians
 }
 
-// evalMicros is how long scripts have run.
+// evalMicros returns the total run time of scripts on the server, in microseconds.
 func evalMicros(t testing.TB, rdb *redis.Client) float64 {
 	t.Helper()
 	info, err := rdb.Info(context.Background(), "commandstats").Result()
@@ -322,7 +324,8 @@ func evalMicros(t testing.TB, rdb *redis.Client) float64 {
 	return micros
 }
 
-// TestFolderScripts looks for what no script of the folder lock may do.
+// TestFolderScripts: the scripts of the folder lock use the clock of the server, read no set of
+// keys or members as a whole, and use string.find without patterns.
 func TestFolderScripts(t *testing.T) {
 	for _, script := range []string{lua.FolderAcquire, lua.FolderExtend, lua.FolderRelease} {
 		require.Contains(t, script, "redis.call('TIME')")

@@ -17,10 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seldom is a client whose polls come too late for any test: its waiters rely on notifications.
+// seldom has a poll interval that no test reaches: waiters of such a client depend on
+// notifications.
 var seldom = Options{Poll: time.Hour, TTL: time.Hour}
 
-// patient waits as long as a test may take.
+// patient has a policy that waits as long as a test may take.
 var patient = LockOptions{Policy: WaitFor(5 * time.Minute)}
 
 // twoFolders returns the folders of two clients with one namespace.
@@ -44,7 +45,7 @@ func waiting(f *Folders) (n int) {
 	return n
 }
 
-// untilWaiting returns when so many wait queues have entered.
+// untilWaiting waits until that number of wait queues have entered the queue in Redis.
 func untilWaiting(t *testing.T, f *Folders, waitQueues int) {
 	t.Helper()
 	eventually.True(t, func() bool { return waiting(f) == waitQueues })
@@ -79,7 +80,8 @@ func TestFolderWoken(t *testing.T) {
 	}
 }
 
-// TestFolderWokenByOperations: each of two paths wakes its waiters.
+// TestFolderWokenByOperations: the release of an operation with two paths notifies the waiters for
+// each path.
 func TestFolderWokenByOperations(t *testing.T) {
 	t.Parallel()
 	a, b := twoFolders(t)
@@ -102,7 +104,7 @@ func TestFolderWokenByOperations(t *testing.T) {
 	all.Wait()
 }
 
-// TestFolderNotDisturbed: a release of another path of the namespace costs the waiters nothing.
+// TestFolderNotDisturbed: a release of a path that does not overlap makes no waiter send a request.
 func TestFolderNotDisturbed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -114,7 +116,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 		_, err := b.Acquire(context.Background(), "p/q", Exclusive, patient)
 		got <- err
 	}()
-	for server.Commands()["zremrangebyscore"] == 0 { // the waiter has asked
+	for server.Commands()["zremrangebyscore"] == 0 { // until the waiter has sent a request
 		time.Sleep(time.Millisecond)
 	}
 	before := server.Commands()
@@ -129,7 +131,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 	require.EqualValues(t, 20*2+1+1, after["evalsha"]-before["evalsha"], "and nobody asks but for the last release")
 }
 
-// TestFolderHerd: many waiters for the same path send one request after the other.
+// TestFolderHerd: many waiters of one process for the same path send requests one after the other.
 func TestFolderHerd(t *testing.T) {
 	t.Parallel()
 	const herd = 200
@@ -162,13 +164,14 @@ func TestFolderHerd(t *testing.T) {
 		"about a try, another one when told, and a release for each")
 }
 
-// TestFolderExpires: a crashed holder sends no notification; a waiter checks when the lock expires.
+// TestFolderExpires: a waiter checks a lock when it expires, since a crashed holder sends no
+// notification.
 func TestFolderExpires(t *testing.T) {
 	t.Parallel()
 	a, b := twoFolders(t)
 	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
 	if err := l.Extend(t.Context(), 500*time.Millisecond); err != nil {
-		require.ErrorIs(t, err, ErrLost) // the machine stood still that long
+		require.ErrorIs(t, err, ErrLost) // the machine stalled that long
 	}
 	mustAcquire(t, b, "p/q", Exclusive, patient)
 	<-l.Context().Done()
@@ -177,8 +180,8 @@ func TestFolderExpires(t *testing.T) {
 	require.ErrorIs(t, l.Release(t.Context()), ErrLost)
 }
 
-// TestFolderPollsDiffer: a waiter with a short poll does not make Redis forget those with longer
-// ones.
+// TestFolderPollsDiffer: a waiter with a short poll interval does not make the set of waiting
+// processes expire sooner for processes with longer ones.
 func TestFolderPollsDiffer(t *testing.T) {
 	t.Parallel()
 	a, b := twoFolders(t)
@@ -204,7 +207,7 @@ func TestFolderGivesUp(t *testing.T) {
 	for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond),
 		{Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
 		var all sync.WaitGroup
-		for range 5 { // not all of them are heads
+		for range 5 { // one of them is the head of the wait queue
 			all.Go(func() {
 				_, err := b.Acquire(context.Background(), "p", Exclusive, LockOptions{Policy: policy})
 				held := (*HeldError)(nil)

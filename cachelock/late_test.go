@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Requests that come late: held up on their way and sent again meanwhile, they are carried out
-// after those that were made later.
+// Tests of late requests: a request was delayed, and repeated meanwhile by the Redis client, so
+// that it is executed after later requests.
 
-// An acquisition that comes twice does not take back what the lock was extended by.
+// TestLateAcquisition: an acquisition that arrives twice does not undo an extension in between.
 func TestLateAcquisition(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -41,7 +41,7 @@ func TestLateAcquisition(t *testing.T) {
 	}
 }
 
-// An extension that comes late ends nothing sooner, unless that is what it asks for.
+// TestLateExtension: a late extension makes no lock end sooner, unless it was sent to do so.
 func TestLateExtension(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -62,7 +62,7 @@ func TestLateExtension(t *testing.T) {
 	}
 }
 
-// The same for a folder.
+// TestLateFolder: the rules of TestLateAcquisition and TestLateExtension hold for folder locks.
 func TestLateFolder(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
@@ -83,8 +83,9 @@ func TestLateFolder(t *testing.T) {
 	require.LessOrEqual(t, ends(), time.Minute, "one that asks for it")
 }
 
-// If it is unknown whether a lock was made to end sooner, it ends then: a holder that relied on a
-// later extension would be wrong as soon as the request arrives.
+// TestUnknownEnd: after an extension that was to make the lock end sooner and got no reply, the
+// lock ends at the sooner time. It is neither extended beyond that time nor renewed: the request
+// may still arrive, and would end a lock on which its holder relies.
 func TestUnknownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -117,7 +118,8 @@ func TestUnknownEnd(t *testing.T) {
 	})
 }
 
-// A renewal that was due just before an extension renews by what the lock has been extended by.
+// TestRenewalAfterExtension: a renewal that was due just before an extension uses the ttl of the
+// extension.
 func TestRenewalAfterExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ttls []time.Duration
@@ -126,7 +128,7 @@ func TestRenewalAfterExtension(t *testing.T) {
 				ttls = append(ttls, ttl)
 				return nil
 			})
-		left := time.Until(lock.Until()) // what a tick has seen
+		left := time.Until(lock.Until()) // as computed by tick
 		require.NoError(t, lock.Extend(t.Context(), time.Hour))
 		lock.renew(left)
 		require.Equal(t, []time.Duration{time.Hour, time.Hour}, ttls)
@@ -134,10 +136,10 @@ func TestRenewalAfterExtension(t *testing.T) {
 	})
 }
 
-// FuzzMessage: any message on the channel only notifies waiters that it names.
+// FuzzMessage: onMessage accepts any message, and notifies the waiter that a message names.
 func FuzzMessage(f *testing.F) {
 	c := newClient(Options{Prefix: "p", Poll: time.Hour})
-	s := newRedisStore(nil, c) // closed at once, so that it asks nothing
+	s := newRedisStore(nil, c) // the client is closed at once, so the store sends no request
 	c.store = s
 	require.NoError(f, c.Close())
 	for _, seed := range []string{
@@ -149,7 +151,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(seed, "k", "/a")
 	}
 	f.Fuzz(func(t *testing.T, message, key, path string) {
-		s.onMessage(message) // must not panic
+		s.onMessage(message) // a panic would be contained and logged
 		folders := &Folders{c: c, namespace: key}
 		plain, folder := c.waitQueues.join(queueKey{"me", key}, false, false),
 			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, false, false)
@@ -164,7 +166,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// A Redlock that is closed while its nodes are asked returns ErrClosed, not ErrUnreachable.
+// TestRedlockClosedMeanwhile: a request of a Redlock that is closed meanwhile returns ErrClosed,
+// not ErrUnreachable.
 func TestRedlockClosedMeanwhile(t *testing.T) {
 	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
 	gone := failed(context.Background(), "ask", errors.New("gone"))
@@ -177,7 +180,7 @@ func TestRedlockClosedMeanwhile(t *testing.T) {
 		require.NotContains(t, err.Error(), "%!")
 	}
 	s.c.cancel()
-	// a request that the end of the client has cancelled
+	// error of a request that Close has cancelled
 	stopped := fmt.Errorf("%w: %w", ErrCancelled, context.Canceled)
 	for _, errs := range [][]error{{ErrClosed, nil, ErrClosed}, {stopped, nil, stopped}, {ErrClosed, stopped, gone}} {
 		require.ErrorIs(t, s.quorumError("subscribe", errs), ErrClosed)

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that crashes at any step of any operation leaves nothing behind for ever: every lock,
-// queue and helper key has an expiry, except for one fence counter a shard. The steps are the
-// packets between the process and Redis, in both directions.
+// TestCrashAtEveryStep: a process that crashes at any step of any operation leaves no key without
+// an expiry: locks, queues and helper keys all expire, except for one fence counter per shard. The
+// steps are the packets between the process and Redis, in both directions.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -28,14 +28,14 @@ func TestCrashAtEveryStep(t *testing.T) {
 		require.Less(t, steps, 1000, "the conversation has no end")
 		require.NoError(t, admin.FlushAll(t.Context()).Err())
 		if steps%2 == 0 {
-			// What the first use of a script does differs from the later ones.
+			// The first use of a script sends other commands than later uses.
 			require.NoError(t, admin.ScriptFlush(t.Context()).Err())
 		}
 		held, err := other.Acquire(t.Context(), "held", cachelock.LockOptions{TTL: farOff})
 		require.NoError(t, err)
 		whole = converse(t, relay, steps+1)
 		if steps%8 == 0 {
-			server.Restart() // The server crashes at this step as well.
+			server.Restart() // the server crashes at this step too
 		}
 		require.Empty(t, server.Eternal(""), "after %d steps", steps)
 		require.NoError(t, held.Release(t.Context()))
@@ -45,8 +45,9 @@ func TestCrashAtEveryStep(t *testing.T) {
 	require.Greater(t, steps, 30)
 }
 
-// converse does all that there is to do with locks, over a network that is cut after some steps,
-// and then dies with what it holds. It is true when the network has lasted to the end.
+// converse executes every kind of lock operation through a relay that is cut after a number of
+// steps, and crashes with the locks that it holds. It returns true if the relay was not cut before
+// the end.
 func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 	relay.CutAfter(steps)
 	defer relay.Restore()
@@ -56,7 +57,7 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
 	defer c.Close()
-	defer relay.Cut() // A crashed process sends nothing any more.
+	defer relay.Cut() // a crashed process sends no further requests
 	ctx := t.Context()
 	minute := cachelock.LockOptions{TTL: time.Minute}
 	folders, err := c.Folders("project")
@@ -90,7 +91,7 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 			_ = again.Release(ctx)
 		}
 		_ = lock.Release(ctx)
-		_, _ = acquire() // and dies with it
+		_, _ = acquire() // held at the crash
 	}
 	return rdb.Ping(context.WithoutCancel(ctx)).Err() == nil
 }

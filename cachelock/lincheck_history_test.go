@@ -12,22 +12,22 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// tenure is one acquisition, from its request to its end, as the process that asked for it saw it.
-// Times count from the beginning of the history.
+// tenure is one acquisition from its request to its end, as the process that requested it has
+// observed it. Times count from the start of the history.
 type tenure struct {
 	id        int // 1, 2, ...
 	process   int
 	fence     int64
-	call, ret time.Duration // of the request
-	until     time.Duration // the last validity that the library promised
-	endCall   time.Duration // of the release; forever when there was none
-	endRet    time.Duration // when it was over for certain; forever when Redis did not say
-	end       string        // what the release said
+	call, ret time.Duration // of the acquisition
+	until     time.Duration // last result of Lock.Until
+	endCall   time.Duration // call of the release; forever = none
+	endRet    time.Duration // return of a successful release; forever = none
+	end       string        // result of the release
 }
 
 const forever = time.Duration(math.MaxInt64 / 2)
 
-// claimed is until when the process could believe that it had the lock.
+// claimed returns the time until which the process may rely on the lock.
 func (h *tenure) claimed() time.Duration { return min(h.until, h.endCall) }
 
 func (h *tenure) String() string {
@@ -42,15 +42,15 @@ func ms(d time.Duration) string {
 	return fmt.Sprintf("%.2f", float64(d)/1e6)
 }
 
-// deed is something else that a process did.
+// deed is an extension or a commit of a process.
 type deed struct {
 	process   int
 	what      kind
 	tenure    int
 	fence     int64
 	call, ret time.Duration
-	rejected  bool // a commit: too late
-	repeated  bool // it may have been sent more than once
+	rejected  bool // a commit after that of a later holder
+	repeated  bool // the Redis client may have sent it more than once
 }
 
 func (d *deed) String() string {
@@ -65,14 +65,14 @@ func (d *deed) String() string {
 		d.process, d.tenure, d.fence, d.what, ms(d.call), ms(d.ret), outcome)
 }
 
-// history is what all processes of a run have seen.
+// history has the operations of all processes of a run.
 type history struct {
 	start time.Time
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	tenures []*tenure
 	deeds   []*deed
-	wrongs  []string // what a process itself has seen to be wrong
+	wrongs  []string // violations that a process itself has detected
 }
 
 func (h *history) now() time.Duration { return time.Since(h.start) }
@@ -98,7 +98,7 @@ func (h *history) wrong(format string, args ...any) {
 	h.wrongs = append(h.wrongs, fmt.Sprintf(format, args...))
 }
 
-// String lists what happened in the order in which it began.
+// String lists the tenures and deeds in the order of their start.
 func (h *history) String() string {
 	type line struct {
 		at   time.Duration
@@ -119,7 +119,7 @@ func (h *history) String() string {
 	return b.String()
 }
 
-// check returns what is wrong with a history that is over.
+// check returns the violations in a complete history.
 func (h *history) check() []string {
 	wrongs := slices.Clone(h.wrongs)
 	wrongs = append(wrongs, h.checkHolders()...)
@@ -134,10 +134,10 @@ func (h *history) check() []string {
 	return wrongs
 }
 
-// checkHolders looks for two that could believe at one time to have the lock.
+// checkHolders looks for two tenures whose processes may rely on the lock at the same time.
 func (h *history) checkHolders() (wrongs []string) {
 	byTime := slices.SortedFunc(slices.Values(h.tenures), func(a, b *tenure) int { return cmp.Compare(a.ret, b.ret) })
-	var last *tenure // whose claim ends last
+	var last *tenure // the tenure whose claim ends last
 	for _, t := range byTime {
 		if last != nil && t.ret < last.claimed() && t.ret < t.claimed() {
 			wrongs = append(wrongs, fmt.Sprintf("two holders at one time:\n\t%v\n\t%v", last, t))
@@ -149,8 +149,8 @@ func (h *history) checkHolders() (wrongs []string) {
 	return wrongs
 }
 
-// checkFences looks for an acquisition whose fence is not above that of one that was over before it
-// began.
+// checkFences looks for two acquisitions with the same fence, and for an acquisition with a lower
+// fence than one that had returned before its request.
 func (h *history) checkFences() (wrongs []string) {
 	for _, a := range h.tenures {
 		for _, b := range h.tenures {
@@ -162,7 +162,7 @@ func (h *history) checkFences() (wrongs []string) {
 	return wrongs
 }
 
-// checkCommits looks for a commit that was accepted after one with a higher fence.
+// checkCommits looks for a commit that was accepted after a commit with a higher fence.
 func (h *history) checkCommits() (wrongs []string) {
 	for _, a := range h.deeds {
 		for _, b := range h.deeds {
@@ -175,7 +175,7 @@ func (h *history) checkCommits() (wrongs []string) {
 	return wrongs
 }
 
-// kind is an operation on the lock, or on the register that it protects.
+// kind is the kind of an operation on the lock, or on the register that the lock protects.
 type kind string
 
 const (
@@ -185,7 +185,7 @@ const (
 	commit  kind = "commit"
 )
 
-// request is what porcupine sees of an operation.
+// request is the input of an operation for porcupine.
 type request struct {
 	what     kind
 	tenure   int
@@ -194,16 +194,16 @@ type request struct {
 	noReply  bool
 }
 
-// state is that of an ideal lock and its register.
+// state is the state of an ideal lock and its register.
 type state struct {
 	holder int   // the tenure; 0 = free
 	fence  int64 // of the last acquisition
 	seen   int64 // the highest fence of a commit
 }
 
-// lockModel is an ideal lock: it is acquired when it is free, with a fence above all before; it
-// ends once, for its holder; it is extended by its holder only; and the register takes what is not
-// older than what it has seen.
+// lockModel is the model of an ideal lock. The lock is acquired only while it is free, with a
+// higher fence than ever before. It ends once, for its holder, and only its holder extends it. The
+// register accepts a commit unless it has accepted one with a higher fence.
 var lockModel = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },
@@ -226,7 +226,8 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// partition separates the lock from the register, which depend on each other by the fences alone.
+// partition separates the operations on the lock from those on the register: only the fences
+// connect them.
 func partition(all []porcupine.Operation) [][]porcupine.Operation {
 	var lock, register []porcupine.Operation
 	for _, op := range all {
@@ -239,10 +240,9 @@ func partition(all []porcupine.Operation) [][]porcupine.Operation {
 	return [][]porcupine.Operation{lock, register}
 }
 
-// operations makes of the history what porcupine checks. A tenure ends when its release says so;
-// else some time after its validity, or after a release that Redis did not reply to. A commit that
-// got no reply may come at any time after it was sent: one that never came is the same as one
-// at the very end.
+// operations returns the history as operations for porcupine. A tenure ends during its release if
+// the release succeeded, else at any time after its claim. A commit without a reply may be executed
+// at any time after its call: a commit that is never executed equals one at the very end.
 func (h *history) operations() (all []porcupine.Operation) {
 	add := func(process int, r request, call, ret time.Duration) {
 		all = append(all, porcupine.Operation{ClientId: process, Input: r, Call: int64(call), Return: int64(ret)})
@@ -258,7 +258,7 @@ func (h *history) operations() (all []porcupine.Operation) {
 	for _, d := range h.deeds {
 		r := request{what: d.what, tenure: d.tenure, fence: d.fence, rejected: d.rejected, noReply: d.ret == forever}
 		add(d.process, r, d.call, d.ret)
-		if d.rejected && d.repeated { // the first time it may have been accepted
+		if d.rejected && d.repeated { // the first request may have been accepted
 			r.rejected, r.noReply = false, true
 			add(d.process, r, d.call, forever)
 		}

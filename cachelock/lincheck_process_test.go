@@ -16,27 +16,27 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// run is one history in the making: processes that want one lock, each over a network of its own,
-// which breaks.
+// run makes one history: its processes contend for one lock, each through a separate relay, which
+// simulates failures of the network.
 type run struct {
 	t       *testing.T
 	seed    uint64
 	server  *redistest.Server
-	restart bool // the server is this run's own, and is killed and started again in the middle
+	restart bool // the run has a separate server, and kills and restarts it in the middle
 	prefix  string
 	history *history
 	relays  []*redistest.Relay
 }
 
 const (
-	// length is how long the processes of a run want the lock.
+	// length is the least duration of a run.
 	length = 400 * time.Millisecond
-	// few is how many of them have to get it: a run goes on, on a slow machine, until they have,
-	// but not for longer than longest.
+	// few is the least number of acquisitions in a run. On a slow machine a run goes on until it
+	// has so many, but for at most longest.
 	few, longest = 4, 5 * time.Second
 )
 
-// newRun prepares the history of a seed.
+// newRun prepares the run of a seed.
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{t: t, seed: seed, prefix: fmt.Sprintf("lin-%s-%d", t.Name(), seed), history: &history{}}
 	if r.restart = seed%8 == 0; r.restart {
@@ -47,7 +47,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	return r
 }
 
-// do lets the processes live and returns what is wrong with what they have seen.
+// do runs the processes. It returns the violations in their history and the keys that never expire.
 func (r *run) do() []string {
 	rng := rand.New(rand.NewPCG(r.seed, 0))
 	for range 8 + rng.IntN(25) {
@@ -57,7 +57,7 @@ func (r *run) do() []string {
 	for i := range r.relays {
 		p := &process{run: r, id: i, relay: r.relays[i], rng: rand.New(rand.NewPCG(r.seed, uint64(i+1)))}
 		p.begin()
-		p.rdb.Ping(context.Background()) // Connecting is a good part of what all of it costs.
+		p.rdb.Ping(context.Background()) // connecting takes a large part of the time of a run
 		processes = append(processes, p)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func (r *run) do() []string {
 	return wrongs
 }
 
-// over tells whether the processes have wanted the lock for long enough.
+// over reports whether the run has lasted long enough.
 func (r *run) over() bool {
 	r.history.mu.Lock()
 	defer r.history.mu.Unlock()
@@ -91,11 +91,12 @@ func (r *run) over() bool {
 	return past > longest || past > length && len(r.history.tenures) >= few
 }
 
-// disturb breaks networks and servers until the time is over, and leaves everything whole.
+// disturb makes relays fail and restarts the server until the run is over. Then it repairs all
+// relays.
 func (r *run) disturb(rng *rand.Rand) {
 	restart := time.NewTimer(length / 2)
 	defer restart.Stop()
-	broken := make(map[*redistest.Relay]time.Time) // and when they are whole again
+	broken := make(map[*redistest.Relay]time.Time) // times of repair of the relays that fail
 	for !r.over() {
 		select {
 		case <-restart.C:
@@ -121,7 +122,7 @@ func (r *run) disturb(rng *rand.Rand) {
 	}
 }
 
-// harm breaks a network.
+// harm makes a relay fail in a random way.
 func harm(rng *rand.Rand, relay *redistest.Relay) {
 	switch rng.IntN(8) {
 	case 0:
@@ -142,8 +143,8 @@ func heal(relay *redistest.Relay) {
 	relay.Restore()
 }
 
-// process is one that wants the lock again and again. When it is killed, the next life begins with
-// a new client.
+// process is a simulated process that requests the lock again and again. After a crash it continues
+// with a new client.
 type process struct {
 	run   *run
 	id    int
@@ -168,7 +169,7 @@ func (p *process) begin() {
 	p.rdb = redis.NewClient(&redis.Options{
 		Addr: p.relay.Addr(), PoolSize: 4, MaxRetries: p.retries, DialerRetries: 1, DialTimeout: 100 * time.Millisecond,
 		ReadTimeout: 80 * time.Millisecond, ContextTimeoutEnabled: p.rng.IntN(2) == 0,
-		// A connection says no more than it has to: there are thousands.
+		// Each connection sends as few commands as possible: a run opens thousands.
 		DisableIdentity: true, Protocol: 2,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -191,7 +192,7 @@ func (p *process) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// once asks for the lock, and does something with it.
+// once requests the lock, and holds it if the request succeeds.
 func (p *process) once(ctx context.Context) {
 	h := p.run.history
 	o := cachelock.LockOptions{TTL: 50*time.Millisecond + draw(p.rng, 60*time.Millisecond), Renew: p.rng.IntN(3) == 0}
@@ -220,7 +221,7 @@ func (p *process) once(ctx context.Context) {
 	p.onMessage(lived, lock, t)
 }
 
-// known tells whether an error has one of the kinds that an acquisition may fail with here.
+// known reports whether an error is of a kind that an acquisition may return in a run.
 func known(err error) bool {
 	for _, kind := range []error{cachelock.ErrHeld, cachelock.ErrUnreachable, cachelock.ErrCancelled} {
 		if errors.Is(err, kind) {
@@ -230,26 +231,27 @@ func known(err error) bool {
 	return false
 }
 
-// hold does one of the things that happen to holders, and ends the tenure in most of them.
+// hold simulates an event in the life of a holder. After each event but a crash it commits a value
+// and releases the lock.
 func (p *process) hold(ctx context.Context, lock *cachelock.Lock, t *tenure, o cachelock.LockOptions) {
 	switch p.rng.IntN(16) {
-	case 0, 1: // Asks for a little more time so late that the lock is another's when the request arrives.
+	case 0, 1: // A short extension is sent so late that another process may hold the lock when it arrives.
 		time.Sleep(o.TTL - 25*time.Millisecond)
 		p.relay.Delay(30*time.Millisecond + draw(p.rng, 30*time.Millisecond))
 		p.extend(lock, t, cachelock.MinTTL)
 		p.relay.Delay(0)
-	case 2: // Works on, and asks for more time.
+	case 2: // The holder extends the lock.
 		time.Sleep(draw(p.rng, o.TTL))
 		p.extend(lock, t, o.TTL)
 		time.Sleep(draw(p.rng, o.TTL))
-	case 3: // Stops past the end of the lock, if it has one.
+	case 3: // The holder is paused for longer than the ttl; a renewed lock is still held.
 		time.Sleep(o.TTL + draw(p.rng, 30*time.Millisecond))
 		p.extend(lock, t, o.TTL)
-	case 4: // Its network stops.
+	case 4: // The network of the holder hangs for longer than the ttl.
 		p.relay.Hang()
 		time.Sleep(o.TTL + draw(p.rng, 30*time.Millisecond))
 		p.relay.Restore()
-	case 5: // Dies.
+	case 5: // The process crashes.
 		p.end()
 		p.begin()
 		return
@@ -302,7 +304,8 @@ func (p *process) release(lock *cachelock.Lock, t *tenure) {
 	}
 }
 
-// onMessage checks that the holder learns what has become of the lock.
+// onMessage checks that the context of the lock ends, with the cause that fits the end of the
+// tenure.
 func (p *process) onMessage(lived context.Context, lock *cachelock.Lock, t *tenure) {
 	select {
 	case <-lived.Done():
@@ -321,5 +324,5 @@ func (p *process) onMessage(lived context.Context, lock *cachelock.Lock, t *tenu
 	}
 }
 
-// draw returns a duration below d.
+// draw returns a random duration below d.
 func draw(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

@@ -18,12 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parallel is how many histories are made at a time: they mostly wait. With more of them requests
-// time out for want of a processor, and the histories grow longer and say less.
+// parallel is the number of concurrent runs, which mostly wait. With more of them requests time out
+// for lack of processor time, and the histories are longer and show less.
 const parallel = 3
 
-// Histories of many processes over networks and servers that break look as if there were one ideal
-// lock. LOCK_SEEDS says how many histories, LOCK_SEED repeats one of them.
+// TestLinearizable: the histories of many processes, whose networks and servers fail, are histories
+// of one ideal lock. LOCK_SEEDS is the number of histories; LOCK_SEED is the seed of a single
+// history to repeat.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 20))
@@ -53,16 +54,16 @@ func TestLinearizable(t *testing.T) {
 		if enough() || n == 1 || t.Failed() || round == 5 {
 			break
 		}
-		first, last = last+1, last+n // a busy machine has lost most locks before they were held
+		first, last = last+1, last+n // on a busy machine most requests fail
 	}
 	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last, taken.Load(),
 		lost.Load(), commits.Load())
-	// One says little by itself.
+	// A single history shows too little for this check.
 	require.True(t, enough() || n == 1 || t.Failed(), "hardly anybody got or lost the lock: this has shown little")
 }
 
-// A holder that asks for less time has only that, from the moment when the server may have heard of
-// it: not from its reply.
+// TestShorterAtOnce: an extension that makes a lock end sooner applies to its holder from the time
+// when the server may have executed it, not from the time of the reply.
 func TestShorterAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -74,7 +75,7 @@ func TestShorterAtOnce(t *testing.T) {
 	defer c.Close()
 	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute})
 	require.NoError(t, err)
-	require.NoError(t, lock.Extend(t.Context(), time.Minute)) // The server knows the script.
+	require.NoError(t, lock.Extend(t.Context(), time.Minute)) // loads the script: the next call is one request
 	relay.Mute()
 	extended := make(chan error, 1)
 	go func() { extended <- lock.Extend(t.Context(), 50*time.Millisecond) }()
@@ -88,8 +89,9 @@ func TestShorterAtOnce(t *testing.T) {
 	require.ErrorIs(t, <-extended, cachelock.ErrLost)
 }
 
-// A process that acquires several locks together leaves all their queues: its other waiters for one
-// of them must be woken all the same.
+// TestTakenTogether: a process that acquires several locks together leaves the queue of each in
+// Redis. Its other waiters for one of these locks enter the queue again, so that a release wakes
+// them.
 func TestTakenTogether(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -125,7 +127,7 @@ func TestTakenTogether(t *testing.T) {
 		both <- lock
 	}()
 	queued("a")
-	require.NoError(t, rdb.Del(ctx, t.Name()+":{0}:lock:b").Err()) // It has expired, without a notification.
+	require.NoError(t, rdb.Del(ctx, t.Name()+":{0}:lock:b").Err()) // as by an expiry, without a notification
 	require.NoError(t, first.Release(ctx))
 	lock := <-both
 	require.NotNil(t, lock)
@@ -134,7 +136,7 @@ func TestTakenTogether(t *testing.T) {
 	require.NoError(t, <-one)
 }
 
-// number reads a number from the environment.
+// number returns a number from the environment, or value.
 func number(t *testing.T, name string, value int) int {
 	text := os.Getenv(name)
 	if text == "" {
@@ -145,7 +147,7 @@ func number(t *testing.T, name string, value int) int {
 	return n
 }
 
-// each runs the seeds, several at a time, until one of them says to stop.
+// each calls do for the seeds, several at a time, until a call returns false.
 func each(first, last uint64, do func(seed uint64) bool) {
 	var next, stop atomic.Uint64
 	next.Store(first - 1)

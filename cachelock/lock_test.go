@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// extending returns a lock whose extensions are the test's.
+// extending returns a lock whose extensions call extend.
 func extending(t *testing.T, o LockOptions, extend func(ctx context.Context, ttl time.Duration) error) (*Client,
 	*Lock) {
 	t.Helper()
@@ -25,7 +25,7 @@ func extending(t *testing.T, o LockOptions, extend func(ctx context.Context, ttl
 	return c, lock
 }
 
-// A renewal that hangs does not keep the lock from ending in time.
+// TestHangingRenewal: a lock ends in time even if its renewal hangs.
 func TestHangingRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -40,7 +40,8 @@ func TestHangingRenewal(t *testing.T) {
 	})
 }
 
-// A renewal that fails is tried again, often, and saves the lock when one succeeds.
+// TestFailingRenewal: a renewal that fails is repeated often, and the lock is kept if one succeeds
+// in time.
 func TestFailingRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -76,7 +77,7 @@ func TestLongestRenewal(t *testing.T) {
 	})
 }
 
-// A closed client renews nothing, and its locks end nevertheless.
+// TestClosedClientEndsLocks: a closed client renews no locks, and they end in time.
 func TestClosedClientEndsLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -93,7 +94,8 @@ func TestClosedClientEndsLocks(t *testing.T) {
 	})
 }
 
-// Extensions come to Redis one after the other, so that the last one there is the last one here.
+// TestExtensionsInOrder: extensions and renewals are sent one after the other, so that Redis and
+// the holder agree on the last one.
 func TestExtensionsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
@@ -113,7 +115,8 @@ func TestExtensionsInOrder(t *testing.T) {
 	})
 }
 
-// After an extension that may have happened, the lock is held for no longer than if it had.
+// TestUnknownExtension: after an extension whose result is unknown, the lock ends at the earlier of
+// the two times.
 func TestUnknownExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := failed(context.Background(), "extend", errors.New("gone"))
@@ -128,7 +131,8 @@ func TestUnknownExtension(t *testing.T) {
 	})
 }
 
-// Whether an extension was cancelled because another lock was lost says nothing about this one.
+// TestExtensionCancelledByLoss: an extension that is cancelled because of the loss of another lock
+// returns ErrCancelled, and the lock is still held.
 func TestExtensionCancelledByLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, lock := extending(t, LockOptions{TTL: time.Hour}, func(ctx context.Context, _ time.Duration) error {
@@ -142,7 +146,8 @@ func TestExtensionCancelledByLoss(t *testing.T) {
 	})
 }
 
-// What ends first counts: an extension that succeeds after the release does not revive the lock.
+// TestReleasedWhileExtending: the result of an extension that returns after the release, be it nil
+// or ErrLost, does not change the state of the lock.
 func TestReleasedWhileExtending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, reply := range []error{nil, ErrLost} {
@@ -160,7 +165,8 @@ func TestReleasedWhileExtending(t *testing.T) {
 	})
 }
 
-// TestPollsHaveJitter: the processes that wait for a lock do not look for it at the same moments.
+// TestPollsHaveJitter: poll delays are random, so that the processes that wait for a lock do not
+// check it at the same time.
 func TestPollsHaveJitter(t *testing.T) {
 	c := newClient(Options{Poll: time.Minute})
 	delays := map[time.Duration]bool{}
@@ -173,7 +179,8 @@ func TestPollsHaveJitter(t *testing.T) {
 	require.Greater(t, len(delays), 1)
 }
 
-// TestRedlockNodeTimeout: a node that hangs costs a small part of the time to live.
+// TestRedlockNodeTimeout: the default node timeout is a tenth of the ttl, at most maxNodeTimeout,
+// so that a node that hangs costs a small part of the ttl.
 func TestRedlockNodeTimeout(t *testing.T) {
 	for ttl, want := range map[time.Duration]time.Duration{
 		MinTTL: time.Millisecond, 200 * time.Millisecond: 20 * time.Millisecond, time.Hour: maxNodeTimeout,

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for name, value := range map[string]string{
 		"test.parallel": "8", // these tests mostly wait
-		// How many random sequences of folder locks are played.
+		// number of random sequences of folder locks
 		"rapid.checks": cmp.Or(os.Getenv("FOLDER_CHECKS"), "3000"),
 	} {
 		if !given[name] {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOneShardAllOrNothing: one script takes the keys of a shard. A request that fails keeps none
-// of them, also of those before the held one.
+// TestOneShardAllOrNothing: one script acquires the locks of a shard. A rejected request acquires
+// none of them, not even those before the held one.
 func TestOneShardAllOrNothing(t *testing.T) {
 	t.Parallel()
 	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{Prefix: t.Name(), Shards: 1})

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// given are the rows of the table that come from the source of the operations, columns in the order
-// of the operations.
+// given are the rows of the table that do not follow from others (see makeOperationTable), with the
+// columns in the order of the operations.
 var given = map[Operation]string{
 	OpCreate:     "y | y | n | y | n | y | n | y | n | y | -",
 	OpUpload:     "y | y | n | y | n | y | n | y | n | y | -",
@@ -33,7 +33,7 @@ func TestTableHasTheGivenRows(t *testing.T) {
 	}
 }
 
-// rows are the first cells of the rows of the documentation.
+// rows are the first cells of the rows in docs/locks.md.
 var rows = [operations]string{"create in A", "upload to A", "move dir A to B", "move file a to B", "copy dir A to B",
 	"copy file a to B", "rename dir A to B", "rename file a to B", "delete dir A", "delete file a",
 	"purge trash A or a"}
@@ -70,7 +70,7 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 	require.LessOrEqual(t, len(classes), 10, "each one costs a look")
 }
 
-// newFolders returns a namespace of its own.
+// newFolders returns a namespace that no other test uses.
 func newFolders(t *testing.T) *Folders {
 	return testFolders(t, New(redistest.Shared(t).Client(), Options{Prefix: t.Name() + randomHex()}))
 }
@@ -84,8 +84,8 @@ func testFolders(t *testing.T, c *Client) *Folders {
 	return f
 }
 
-// TestOperationsCellByCell meets each path of each running operation with each path of each wanted
-// one, on the path itself, above and below.
+// TestOperationsCellByCell: each path of a running operation admits or rejects each path of a
+// wanted operation as the table says, for wanted paths on, above and below the running one.
 func TestOperationsCellByCell(t *testing.T) {
 	f := newFolders(t)
 	for running := range operations {
@@ -104,7 +104,7 @@ func TestOperationsCellByCell(t *testing.T) {
 	}
 }
 
-// TestOperationsApart has all operations beside each other where no path overlaps.
+// TestOperationsApart: all operations may run together on paths that do not overlap.
 func TestOperationsApart(t *testing.T) {
 	f := newFolders(t)
 	for running := range operations {
@@ -157,7 +157,8 @@ func rolesOf(op Operation) role {
 	return 1
 }
 
-// paths puts a path into a role; the other role, if any, has a path that overlaps no other.
+// paths returns the paths of an operation: path in role r, and in the other role, if any, a path
+// that overlaps no other.
 func paths(op Operation, path, apart string, r role) (all [2]string) {
 	all[roleSource] = "apart/" + apart + "/source"
 	if op.hasTarget() {
@@ -167,7 +168,8 @@ func paths(op Operation, path, apart string, r role) (all [2]string) {
 	return all
 }
 
-// begin begins an operation, and looks whether it was allowed as it should be.
+// begin begins an operation, and requires that it was admitted or rejected as want says. It returns
+// nil after a rejection.
 func begin(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) *Lock {
 	t.Helper()
 	if !op.hasTarget() {
@@ -184,7 +186,7 @@ func begin(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict
 	return nil
 }
 
-// ask begins an operation and ends it.
+// ask calls begin, and ends an operation that was admitted.
 func ask(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) {
 	t.Helper()
 	if l := begin(t, f, op, paths, want); l != nil {
@@ -192,9 +194,9 @@ func ask(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) 
 	}
 }
 
-// String returns the cell as the documentation shows it: "y", or "A n, B y" where it depends on
-// which path of the running operation is met, or "from A n, to A y" where it depends on the path of
-// the wanted one too.
+// String returns the cell as docs/locks.md shows it: "y", or "A n, B y" if the verdict depends on
+// the path of the running operation, or "from A n, to A y" if it also depends on the path of the
+// wanted one.
 func (c cell) String() string {
 	if all := c[roleSource][roleSource]; c == (cell{{all, all}, {all, all}}) {
 		return string(all)

@@ -16,14 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that cannot be renewed ends for its holder by the holder's clock.
+// TestRedlockRenewal: a lock is renewed while one of three nodes is down. If a second node hangs,
+// the lock ends by the clock of its holder.
 func TestRedlockRenewal(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{})
 	o := cachelock.LockOptions{TTL: renewed, Renew: true}
 	var lock *cachelock.Lock
-	eventually.True(t, func() bool { // the nodes may stand still for longer than one is waited for
+	eventually.True(t, func() bool { // nodes may stall for longer than the node timeout
 		var err error
 		lock, err = c.Acquire(t.Context(), "k", o)
 		return err == nil
@@ -34,7 +35,7 @@ func TestRedlockRenewal(t *testing.T) {
 		if lock.Context().Err() == nil {
 			return lock.Until().After(first)
 		}
-		// The machine stood still for longer than the lock lives: another one, once that is free.
+		// The machine stalled for longer than the ttl: a new lock, when the old one is free.
 		if next, err := c.Acquire(t.Context(), "k", o); err == nil {
 			lock, first = next, next.Until()
 		}
@@ -46,8 +47,8 @@ func TestRedlockRenewal(t *testing.T) {
 	require.False(t, time.Now().Before(lock.Until()))
 }
 
-// Clients that contend for one lock, over ways of changing length, never have it together, and all
-// get it.
+// TestRedlockContention: clients that contend for one lock, over connections whose delay changes,
+// never hold it together, and all acquire it.
 func TestRedlockContention(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -64,7 +65,7 @@ func TestRedlockContention(t *testing.T) {
 				lock, err := c.Acquire(ctx, "k",
 					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * soon)})
 				if errors.Is(err, cachelock.ErrUnreachable) && ctx.Err() == nil {
-					continue // most nodes stood still for longer than one is waited for
+					continue // most nodes stalled for longer than the node timeout
 				}
 				if err != nil {
 					t.Errorf("client %d: %v", i, err)

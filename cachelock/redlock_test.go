@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// masters are independent Redis, each behind a relay.
+// masters are independent Redis servers, each behind a relay.
 type masters struct {
 	t       *testing.T
 	servers []*redistest.Server
 	relays  []*redistest.Relay
-	direct  []*redis.Client // past the relays
+	direct  []*redis.Client // connected without the relays
 	clients map[*cachelock.Client][]*redis.Client
 }
 
@@ -35,8 +35,8 @@ func newMasters(t *testing.T, n int) *masters {
 	return m
 }
 
-// redlock returns a new client of all masters. Its node timeout is generous, for slow machines;
-// what does not depend on it has to be much faster.
+// redlock returns a new client of all masters. Its default node timeout is long, for slow machines:
+// operations that do not depend on the timeout must be much faster.
 func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	m.t.Helper()
 	if o.NodeTimeout == 0 {
@@ -56,10 +56,10 @@ func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	return c
 }
 
-// name is a lock's key on every node: there is one shard.
+// name returns the key of a lock on every node, for clients with one shard.
 func name(key string) string { return "cachelock:{0}:lock:" + key }
 
-// votes returns how many of the living nodes have a value for a lock, and the values.
+// votes returns the values of a lock, one from each running node that has the lock.
 func (m *masters) votes(key string) (values []string) {
 	m.t.Helper()
 	for _, rdb := range m.direct {
@@ -70,7 +70,7 @@ func (m *masters) votes(key string) (values []string) {
 	return values
 }
 
-// foreign puts another holder's lock on a node.
+// foreign sets a lock of another holder on nodes.
 func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
 	m.t.Helper()
 	for _, i := range nodes {
@@ -78,13 +78,14 @@ func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
 	}
 }
 
-// warm makes every node know the scripts, and have an idle connection to the client.
+// warm loads the scripts into every node, and waits until the client has an idle connection to
+// each.
 func (m *masters) warm(c *cachelock.Client) {
 	m.t.Helper()
 	for range 2 {
 		lock := takes(m.t, c, "warm")
 		eventually.True(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) })
-		_ = lock.Release(m.t.Context()) // where nodes are too late for a reply, it is released in the background
+		_ = lock.Release(m.t.Context()) // if nodes reply too late, the lock is released in the background
 		m.eventuallyFree("warm")
 	}
 	for _, rdb := range m.clients[c] {
@@ -100,7 +101,7 @@ func (m *masters) eventuallyFree(key string) {
 	eventually.True(m.t, func() bool { return len(m.votes(key)) == 0 })
 }
 
-// long is a ttl that no test lives to see the end of.
+// long has a ttl that no test reaches.
 var long = cachelock.LockOptions{TTL: time.Minute}
 
 func TestRedlockRejects(t *testing.T) {
@@ -115,8 +116,8 @@ func TestRedlockRejects(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrInvalid)
 }
 
-// The validity is counted from before the first request, and is shorter than the ttl by the clock
-// drift.
+// TestRedlockValidity: the validity of a lock starts before the first request, and is shorter than
+// the ttl by the clock drift.
 func TestRedlockValidity(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -150,8 +151,8 @@ func TestRedlockOneNodeDown(t *testing.T) {
 	m.eventuallyFree("k")
 }
 
-// A node that hangs, with clients that do not abandon it, delays no request while the others
-// decide.
+// TestRedlockOneNodeHangs: a node that hangs delays no request while the other nodes decide, even
+// if the Redis clients do not abandon hanging requests.
 func TestRedlockOneNodeHangs(t *testing.T) {
 	m := newMasters(t, 3)
 	var nodes []redis.UniversalClient
@@ -184,7 +185,7 @@ func TestRedlockTwoNodesDown(t *testing.T) {
 	_, err := c.Acquire(t.Context(), "k", long)
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
 	require.NotErrorIs(t, err, cachelock.ErrHeld)
-	m.eventuallyFree("k") // The third one gets its vote back.
+	m.eventuallyFree("k") // the third node has released the lock
 
 	require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), cachelock.ErrUnreachable)
 	require.NoError(t, lock.Context().Err(), "it lasts as long as its validity")
@@ -205,13 +206,14 @@ func TestRedlockTwoNodesHang(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrCancelled)
 }
 
-// A caller that cancels gets its result, and locks that nodes have granted meanwhile are released.
+// TestRedlockCancelled: a cancelled request returns, and nodes that have granted the lock release
+// it.
 func TestRedlockCancelled(t *testing.T) {
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: soon})
 	m.warm(c)
 	m.relays[0].Hang()
-	m.relays[1].Mute() // takes the lock and cannot say so
+	m.relays[1].Mute() // grants the lock, but the reply does not arrive
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
@@ -254,8 +256,8 @@ func TestRedlockMajorityIsHeld(t *testing.T) {
 		"the third one's vote is given back")
 }
 
-// One node has another holder and one is down: a majority is available, so the lock is held, not
-// unreachable.
+// TestRedlockHeldAndDown: if one of three nodes has another holder and one is down, a majority is
+// available: the error is ErrHeld, not ErrUnreachable.
 func TestRedlockHeldAndDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -266,8 +268,8 @@ func TestRedlockHeldAndDown(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrHeld)
 }
 
-// A node that was too slow for the request, and granted the lock when it was not waited for any
-// more, releases it.
+// TestRedlockReleaseReachesSlowNode: a slow node that granted the lock after the majority had
+// decided releases it too.
 func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -313,7 +315,9 @@ func TestRedlockLost(t *testing.T) {
 	eventually.True(t, func() bool { return len(m.votes("k")) == 2 })
 }
 
-// One node has lost the lock and one is down: with the one that is down it may still be most.
+// TestRedlockMayBeLost: if one of three nodes has lost the lock and one is down, a majority may
+// still have the lock: the error is ErrUnreachable. It is ErrLost when the second node is back
+// without the lock.
 func TestRedlockMayBeLost(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -329,7 +333,7 @@ func TestRedlockMayBeLost(t *testing.T) {
 	require.NotErrorIs(t, err, cachelock.ErrLost)
 	require.NoError(t, lock.Context().Err())
 	m.servers[1].Restart()           // without its data
-	eventually.True(t, func() bool { // where it is known by then that the node serves again
+	eventually.True(t, func() bool { // until the client has connected to the node again
 		err = lock.Extend(t.Context(), time.Minute)
 		return !errors.Is(err, cachelock.ErrUnreachable)
 	})

@@ -15,7 +15,7 @@ const (
 	holdsKey = "cachelock:{0}:holds:k"
 )
 
-// hold acquires the lock "k" for its owner.
+// hold acquires the lock "k" for the owner "me".
 func (o *office) hold(c *cachelock.Client, ttl time.Duration) *cachelock.Lock {
 	o.Helper()
 	lock, err := c.Acquire(o.Context(), "k", cachelock.LockOptions{Owner: "me", TTL: ttl})
@@ -37,8 +37,8 @@ func TestLongestHoldCounts(t *testing.T) {
 	require.NoError(t, first.Release(t.Context()))
 }
 
-// TestLostHolds: holds from before the lock was lost are neither extended nor released, although
-// their owner has the lock again, and do not keep it locked.
+// TestLostHolds: holds from before the loss of a lock are neither extended nor released, even if
+// their owner has acquired the lock again, and do not keep it locked.
 func TestLostHolds(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -53,8 +53,8 @@ func TestLostHolds(t *testing.T) {
 	require.Zero(t, o.admin.Exists(t.Context(), lockKey).Val())
 }
 
-// TestHoldOfAnothersLock: a hold releases nothing that another owner has, although its holds are
-// still there.
+// TestHoldOfAnothersLock: a hold does not release the lock of another holder, even if the holds of
+// its owner are still in Redis.
 func TestHoldOfAnothersLock(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -64,7 +64,7 @@ func TestHoldOfAnothersLock(t *testing.T) {
 	require.Equal(t, "another", o.admin.Get(t.Context(), lockKey).Val())
 }
 
-// TestOwnerLeavesQueue: an owner that has waited for the lock is not in its queue any more.
+// TestOwnerLeavesQueue: an owner that acquires the lock after waiting is removed from its queue.
 func TestOwnerLeavesQueue(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)

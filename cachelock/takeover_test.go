@@ -12,10 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// formerToken is a token that an earlier process with a holder's name has made.
+// formerToken returns a token of an earlier process with this holder's name.
 func formerToken(holder string) string { return strings.Repeat("0", 32) + ":" + holder }
 
-// takers are clients with the holder's name "me" whose locks are in one Redis, or in several.
+// takers returns functions that open a client with the holder's name "me", for one Redis and for a
+// Redlock with one node.
 func takers(t *testing.T) map[string]func(prefix string) (*Client, redis.Cmdable) {
 	rdb := redistest.Shared(t).Client()
 	o := Options{Holder: "me", NodeTimeout: time.Minute}
@@ -31,8 +32,8 @@ func takers(t *testing.T) map[string]func(prefix string) (*Client, redis.Cmdable
 	}
 }
 
-// A lock of an earlier process is acquired at once; a lock of this process or of another holder is
-// not taken from it.
+// TestTakeOver: a lock of an earlier process with the same holder's name is acquired at once. A
+// lock of this process, of another holder, or of an owner is not taken over.
 func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	for name, open := range takers(t) {
@@ -67,8 +68,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// TestHolderOfOneLock: a lock with a holder of its own is taken over under that name alone, and
-// keeps it; other locks have the name of the client.
+// TestHolderOfOneLock: LockOptions.Holder replaces Options.Holder as the holder's name of the lock,
+// and as the name whose locks TakeOver releases.
 func TestHolderOfOneLock(t *testing.T) {
 	t.Parallel()
 	c, rdb := takers(t)["redis"](t.Name())
@@ -99,7 +100,8 @@ func TestHolderOfOneLock(t *testing.T) {
 	}
 }
 
-// AcquireAll takes over each of several locks, in one shard and in several.
+// TestTakeOverOfSeveral: AcquireAll takes over each of several locks, in one shard and in several
+// shards.
 func TestTakeOverOfSeveral(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
@@ -116,13 +118,14 @@ func TestTakeOverOfSeveral(t *testing.T) {
 	}
 }
 
-// Those who wait for a lock are notified when it is taken over, and get it in their turn.
+// TestTakeOverNotifies: waiters for a lock are notified when it is taken over, and acquire it in
+// their turn.
 func TestTakeOverNotifies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	o := Options{Prefix: t.Name(), Holder: "me", Shards: 1}
 	c := New(rdb, o)
-	o.Holder, o.Poll = "you", time.Hour // only a message wakes it
+	o.Holder, o.Poll = "you", time.Hour // only a message wakes the waiter
 	waiting := New(rdb, o)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	t.Cleanup(func() { require.NoError(t, waiting.Close()) })
@@ -130,7 +133,7 @@ func TestTakeOverNotifies(t *testing.T) {
 	acquired := make(chan error, 1)
 	go func() {
 		lock, err := waiting.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, Policy: WaitFor(time.Hour)})
-		if err == nil { // it may come before the call that takes the lock over
+		if err == nil { // the call that takes the lock over may be waiting for this
 			err = lock.Release(t.Context())
 		}
 		acquired <- err
@@ -144,8 +147,8 @@ func TestTakeOverNotifies(t *testing.T) {
 	require.NoError(t, <-acquired)
 }
 
-// An earlier process that still runs learns at its next extension that its lock was taken over, and
-// does not release the lock of the process after it.
+// TestTakeOverIsNoticed: an earlier process that still runs gets ErrLost from its next extension
+// after its lock was taken over, and does not release the lock of its successor.
 func TestTakeOverIsNoticed(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// takes waits until the lock can be taken, over whatever is being repaired.
+// takes acquires a lock, and retries while a failover or a reconnection is running.
 func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 	t.Helper()
 	var lock *cachelock.Lock
@@ -27,7 +27,7 @@ func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 	return lock
 }
 
-// rejected waits until Redis replies, over whatever is being repaired, that another has the lock.
+// rejected retries until Redis replies that another holder has the lock.
 func rejected(t *testing.T, c cachelock.Locker, key string) {
 	t.Helper()
 	eventually.True(t, func() bool {
@@ -47,8 +47,8 @@ func TestSentinel(t *testing.T) {
 	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
 }
 
-// A failover loses no lock that the replica has; one that waits is served by the new master; fences
-// go on.
+// sentinelFailover: a failover loses no lock that the replicas have, the new master serves the
+// waiter, and fences still rise.
 func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
 		cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
@@ -65,7 +65,7 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 			for end := time.Now().Add(farOff); time.Now().Before(end); {
 				second, err = other.Acquire(context.Background(), "k",
 					cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
-				if !errors.Is(err, cachelock.ErrUnreachable) { // as it is while there is no master
+				if !errors.Is(err, cachelock.ErrUnreachable) { // while no master is available
 					return err
 				}
 			}
@@ -84,10 +84,10 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	folder()
 }
 
-// replicated waits until so many replicas have all that their master has.
+// replicated waits until that number of replicas have all data of their master.
 func replicated(t *testing.T, master *redis.Client, replicas int) {
 	t.Helper()
-	conn := master.Conn() // what is waited for is what this connection has written, and all before that
+	conn := master.Conn() // WAIT covers the writes of this connection and all earlier ones
 	defer conn.Close()
 	require.NoError(t, conn.Set(t.Context(), "replicated:{0}", "1", time.Minute).Err())
 	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, soon).Val(), "the replicas have it")
@@ -103,7 +103,8 @@ func TestCluster(t *testing.T) {
 	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
 }
 
-// Locks are spread over all masters, and several together may be anywhere.
+// clusterSlots: locks are spread over all masters, and AcquireAll acquires locks on several of
+// them.
 func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "slots"})
 	defer c.Close()
@@ -138,8 +139,8 @@ func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
 func clusterFolders(t *testing.T, rdb *redis.ClusterClient) {
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "folders"})
 	defer c.Close()
-	for i := range 16 { // of several masters
-		f, err := c.Folders(fmt.Sprint("p}{", i)) // which does not spoil the tag
+	for i := range 16 { // namespaces on several masters
+		f, err := c.Folders(fmt.Sprint("p}{", i)) // braces do not change the hash tag
 		require.NoError(t, err)
 		move, err := f.Begin(t.Context(), cachelock.OpMoveDir, "from", "to", cachelock.LockOptions{TTL: time.Hour})
 		require.NoError(t, err)
@@ -162,7 +163,7 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	lock := takes(t, client, "before")
 	name := "failover:{0}:lock:before"
 	folder := folderBefore(t, func() redis.UniversalClient { return c.Client() })
-	replicated(t, c.MasterOf(name).Client(), 1) // else a lock of this very moment may be lost with its master
+	replicated(t, c.MasterOf(name).Client(), 1) // else a new lock may be lost with its master
 	dead := c.KillMasterOf(name)
 	folder()
 	require.NotEqual(t, dead.Addr(), c.MasterOf(name).Addr())
@@ -175,8 +176,8 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	takes(t, client, "before")
 }
 
-// A server that restarts with its data keeps the locks, and the subscriptions of waiters are
-// renewed.
+// TestServerRestarts: a server that restarts with its data keeps the locks, and the subscriptions
+// of waiters are renewed.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -204,7 +205,7 @@ func subscribed(t *testing.T, s *redistest.Server) bool {
 	return err == nil && len(channels) > 0
 }
 
-// A server that has lost its scripts gets them again, whatever is asked.
+// TestScriptFlush: every operation loads its script again if the server has lost it.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

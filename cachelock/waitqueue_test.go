@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripted is a store whose replies a test writes. It records requests and departures.
+// scripted is a store whose replies a test defines. It records requests, and the keys of the queues
+// that waiters left.
 type scripted struct {
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	reply  func(w lockRequest) error
-	asked  []string // names of waiters
+	asked  []string // waiter names of the requests
 	left   []string
-	slow   time.Duration // how long a request takes
+	slow   time.Duration // duration of a request
 	extend func(ctx context.Context, ttl time.Duration) error
 }
 
@@ -39,7 +40,7 @@ func (s *scripted) acquire(_ context.Context, w lockRequest) (holding, int64, er
 	return &scriptedHold{s}, 1, nil
 }
 
-// scriptedHold is what a scripted store gives.
+// scriptedHold implements holding for a scripted store.
 type scriptedHold struct{ *scripted }
 
 func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
@@ -63,7 +64,7 @@ func (s *scripted) replies(reply func(w lockRequest) error) {
 	s.reply = reply
 }
 
-// requests returns how many there were, and forgets them.
+// requests returns the number of requests since its last call.
 func (s *scripted) requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func newScripted(t *testing.T, o Options) (*Client, *scripted) {
 	return c, s
 }
 
-// start starts an Acquire and lets it go as far as it goes.
+// start starts an Acquire, and returns when Acquire waits or has returned.
 func start(ctx context.Context, c *Client, key string, p Policy) chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -98,7 +99,8 @@ func start(ctx context.Context, c *Client, key string, p Policy) chan error {
 	return done
 }
 
-// However many come at the same time, one asks first, and one waits.
+// TestManyAskOnce: of many concurrent calls for a held lock, one sends the first request, and one
+// enters the queue.
 func TestManyAskOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
@@ -122,7 +124,8 @@ func TestManyAskOnce(t *testing.T) {
 	})
 }
 
-// A head that gives up wakes the next, in the order in which they came.
+// TestHeadGivesUp: if a head gives up at the moment of a notification, the next waiter acquires the
+// lock without delay.
 func TestHeadGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
@@ -133,7 +136,7 @@ func TestHeadGivesUp(t *testing.T) {
 		s.requests()
 		s.replies(free)
 		onMessage := time.Now()
-		require.True(t, c.waitQueues.wake(queueKey{c.process, "k"})) // both happen at once
+		require.True(t, c.waitQueues.wake(queueKey{c.process, "k"})) // the notification and the cancellation coincide
 		cancel()
 		err := <-head
 		require.True(t, err == nil || errors.Is(err, ErrCancelled), err)
@@ -144,7 +147,8 @@ func TestHeadGivesUp(t *testing.T) {
 	})
 }
 
-// A waiter that arrives while the last one leaves, which removes the queue, enters a new one.
+// TestComesWhileLeaving: a waiter that arrives while the last waiter before it leaves the queue in
+// Redis enters that queue again afterwards.
 func TestComesWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
@@ -154,7 +158,7 @@ func TestComesWhileLeaving(t *testing.T) {
 		slow := &slowLeave{scripted: s, free: make(chan struct{})}
 		c.store = slow
 		require.ErrorIs(t, <-start(t.Context(), c, "k", WaitFor(time.Second)), ErrHeld)
-		done := start(t.Context(), c, "k", WaitFor(time.Minute)) // enters, before the other has left
+		done := start(t.Context(), c, "k", WaitFor(time.Minute)) // enters before the other waiter has left
 		s.requests()
 		close(slow.free)
 		synctest.Wait()
@@ -173,8 +177,8 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 	return s.scripted.leave(ctx, key, waiter)
 }
 
-// A waiter that has to wait for another lock than at first moves to its wait queue, and leaves each
-// queue that it has entered.
+// TestMovesBetweenQueues: a waiter for several locks moves to the wait queue of the lock that is in
+// the way, and leaves each queue that it has entered.
 func TestMovesBetweenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
@@ -191,11 +195,11 @@ func TestMovesBetweenQueues(t *testing.T) {
 		s.replies(heldAlways("c"))
 		require.True(t, c.waitQueues.wake(queueKey{c.process, "b"}))
 		synctest.Wait()
-		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
+		require.Equal(t, 2, s.requests()) // one whose reply names c, and one that enters its queue
 		require.Equal(t, []string{"b"}, s.left)
 		require.True(t, c.waitQueues.wake(queueKey{c.process, "c"}))
 		synctest.Wait()
-		s.replies(heldAlways("a")) // as the time is over
+		s.replies(heldAlways("a")) // for the last attempt
 		require.ErrorIs(t, <-done, ErrHeld)
 		synctest.Wait()
 		slices.Sort(s.left)
@@ -204,7 +208,8 @@ func TestMovesBetweenQueues(t *testing.T) {
 	})
 }
 
-// A failure of Redis fails all waiters; one of a single request does not.
+// TestFailureIsShared: an unavailable Redis fails all waiters. A reply that is too late for one
+// waiter fails only that waiter.
 func TestFailureIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
@@ -229,12 +234,12 @@ func TestFailureIsShared(t *testing.T) {
 		synctest.Wait()
 		s.replies(free)
 		require.ErrorIs(t, <-late, errLate)
-		require.ErrorIs(t, <-next, ErrHeld) // its own time is over
+		require.ErrorIs(t, <-next, ErrHeld) // the time of its policy is over
 	})
 }
 
-// A lock that ends is looked at when it does, however rare the polls are; one that may last long,
-// at the poll.
+// TestLooksAtExpiry: a waiter checks the lock again when it expires, or at the next poll if that is
+// sooner or the expiry is unknown.
 func TestLooksAtExpiry(t *testing.T) {
 	c := newClient(Options{Poll: time.Second})
 	for ttl, want := range map[time.Duration][2]time.Duration{

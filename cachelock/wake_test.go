@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// office is a server of one test, whose commands can be counted, with clients that have one shard
-// and hardly ever look by themselves.
+// office has a Redis server for one test, so that the commands of the test can be counted. Its
+// clients have one shard and hardly ever poll.
 type office struct {
 	*testing.T
 	server *redistest.Server
@@ -50,7 +50,7 @@ func (o *office) acquire(c *cachelock.Client, key string) *cachelock.Lock {
 	return lock
 }
 
-// waits starts a waiter, and returns when so many processes are in the queue.
+// waits starts a waiter, and returns when the queue in Redis has inQueue names.
 func (o *office) waits(c *cachelock.Client, key string, inQueue int) <-chan result {
 	o.Helper()
 	return o.waitsWith(c, key, inQueue, cachelock.LockOptions{TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)})
@@ -70,7 +70,7 @@ func (o *office) queued(key string, n int) {
 	})
 }
 
-// subscribed waits until so many clients listen.
+// subscribed waits until n clients are subscribed.
 func (o *office) subscribed(n int) {
 	o.Helper()
 	eventually.True(o, func() bool {
@@ -121,8 +121,8 @@ func TestNoClockOfAClient(t *testing.T) {
 	}
 }
 
-// Many waiters in one process cost Redis as much as one; for any number of locks there is one
-// subscription.
+// TestCostOfWaiting: many waiters of one process cost Redis as much as one waiter. A process has
+// one subscription, for any number of locks.
 func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -148,7 +148,7 @@ func TestCostOfWaiting(t *testing.T) {
 		wait("0")
 	}
 	time.Sleep(300 * time.Millisecond)
-	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(4)) // two, and scripts that were not known
+	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(4)) // two, and scripts that were not loaded
 	for i := 1; i < keys; i++ {
 		wait(strconv.Itoa(i))
 	}
@@ -158,13 +158,13 @@ func TestCostOfWaiting(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	require.NoError(t, all.Wait())
-	// Each is served by an attempt that succeeds and a release; the next head enters the queue
-	// again in between.
+	// Each waiter needs an attempt that succeeds, and a release. In between the next head enters
+	// the queue again.
 	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(3*many+4*keys))
 	o.subscribed(1)
 }
 
-// Each sleep of a policy ends with an attempt.
+// TestRetriesAreCounted: each sleep of a policy ends with an attempt.
 func TestRetriesAreCounted(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -175,14 +175,15 @@ func TestRetriesAreCounted(t *testing.T) {
 	policy := cachelock.Policy{Retries: retries, Sleep: 10 * time.Millisecond, MaxSleep: 20 * time.Millisecond}
 	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
 	require.ErrorIs(t, err, cachelock.ErrHeld)
-	// The first, the one that enters the queue, and one after each sleep; leaving may be counted
-	// already.
+	// The first attempt, the attempt that enters the queue, and one after each sleep. The script
+	// that leaves the queue may have been counted too.
 	require.InDelta(t, 2+retries, o.server.Commands()["evalsha"]-before, 1)
 	o.queued("k", 0)
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// A waiter whose name was removed from the queue is served by its poll.
+// TestPollIsTheBackstop: a waiter whose name was removed from the queue acquires the lock at its
+// next poll.
 func TestPollIsTheBackstop(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -194,8 +195,8 @@ func TestPollIsTheBackstop(t *testing.T) {
 	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
 }
 
-// A process that crashes while it waits stays in the queue for a while. The next one is notified in
-// its place.
+// TestWaiterDies: the name of a process that crashed while it waited stays in the queue for a
+// while. A release notifies the next process in its place.
 func TestWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -203,7 +204,7 @@ func TestWaiterDies(t *testing.T) {
 	lock := o.acquire(holder, "k")
 	dead := o.waits(dies, "k", 1)
 	got := o.waits(c, "k", 2)
-	require.NoError(t, dies.Close()) // which does not leave
+	require.NoError(t, dies.Close()) // does not leave the queue
 	require.ErrorIs(t, await(t, dead).err, cachelock.ErrClosed)
 	o.queued("k", 2)
 	o.subscribed(1)
@@ -211,12 +212,12 @@ func TestWaiterDies(t *testing.T) {
 	o.served(got)
 }
 
-// In a fair lock a crashed waiter blocks those behind it no longer than a process may be silent,
-// and others are not served before them.
+// TestFairWaiterDies: a crashed waiter for a fair lock blocks the waiters behind it only until its
+// name expires. Until then other clients cannot acquire the lock either.
 func TestFairWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	const poll = time.Second // a name that has not tried for four polls is removed
+	const poll = time.Second // a name expires four polls after its last attempt
 	holder, dies := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: poll})
 	c := o.client(cachelock.Options{Poll: poll})
 	fair := cachelock.LockOptions{Fair: true, TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)}
@@ -228,13 +229,13 @@ func TestFairWaiterDies(t *testing.T) {
 	require.ErrorIs(t, await(t, dead).err, cachelock.ErrClosed)
 	require.NoError(t, lock.Release(t.Context()))
 	_, err = holder.Acquire(t.Context(), "k", cachelock.LockOptions{Fair: true})
-	require.ErrorIs(t, err, cachelock.ErrHeld) // the dead one is first
+	require.ErrorIs(t, err, cachelock.ErrHeld) // the crashed waiter is first
 	o.served(got)
 	o.queued("k", 0)
 }
 
-// A notification that comes when the process has no waiters any more is passed on to the next
-// process.
+// TestNotificationWithoutWaiter: a process that is notified without having waiters passes the
+// notification on to the next process.
 func TestNotificationWithoutWaiter(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -247,7 +248,7 @@ func TestNotificationWithoutWaiter(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, await(t, gone).err, context.Canceled)
 	o.queued("k", 0)
-	// As if it could not be told that it has left.
+	// As if the request to leave the queue had not reached Redis.
 	require.NoError(t, o.admin.ZAdd(t.Context(), "cachelock:{0}:queue:k", redis.Z{Score: 1, Member: name}).Err())
 	got := o.waits(next, "k", 2)
 	living := redis.Z{Score: float64(time.Now().Add(farOff).UnixMilli()), Member: name}
@@ -256,7 +257,8 @@ func TestNotificationWithoutWaiter(t *testing.T) {
 	o.served(got)
 }
 
-// A waiter with a short poll does not make the queue forget those with longer ones.
+// TestPollsDiffer: a waiter with a short poll interval does not make the queue expire sooner for
+// waiters with longer ones.
 func TestPollsDiffer(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -271,8 +273,8 @@ func TestPollsDiffer(t *testing.T) {
 	o.served(got)
 }
 
-// What is left in Redis of any number of locks is a handful of counters; all else has an expiry
-// while it is there.
+// TestKeysLeft: only the fence counters of the shards remain in Redis after any number of locks.
+// All other keys have an expiry.
 func TestKeysLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
