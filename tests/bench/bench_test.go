@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocument finds the marks in the document that make bench writes.
+// TestDocument: the document has the marks of all sections that make bench writes.
 func TestDocument(t *testing.T) {
 	document, err := os.ReadFile("../../docs/benchmarks.md")
 	require.NoError(t, err)
@@ -52,8 +52,8 @@ func TestCasesEndToEnd(t *testing.T) {
 	}
 }
 
-// measureEnough measures for longer where a machine that stands still has left no time for a
-// request, or for a tick of processor time.
+// measureEnough measures again, for a longer time, if a stalled machine has left no time for a
+// request or for a tick of processor time.
 func (w *world) measureEnough(t *testing.T, c *testCase, sides [2]side, s settings) *result {
 	t.Helper()
 	for ; ; s.time *= 4 {
@@ -66,7 +66,7 @@ func (w *world) measureEnough(t *testing.T, c *testCase, sides [2]side, s settin
 	}
 }
 
-// smallFile is the case of a small file, with a gateway that serves it.
+// smallFile returns the case of a small file, and a gateway that serves the file.
 func smallFile(t *testing.T) (*testCase, *process) {
 	t.Helper()
 	w, s := newTestWorld(t)
@@ -93,8 +93,9 @@ func TestWrongResponsesAreNoFigures(t *testing.T) {
 	require.NoError(t, c.judge(&responses{requests: 5}))
 }
 
-// TestModule: an nginx with the module is measured for files of its own store. A script stands in
-// for it, which checks the folder of its configuration and serves the files without the module.
+// TestModule: an nginx with the module is measured for files of its own store. The nginx of the
+// test is a script that checks the folder of the configuration and serves the files without the
+// module.
 func TestModule(t *testing.T) {
 	needPrograms(t)
 	if os.Getuid() != 0 {
@@ -118,7 +119,7 @@ func TestModule(t *testing.T) {
 	require.Contains(t, r.row(), "4 KiB file")
 }
 
-// TestH2load: the report of h2load, as Debian's prints it.
+// TestH2load: parseH2load reads the report of Debian's h2load, and rejects other text.
 func TestH2load(t *testing.T) {
 	report := "finished in 2.00s, 21000.00 req/s, 84.00MB/s\n" +
 		"requests: 42000 total, 42400 started, 42000 done, 41990 succeeded, 10 failed, 7 errored, 3 timeout\n" +
@@ -132,7 +133,8 @@ func TestH2load(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSummary: one row for each of its cases, and where which side is ahead.
+// TestSummary: the summary has one row for each of its cases, and names the cases in which a side
+// is ahead.
 func TestSummary(t *testing.T) {
 	row := func(name string, a, b time.Duration) *result {
 		return &result{c: &testCase{name: name}, a: samples{{cpu: a, rate: 1}}, b: samples{{cpu: b, rate: 1}}}

@@ -18,15 +18,15 @@ type testCase struct {
 	name    string
 	flavour flavour
 	gateway ask
-	nginx   ask    // where nginx is asked for something else
+	nginx   ask    // default: as gateway
 	note    string // how the sides differ
 	status  int    // of the responses; default 200
-	want    object // what a first request is to bring
-	byBytes int64  // requests are counted by the bytes that came: one has so many
-	tagged  bool   // ask with the entity-tag and date of a first response
+	want    object // content of the first response
+	byBytes int64  // requests are the received bytes divided by this size; 0 = the responses
+	tagged  bool   // requests carry the entity-tag and date of a first response
 }
 
-// world is what all cases share: the files, the storages of other hosts, and the folder for
+// world is shared by all cases: the files, the storages of other hosts, and the folder for
 // everything.
 type world struct {
 	dir     string
@@ -35,11 +35,11 @@ type world struct {
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
 	p256    keyPair  // of TLS listeners
-	rsa     keyPair  // of those of the flavour securedRSA
+	rsa     keyPair  // of TLS listeners of the flavour securedRSA
 	link    *link    // between the servers and wrk; nil = they are on one host
 }
 
-// tmpfs is where Linux keeps files in memory (shm_overview(7)).
+// tmpfs is the folder whose files Linux keeps in memory (shm_overview(7)).
 const tmpfs = "/dev/shm"
 
 // newWorld makes the store, and starts storages that have no files yet.
@@ -61,7 +61,8 @@ func newWorld(dir string) (*world, error) {
 	return w, err
 }
 
-// close ends the storages, and takes the files' servers and the link away.
+// close stops the storages and the nginx behind nginx, and removes the folder in memory and the
+// link.
 func (w *world) close() error {
 	if w.origin != nil {
 		w.origin.Stop()
@@ -83,11 +84,12 @@ const (
 	mib = 1 << 20
 )
 
-// mixFiles is how many files the mix has, and mixAsked how many requests until it begins again.
+// mixFiles is the number of files of the mix, and mixAsked the number of requests until the mix
+// begins again.
 const mixFiles, mixAsked = 10_000, 100_000
 
-// cases makes the files and says what is to be asked for. wanted tells which cases will be run:
-// others need no files.
+// cases makes the files and returns the cases. wanted reports whether a case is to be run: others
+// need no files.
 func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase, error) {
 	var list []testCase
 	for _, make := range []struct {
@@ -136,7 +138,7 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 	return list, nil
 }
 
-// same asks both sides for one object.
+// same sets the object that the requests to both sides are for.
 func (c *testCase) same(o object) {
 	c.want, c.gateway.paths = o, []string{o.path}
 	if o.size >= mib/2 {
@@ -212,7 +214,8 @@ func (w *world) closing(c *testCase) error {
 	return err
 }
 
-// secured is a file by TLS, with http2 over few connections with many requests at a time.
+// secured makes a case of a file over TLS; with http2, few connections carry many requests at a
+// time.
 func (w *world) secured(size int, http2 bool) func(*testCase) error {
 	return func(c *testCase) error {
 		o, err := w.store.plain(size)
@@ -222,14 +225,15 @@ func (w *world) secured(size int, http2 bool) func(*testCase) error {
 	}
 }
 
-// reconnects is a small file by TLS, with a connection for each request. wrk resumes the session.
+// reconnects makes a case of a small file over TLS, with a connection for each request. wrk resumes
+// the session.
 func (w *world) reconnects(c *testCase) error {
 	err := w.closing(c)
 	c.flavour = secured
 	return err
 }
 
-// handshakes is the same with full handshakes.
+// handshakes makes a case of a small file over TLS, with a full handshake for each request.
 func (w *world) handshakes(f flavour) func(*testCase) error {
 	return func(c *testCase) error {
 		o, err := w.store.plain(4 * kib)
@@ -254,11 +258,12 @@ func (w *world) mix(c *testCase) error {
 	return nil
 }
 
-// noCache says how nginx serves files of other hosts in cases of the flavour relayed.
+// noCache is the note about nginx in cases of the flavour relayed.
 const noCache = "nginx: no cache in front of a second nginx, as its module for FastDFS has none; time of the second " +
 	"one is not counted"
 
-// proxied is a file of the storages; the nginx behind nginx has its bytes in a plain file.
+// proxied makes a case of a file of the storages; the nginx behind nginx has its content in a plain
+// file.
 func (w *world) proxied(size int, f flavour, note string) func(*testCase) error {
 	return func(c *testCase) error {
 		objects, plain, err := w.remote(1, size)
@@ -272,11 +277,11 @@ func (w *world) proxied(size int, f flavour, note string) func(*testCase) error 
 	}
 }
 
-// nginxColdFactor is how many times more files nginx may need than coldRate gives the gateway.
+// nginxColdFactor is the factor by which nginx may need more files than coldRate allows the
+// gateway.
 const nginxColdFactor = 8
 
-// fetched is as many files of the storages as are asked for: each request is the first one for its
-// file.
+// fetched makes a case of count files of the storages: each request is the first one for its file.
 func (w *world) fetched(count int) func(*testCase) error {
 	return func(c *testCase) error {
 		objects, plain, err := w.remote(count, 64*kib)

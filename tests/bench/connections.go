@@ -16,7 +16,7 @@ import (
 // clientGroup is a number of clients that behave in an unusual manner.
 type clientGroup struct {
 	name    string
-	wanted  string // of the gateway
+	wanted  string // expected effect on the gateway
 	clients int
 	header  string // a further line of each request's head
 	rate    int    // bytes per second that a client takes; 0 = it takes nothing
@@ -102,8 +102,8 @@ func measureClients(g *clientGroup, side side, asked *testCase, d time.Duration)
 	return g.gather(p, a.paths[0], asked.want.size, d)
 }
 
-// gather sends the clients for a while. The server has served one request before, so that what it
-// needs for the first request is not counted.
+// gather measures the effect of the clients during d. The server serves one request before, so the
+// cost of a first request is not counted.
 func (g *clientGroup) gather(p *process, path string, size int64, d time.Duration) (e effect, err error) {
 	once := clientGroup{clients: 1, idle: true, header: "Range: bytes=0-0\r\n"}
 	if g.idle {
@@ -130,7 +130,7 @@ func (g *clientGroup) gather(p *process, path string, size int64, d time.Duratio
 	return e, err
 }
 
-// enter makes the connections and their requests.
+// enter opens the connections and sends their requests.
 func (g *clientGroup) enter(addr, path string) (conns []net.Conn, err error) {
 	request := "GET " + path + " HTTP/1.1\r\nHost: bench\r\n" + g.header + "\r\n"
 	dialer := net.Dialer{Timeout: testTimeout, Control: smallBuffer}
@@ -152,7 +152,7 @@ func (g *clientGroup) enter(addr, path string) (conns []net.Conn, err error) {
 	return conns, nil
 }
 
-// smallBuffer bounds what a client's host takes in place of the client.
+// smallBuffer bounds the bytes that the kernel of a client receives before the client reads them.
 func smallBuffer(_, _ string, raw syscall.RawConn) error {
 	var set error
 	err := raw.Control(func(fd uintptr) {
@@ -178,7 +178,7 @@ func readResponse(conn net.Conn) error {
 	return err
 }
 
-// take reads from all connections at the rate of the clients, or waits.
+// take reads from all connections at the rate of the clients during d; at rate 0 it only waits.
 func (g *clientGroup) take(conns []net.Conn, d time.Duration) (total int64, err error) {
 	if g.rate == 0 {
 		time.Sleep(d)
@@ -196,8 +196,8 @@ func (g *clientGroup) take(conns []net.Conn, d time.Duration) (total int64, err 
 	return total, errors.Join(errs...)
 }
 
-// sip reads so slowly that it comes to the rate. A connection that ends is an error: the file is
-// larger than that.
+// sip reads from a connection at the rate of a client. The end of the connection is an error: the
+// file is larger than the bytes that sip reads.
 func (g *clientGroup) sip(conn net.Conn, d time.Duration) (total int64, err error) {
 	const steps = 2 // in a second
 	buf := make([]byte, g.rate/steps)
@@ -216,8 +216,8 @@ func (g *clientGroup) sip(conn net.Conn, d time.Duration) (total int64, err erro
 	return total, nil
 }
 
-// affordable is the most connections of one group: a server needs descriptors for them and for
-// files, within its limit on open files.
+// affordable returns the number of connections of one group, at most wanted: a server needs
+// descriptors for them and for files, within its limit on open files.
 func affordable(wanted int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -232,7 +232,7 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// clientTable is the table of the groups of clients.
+// clientTable returns the table of the groups of clients.
 func clientTable(sides [2]side, rows []string) string {
 	return fmt.Sprintf(
 		"| clients | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n",

@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bounds are a few times what was measured: they are to find a buffer or a thread for each
-// client, not a bad day.
+// The bounds are a few times the measured values: they detect a buffer or a thread for each client,
+// not a slow machine.
 
-// gatherAt sends a group of clients to a gateway.
+// gatherAt measures the effect of a group of clients on a gateway.
 func gatherAt(t *testing.T, w *world, s *settings, g clientGroup, o object, d time.Duration) effect {
 	t.Helper()
 	p, err := w.startGateway(s.gateway, manyClients)

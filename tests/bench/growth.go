@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// doublings is how often a quantity is doubled.
+// doublings is the number of doublings of a quantity.
 const doublings = 4
 
 // growth is a figure that grows with a quantity.
@@ -19,13 +19,13 @@ type growth struct {
 	quantity string
 	figure   string // with its unit
 	first    int    // of the quantity
-	doubled  int    // how often; default doublings
-	alone    bool   // of the gateway only
-	// measure prepares a quantity, and returns what measures a side.
+	doubled  int    // number of doublings; default doublings
+	alone    bool   // only the gateway is measured
+	// measure prepares a quantity, and returns the function that measures a side.
 	measure func(n int, s *settings) (func(side side) (float64, error), error)
 }
 
-// growths are the figures of the document.
+// growths returns the figures of the document.
 func (w *world) growths() []growth {
 	most := affordable(10_000)
 	return append([]growth{
@@ -52,7 +52,7 @@ func (w *world) idleMemory(n int, _ *settings) (func(side) (float64, error), err
 	}, err
 }
 
-// activeCost measures a request beside those of other connections.
+// activeCost measures the processor time of a request while n connections send requests.
 func (w *world) activeCost(n int, s *settings) (func(side) (float64, error), error) {
 	o, err := w.store.plain(4 * kib)
 	c := testCase{status: 200, flavour: local}
@@ -61,7 +61,8 @@ func (w *world) activeCost(n int, s *settings) (func(side) (float64, error), err
 	return w.cost(&c, s), err
 }
 
-// filesCost measures requests for many files. Both sides keep at most so many of them open.
+// filesCost measures requests for n files in turn. Both sides keep up to 10,000 files open, which
+// is the greatest n.
 func (w *world) filesCost(n int, s *settings) (func(side) (float64, error), error) {
 	c := testCase{status: 200, flavour: local}
 	for range n {
@@ -106,7 +107,7 @@ func (w *world) cost(c *testCase, s *settings) func(side) (float64, error) {
 	}
 }
 
-// grown is a growth as it was measured: the median of the rounds of each side.
+// grown is a measured growth: the medians of the rounds of each side.
 type grown struct {
 	growth
 	sides      []side
@@ -165,7 +166,7 @@ func (w *world) growthTables(sides []side, s *settings, plots string) (string, e
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// writeGrowth measures the figures and writes them where they are wanted.
+// writeGrowth measures the figures and writes the plots and the section of the document.
 func (w *world) writeGrowth(sides [2]side, s *settings) error {
 	fmt.Print(machine(s), "\n")
 	plots := w.dir
@@ -182,7 +183,7 @@ func (w *world) writeGrowth(sides [2]side, s *settings) error {
 	return s.writeSection("growth", machine(s)+"\n"+text)
 }
 
-// table has a row for each side.
+// table returns a table with a row for each side.
 func (r *grown) table() string {
 	var b strings.Builder
 	b.WriteString("| " + r.figure)

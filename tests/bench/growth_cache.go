@@ -21,7 +21,7 @@ import (
 	"fastdfs-gateway/tests/stampede"
 )
 
-// cacheGrowths are the figures of the cache, which nginx does not have.
+// cacheGrowths returns the figures of the cache, which nginx does not have.
 func (w *world) cacheGrowths() []growth {
 	return []growth{
 		{name: "Cached files", quantity: "files of 1 KiB", figure: "memory without their content, MB", first: 62_500,
@@ -59,13 +59,13 @@ func (memorySource) Recheck(context.Context, cache.Version, checksum.Sum, []stri
 	return sum, errors.New("the content of the bench is not the one of its CRC32")
 }
 
-// cachedName is the name of a file in the cache.
+// cachedName returns the name of a file in the cache.
 func cachedName(i int) string {
 	return fmt.Sprintf("%s/M00/%02X/%02X/wKgABF5xyzmAAAAAAAAAA%08d.bin", group, i>>8&255, i&255, i)
 }
 
-// heap returns the bytes of all live objects. It waits for what other goroutines still release:
-// that would count as memory that was saved.
+// heap returns the bytes of all live objects. It waits until other goroutines have released theirs:
+// a later release would count as saved memory.
 func heap() int64 {
 	bytes := func() int64 {
 		var m runtime.MemStats
@@ -110,7 +110,7 @@ func (w *world) entryMemory(n int, _ *settings) (func(side) (float64, error), er
 	}, nil
 }
 
-// evictionTime measures a tier in memory that is full.
+// evictionTime measures the time to store a segment in a full memory tier, which evicts one.
 func (w *world) evictionTime(n int, _ *settings) (func(side) (float64, error), error) {
 	const more = 100_000
 	segment := func(i int) *tier.Segment {
@@ -139,8 +139,8 @@ func (w *world) evictionTime(n int, _ *settings) (func(side) (float64, error), e
 	}, nil
 }
 
-// restartTime measures the start of a gateway with a file on its disk, beside others, until the
-// file has arrived.
+// restartTime measures the time from the start of a gateway, with a file and other segments on its
+// disk, until a client has the file.
 func (w *world) restartTime(n int, s *settings) (func(side) (float64, error), error) {
 	dir, err := os.MkdirTemp(w.dir, "restart-")
 	if err != nil {
@@ -235,7 +235,7 @@ func fillDisk(path string, n int) error {
 	return errors.Join(err, d.Close())
 }
 
-// errAwaited is the error of await.
+// errAwaited is the error of await after testTimeout.
 var errAwaited = errors.New("what was waited for has not come")
 
 // await waits until ok returns true.

@@ -90,7 +90,7 @@ func attr(e xml.StartElement, name string) string {
 	return ""
 }
 
-// TestAttack: requests come at a rate, and another status is no figure.
+// TestAttack: requests come at a rate, and an unexpected status is an error.
 func TestAttack(t *testing.T) {
 	c, p := smallFile(t)
 	got, err := c.attack(&c.gateway, p, vegeta.Rate{Freq: 50, Per: time.Second}, time.Second)
@@ -102,7 +102,7 @@ func TestAttack(t *testing.T) {
 	require.ErrorIs(t, err, errWrong)
 }
 
-// TestRangesCost: several ranges are asked for, and both sides send them.
+// TestRangesCost: both sides send all ranges of a request for several.
 func TestRangesCost(t *testing.T) {
 	needPrograms(t)
 	w, s := newTestWorld(t)
@@ -117,8 +117,7 @@ func TestRangesCost(t *testing.T) {
 	}
 }
 
-// TestCacheGrowths: the figures of the cache are positive, and those of more files are larger where
-// they are memory.
+// TestCacheGrowths: the figures of the cache are positive, and more files take more memory.
 func TestCacheGrowths(t *testing.T) {
 	w, s := newTestWorld(t)
 	var one side
@@ -146,7 +145,7 @@ func TestHandshakes(t *testing.T) {
 		p, err := w.startGateway(s.gateway, f)
 		require.NoError(t, err)
 		t.Cleanup(p.Stop)
-		conn, err := tls.Dial("tcp", p.Addr, &tls.Config{InsecureSkipVerify: true}) // the key is looked at
+		conn, err := tls.Dial("tcp", p.Addr, &tls.Config{InsecureSkipVerify: true}) // only the key matters
 		require.NoError(t, err)
 		require.NoError(t, conn.Close())
 		require.Equal(t, algorithm, conn.ConnectionState().PeerCertificates[0].PublicKeyAlgorithm)

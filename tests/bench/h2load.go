@@ -9,13 +9,13 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// Of h2load: connections, and requests at a time on each.
+// Number of connections of h2load, and of requests at a time on each.
 const (
 	http2Connections = 4
 	http2Streams     = 100
 )
 
-// The lines of h2load's report that count.
+// The lines that are read from h2load's report.
 var (
 	finishedLine = regexp.MustCompile(`(?m)^finished in ([0-9.]+)(us|ms|s),`)
 	requestsLine = regexp.MustCompile(`(?m)^requests: .* (\d+) succeeded, \d+ failed, (\d+) errored, (\d+) timeout`)
@@ -23,7 +23,7 @@ var (
 	trafficLine  = regexp.MustCompile(`(?m)^traffic: .* \((\d+)\) data`)
 )
 
-// h2load asks a server by HTTP/2 for one path.
+// h2load requests one path from a server over HTTP/2.
 func (w *world) h2load(a *ask, p *process, d time.Duration) (responses, error) {
 	if _, err := lab.LookUp("h2load"); err != nil {
 		return responses{}, fmt.Errorf("%w; on Debian: apt-get install nghttp2-client", err)

@@ -17,7 +17,7 @@ const handshakeClients = 16
 func handshakes(a *ask, p *process, d time.Duration) (responses, error) {
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
 		DisableCompression: true, TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, // its certificate is our own
+			InsecureSkipVerify: true, // the certificate is self-signed
 			CurvePreferences:   []tls.CurveID{tls.X25519},
 		}}}
 	m := attack(vegeta.Target{Method: http.MethodGet, URL: p.url(a.paths[0])}, vegeta.Rate{}, d,

@@ -11,9 +11,9 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// link is a network between the servers and wrk, which is then on a host of its own: a network
-// namespace at the far end of a pair of virtual Ethernet devices (veth(4), ip-netns(8)). It needs
-// root.
+// link is a network between the servers and wrk. wrk runs as on another host, in a network
+// namespace at the far end of a pair of virtual Ethernet devices (veth(4), ip-netns(8)). A link
+// needs root.
 type link struct {
 	program         string // ip(8)
 	space, device   string
@@ -23,8 +23,9 @@ type link struct {
 // linkBits is the network of the two ends.
 const linkBits = "/30"
 
-// linkAddresses are the ends for a process: those of others that measure at the same time are
-// others. 198.18.0.0/15 is kept for measurements between devices (RFC 2544, appendix C.2.2).
+// linkAddresses returns the two ends for a process, which differ from those of other processes that
+// measure at the same time. 198.18.0.0/15 is reserved for measurements between devices (RFC 2544,
+// appendix C.2.2).
 func linkAddresses(pid int) (servers, client netip.Addr) {
 	n := uint32(198<<24|18<<16) + uint32(pid%(1<<15))*4
 	at := func(n uint32) netip.Addr {
@@ -57,10 +58,10 @@ func newLink() (*link, error) {
 	return l, nil
 }
 
-// close takes everything away; the devices go with the namespace.
+// close removes the namespace, and the devices with it.
 func (l *link) close() error {
 	if _, err := os.Stat("/run/netns/" + l.space); err != nil {
-		return nil // there was none
+		return nil // no namespace was added
 	}
 	return l.run("netns", "delete", l.space)
 }
@@ -72,7 +73,7 @@ func (l *link) run(args ...string) error {
 	return nil
 }
 
-// address is one for a server that wrk is to ask: on loopback, or at this end of the link.
+// address returns an address for a server: on loopback, or at the servers' end of the link.
 func (w *world) address() string {
 	if port := lab.Port(); w.link != nil {
 		return netip.AddrPortFrom(w.link.servers, uint16(port)).String()
@@ -81,7 +82,7 @@ func (w *world) address() string {
 	}
 }
 
-// command is a program on wrk's side.
+// command returns a command that runs at the client's end of the link, if there is a link.
 func (w *world) command(name string, args ...string) *exec.Cmd {
 	if w.link != nil {
 		name, args = w.link.program, append([]string{"netns", "exec", w.link.space, name}, args...)

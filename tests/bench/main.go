@@ -1,6 +1,6 @@
 // Command bench measures the gateway beside nginx on the same files: processor time for a request,
-// requests per second, latency and memory, in runs that take turns (A B A B), so that what else the
-// machine does falls on both.
+// requests per second, latency and memory, in runs that take turns (A B A B), so that other load of
+// the machine affects both.
 //
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
@@ -10,10 +10,11 @@
 //	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
 //	bench -profile cmd/gateway/default.pgo
 //
-// Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or
-// across a virtual link. So requests per second are what the machine gives to both the server and
-// wrk, and processor time is the steadier figure. It is that of all processes and threads of the
-// server, in user and kernel mode, divided by the number of requests.
+// Everything runs on one machine, wrk and the storages of other hosts too; wrk sends its requests
+// over loopback, or across a virtual link. So the server and wrk share the processors that bound
+// the requests per second, and processor time is the steadier figure. Processor time is the sum
+// over all processes and threads of the server, in user and kernel mode, divided by the number of
+// requests.
 package main
 
 import (
@@ -40,7 +41,7 @@ type settings struct {
 	connections int
 	groupTime   time.Duration
 	pattern     *regexp.Regexp
-	all         bool // nothing is left out
+	all         bool // no case is left out
 	out         string
 	format      string
 	dir         string
@@ -140,7 +141,7 @@ func run(s *settings) (err error) {
 	return w.measureAll(sides, s)
 }
 
-// sides are the two that are compared.
+// sides returns the two servers to compare.
 func (w *world) sides(s *settings) ([2]side, error) {
 	ours := func(c *testCase) ask { return c.gateway }
 	gateway := side{name: "gateway", ask: ours, start: func(f flavour) (*process, error) {
@@ -161,10 +162,10 @@ func (w *world) sides(s *settings) ([2]side, error) {
 	}}}, err
 }
 
-// coldRate is how many files of other hosts are fetched in a second, at most.
+// coldRate is the highest number of files of other hosts that are fetched in a second.
 const coldRate = 6000
 
-// measureAll runs the cases and prints and writes what they show.
+// measureAll runs the cases, and prints and writes the results.
 func (w *world) measureAll(sides [2]side, s *settings) error {
 	cases, err := w.cases(s.pattern.MatchString, min(int(s.time.Seconds())*s.rounds*coldRate, 120_000))
 	if err != nil {
@@ -196,7 +197,7 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 	return s.write(sides, results, rows)
 }
 
-// write puts the results where they are wanted.
+// write writes the results to the files of the flags -format and -out.
 func (s *settings) write(sides [2]side, results []*result, rows []string) error {
 	if s.format != "" {
 		for suffix, text := range map[string]string{
@@ -223,10 +224,10 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 	return s.writeSection("crowds", clientTable(sides, rows))
 }
 
-// writes reports whether there is a document to write, and nothing was left out.
+// writes reports whether a document is to be written and no case was left out.
 func (s *settings) writes() bool { return s.out != "" && s.all }
 
-// writeSection writes a section of the document where one is wanted.
+// writeSection writes a section of the document, unless writes returns false.
 func (s *settings) writeSection(name, text string) error {
 	if !s.writes() {
 		return nil

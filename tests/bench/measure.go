@@ -12,14 +12,14 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 )
 
-// side is a server in a case.
+// side is one of the two servers that are compared.
 type side struct {
 	name  string
 	start func(f flavour) (*process, error)
 	ask   func(c *testCase) ask
 }
 
-// sample is what one run showed.
+// sample is the result of one run.
 type sample struct {
 	cpu            time.Duration // for one request
 	rate           float64       // requests per second
@@ -27,19 +27,20 @@ type sample struct {
 	rss            int64
 }
 
-// samples are those of the runs of one side, in their order.
+// samples are the results of the runs of one side, in their order.
 type samples []sample
 
-// result is a row of the table: run i of a was beside run i of b.
+// result is a row of the table: run i of a was next to run i of b.
 type result struct {
 	c    *testCase
 	a, b samples
 }
 
-// ratio is a quotient of the two sides: the middle one of the runs, and the least and the greatest.
+// ratio is a quotient of the two sides: the median of the runs, the least and the greatest.
 type ratio struct{ middle, least, most float64 }
 
-// ratioOf divides run by run: what else the machine did then was much the same for both.
+// ratioOf divides run by run: other load of the machine is much the same for the two runs of a
+// pair.
 func (r *result) ratioOf(figure func(s sample) float64) ratio {
 	var list []float64
 	for i := range min(len(r.a), len(r.b)) {
@@ -48,7 +49,7 @@ func (r *result) ratioOf(figure func(s sample) float64) ratio {
 	return ratio{median(list), slices.Min(list), slices.Max(list)}
 }
 
-// of is the median of a figure.
+// of returns the median of a figure.
 func (s samples) of(figure func(s sample) float64) float64 {
 	var list []float64
 	for _, one := range s {
@@ -114,7 +115,7 @@ func (w *world) begin(c *testCase, sides []side, s *settings) (servers []*proces
 		}
 		asks = append(asks, a)
 		if c.flavour == cold {
-			continue // nothing is to be warm
+			continue // needs empty caches
 		}
 		if _, err := w.load(&a, p, time.Second, 0); err != nil {
 			return servers, asks, stop, err
@@ -123,11 +124,11 @@ func (w *world) begin(c *testCase, sides []side, s *settings) (servers []*proces
 	return servers, asks, stop, nil
 }
 
-// errWrong means that a server did not respond as it has to.
+// errWrong is the error for a server whose responses are not those of the case.
 var errWrong = errors.New("wrong responses")
 
-// prepare asks once without wrk and looks closely at the response. Where the case wants it, the
-// entity-tag and date of the response become those of all requests, as a browser would ask.
+// prepare sends one request without wrk and checks the response. In a tagged case the entity-tag
+// and date of an earlier response become conditions of all requests, like those of a browser.
 func (c *testCase) prepare(a *ask, p *process) error {
 	header := maps.Clone(a.header)
 	if header == nil {
@@ -165,7 +166,7 @@ func get(url string, header map[string]string) (*http.Response, error) {
 		req.Header.Set(name, value)
 	}
 	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
-		DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it is our own
+		DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // self-signed
 	return client.Do(req)
 }
 
@@ -201,7 +202,7 @@ func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first i
 	}, nil
 }
 
-// judge looks at what wrk saw.
+// judge returns errWrong if responses have an unexpected status or broke.
 func (c *testCase) judge(r *responses) error {
 	wanted := int64(0) // responses with 400 or higher
 	if c.status >= http.StatusBadRequest {
@@ -214,7 +215,7 @@ func (c *testCase) judge(r *responses) error {
 	return nil
 }
 
-// downloads is how much was fetched from the storages.
+// downloads returns the number of downloads from the storages.
 func (w *world) downloads() (n int64) {
 	for _, s := range w.cluster.Storages() {
 		n += int64(s.Counts().Requests[fdfstest.CmdDownload])

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// moduleFolder is where the FastDFS module of nginx reads its configuration. The path is compiled
-// in.
+// moduleFolder is the folder from which the FastDFS module of nginx reads its configuration. The
+// path is compiled in.
 const moduleFolder = "/etc/fdfs"
 
 // moduleConf and moduleHTTP have as arguments: base path, store path; check_token, secret.

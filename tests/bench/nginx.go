@@ -70,7 +70,7 @@ func (w *world) runNginx(dir string, f flavour, location, origin string, command
 	if keys := w.keys(f); keys != nil {
 		listen += " ssl http2"
 		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
-			keys.key) // before 1.23.4 its default was without 1.3
+			keys.key) // the default is without TLS 1.3 before nginx 1.23.4
 	}
 	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more,
 		filepath.Join(w.memory, filepath.Base(dir))))

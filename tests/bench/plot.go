@@ -15,7 +15,7 @@ const (
 	plotTop, plotBottom   = 30, 40
 )
 
-// plotColours tell the sides apart.
+// plotColours are the colours of the two sides.
 var plotColours = [2]string{"#1b6ca8", "#c8553d"}
 
 // plot draws the figures of the sides over the quantity. Both axes are linear, so a cost that

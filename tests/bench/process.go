@@ -12,7 +12,7 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// testTimeout is how long a program may take to start or to stop.
+// testTimeout is the time that a program may take to start or to stop.
 const testTimeout = 2 * time.Minute
 
 // process is a running server with its worker processes.
@@ -22,7 +22,7 @@ type process struct {
 	tls   bool
 }
 
-// url is that of a path.
+// url returns the URL of a path.
 func (p *process) url(path string) string {
 	if p.tls {
 		return "https://" + p.Addr + path
@@ -30,17 +30,17 @@ func (p *process) url(path string) string {
 	return "http://" + p.Addr + path
 }
 
-// usage is what a server takes, all of its processes together.
+// usage is the sum of the resources that the processes of a server use.
 type usage struct {
 	cpu     time.Duration // user and system time since it began
 	rss     int64         // resident bytes; pages that processes share count for each
 	threads int
 }
 
-// usage reads it from /proc.
+// usage reads the usage of the server from /proc.
 func (p *process) usage() (usage, error) { return usageOf(p.PID()) }
 
-// usageOf is that of a process and of those that it has started.
+// usageOf returns the usage of a process and its children.
 func usageOf(pid int) (usage, error) {
 	var u usage
 	for _, pid := range append([]int{pid}, children(pid)...) {
@@ -51,9 +51,9 @@ func usageOf(pid int) (usage, error) {
 	return u, nil
 }
 
-// children are the processes that a process has started itself.
+// children returns the processes that a process has started itself.
 func children(pid int) (list []int) {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a good one
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, name := range lists {
 		text, _ := os.ReadFile(name) // a thread may have ended
 		for _, field := range strings.Fields(string(text)) {
@@ -68,7 +68,7 @@ func children(pid int) (list []int) {
 // tick is the unit of processor time in /proc (USER_HZ), the same on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// The fields of /proc/PID/stat behind the name of the program, which may have blanks in it
+// Indexes of fields of /proc/PID/stat behind the name of the program, which may contain blanks
 // (proc(5)).
 const (
 	statUser    = 14 - 3
@@ -77,7 +77,7 @@ const (
 	statRSS     = 24 - 3
 )
 
-// add adds one process.
+// add adds the usage of one process.
 func (u *usage) add(pid int) error {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -41,7 +41,7 @@ func (w *world) writeProfile(gateway side, s *settings) error {
 	return os.WriteFile(s.profile, out.Bytes(), 0o644)
 }
 
-// profile is the processor time of the gateway in one case.
+// profile returns a profile of the processor time of the gateway in one case.
 func (w *world) profile(c *testCase, gateway side, s *settings) (*profile.Profile, error) {
 	servers, asks, stop, err := w.begin(c, []side{gateway}, s)
 	defer stop()
@@ -50,7 +50,7 @@ func (w *world) profile(c *testCase, gateway side, s *settings) (*profile.Profil
 	}
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := w.sample(c, &asks[0], servers[0], s.time+time.Second, 0) // the profile begins and ends within
+		_, err := w.sample(c, &asks[0], servers[0], s.time+time.Second, 0) // lasts longer than the profile
 		loaded <- err
 	}()
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", servers[0].admin, int(s.time.Seconds()))

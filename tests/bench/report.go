@@ -14,7 +14,7 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// tableHead begins the table; the names of the sides are put in.
+// tableHead returns the head of the table, with the names of the sides.
 func tableHead(sides [2]side) string {
 	a, b := sides[0].name, sides[1].name
 	return fmt.Sprintf(
@@ -23,8 +23,7 @@ func tableHead(sides [2]side) string {
 			"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
 }
 
-// row gives the row of the table. Figures are those of the run in the middle, pairs are the two
-// sides.
+// row returns the row of the table. Figures are medians of the runs; pairs are the two sides.
 func (r *result) row() string {
 	pair := func(figure func(s sample) float64, unit float64) string {
 		return fmt.Sprintf("%s / %s", short(r.a.of(figure)/unit), short(r.b.of(figure)/unit))
@@ -38,7 +37,7 @@ func (r *result) row() string {
 
 func (q ratio) spread() string { return fmt.Sprintf("%.2f-%.2f", q.least, q.most) }
 
-// short prints three digits, but no exponent, and nothing for a figure that is not known.
+// short formats a figure with three digits and without an exponent, and an unknown figure as "-".
 func short(f float64) string {
 	switch {
 	case f == 0:
@@ -55,8 +54,8 @@ func microseconds(ns float64) string { return short(ns/1000) + " us" }
 
 func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
-// table gives the rows, and below them in words where the second side is ahead and how the sides
-// differ.
+// table returns the rows, and below them lists of the cases in which the sides get different
+// requests and of those in which the second side is ahead.
 func table(sides [2]side, results []*result) string {
 	var b, behind, notes strings.Builder
 	b.WriteString(tableHead(sides) + "\n")
@@ -90,7 +89,8 @@ var summaryRows = []string{"4 KiB file", "4 KiB trunk slot", "64 KiB file", "1 M
 	"304 (Not Modified)", "404 (Not Found)", "4 KiB file, a connection each", "64 KiB file by TLS",
 	"64 KiB of another host, cold"}
 
-// summary has the ratios of ten cases, and a sentence for each side about where it is ahead.
+// summary returns the ratios of ten cases, and sentences that name the cases in which the first
+// side, the second side or neither is ahead in all pairs of runs.
 func summary(sides [2]side, results []*result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| served | processor time, %s / %s | requests per second |\n| --- | ---: | ---: |\n",
@@ -127,7 +127,7 @@ func summary(sides [2]side, results []*result) string {
 	return b.String()
 }
 
-// textWidth is that of lines in documents.
+// textWidth is the width of lines in documents.
 const textWidth = 100
 
 // wrapped breaks a paragraph, or an item of a list, into lines.
@@ -154,7 +154,7 @@ func wrapped(text string) string {
 	return b.String()
 }
 
-// lines gives the results as those of Go benchmarks, one line a run, for benchstat.
+// lines returns the results in the format of Go benchmarks, one line a run, for benchstat.
 func lines(results []*result, of func(r *result) samples) string {
 	var b strings.Builder
 	for _, r := range results {
@@ -169,7 +169,7 @@ func lines(results []*result, of func(r *result) samples) string {
 	return b.String()
 }
 
-// machine describes where and how it was measured.
+// machine describes the machine, the programs and the settings of the measurement.
 func machine(s *settings) string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	network := "loopback"
@@ -186,7 +186,7 @@ func machine(s *settings) string {
 }
 
 func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo") // what there is of it
+	text, _ := os.ReadFile("/proc/cpuinfo") // a part of it is enough
 	for line := range strings.Lines(string(text)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 			return strings.TrimSpace(value)
@@ -195,13 +195,13 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// firstLine is what a program says of itself.
+// firstLine returns the first line of the version text of a program.
 func firstLine(name, flag string) string {
 	path, err := lab.LookUp(name)
 	if err != nil {
 		return err.Error()
 	}
-	out, _ := exec.Command(path, flag).CombinedOutput() // wrk tells its version and ends with an error
+	out, _ := exec.Command(path, flag).CombinedOutput() // wrk prints its version and ends with an error
 	line, _, _ := strings.Cut(string(out), "\n")
 	line, _, _ = strings.Cut(line, " Copyright")
 	return strings.TrimPrefix(strings.TrimSpace(line), "nginx version: ")

@@ -9,7 +9,7 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// flavour is what a server is set up for.
+// flavour is the kind of requests that a server is configured for.
 type flavour int
 
 const (
@@ -23,10 +23,10 @@ const (
 	securedRSA                 // the same, with an RSA key
 )
 
-// remote tells whether the files are those of other hosts.
+// remote reports whether the files are on other hosts.
 func (f flavour) remote() bool { return f == warm || f == relayed || f == cold }
 
-// keys are those of a TLS listener; nil = the listener has no TLS.
+// keys returns the key pair of a TLS listener; nil = the listener has no TLS.
 func (w *world) keys(f flavour) *keyPair {
 	switch f {
 	case secured:
@@ -67,7 +67,7 @@ memory_max = %s
 max_files = %d
 `
 
-// startGateway starts a gateway.
+// startGateway starts a gateway and waits until it is ready.
 func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	dir, err := os.MkdirTemp(w.dir, "gateway-")
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// object is a file that is asked for.
+// object is a requested file.
 type object struct {
 	path string // of its URL
-	name string // as FastDFS calls it, without the group
+	name string // file id without the group
 	size int64
 	sum  [sha256.Size]byte
 }
 
-// created is when all files were made: long enough ago that none is still being replicated.
+// created is the creation time of all files: long enough ago that none is still being replicated.
 var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// group is the one of the store.
+// group is the group of the store.
 const group = "group1"
 
 // store writes files as FastDFS does, below one store path. It is for one goroutine.
@@ -38,7 +38,7 @@ func newStore(root string) *store {
 	return &store{root: root, w: storewriter.Writer{Root: func(string, int) string { return root }, Created: created}}
 }
 
-// content makes n bytes that are others for each file.
+// content returns n bytes, which are different for each file.
 func (s *store) content(n int) []byte {
 	s.count++
 	b := make([]byte, n)
@@ -46,7 +46,7 @@ func (s *store) content(n int) []byte {
 	return b
 }
 
-// plain writes a file of its own.
+// plain writes a normal file.
 func (s *store) plain(size int) (object, error) { return s.plainOf(s.content(size)) }
 
 func (s *store) plainOf(content []byte) (object, error) {
@@ -63,7 +63,7 @@ func (s *store) packed(content []byte) (object, error) {
 	return objectOf(id, content), err
 }
 
-// missing is a file that was deleted. Its folder is there: FastDFS makes all of them at first.
+// missing returns a deleted file. Its folder exists: FastDFS makes all folders at first.
 func (s *store) missing() (object, error) {
 	id, err := fdfs.Encode(s.w.Fields(fdfs.KindNormal, "bin", []byte("missing")))
 	if err != nil {
@@ -90,8 +90,8 @@ func (o *object) check(body io.Reader) error {
 	return nil
 }
 
-// popular draws count indexes below n as they are asked for where a few files are very popular: by
-// Zipf's law with exponent 1.1. It draws the same in every run.
+// popular draws count indexes below n by Zipf's law with exponent 1.1: a few files are very
+// popular. The indexes are the same in every run.
 func popular(n, count int) []int {
 	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(n-1))
 	drawn := make([]int, count)
@@ -101,8 +101,8 @@ func popular(n, count int) []int {
 	return drawn
 }
 
-// mixSize is the size of the i-th most popular file of the mix: from 256 bytes to 120 KiB, 21 KiB
-// on average, whatever its place.
+// mixSize returns the size of the i-th most popular file of the mix: from 256 bytes to 120 KiB, and
+// 21 KiB on average, independent of the popularity.
 func mixSize(i int) int {
 	r := rand.New(rand.NewPCG(uint64(i), 3))
 	return 1 << 10 << r.IntN(6) * (1 + r.IntN(15)) / 4

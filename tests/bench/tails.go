@@ -15,13 +15,13 @@ import (
 var tailCases = []string{"4 KiB file", "64 KiB file", "1 MiB file", "64 KiB range of 100 MiB", "304 (Not Modified)",
 	"64 KiB of another host, warm"}
 
-// saturating is how many requests at a time find out what the second side gives at most.
+// saturating is the number of requests at a time that reach the highest rate of the second side.
 const saturating = 64
 
 // tailTable measures latency in open loop: requests come at a quarter of the rate that the client
-// reaches with the second side, whether or not earlier ones have a response. wrk, which waits
-// for each response, asks a slow server less often. At half of that rate the client itself took a
-// processor, and its own delays were the figures.
+// reaches with the second side, whether or not earlier ones have a response. wrk waits for each
+// response, so it sends fewer requests to a slow server. At half of that rate the client itself
+// takes a whole processor, and the figures are the client's delays.
 func (w *world) tailTable(sides [2]side, s *settings) (string, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // of the client
 	cases, err := w.cases(func(name string) bool {
@@ -46,7 +46,7 @@ func (w *world) tailTable(sides [2]side, s *settings) (string, error) {
 	return b.String(), nil
 }
 
-// writeTails measures the table and writes it where it is wanted.
+// writeTails measures the table and writes the section of the document.
 func (w *world) writeTails(sides [2]side, s *settings) error {
 	fmt.Print(machine(s), "\n")
 	table, err := w.tailTable(sides, s)
@@ -56,7 +56,7 @@ func (w *world) writeTails(sides [2]side, s *settings) error {
 	return s.writeSection("tails", machine(s)+"\n"+table)
 }
 
-// tail gives the row of a case.
+// tail returns the row of a case.
 func (w *world) tail(c *testCase, sides [2]side, s *settings) (string, error) {
 	servers, asks, stop, err := w.begin(c, sides[:], s)
 	defer stop()
@@ -88,7 +88,8 @@ func (w *world) tail(c *testCase, sides [2]side, s *settings) (string, error) {
 		r.ratioOf(cpuOf).middle), nil
 }
 
-// attack asks a server at a rate; at the zero rate as fast as it responds.
+// attack sends the requests of a case to a server at a rate; at the zero rate as fast as it
+// responds.
 func (c *testCase) attack(a *ask, p *process, rate vegeta.Rate, d time.Duration) (sample, error) {
 	target := vegeta.Target{Method: http.MethodGet, URL: p.url(a.paths[0]), Header: http.Header{}}
 	for name, value := range a.header {
@@ -118,7 +119,7 @@ func (c *testCase) attack(a *ask, p *process, rate vegeta.Rate, d time.Duration)
 		p50: m.Latencies.P50, p99: m.Latencies.P99, p999: m.Latencies.Quantile(.999), rss: after.rss}, nil
 }
 
-// attack asks for a target at a rate; at the zero rate as fast as it responds.
+// attack requests a target at a rate; at the zero rate as fast as the server responds.
 func attack(target vegeta.Target, rate vegeta.Rate, d time.Duration,
 	options ...func(*vegeta.Attacker)) *vegeta.Metrics {
 	m := &vegeta.Metrics{}

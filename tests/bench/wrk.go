@@ -13,16 +13,16 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// ask says what a server is asked for.
+// ask describes the requests to a server.
 type ask struct {
-	paths       []string // in turn; one alone is asked for again and again
+	paths       []string // requested in turn; a single one again and again
 	header      map[string]string
 	connections int
 	http2       bool // by h2load, in place of wrk
 	handshakes  bool // by handshakes, in place of wrk
 }
 
-// responses is what wrk saw.
+// responses are the figures of wrk.
 type responses struct {
 	requests int64
 	bytes    int64
@@ -34,7 +34,7 @@ type responses struct {
 	p999     time.Duration
 }
 
-// doneScript makes wrk print its figures on a line of their own.
+// doneScript makes wrk print its figures on a separate line.
 const doneScript = `
 done = function(s, l)
 	io.write(string.format("\nfigures %d %d %d %d %d %d %d %d\n", s.requests, s.bytes, s.duration, s.errors.status,
@@ -43,7 +43,8 @@ done = function(s, l)
 end
 `
 
-// listScript makes it ask for the paths of a file in turn, from a place on that is given to it.
+// listScript makes wrk request the paths of a file in turn. The argument of the script is the index
+// of the first one.
 const listScript = `
 local list, at = {}, 0
 init = function(args)
@@ -60,7 +61,7 @@ request = function()
 end
 `
 
-// script writes what wrk is to do.
+// script writes the script for wrk, and returns its name.
 func (a *ask) script(dir string) (string, error) {
 	var text strings.Builder
 	for name, value := range a.header {
@@ -80,7 +81,7 @@ func (a *ask) script(dir string) (string, error) {
 	return name, os.WriteFile(name, []byte(text.String()), 0o600)
 }
 
-// load asks a server for a while, beginning with the path of that number.
+// load sends requests to a server during d. wrk begins with the path of index first.
 func (w *world) load(a *ask, p *process, d time.Duration, first int) (responses, error) {
 	switch {
 	case a.http2:

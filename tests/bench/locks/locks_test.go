@@ -21,16 +21,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contender is a lock library in the benchmarks. take waits until it has the lock and returns how
-// to release it.
+// contender is a lock library in the benchmarks. take waits until it has the lock, and returns the
+// function that releases the lock.
 type contender struct {
 	name string
 	open func(tb testing.TB, rdb *redis.Client) (take func(ctx context.Context, key string) (release func() error,
 		err error))
 }
 
-// contenders are this library and the two that it is measured against, each with the retries that
-// it recommends itself: a random 50 to 250 ms in redsync, and 100 ms in the examples of redislock.
+// contenders are cachelock and the two libraries that it is compared with. Each uses the retries
+// that its authors recommend: a random 50 to 250 ms in redsync, and 100 ms in the examples of
+// redislock.
 var contenders = []contender{
 	ours("cachelock", cachelock.WaitFor(time.Hour)),
 	{"redsync", func(tb testing.TB, rdb *redis.Client) func(context.Context, string) (func() error, error) {
@@ -59,7 +60,7 @@ var contenders = []contender{
 	}},
 }
 
-// ours is this library with a policy.
+// ours returns cachelock with a policy.
 func ours(name string, policy cachelock.Policy) contender {
 	return contender{name, func(tb testing.TB, rdb *redis.Client) func(context.Context, string) (func() error, error) {
 		c := cachelock.New(rdb, cachelock.Options{})
@@ -76,7 +77,7 @@ func ours(name string, policy cachelock.Policy) contender {
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// TestContenders: each library takes a lock and releases it, so that its benchmark measures that.
+// TestContenders: each library takes a lock and releases it, so its benchmark measures both.
 func TestContenders(t *testing.T) {
 	for _, lib := range contenders {
 		t.Run(lib.name, func(t *testing.T) {
@@ -114,8 +115,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkWake measures the time from the release of a lock until the next of those who wait has
-// it.
+// BenchmarkWake measures the time from the release of a lock until the next waiter has it.
 func BenchmarkWake(b *testing.B) {
 	for _, waiters := range []int{1, 1000} {
 		for _, lib := range contenders {
@@ -150,7 +150,7 @@ func benchmarkWake(b *testing.B, lib contender, waiters int) {
 		})
 	}
 	release := <-got
-	time.Sleep(300 * time.Millisecond) // All of them are waiting now.
+	time.Sleep(300 * time.Millisecond) // all waiters are waiting now
 	var took []time.Duration
 	for b.Loop() {
 		start := time.Now()

@@ -12,41 +12,42 @@ import (
 	"fastdfs-gateway/tests/stampede"
 )
 
-// front is what stands between the clients and the storage in one row of the table.
+// front is a program between the clients and the storage: one row of the table.
 type front struct {
 	name    string
-	install string // what brings the program, where it is missing
-	proxy   bool   // not ours
-	rival   bool   // what ours is held to
+	install string // the command that installs the program
+	proxy   bool   // not a gateway
+	rival   bool   // the gateways are compared with it
 	serve   func(w *world) error
 }
 
-// world is what runs for one row.
+// world is the running servers of one row.
 type world struct {
-	urls     []string // of the file, one a node
+	urls     []string // of the file, one for each node
 	content  []byte
 	counts   func() counts
 	reset    func()
-	kill     func() // ends the storage
+	kill     func() // kills the storage
 	cleanups []func()
 }
 
-// counts are what reached the storage.
+// counts are the downloads, the metadata requests and the sent bytes of the storage.
 type counts struct{ downloads, questions, bytes int64 }
 
 func (w *world) defers(f func()) { w.cleanups = append(w.cleanups, f) }
 
-// end stops what runs, the newest first.
+// end stops the servers, the newest first.
 func (w *world) end() {
 	for i := len(w.cleanups) - 1; i >= 0; i-- {
 		w.cleanups[i]()
 	}
 }
 
-// freshFor is how long an entry is fresh where it is to expire. Whole seconds are what HTTP knows.
+// freshFor is the time for which an entry is fresh in the scenarios with expiry. HTTP counts in
+// whole seconds.
 const freshFor = time.Second
 
-// fronts are the rows.
+// fronts returns the fronts of all rows.
 func fronts(s *settings, storages *storages, dir string) []front {
 	var list []front
 	for _, n := range s.nodes {
@@ -76,7 +77,7 @@ func fronts(s *settings, storages *storages, dir string) []front {
 	return list
 }
 
-// serveGateways starts gateways that share a Redis of their own. One gateway needs none.
+// serveGateways starts gateways that share a new Redis.
 func serveGateways(w *world, s *settings, storages *storages, n int, dir string) error {
 	dir, err := os.MkdirTemp(dir, "gateways-")
 	if err != nil {
@@ -135,10 +136,10 @@ func serveProxies(w *world, s *settings, n int, dir string,
 	return nil
 }
 
-// errWarm means that a front did not give the file to a single client.
+// errWarm is the error for a front that fails to send the file to one client for each node.
 var errWarm = errors.New("it cannot be warmed")
 
-// measure makes the row.
+// measure returns the row of the front.
 func (f *front) measure(s *settings) (row, error) {
 	w := &world{}
 	defer w.end()
@@ -157,6 +158,6 @@ func (f *front) measure(s *settings) (row, error) {
 	}
 	w.reset()
 	report := stampede.Run(stampede.Options{Clients: s.clients, URLs: w.urls, Want: w.content})
-	time.Sleep(s.delay + freshFor/2) // what goes on in the background counts too
+	time.Sleep(s.delay + freshFor/2) // requests in the background count too
 	return row{front: f, size: s.size, nodes: len(w.urls), counts: w.counts(), report: report}, nil
 }

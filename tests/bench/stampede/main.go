@@ -1,6 +1,6 @@
-// Command stampede lets many clients ask gateways for one file at once, whose storage is slow, and
-// prints what that costs the storage and the clients; then the same for nginx and Varnish in front
-// of a web server that is just as slow, where these are installed.
+// Command stampede sends requests of many clients for one file to gateways at once, where the
+// storage of the file is slow, and prints the cost for the storage and the clients. Then it does
+// the same with nginx and Varnish, if installed, in front of a web server that is equally slow.
 //
 //	stampede -gateway bin/gateway -clients 500 -size 1048576 -delay 500ms -spread 1s -scenario cold
 //
@@ -38,8 +38,8 @@ type settings struct {
 // The scenarios.
 const (
 	cold    = "cold"    // no front has the file
-	expired = "expired" // all have it, and it has just expired
-	dead    = "dead"    // the same, and the storage is gone
+	expired = "expired" // all fronts have the file, and the entry has just expired
+	dead    = "dead"    // as expired, and the storage is killed
 )
 
 func main() {
@@ -82,7 +82,7 @@ func parseFlags(args []string) (*settings, error) {
 	return s, nil
 }
 
-// run makes all rows and prints each as it is done.
+// run measures all rows and prints each when it is complete.
 func run(s *settings) error {
 	dir, err := os.MkdirTemp("", "stampede-")
 	if err != nil {
@@ -106,8 +106,8 @@ func run(s *settings) error {
 	return judge(s, rows)
 }
 
-// measure makes the rows. Rounds go over all fronts in turn, so that what else the machine does
-// strikes all of them.
+// measure returns the rows. Rounds go over all fronts in turn, so that other load of the machine
+// affects all of them.
 func measure(s *settings, list []front) ([]row, error) {
 	var rows []row
 	found := make([][]row, len(list))

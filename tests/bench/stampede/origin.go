@@ -40,7 +40,7 @@ func startOrigin(content []byte, delay, spread time.Duration, maxAge int) (*orig
 }
 
 func (o *origin) stop() {
-	_ = o.server.Close() // what is running is cut
+	_ = o.server.Close() // aborts running responses
 	<-o.done
 }
 
@@ -50,7 +50,7 @@ func (o *origin) resetCounts() {
 	o.bytes.Store(0)
 }
 
-// ServeHTTP sends the file, or says that it has not changed.
+// ServeHTTP sends the file, or 304 in response to a conditional request.
 func (o *origin) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "max-age="+strconv.Itoa(o.maxAge))
@@ -68,7 +68,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	time.Sleep(o.delay)
 	h.Set("Content-Length", strconv.Itoa(len(o.content)))
 	if err := o.send(w); err != nil && !errors.Is(err, net.ErrClosed) {
-		panic(http.ErrAbortHandler) // the proxy has gone
+		panic(http.ErrAbortHandler) // the proxy has disconnected
 	}
 }
 

@@ -32,7 +32,7 @@ func newStorages(s *settings) (*storages, error) {
 
 func (s *storages) close() { s.cluster.Close() }
 
-// slow makes the storages as slow as they are wanted.
+// slow sets the delay and the rate of the storages.
 func (s *storages) slow(o *settings) {
 	rate := 0
 	if o.spread > 0 {
@@ -55,7 +55,7 @@ func (s *storages) kill() {
 // revive brings killed storages back for the next row.
 func (s *storages) revive() {
 	for _, one := range s.cluster.Storages() {
-		_ = one.Revive() // no program has taken its port: it is below no other program's
+		_ = one.Revive() // its port is free: the node reserves it
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *storages) counts() counts {
 	return c
 }
 
-// contentOf is the same for the same size.
+// contentOf returns content that depends only on its size.
 func contentOf(size int) []byte {
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails

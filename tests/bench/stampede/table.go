@@ -13,7 +13,7 @@ import (
 const tableHead = "| front | downloads | metadata requests | origin bytes / size | first byte p50 / p99 | " +
 	"whole body p50 / p99 | errors | wrong bodies |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
 
-// row is what was measured with one front.
+// row is the result of one front.
 type row struct {
 	front  *front
 	size   int
@@ -22,8 +22,8 @@ type row struct {
 	report stampede.Report
 }
 
-// median is the row with the median of the times, and with the worst of the counts. One in which
-// a client did not get the file comes before all others.
+// median returns the row with the median of the times, and with the highest counts. A row in which
+// a client did not get the file precedes all others.
 func median(rows []row) row {
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.report.Whole(.99), b.report.Whole(.99)) })
 	m := rows[len(rows)/2]
@@ -40,7 +40,7 @@ func median(rows []row) row {
 	return m
 }
 
-// String gives the row of the table.
+// String returns the row of the table.
 func (r row) String() string {
 	wrong := r.report.Count(stampede.Wrong)
 	return fmt.Sprintf("| %s | %d | %d | %.2f | %s / %s | %s / %s | %d | %d |", r.front.name, r.counts.downloads,
@@ -56,11 +56,11 @@ func text(d time.Duration) string {
 	return fmt.Sprintf("%.1f s", d.Seconds())
 }
 
-// errMissed is the error for an experiment that did not show what it is to show.
+// errMissed is the error for an experiment with an unexpected result.
 var errMissed = errors.New("not as wanted")
 
-// judge holds the gateways to what is wanted of them. Times are told and are no failure: they are
-// this machine's.
+// judge returns errMissed if a client of a gateway did not get the file, or a segment was
+// downloaded more often than needed. Times are no failure, since they depend on the machine.
 func judge(s *settings, rows []row) error {
 	most := int64(0) // content of a file that is only expired is never downloaded again
 	if s.scenario == cold {
@@ -83,7 +83,7 @@ func judge(s *settings, rows []row) error {
 	return errors.Join(errs...)
 }
 
-// compare sets the gateways against one node of the rival.
+// compare prints the times of the gateways against those of one node of the rival.
 func compare(rows []row) {
 	i := slices.IndexFunc(rows, func(r row) bool { return r.front.rival && r.nodes == 1 })
 	if i < 0 {
@@ -100,5 +100,5 @@ func compare(rows []row) {
 	}
 }
 
-// segmentSize is what a gateway fetches at a time.
+// segmentSize is the size of the segments that a gateway fetches.
 const segmentSize = 4 << 20
