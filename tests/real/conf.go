@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Ports inside the namespaces. Each host has addresses of its own, so that they need not differ.
+// Ports inside the namespaces. Each host has separate addresses, so hosts share the port numbers.
 const (
 	trackerPort  = 22122
 	storagePort  = 23000
@@ -24,7 +24,7 @@ const (
 
 func join(a netip.Addr, port int) string { return netip.AddrPortFrom(a, uint16(port)).String() }
 
-// lines is a configuration: key=value.
+// lines are the lines key=value of a configuration.
 type lines []string
 
 // with puts further lines of -set in place of those with the same key, and adds the others.
@@ -48,7 +48,7 @@ func (l lines) write(path string) error {
 	return os.WriteFile(path, []byte(strings.Join(l, "\n")+"\n"), 0o644)
 }
 
-// common are keys of all programs of FastDFS. Those that a version does not know it ignores.
+// common returns the keys of all programs of FastDFS. A version ignores keys that it does not know.
 func (w *world) common(dir string) lines {
 	l := lines{"disabled=false", "connect_timeout=5", "network_timeout=60", "base_path=" + dir, "log_level=info"}
 	if w.s.ipv6 {
@@ -110,7 +110,7 @@ func (w *world) storageConf(n *node, dir string) lines {
 	return append(append(l, n.pathLines()...), w.trackerLines()...)
 }
 
-// pathLines are the store paths, as storages, the module and the gateway read them.
+// pathLines returns the store paths in the format that storages, the module and the gateway read.
 func (n *node) pathLines() lines {
 	l := lines{fmt.Sprintf("store_path_count=%d", len(n.paths))}
 	for i, path := range n.paths {
@@ -121,7 +121,7 @@ func (n *node) pathLines() lines {
 
 func (w *world) idsFile() string { return filepath.Join(w.dir, "storage_ids.conf") }
 
-// writeIDs names the storages by where they are now: 100001 is s1.
+// writeIDs writes the storage ids with the present addresses of the storages: 100001 is s1.
 func (w *world) writeIDs() error {
 	var l lines
 	for i, n := range w.storages {
@@ -134,8 +134,8 @@ func (w *world) writeIDs() error {
 	return l.write(w.idsFile())
 }
 
-// moduleConf is a mod_fastdfs.conf, for the module's nginx and for the gateway. n is nil on a host
-// without a store.
+// moduleConf returns a mod_fastdfs.conf for the module's nginx and for the gateway. n is nil on a
+// host without a store.
 func (w *world) moduleConf(dir string, n *node, mode string) lines {
 	l := append(lines{"base_path=" + dir, "connect_timeout=2", "network_timeout=30",
 		"load_fdfs_parameters_from_tracker=true",
@@ -165,7 +165,7 @@ func (w *world) gatewayConf(dir string, n *node, mode string, a netip.Addr, port
 	return append(l, own...).with("gateway", w.s.set)
 }
 
-// mimeTypes is what the module has for its parts, and the gateway below nothing: few, so that the
-// gateway's own table is seen.
+// mimeTypes are the media types of the configuration. They are few, so that checks reach the table
+// inside the gateway.
 var mimeTypes = lines{"text/html html", "text/plain txt", "image/jpeg jpg", "image/png png", "video/mp4 mp4",
 	"video/x-flv flv"}

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	slowRate      = "80mbit" // of a storage whose download is to be disturbed: 50 MB take 5 s
+	slowRate      = "80mbit" // of a storage during a disturbed download: 50 MB take 5 s
 	gapLimit      = 4 * time.Second
 	redirectLimit = 700 * time.Millisecond
-	renewLimit    = 10 * time.Second // until a new address is known
+	renewLimit    = 10 * time.Second // until the gateway uses a new address
 )
 
-// freezePart freezes and kills the storage that is sending, and cuts its host off, in the middle of
-// a download.
+// freezePart pauses the sending storage in the middle of a download, cuts off its host, and kills
+// it.
 func (w *world) freezePart() {
 	s1, s2 := w.storages[0], w.storages[1]
 	for _, n := range []*node{s1, s2} {
@@ -45,7 +45,7 @@ func (w *world) freezePart() {
 		func(n *node) error { return w.beside[n].signal(syscall.SIGCONT) })
 }
 
-// coldBehindFrozenServer asks for a small file that no cache has, while the web server of its
+// coldBehindFrozenServer requests a small file that no cache has, while the web server of its
 // source accepts connections and sends nothing.
 func (w *world) coldBehindFrozenServer() {
 	f, err := w.upload("small", w.storages[0], 0, "jpg", w.content(5000))
@@ -63,8 +63,8 @@ func (w *world) coldBehindFrozenServer() {
 		r.took.Round(time.Millisecond), wrong)
 }
 
-// disturb downloads a file through a gateway at the edge, and does something to the storage host
-// that is sending it.
+// disturb downloads a file through a gateway at the edge, and calls strike, and after the download
+// heal, for the storage whose host sends the file.
 func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*node) error) {
 	if w.report.failed("freeze", w.purge(edge, "all=1")) {
 		return
@@ -95,7 +95,7 @@ func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*n
 	w.report.failed("freeze", w.waitReady())
 }
 
-// redirectPart asks for a redirect to a host that has just died.
+// redirectPart requests a redirect to a host that has just been cut off.
 func (w *world) redirectPart() {
 	s1, s2 := w.storages[0], w.storages[1]
 	f, err := w.upload("redirected", s1, 0, "jpg", w.content(5000))
@@ -103,7 +103,7 @@ func (w *world) redirectPart() {
 		return
 	}
 	url := w.redirecting.url + "/" + f.id
-	// Which parts before this one have disturbed.
+	// Earlier parts have disturbed the source.
 	err = await(goneLimit, "clients are not sent to the source", func() error {
 		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place,
 			"//"+join(s1.host.addr, gatewayPort)+"/") {
@@ -124,7 +124,8 @@ func (w *world) redirectPart() {
 	w.report.failed("redirect", w.waitReady())
 }
 
-// addressPart moves s2 to another address, and leaves it as the only one that has a file.
+// addressPart moves s2 to another address, and kills s1, so that s2 is the only storage of the
+// group.
 func (w *world) addressPart() {
 	const name = "address"
 	s1, s2 := w.storages[0], w.storages[1]
@@ -136,7 +137,7 @@ func (w *world) addressPart() {
 		}
 		files = append(files, f)
 	}
-	warm := files[1].whole(get(w.edge.url + "/" + files[1].id)) // the edge knows the cluster
+	warm := files[1].whole(get(w.edge.url + "/" + files[1].id)) // the edge has the addresses of the cluster
 	if w.report.failed(name, asError(warm)) || w.report.failed(name, w.moveStorage(s2)) ||
 		w.report.failed(name, w.kill(s1)) ||
 		w.report.failed(name, w.purge(w.edge, "all=1")) {
@@ -170,7 +171,7 @@ func (w *world) addressPart() {
 }
 
 // awaitActive waits until all trackers list a storage as active at its address. FastDFS takes up to
-// 30 s for that, which are not the gateway's.
+// 30 s, which do not count as time of the gateway.
 func (w *world) awaitActive(n *node) error {
 	for _, t := range w.trackers {
 		err := await(startLimit, t.name+" does not list "+n.host.name+" as active at its new address", func() error {
@@ -199,10 +200,10 @@ func (w *world) awaitActive(n *node) error {
 // newByte is the last byte of the address that s2 moves to.
 const newByte = 32
 
-// moveStorage gives the host of a storage another address, tells storage ids, and waits until it
-// takes files there. The address goes before the process ends, so that nothing tells clients that
-// their connections to it are over. Gateways and nginx of that host, which listen on the old
-// address, are out of use from here on.
+// moveStorage gives the host of a storage another address, writes the storage ids, and waits until
+// the storage accepts files there. The host loses its address before the process ends, so clients
+// get no FIN or RST on their connections to the storage. The gateways and the nginx of that host
+// listen on the old address and are unreachable from then on.
 func (w *world) moveStorage(n *node) error {
 	if err := w.network.move(n.host, newByte); err != nil {
 		return err
@@ -229,7 +230,7 @@ func (w *world) moveStorage(n *node) error {
 	})
 }
 
-// daemonRestart ends a tracker and starts it again.
+// daemonRestart restarts a tracker.
 func (w *world) daemonRestart(t *host) error {
 	list := t.pids("tracker.conf")
 	for _, pid := range list {
@@ -243,8 +244,8 @@ func (w *world) daemonRestart(t *host) error {
 	return w.startTracker(t)
 }
 
-// linksPart makes a link. It comes last, as FastDFS 6.16 stops replicating the files of the storage
-// that gets one.
+// linksPart makes a link. This part comes last: FastDFS 6.16 stops replicating the files of a
+// storage that gets a link.
 func (w *world) linksPart() {
 	s1 := w.storages[0]
 	target, err := w.upload("target", s1, 0, "jpg", w.content(w.unpacked()))
@@ -266,14 +267,15 @@ func (w *world) linksPart() {
 
 type namedURL struct{ name, url string }
 
-// checkLogs looks for what no log may hold.
+// checkLogs checks that no log of a gateway has a panic or a BUG line, and that no gateway has
+// ended by itself.
 func (w *world) checkLogs() {
 	for _, s := range w.gateways {
 		text, err := os.ReadFile(s.log)
 		bad := err != nil || bytes.Contains(text, []byte("BUG:")) || bytes.Contains(text, []byte("panic:"))
 		select {
 		case <-s.done:
-			bad = true // it has ended by itself
+			bad = true // ended by itself
 		default:
 		}
 		if bad {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// response is a response that was read to its end, or as far as it came.
+// response is a response that was read to its end, or to its failure.
 type response struct {
 	status int
 	header http.Header
@@ -20,10 +20,10 @@ type response struct {
 	gap    time.Duration // the longest time between two pieces of the body, the first one included
 }
 
-// fetchLimit is how long one request may take at all.
+// fetchLimit is the timeout of one request.
 const fetchLimit = 2 * time.Minute
 
-// stay does not follow redirects, follow does.
+// stay is a client that does not follow redirects, follow is one that does.
 var (
 	stay   = newClient(func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse })
 	follow = newClient(nil)
@@ -34,7 +34,7 @@ func newClient(redirect func(*http.Request, []*http.Request) error) *http.Client
 		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}}
 }
 
-// do asks for url. headers are "Name: value".
+// do requests url. headers are "Name: value".
 func do(c *http.Client, method, url string, headers ...string) response {
 	start := time.Now()
 	req, err := http.NewRequest(method, url, nil)
@@ -71,7 +71,7 @@ func do(c *http.Client, method, url string, headers ...string) response {
 
 func get(url string, headers ...string) response { return do(follow, http.MethodGet, url, headers...) }
 
-// whole says what is wrong with a response to a GET of a file, or nothing.
+// whole returns the fault of a response to a GET of a file, or "".
 func (f *file) whole(r response) string {
 	switch {
 	case r.err != nil:
@@ -89,7 +89,7 @@ func (f *file) whole(r response) string {
 	return ""
 }
 
-// prefix is how many bytes are equal from the start.
+// prefix returns the length of the common prefix.
 func prefix(a, b []byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -98,7 +98,7 @@ func prefix(a, b []byte) int {
 	return n
 }
 
-// head says what is wrong with a response to HEAD.
+// head returns the fault of a response to HEAD, or "".
 func (f *file) head(r response) string {
 	switch {
 	case r.err != nil:
@@ -113,7 +113,7 @@ func (f *file) head(r response) string {
 	return ""
 }
 
-// part says what is wrong with a response to a GET of the bytes from first to last.
+// part returns the fault of a response to a GET of the bytes from first to last, or "".
 func (f *file) part(r response, first, last int) string {
 	switch {
 	case r.err != nil:

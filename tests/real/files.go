@@ -9,16 +9,16 @@ import (
 	"fastdfs-gateway/tests/real/client"
 )
 
-// file is one file of the cluster, and what a client must get of it.
+// file is one file of the cluster, and the content that a client must get.
 type file struct {
 	kind string
 	id   string
 	want []byte
-	gone bool // 404 for everybody
+	gone bool // every gateway must respond 404
 	from *node
 }
 
-// content makes bytes that no other file has.
+// content returns bytes that no other file has.
 func (w *world) content(size int) []byte {
 	w.seed++
 	random := rand.NewChaCha8([32]byte{byte(w.seed), byte(w.seed >> 8)})
@@ -63,7 +63,7 @@ func (w *world) delete(f *file) error {
 	return client.Delete(f.from.addr(), f.id)
 }
 
-// crcForm says which variant the CRC32 in a file's id is, if any.
+// crcForm returns the name of the variant of the CRC32 in a file id.
 func crcForm(id string, content []byte) string {
 	parsed, err := fdfs.Parse(id)
 	var sum checksum.Sum

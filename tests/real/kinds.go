@@ -8,13 +8,13 @@ import (
 	"fastdfs-gateway/tests/real/client"
 )
 
-// extensions have all the lengths that there are.
+// extensions have every length that FastDFS allows.
 var extensions = []string{"", "z", "js", "jpg", "webp", "xhtml", "tar2gz"}
 
 const reuseTries = 20 // uploads until one takes the slot of a deleted file
 
-// kinds makes one file of each kind. What cannot be made is a failure, or is left out where not
-// every version can.
+// kinds makes one file of each kind. A file that cannot be made is a failure, or is left out if
+// some versions cannot make it.
 func (w *world) kinds() []*file {
 	var files []*file
 	add := func(f *file, err error) *file {
@@ -33,7 +33,7 @@ func (w *world) kinds() []*file {
 	for _, size := range sizes {
 		add(w.upload(fmt.Sprintf("%d bytes", size), s1, 0, "bin", w.content(size)))
 	}
-	for _, ext := range extensions { // packed ones with -trunk
+	for _, ext := range extensions { // packed files with -trunk
 		add(w.upload(fmt.Sprintf("extension %q", ext), s1, 1, ext, w.content(3000+len(ext))))
 	}
 	add(w.upload("from the replica", s2, 1, "png", w.content(5000)))
@@ -52,7 +52,7 @@ func (w *world) kinds() []*file {
 	return files
 }
 
-// appenders makes those, and what can become of them.
+// appenders makes appenders, and appends to, modifies, truncates and regenerates some of them.
 func (w *world) appenders(add func(*file, error) *file) {
 	s1, s2 := w.storages[0], w.storages[1]
 	add(w.uploadAppender("appender", s1, "log", w.content(3000)))
@@ -73,7 +73,7 @@ func (w *world) appenders(add func(*file, error) *file) {
 	w.regenerated(add)
 }
 
-// regenerated makes a normal file of an appender. FastDFS can since 6.02.
+// regenerated turns an appender into a normal file, which FastDFS supports since 6.02.
 func (w *world) regenerated(add func(*file, error) *file) {
 	f, err := w.uploadAppender("appender before it was regenerated", w.storages[0], "log", w.content(2000))
 	if w.report.failed("upload", err) {
@@ -92,8 +92,7 @@ func (w *world) regenerated(add func(*file, error) *file) {
 	add(f, nil)
 }
 
-// deleted makes files that are there no more, one of them with its slot in the trunk file taken by
-// another.
+// deleted makes files and deletes them. With -trunk, another file takes the slot of a deleted one.
 func (w *world) deleted(add func(*file, error) *file) {
 	s1 := w.storages[0]
 	var list []*file

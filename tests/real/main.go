@@ -1,6 +1,6 @@
-// Command real runs the built gateway beside a real FastDFS: trackers and storages in network
-// namespaces, files of all kinds, and every promise about them that needs the real thing. README.md
-// says how; it needs root and ip(8).
+// Command real runs the built gateway with a real FastDFS: trackers and storages in network
+// namespaces, files of all kinds, and checks of every promise about them that depends on FastDFS.
+// README.md has the usage; the command needs root and ip(8).
 package main
 
 import (
@@ -89,7 +89,7 @@ func parseFlags(args []string) (*settings, error) {
 	return s, nil
 }
 
-// missing says what there would have to be, or nothing when all is there.
+// missing returns the first missing requirement, or "".
 func (s *settings) missing() string {
 	if s.bin == "" {
 		return "FASTDFS_BIN names no folder with fdfs_trackerd and fdfs_storaged"
@@ -164,8 +164,8 @@ func run(s *settings) (err error) {
 	return nil
 }
 
-// part is one of the things that are tried. The order matters: what leaves the cluster disturbed
-// comes last.
+// part is one section of the checks. The order matters: parts that leave the cluster disturbed come
+// last.
 type part struct {
 	name string
 	run  func(*world)

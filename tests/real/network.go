@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// network is one namespace with a bridge, where this program runs, and one namespace a host, on the
-// bridge by a pair of virtual Ethernet devices: the bridge's end has the host's name, the host's is
-// eth0. Addresses are seen in there only.
+// network is one namespace with a bridge, in which this program runs, and one namespace for each
+// host. A pair of virtual Ethernet devices connects a host to the bridge: the end at the bridge has
+// the host's name, the end in the host is eth0. Addresses are visible inside the namespaces only.
 type network struct {
-	name  string // of the bridge's namespace; those of hosts add -NAME
+	name  string // of the bridge's namespace; namespaces of hosts add -NAME
 	ipv6  bool
 	hosts map[string]*host
 	order []*host
@@ -25,11 +25,11 @@ type network struct {
 // host is one machine of the cluster.
 type host struct {
 	name  string
-	space string     // its namespace
-	addr  netip.Addr // of the family that is in use
+	space string     // name of the namespace
+	addr  netip.Addr // of the family in use
 }
 
-// lastBytes are of the hosts' addresses.
+// lastBytes are the last bytes of the hosts' addresses.
 var lastBytes = []struct {
 	name string
 	last byte
@@ -52,8 +52,9 @@ func newNetwork(name string, s *settings) *network {
 	return n
 }
 
-// address is 10.77.0.x (RFC 1918), or fd77::1:2:0:x (RFC 4193). Bytes 8 to 11 of the IPv6 address
-// are not zero, as in most networks: a program that takes some bytes for the whole address is seen.
+// address returns 10.77.0.x (RFC 1918), or fd77::1:2:0:x (RFC 4193). Bytes 8 to 11 of the IPv6
+// address are not zero, as in most networks: this reveals a program that takes some bytes for the
+// whole address.
 func (n *network) address(last byte) netip.Addr {
 	if n.ipv6 {
 		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 9: 1, 11: 2, 15: last})
@@ -95,7 +96,8 @@ func (n *network) open() error {
 	return nil
 }
 
-// addressStep gives a device an address, without waiting whether another host has it.
+// addressStep returns the arguments of ip(8) that give a device an address, without detection of
+// duplicate addresses.
 func (n *network) addressStep(space, device string, a netip.Addr) []string {
 	step := []string{"-n", space, "address", "add", n.prefix(a), "dev", device}
 	if a.Is6() {
@@ -104,7 +106,8 @@ func (n *network) addressStep(space, device string, a netip.Addr) []string {
 	return step
 }
 
-// close ends all processes in the namespaces and removes these; devices go with them.
+// close kills all processes in the namespaces, and removes the namespaces, and the devices with
+// them.
 func (n *network) close() error {
 	var errs []error
 	var spaces []string
@@ -113,17 +116,17 @@ func (n *network) close() error {
 	}
 	for _, space := range append(spaces, n.name) {
 		if _, err := os.Stat("/run/netns/" + space); err != nil {
-			continue // it was not made
+			continue // not made
 		}
 		for _, pid := range pids(space) {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+			_ = syscall.Kill(pid, syscall.SIGKILL) // may have ended by itself
 		}
 		errs = append(errs, ip("netns", "delete", space))
 	}
 	return errors.Join(errs...)
 }
 
-// pids are the processes in a namespace.
+// pids returns the processes in a namespace.
 func pids(space string) []int {
 	out, err := exec.Command("ip", "netns", "pids", space).Output()
 	if err != nil {
@@ -138,12 +141,12 @@ func pids(space string) []int {
 	return list
 }
 
-// command is a program on this host.
+// command returns a command that runs on this host.
 func (h *host) command(name string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", h.space, name}, args...)...)
 }
 
-// pids are the processes of this host that have text among their arguments.
+// pids returns the processes of this host that have text among their arguments.
 func (h *host) pids(text string) []int {
 	var list []int
 	for _, pid := range pids(h.space) {
@@ -155,11 +158,11 @@ func (h *host) pids(text string) []int {
 	return list
 }
 
-// cut takes the host off the network without a notice; mend brings it back.
+// cut takes the host off the network without a FIN or RST to its peers; mend connects it again.
 func (n *network) cut(h *host) error  { return ip("-n", n.name, "link", "set", h.name, "down") }
 func (n *network) mend(h *host) error { return ip("-n", n.name, "link", "set", h.name, "up") }
 
-// move gives the host another address. The old one is gone.
+// move replaces the address of the host.
 func (n *network) move(h *host, last byte) error {
 	if err := ip("-n", h.space, "address", "delete", n.prefix(h.addr), "dev", "eth0"); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (n *network) move(h *host, last byte) error {
 	return ip(n.addressStep(h.space, "eth0", h.addr)...)
 }
 
-// limit makes what the host sends slow: tc-tbf(8). unlimit ends it.
+// limit bounds the rate at which the host sends (tc-tbf(8)); unlimit removes the bound.
 func (h *host) limit(rate string) error {
 	return tool("tc", "-n", h.space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
 		"latency", "50ms")
@@ -178,7 +181,7 @@ func (h *host) unlimit() error {
 	return tool("tc", "-n", h.space, "qdisc", "delete", "dev", "eth0", "root")
 }
 
-// sent is how many bytes the host has sent.
+// sent returns the number of bytes that the host has sent.
 func (h *host) sent() int64 {
 	text, err := os.ReadFile("/sys/class/net/" + h.name + "/statistics/rx_bytes")
 	if err != nil {
@@ -191,7 +194,7 @@ func (h *host) sent() int64 {
 	return v
 }
 
-// busiest is the one that sends most within a moment.
+// busiest returns the host that sends most bytes within 50 ms.
 func busiest(hosts ...*host) *host {
 	before := map[*host]int64{}
 	for _, h := range hosts {

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// moduleConfPath is where the module reads its configuration: the path is compiled in.
+// moduleConfPath is the folder from which the module reads its configuration: the path is compiled
+// in.
 const moduleConfPath = "/etc/fdfs"
 
 // makeModuleFolder makes the folder that startNginx mounts on, if it is missing. remove undoes
@@ -23,9 +24,8 @@ func makeModuleFolder() (remove func(), err error) {
 	return nil, err
 }
 
-// startNginx starts the module's nginx on each storage host. Each sees a folder of its own in the
-// place of /etc/fdfs, by a mount in a mount namespace of its own; the folder must be there to be
-// mounted on.
+// startNginx starts the module's nginx on each storage host. Each nginx has a separate folder at
+// /etc/fdfs, by a mount in a separate mount namespace; the folder must exist as a mount point.
 func (w *world) startNginx() error {
 	for _, n := range w.storages {
 		dir := filepath.Join(w.dir, "nginx-"+n.host.name)

@@ -14,14 +14,14 @@ import (
 	"fastdfs-gateway/tests/real/client"
 )
 
-// Limits of what is promised, with room for the clock of this program.
+// Limits of the program, with room for the clock of this test.
 const (
-	deletedLimit = 1100 * time.Millisecond // a deleted file at a gateway whose host has it no more
-	mutableLimit = 2500 * time.Millisecond // a changed appender through the cache: mutable_ttl is 1 s
-	extraReads   = 1.1                     // bytes read from storages for a file, of its size
+	deletedLimit = 1100 * time.Millisecond // until 404 at a gateway whose host has deleted the file
+	mutableLimit = 2500 * time.Millisecond // until a changed appender comes through the cache: mutable_ttl is 1 s
+	extraReads   = 1.1                     // bytes read from storages for a file, divided by its size
 )
 
-// mediaTypes are what browsers need, by extension; some have more than one name.
+// mediaTypes are the media types that browsers need, by extension; some have more than one name.
 var mediaTypes = map[string][]string{
 	"webp": {"image/webp"}, "avif": {"image/avif"}, "mng": {"video/x-mng"}, "flv": {"video/x-flv"},
 	"webm":  {"video/webm"},
@@ -41,7 +41,7 @@ var mediaTypes = map[string][]string{
 	"txt": {"text/plain"},
 }
 
-// typesPart looks at the media types, at the source and at the edge.
+// typesPart checks the media types at the source and at the edge.
 func (w *world) typesPart() {
 	for ext, want := range mediaTypes {
 		f, err := w.upload(ext, w.storages[0], 0, ext, w.content(500))
@@ -60,7 +60,8 @@ func (w *world) typesPart() {
 	}
 }
 
-// crcPart looks that a file is read once, whichever CRC32 its id holds.
+// crcPart checks that a file is read once from the storages, for every variant of the CRC32 in file
+// ids.
 func (w *world) crcPart() {
 	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(max(5<<20, w.unpacked())))
 	if w.report.failed("crc", err) {
@@ -73,13 +74,13 @@ func (w *world) crcPart() {
 		"the id's CRC32 is the %s one; %.0f bytes were read for %d %s", crcForm(f.id, f.want), read, len(f.want), wrong)
 }
 
-// originBytes is how many bytes the edge has read from storages.
+// originBytes returns the number of bytes that the edge has read from storages.
 func (w *world) originBytes() float64 {
 	r := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
 	return lab.ParseMetrics(string(r.body))["fdfs_gateway_origin_bytes_total"]
 }
 
-// deletePart deletes files that are asked for all the time: a normal one, an appender, and with
+// deletePart deletes files that are requested all the time: a normal one, an appender, and with
 // -trunk a packed one.
 func (w *world) deletePart() {
 	s1 := w.storages[0]
@@ -99,9 +100,8 @@ func (w *world) deletePart() {
 	w.deleteUnreplicated()
 }
 
-// deleteUnreplicated deletes files at their source while the storages of the group do not
-// replicate: the replica keeps them, and the gateway beside the source responds with 404 all
-// the same.
+// deleteUnreplicated deletes a file at its source while the storages of the group do not replicate:
+// the replica keeps the file, and the gateway on the host of the source still responds 404.
 func (w *world) deleteUnreplicated() {
 	s1 := w.storages[0]
 	f, err := w.upload("normal, replication closed", s1, 0, "bin", w.content(w.unpacked()))
@@ -120,7 +120,7 @@ func (w *world) deleteUnreplicated() {
 	w.report.failed("delete", w.restartWith(s1))
 }
 
-// clock returns the time of day after d, as storage.conf has it.
+// clock returns the time of day after d in the format of storage.conf.
 func clock(d time.Duration) string { return time.Now().Add(d).Format("15:04") }
 
 // restartWith kills a storage and starts it with further lines of storage.conf, which replace those
@@ -184,11 +184,11 @@ func (w *world) deleteHot(f *file) {
 	both.Wait()
 }
 
-// goneLimit is when nothing waits any longer.
+// goneLimit bounds the waiting for a change.
 const goneLimit = 8 * time.Second
 
-// untilGone asks until the response is 404, and gives the time since deleted. Until then the bytes
-// must be right.
+// untilGone requests a file until the response is 404, and returns the time since deleted. Earlier
+// responses must have the right bytes.
 func (f *file) untilGone(server string, deleted time.Time) (took time.Duration, wrong string) {
 	for {
 		r := get(server + "/" + f.id)
@@ -199,7 +199,7 @@ func (f *file) untilGone(server string, deleted time.Time) (took time.Duration, 
 		case took > goneLimit:
 			return took, "and it is still there"
 		}
-		cut := r.err != nil && bytes.HasPrefix(f.want, r.body) // it was deleted meanwhile
+		cut := r.err != nil && bytes.HasPrefix(f.want, r.body) // deleted meanwhile
 		if text := f.whole(r); text != "" && !cut {
 			wrong = text
 		}
@@ -207,7 +207,7 @@ func (f *file) untilGone(server string, deleted time.Time) (took time.Duration, 
 	}
 }
 
-// mutablePart changes an appender, and replaces a slave, while the edge has them in its cache.
+// mutablePart changes an appender and replaces a slave while the edge has them in its cache.
 func (w *world) mutablePart() {
 	s1 := w.storages[0]
 	f, err := w.uploadAppender("appender", s1, "log", w.content(300<<10))
@@ -270,12 +270,12 @@ func (w *world) changeHot(f *file, what string, change func() ([]byte, error)) {
 		took := time.Since(changed).Round(time.Millisecond)
 		isNew := f.whole(r) == ""
 		isOld := r.err == nil && r.status == http.StatusOK && bytes.Equal(r.body, old)
-		between := r.status == http.StatusNotFound && what == "replaced" // it was deleted for a moment
+		between := r.status == http.StatusNotFound && what == "replaced" // deleted for a moment
 		switch {
 		case isNew || took > goneLimit:
 			w.report.check(name, isNew && took <= mutableLimit, "%s %s: new at the edge after %v", f.kind, what, took)
 			return
-		case !isOld && !between && r.err == nil: // a version that changes while it is sent is cut
+		case !isOld && !between && r.err == nil: // a change aborts a response
 			w.report.check(name, false, "%s %s: neither the old version nor the new: %s", f.kind, what, f.whole(r))
 			return
 		}

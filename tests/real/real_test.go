@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSkippedWithoutBinaries: without a FastDFS the program says so and ends well.
+// TestSkippedWithoutBinaries: without a FastDFS the program prints that it skips the checks, and
+// exits with 0.
 func TestSkippedWithoutBinaries(t *testing.T) {
 	real := filepath.Join(t.TempDir(), "real")
 	out, err := exec.Command("go", "build", "-o", real, ".").CombinedOutput()

@@ -5,15 +5,14 @@ import (
 	"sync"
 )
 
-// report counts and prints what was tried.
+// report counts and prints the checks.
 type report struct {
 	mu              sync.Mutex // guards all below
 	passed, skipped int
 	failures        []string
 }
 
-// check notes one promise: what it is about, and what was seen where it does not hold, or in
-// figures where it does.
+// check records whether a promise holds: its name, and the observed failure or figures.
 func (r *report) check(name string, ok bool, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,7 +34,7 @@ func (r *report) failed(name string, err error) bool {
 	return err != nil
 }
 
-// skip notes what this version, or these switches, cannot do.
+// skip records a check that this version of FastDFS, or these flags, do not allow.
 func (r *report) skip(name, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 const (
 	soakFiles    = 60
 	soakWorkers  = 64
-	soakSlowest  = 5 * time.Second  // that a response may take
-	strikeEvery  = 20 * time.Second // a storage is killed; every third time it is frozen
+	soakSlowest  = 5 * time.Second  // limit of the time of a response
+	strikeEvery  = 20 * time.Second // kills a storage; every third time pauses one
 	strikeBreak  = 5 * time.Second
 	purgeEvery   = time.Second
-	soakErrorsNo = 5 // errors that are printed
+	soakErrorsNo = 5 // number of printed errors
 )
 
-// soak is what was seen in one.
+// soak is the results of one soak.
 type soak struct {
 	asked, strikes atomic.Int64
 	mu             sync.Mutex // guards all below
@@ -29,7 +29,7 @@ type soak struct {
 	times          []time.Duration
 }
 
-// soakPart asks for files all the time, at all gateways, while the storages of group1 are killed
+// soakPart requests files from all gateways all the time, while the storages of group1 are killed
 // and started in turn.
 func (w *world) soakPart() {
 	if w.s.soak <= 0 {
@@ -123,7 +123,7 @@ func (s *soak) note(f *file, server string, r response) {
 	}
 }
 
-// strike kills s1 and s2 in turn, and starts them again; every third time it freezes one.
+// strike kills s1 and s2 in turn, and starts them again; every third time it pauses one instead.
 func (w *world) strike(s *soak, stop <-chan struct{}) {
 	every := min(strikeEvery, w.s.soak/3)
 	for i := 0; ; i++ {

@@ -10,13 +10,15 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// target is a way to a file. It says what is wrong with the responses, or nothing.
+// target is a server, or a path through several, that serves a file. try returns the fault of the
+// responses, or "".
 type target struct {
 	name string
 	try  func(f *file) string
 }
 
-// targets are the columns of the table. "source" and so on are seen from the file.
+// targets returns the columns of the table. "source", "replica" and "other group" are relative to
+// the file.
 func (w *world) targets() []target {
 	list := []target{
 		{"source", func(f *file) string { return requests(f, w.gatewayAt(f.from)) }},
@@ -34,12 +36,12 @@ func (w *world) targets() []target {
 	return list
 }
 
-// gatewayAt is the URL of the gateway on a storage host.
+// gatewayAt returns the URL of the gateway on a storage host.
 func (w *world) gatewayAt(n *node) string {
 	return "http://" + join(n.host.addr, gatewayPort)
 }
 
-// replicaOf is another storage of the file's group, or the only one.
+// replicaOf returns another storage of the file's group, or the source if the group has no other.
 func (w *world) replicaOf(f *file) *node {
 	for _, n := range w.group(f.id) {
 		if n != f.from {
@@ -49,7 +51,7 @@ func (w *world) replicaOf(f *file) *node {
 	return f.from
 }
 
-// otherGroupOf is a storage of another group than the file's.
+// otherGroupOf returns a storage of another group than the file's.
 func (w *world) otherGroupOf(f *file) *node {
 	for _, n := range w.storages {
 		if n.group != f.from.group {
@@ -84,8 +86,7 @@ func ranges(f *file, url string) string {
 	return f.part(get(url, "Range: bytes=-2"), end-1, end)
 }
 
-// coldAndHot tries the requests on a file that the cache has not, then on one that it has, then a
-// range on one that it has not.
+// coldAndHot tries the requests on a miss, then on a hit, then ranges on a miss.
 func (w *world) coldAndHot(f *file, s *server) string {
 	for range 2 {
 		if wrong := requests(f, s.url); wrong != "" {
@@ -98,7 +99,7 @@ func (w *world) coldAndHot(f *file, s *server) string {
 	return ranges(f, s.url+"/"+f.id)
 }
 
-// purge makes a gateway's cache forget: "id=..." or "all=1".
+// purge removes files from a gateway's cache: "id=..." or "all=1".
 func (w *world) purge(s *server, what string) error {
 	host, port := w.network.hosts["edge"].addr, gatewayPort
 	switch s {
@@ -117,8 +118,8 @@ func (w *world) purge(s *server, what string) error {
 	return r.err
 }
 
-// redirects tries the gateway on s3 that sends clients to the source: a file of its own group it
-// serves itself.
+// redirects tries the gateway on s3 that redirects clients to the source, and that serves files of
+// its own group itself.
 func (w *world) redirects(f *file) string {
 	url := w.redirecting.url + "/" + f.id
 	if r := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group &&
@@ -149,7 +150,7 @@ func (w *world) asModule(f *file) string {
 	return ""
 }
 
-// difference says how two responses differ: the module's, then ours.
+// difference returns the difference between the responses of the module and of the gateway, or "".
 func difference(f *file, module, ours response) string {
 	switch {
 	case module.err != nil || ours.err != nil:
@@ -164,7 +165,7 @@ func difference(f *file, module, ours response) string {
 	}
 	same := []string{"Content-Length"}
 	if id, err := fdfs.Parse(f.id); err == nil && id.Immutable() {
-		same = append(same, "Last-Modified") // of the others it is the time of the copy that was read
+		same = append(same, "Last-Modified") // for other files, the time of the copy that was read
 	}
 	for _, name := range same {
 		if m, o := module.header.Get(name), ours.header.Get(name); m != o {
@@ -211,7 +212,7 @@ func (w *world) tablePart() {
 	w.metadataIsPrivate(files)
 }
 
-// metadataIsPrivate looks that the file beside a file with metadata is not given out.
+// metadataIsPrivate checks that no gateway serves the file with the metadata of another file.
 func (w *world) metadataIsPrivate(files []*file) {
 	for _, f := range files {
 		if f.kind == "with metadata" {

@@ -17,7 +17,7 @@ import (
 	"fastdfs-gateway/tests/real/client"
 )
 
-// world is all that runs: the cluster, the gateways and the module's nginx where there is one.
+// world is the running programs: the cluster, the gateways, and the module's nginx if one is given.
 type world struct {
 	s        *settings
 	network  *network
@@ -29,9 +29,9 @@ type world struct {
 	nginx    []*server
 
 	edge, byHTTP, redirecting, uncached *server
-	byModule                            *server           // nil without the module's nginx
+	byModule                            *server           // fetches from the module's nginx; nil without it
 	beside                              map[*node]*server // the gateway on a storage host
-	seed                                int               // of the contents so far
+	seed                                int               // number of contents so far
 }
 
 // node is a storage.
@@ -58,7 +58,7 @@ const (
 	poll       = 20 * time.Millisecond
 )
 
-// newWorld starts everything, and waits until files are taken and replicated.
+// newWorld starts all programs, and waits until storages accept and replicate files.
 func newWorld(s *settings, n *network, dir string) (*world, error) {
 	w := &world{s: s, network: n, dir: dir, report: &report{}, beside: map[*node]*server{}}
 	for _, name := range []string{"t1", "t2"}[:s.trackers] {
@@ -122,8 +122,8 @@ func (w *world) startTracker(t *host) error {
 
 func (w *world) startStorage(n *node) error { return w.daemon(n.host, "fdfs_storaged", n.conf) }
 
-// daemon starts a program that goes into the background by itself. What it prints goes to a file,
-// which it may keep open.
+// daemon starts a program that goes into the background by itself. The output of the program goes
+// to a file, which the program may keep open.
 func (w *world) daemon(h *host, program, conf string) error {
 	out, err := os.OpenFile(filepath.Join(w.dir, h.name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -138,7 +138,8 @@ func (w *world) daemon(h *host, program, conf string) error {
 	return nil
 }
 
-// signal goes to a storage's process, which keeps its name and configuration among its arguments.
+// signal sends a signal to the process of a storage, which has its configuration among its
+// arguments.
 func (w *world) signal(n *node, s syscall.Signal) error {
 	list := n.host.pids(n.conf)
 	if len(list) == 0 {
@@ -152,7 +153,7 @@ func (w *world) signal(n *node, s syscall.Signal) error {
 	return nil
 }
 
-// kill ends a storage and waits for its end.
+// kill kills a storage and waits for its end.
 func (w *world) kill(n *node) error {
 	list := n.host.pids(n.conf)
 	if err := w.signal(n, syscall.SIGKILL); err != nil {
@@ -162,7 +163,7 @@ func (w *world) kill(n *node) error {
 }
 
 // awaitEnd waits until processes have ended, and their sockets with them: a process that is about
-// to end has no arguments any more, but its port.
+// to end has no arguments any more, but still holds its port.
 func awaitEnd(list []int) error {
 	return await(startLimit, "a process does not end", func() error {
 		for _, pid := range list {
@@ -175,8 +176,8 @@ func awaitEnd(list []int) error {
 	})
 }
 
-// waitReady waits until each storage takes a file, and both storages of group1 have those of each
-// other: at the start, and after they were disturbed.
+// waitReady waits until each storage accepts a file and the storages of group1 have replicated each
+// other's: at the start, and after a disturbance.
 func (w *world) waitReady() error {
 	content := w.content(1000)
 	for _, n := range w.storages {
@@ -195,7 +196,7 @@ func (w *world) waitReady() error {
 	return nil
 }
 
-// waitReplicated waits until all storages of its group have a file.
+// waitReplicated waits until all storages of a file's group have the file.
 func (w *world) waitReplicated(id string) error {
 	return w.awaitAt(id, "does not get", func(n *node) error {
 		_, err := client.Size(n.addr(), id)
@@ -203,8 +204,8 @@ func (w *world) waitReplicated(id string) error {
 	})
 }
 
-// waitSame waits until all storages of its group have a file, and of one that can change the
-// version that its source has.
+// waitSame waits until all storages of a file's group have the file, and for a file that can
+// change, until they have the version of the source.
 func (w *world) waitSame(f *file) error {
 	if id, err := fdfs.Parse(f.id); err != nil || id.Immutable() {
 		return errors.Join(err, w.waitReplicated(f.id))
@@ -222,7 +223,7 @@ func (w *world) waitSame(f *file) error {
 	})
 }
 
-// waitGone waits until no storage of its group has a file.
+// waitGone waits until no storage of a file's group has the file.
 func (w *world) waitGone(id string) error {
 	return w.awaitAt(id, "keeps", func(n *node) error {
 		_, err := client.Size(n.addr(), id)
@@ -236,7 +237,7 @@ func (w *world) waitGone(id string) error {
 	})
 }
 
-// awaitAt tries at each storage of a file's group until it works.
+// awaitAt calls try for each storage of a file's group until it succeeds.
 func (w *world) awaitAt(id, what string, try func(*node) error) error {
 	for _, n := range w.group(id) {
 		err := await(startLimit, fmt.Sprintf("%s %s %s", n.host.name, what, id), func() error { return try(n) })
@@ -247,14 +248,14 @@ func (w *world) awaitAt(id, what string, try func(*node) error) error {
 	return nil
 }
 
-// group are the storages of a file's group.
+// group returns the storages of a file's group.
 func (w *world) group(id string) []*node {
 	return slices.DeleteFunc(slices.Clone(w.storages), func(n *node) bool {
 		return len(id) < 7 || id[:7] != n.group+"/"
 	})
 }
 
-// await tries until it works.
+// await calls try until it succeeds.
 func await(limit time.Duration, what string, try func() error) error {
 	for end := time.Now().Add(limit); ; time.Sleep(poll) {
 		err := try()
@@ -267,7 +268,7 @@ func await(limit time.Duration, what string, try func() error) error {
 	}
 }
 
-// startServers starts the gateways, and the module's nginx where there is one.
+// startServers starts the gateways, and the module's nginx if one is given.
 func (w *world) startServers() error {
 	var err error
 	for _, n := range w.storages {
@@ -353,7 +354,8 @@ func (s *server) await(url string) error {
 	})
 }
 
-// signal goes to the server itself: ip-netns(8) replaces itself by the program.
+// signal sends a signal to the server: ip-netns(8) replaces itself by the program, so cmd is the
+// server.
 func (s *server) signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
 
 func (s *server) stop() {
@@ -366,7 +368,7 @@ func (s *server) stop() {
 	}
 }
 
-// close ends the servers. The daemons end with the network.
+// close stops the servers. network.close kills the daemons.
 func (w *world) close() {
 	for _, s := range append(slices.Clone(w.gateways), w.nginx...) {
 		s.stop()

@@ -1,6 +1,6 @@
-// Package client speaks the commands that change a FastDFS storage. The gateway has no use for
-// them; the harness has: with these it needs no client tool, and can name the storage and the store
-// path that take a file. File ids are those that it returns.
+// Package client sends the commands that change a FastDFS storage. The gateway does not use them.
+// With this package the harness needs no client tool, and names the storage and the store path for
+// a file. Functions take the file ids that uploads return.
 //
 // Numbers are big-endian, names of 16 and 6 bytes are NUL padded, and a reply that carries a file
 // id is group (16) and logic filename. addr is host:port of a storage.
@@ -45,7 +45,7 @@ const (
 	replyLimit = 1 << 20          // bytes of a reply's body
 )
 
-// Call sends one request on a connection of its own. A status other than 0 is an fdfs.StatusError.
+// Call sends one request on a new connection. A status other than 0 is an fdfs.StatusError.
 func Call(addr string, cmd fdfs.Command, body []byte) ([]byte, error) {
 	conn, err := net.DialTimeout("tcp", addr, timeLimit)
 	if err != nil {
@@ -86,7 +86,7 @@ func readReply(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// callForID does a command whose reply is a file id.
+// callForID sends a command whose reply is a file id.
 func callForID(addr string, cmd fdfs.Command, body []byte) (string, error) {
 	reply, err := Call(addr, cmd, body)
 	if err != nil {
@@ -99,7 +99,7 @@ func callForID(addr string, cmd fdfs.Command, body []byte) (string, error) {
 	return strings.TrimRight(string(reply[:groupSize]), "\x00") + "/" + string(reply[groupSize:]), nil
 }
 
-// Upload stores a normal file, or a packed one where the storage packs files of this size.
+// Upload stores a normal file, or a packed one if the storage packs files of this size.
 func Upload(addr string, pathIndex byte, ext string, content []byte) (id string, err error) {
 	return upload(addr, CmdUpload, pathIndex, ext, content)
 }
@@ -109,15 +109,15 @@ func UploadAppender(addr string, pathIndex byte, ext string, content []byte) (id
 	return upload(addr, CmdUploadAppender, pathIndex, ext, content)
 }
 
-// upload: store path u8, size u64, extension (6), content.
+// upload sends a command with store path u8, size u64, extension (6), content.
 func upload(addr string, cmd fdfs.Command, pathIndex byte, ext string, content []byte) (string, error) {
 	body := appendInt([]byte{pathIndex}, len(content))
 	body = appendPadded(body, ext, ExtSize)
 	return callForID(addr, cmd, append(body, content...))
 }
 
-// UploadSlave stores a slave of master: length of its logic filename u64, size u64, prefix (16),
-// extension (6), name, content.
+// UploadSlave stores a slave of master: length of master's logic filename u64, size u64, prefix
+// (16), extension (6), that name, content.
 func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, err error) {
 	_, logic, _ := strings.Cut(master, "/")
 	body := appendInt(appendInt(nil, len(logic)), len(content))
@@ -125,10 +125,10 @@ func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, e
 	return callForID(addr, CmdUploadSlave, append(append(body, logic...), content...))
 }
 
-// CreateLink makes a file that stands for another one of its group: lengths of master's, target's
-// and signature's texts u64 each, group (16), prefix (16), extension (6), then the texts. There is
-// no master here. FastDFS rejects an empty signature and does not check its content: it is the
-// SHA-1 of the target's name, 40 hexadecimal digits.
+// CreateLink makes a link to another file of the group: lengths of master's, target's and
+// signature's texts u64 each, group (16), prefix (16), extension (6), then the texts. Master is
+// empty here. FastDFS rejects an empty signature and does not check its content: the signature is
+// the SHA-1 of the target's name, 40 hexadecimal digits.
 func CreateLink(addr, target, ext string) (id string, err error) {
 	group, logic, _ := strings.Cut(target, "/")
 	sum := sha1.Sum([]byte(logic))
@@ -162,8 +162,8 @@ func Truncate(addr, id string, size int) error {
 	return err
 }
 
-// Regenerate makes a normal file of an appender, which gets a new id: logic filename. FastDFS has
-// it since 6.02.
+// Regenerate turns an appender into a normal file with a new id: logic filename. FastDFS has this
+// command since 6.02.
 func Regenerate(addr, id string) (string, error) {
 	_, logic, _ := strings.Cut(id, "/")
 	return callForID(addr, CmdRegenerate, []byte(logic))
@@ -176,7 +176,7 @@ func Delete(addr, id string) error {
 	return err
 }
 
-// SetMetadata replaces what is known of a file by one name and value: lengths of logic filename and
+// SetMetadata replaces the metadata of a file by one name and value: lengths of logic filename and
 // metadata u64 each, 'O' for "overwrite", group (16), name, then metadata with 0x02 between name
 // and value.
 func SetMetadata(addr, id, name, value string) error {
@@ -188,8 +188,8 @@ func SetMetadata(addr, id, name, value string) error {
 	return err
 }
 
-// Size is a file's size as this very storage knows it; the error is fdfs.ErrNotFound where it has
-// none.
+// Size returns the size of a file at the storage addr; the error is fdfs.ErrNotFound if the storage
+// does not have the file.
 func Size(addr, id string) (int64, error) {
 	group, logic, _ := strings.Cut(id, "/")
 	reply, err := Call(addr, fdfs.CmdFileInfo, append(fdfs.AppendGroup(nil, group), logic...))
@@ -202,8 +202,8 @@ func Size(addr, id string) (int64, error) {
 	return int64(binary.BigEndian.Uint64(reply)), nil
 }
 
-// Download reads a whole file of at most 1 MiB from this very storage. Of an empty one FastDFS says
-// that the offset is invalid.
+// Download reads a whole file of at most 1 MiB from the storage addr. FastDFS rejects the download
+// of an empty file, since the offset is invalid.
 func Download(addr, id string) ([]byte, error) {
 	group, logic, _ := strings.Cut(id, "/")
 	body := appendInt(appendInt(nil, 0), 0)
@@ -216,7 +216,7 @@ func Download(addr, id string) ([]byte, error) {
 
 func appendInt(b []byte, v int) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
 
-// appendPadded adds text and NULs up to width bytes; what is longer is cut.
+// appendPadded adds text and NULs up to width bytes; longer text is truncated.
 func appendPadded(b []byte, text string, width int) []byte {
 	text = text[:min(len(text), width)]
 	return append(append(b, text...), make([]byte, width-len(text))...)
