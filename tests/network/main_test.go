@@ -1,9 +1,9 @@
-// Package network runs gateways, Redis and storages on hosts of their own, between which packets
-// are lost, late and out of order.
+// Package network runs gateways, Redis and storages on separate hosts, between which packets are
+// lost, late and out of order.
 //
-// A host is a network namespace with one interface, a TUN device. The other end of each device is
-// here: a goroutine reads the packets of a host and writes them to the host that they are for, or
-// does not. So it needs root, and no other support of the kernel (many have no netem).
+// A host is a network namespace with one interface, a TUN device. The test process has the other
+// end of each device: a goroutine reads the packets of a host, and writes them to their destination
+// or drops them. So the tests need root, but not netem, which many kernels lack.
 package network
 
 import (
@@ -22,13 +22,13 @@ import (
 
 var binary = os.Getenv("GATEWAY_BINARY")
 
-// insideVariable says that the process is in a network namespace of its own.
+// insideVariable is set in the process that runs in the new network namespace.
 const insideVariable = "NETWORK_TEST_INSIDE"
 
-// missing is why the tests cannot run.
+// missing is the reason why the tests cannot run.
 var missing error
 
-// TestMain runs the tests in a new network namespace: the process is one of the hosts.
+// TestMain runs the tests in a new network namespace, so the process is one of the hosts.
 func TestMain(m *testing.M) {
 	if os.Getenv(insideVariable) != "" {
 		logging.Disable()

@@ -29,9 +29,9 @@ const (
 	gateways                                         = 2
 )
 
-// TestBadNetwork: between gateways, Redis, trackers and storages packets are lost, late and out of
-// order. Every client gets the whole file, and many clients at a cold file cost one download, or
-// one for each gateway where one has given the other up.
+// TestBadNetwork: every client gets the whole file while packets between gateways, Redis, trackers
+// and storages are lost, late and out of order. A cold file with many clients costs at most two
+// downloads for each gateway, and one download on a good network.
 func TestBadNetwork(t *testing.T) {
 	if missing != nil {
 		t.Skipf("SKIPPED: %v", missing)
@@ -55,8 +55,8 @@ func TestBadNetwork(t *testing.T) {
 				w.play()
 				return
 			}
-			// A gateway that a busy machine stops for longer than a lease is waited for downloads
-			// too.
+			// If a busy machine stops a gateway for longer than a lease, another gateway downloads
+			// too: such a scene is repeated.
 			for scene := 1; !w.play(); scene++ {
 				require.Less(t, scene, 5, "in no scene each file was downloaded once")
 			}
@@ -64,7 +64,7 @@ func TestBadNetwork(t *testing.T) {
 	}
 }
 
-// world is a fleet whose parts are on hosts of their own.
+// world is a fleet whose parts run on separate hosts.
 type world struct {
 	*network
 	cluster *fdfstest.Cluster
@@ -117,8 +117,8 @@ func (w *world) put(size int) (fdfs.FileID, []byte) {
 	return id, content
 }
 
-// play sends many clients for cold files, and again when the gateways have them. It returns whether
-// each file was downloaded once.
+// play sends requests of many clients for cold files, and again when the gateways have the files.
+// It reports whether each file was downloaded once.
 func (w *world) play() bool {
 	t, once, all := w.t, 0, 0
 	var worst time.Duration

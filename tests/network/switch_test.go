@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conditions are those of packets between two hosts, in both directions.
+// conditions are the faults of packets between two hosts, in both directions.
 type conditions struct {
-	loss          float64       // part of the packets that is lost
+	loss          float64       // fraction of the packets that is lost
 	delay, jitter time.Duration // each is late by delay and up to jitter more, so that some overtake others
 }
 
@@ -28,15 +28,15 @@ type network struct {
 	t       *testing.T
 	number  int // hosts have the addresses 10.77.number.x
 	running sync.WaitGroup
-	bad     atomic.Pointer[conditions] // of packets that are not those of clients
+	bad     atomic.Pointer[conditions] // of all packets but those of clients
 
 	mu    sync.RWMutex // guards ports
 	ports map[netip.Addr]*os.File
 
-	moved, lost atomic.Int64 // packets that are not those of clients
+	moved, lost atomic.Int64 // all packets but those of clients
 }
 
-// clientHost is the last byte of the address of clients: their packets are moved at once.
+// clientHost is the last byte of the address of clients, whose packets are neither lost nor late.
 const clientHost = 1
 
 func newNetwork(t *testing.T, number int) *network {
@@ -54,12 +54,12 @@ func newNetwork(t *testing.T, number int) *network {
 	return n
 }
 
-// address is that of a host by its last byte.
+// address returns the address of a host by its last byte.
 func (n *network) address(host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 77, byte(n.number), byte(host)})
 }
 
-// here gives the process addresses in the network, the first of which is that of its clients.
+// here gives the test process addresses in the network. Its clients use the first one.
 func (n *network) here(hosts ...int) {
 	n.t.Helper()
 	require.NoError(n.t, n.plug(hosts))
@@ -71,7 +71,7 @@ func (n *network) host(number int) (netns string) {
 	made, end := make(chan error), make(chan struct{})
 	n.t.Cleanup(func() { close(end) })
 	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine, and with it the namespace
+		runtime.LockOSThread() // never unlocked: the thread, and the namespace, end with the goroutine
 		err := os.NewSyscallError("unshare", unix.Unshare(unix.CLONE_NEWNET))
 		netns = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
 		if err == nil {
@@ -84,7 +84,7 @@ func (n *network) host(number int) (netns string) {
 	return netns
 }
 
-// plug makes the device of the network namespace that the thread is in.
+// plug makes the device in the network namespace of the calling thread.
 func (n *network) plug(hosts []int) error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -125,7 +125,7 @@ func (n *network) move(from *os.File) {
 		if err != nil {
 			return
 		}
-		if size < 20 || packet[0]>>4 != 4 { // of IPv6 there is nothing but what looks for routers
+		if size < 20 || packet[0]>>4 != 4 { // the only IPv6 packets are router solicitations
 			continue
 		}
 		source, to := netip.AddrFrom4([4]byte(packet[12:16])), netip.AddrFrom4([4]byte(packet[16:20]))
@@ -136,7 +136,7 @@ func (n *network) move(from *os.File) {
 			continue
 		}
 		if client := n.address(clientHost); source == client || to == client {
-			_, _ = port.Write(packet[:size]) // a host that is gone takes nothing
+			_, _ = port.Write(packet[:size]) // fails after the end of the host
 			continue
 		}
 		n.moved.Add(1)
