@@ -57,7 +57,8 @@ func readManifests(t *testing.T) *manifests {
 	return m
 }
 
-// TestKubernetes: the objects are those of the API, fit each other, and end a gateway gracefully.
+// TestKubernetes: the objects are valid in the API, match each other, and stop a gateway
+// gracefully.
 func TestKubernetes(t *testing.T) {
 	m := readManifests(t)
 	pod := m.set.Spec.Template
@@ -108,8 +109,8 @@ func TestKubernetes(t *testing.T) {
 	requireUsable(t, config, m.secret.StringData)
 }
 
-// TestCompose: the file is one of the Compose specification, and the gateways share a
-// configuration.
+// TestCompose: the file conforms to the Compose specification, and the configuration that the
+// gateways share is usable.
 func TestCompose(t *testing.T) {
 	project, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
 		WorkingDir:  examples,
@@ -130,7 +131,8 @@ func TestCompose(t *testing.T) {
 		"peer.secret": "7f3a9c51e08b4d2690b1e5d7c8f2a346"})
 }
 
-// requireUsable runs gateway check on a configuration of a container, whose files it makes here.
+// requireUsable runs gateway check on the configuration of a container, with the files that it
+// names in a temporary folder.
 func requireUsable(t *testing.T, config string, secrets map[string]string) {
 	t.Helper()
 	binary := os.Getenv("GATEWAY_BINARY")
