@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestARM64 serves a store by the program for arm64, on an emulated processor.
+// TestARM64: the program for arm64 serves a store on an emulated processor.
 func TestARM64(t *testing.T) {
 	t.Parallel()
 	files := untar(t, filepath.Join(dist(t, old), "fastdfs-gateway-"+old+"-linux-arm64.tar.gz"))

@@ -42,12 +42,12 @@ func bootNode(t *testing.T) *node {
 	return n
 }
 
-// path is the one of a file of the store in the machine.
+// path returns the path in the machine of a file of the store.
 func (n *node) path(o storetest.Object) string {
 	return "/srv/fastdfs" + strings.TrimPrefix(o.Path, n.store.Dir)
 }
 
-// get is a command that downloads a file and compares it with the one in the store.
+// get returns a command that downloads a file and compares it with the file in the store.
 func (n *node) get(o storetest.Object, flags string) string {
 	return "curl -sSf " + flags + " http://localhost:8888" + o.URL() + " | cmp - " + n.path(o)
 }
@@ -59,8 +59,8 @@ func (n *node) install(version string) {
 	require.Contains(n.t, n.run("gateway version"), "v"+version)
 }
 
-// TestInstallDocument runs the commands of docs/install.md as a newcomer does, in ten minutes at
-// most.
+// TestInstallDocument: the commands of docs/install.md succeed in their order, and serve a first
+// file within ten minutes.
 func TestInstallDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/install.md")
@@ -74,7 +74,7 @@ func TestInstallDocument(t *testing.T) {
 			continue
 		}
 		if c.Section != section {
-			if strings.Contains(section, "edge") { // the page goes on with the storage node
+			if strings.Contains(section, "edge") { // the next section is about the storage node again
 				require.Contains(t, n.run("curl -sS localhost:8889/readyz"), "no store here")
 				n.run("cp /root/kept.conf /etc/fastdfs-gateway/gateway.conf && systemctl restart fastdfs-gateway")
 			}
@@ -101,8 +101,7 @@ func TestInstallDocument(t *testing.T) {
 	require.Empty(t, left, "the page ends with a purge")
 }
 
-// TestService: the service serves under its own account with the rights that it needs, and no
-// others.
+// TestService: the service runs under a separate account, with no rights but those that it needs.
 func TestService(t *testing.T) {
 	t.Parallel()
 	n := bootNode(t)
@@ -132,7 +131,7 @@ func TestService(t *testing.T) {
 		require.Regexp(t, "(?m)^"+want, status)
 	}
 	var limit syscall.Rlimit
-	// Of this host, which may have no right to raise it.
+	// The limit of this host, which may have no right to raise it.
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	limits := n.run("cat /proc/$(systemctl show -p MainPID --value fastdfs-gateway)/limits")
 	require.Regexp(t, fmt.Sprintf(`Max open files +(1048576|%d) `, limit.Max), limits)
@@ -142,22 +141,23 @@ func TestService(t *testing.T) {
 	require.NotContains(t, log, "openat2", "the system calls that it needs are allowed")
 	require.NotContains(t, log, "log_filename", "the key of FastDFS's file is overridden")
 
-	// logrotate moves the log away, and the gateway goes on in a new one.
+	// logrotate renames the log, and the gateway continues in a new file.
 	n.await("test -s /var/log/fastdfs-gateway/access.log")
 	n.run("logrotate --force /etc/logrotate.d/fastdfs-gateway")
 	n.await("curl -sSf -o /dev/null http://localhost:8888" + n.small.URL() +
 		" && test -s /var/log/fastdfs-gateway/access.log")
 	require.Equal(t, "640 fastdfs-gateway", n.run("stat -c '%a %U' /var/log/fastdfs-gateway/access.log"))
 
-	// A configuration that cannot be used: the reload keeps the old one, a start says why not.
+	// With an unusable configuration a reload keeps the old one, and a restart fails and logs the
+	// reason.
 	n.run("echo 'listn = :1' >>/etc/fastdfs-gateway/gateway.conf; systemctl reload fastdfs-gateway")
 	n.run(n.get(n.small, ""))
 	n.fails("systemctl restart fastdfs-gateway")
 	require.Contains(t, n.run("journalctl -o cat -u fastdfs-gateway"), "listn")
 }
 
-// TestUpgrade: an upgrade keeps what the operator has changed, refuses no connection and ends no
-// download; removal and purge leave the store.
+// TestUpgrade: an upgrade keeps the changes of the operator, rejects no connection and aborts no
+// download; removal and purge of the package keep the store.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	n := bootNode(t)
@@ -176,7 +176,7 @@ func TestUpgrade(t *testing.T) {
 	n.install(newer)
 	n.await(log + " | grep -q 'msg=serving .*version=v" + newer + "'")
 	n.await("test $(systemctl show -p MainPID --value fastdfs-gateway) != " + before)
-	n.fails("test -e /tmp/long") // it goes on in the old process
+	n.fails("test -e /tmp/long") // continues in the old process
 	n.await("test -e /tmp/long")
 	n.run("touch /tmp/stop")
 	require.Equal(t, "0", n.run("cat /tmp/long"), n.run("cat /tmp/long.log"))

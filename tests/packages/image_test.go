@@ -24,8 +24,8 @@ type builder struct {
 	dir string
 }
 
-// args completes a command line of buildah. Nothing of it is outside the folder, and commands run
-// by chroot, which needs no rights over namespaces.
+// args completes a command line of buildah, whose data stays below the folder. Commands run with
+// --isolation chroot, which needs no rights over namespaces.
 func (b builder) args(command ...string) []string {
 	options := []string{"--storage-driver", "vfs", "--root", b.dir + "/root", "--runroot", b.dir + "/run"}
 	return append(options, command...)
@@ -36,7 +36,7 @@ func (b builder) run(command ...string) string {
 	return strings.TrimSpace(output(b.t, "buildah", b.args(command...)...))
 }
 
-// imageConfig is the part of an image's configuration that the test looks at.
+// imageConfig is the part of an image's configuration that the test checks.
 type imageConfig struct {
 	Docker struct {
 		Config struct {
@@ -48,7 +48,7 @@ type imageConfig struct {
 	}
 }
 
-// TestImage builds the image, serves a file with it under its account, and runs its health check.
+// TestImage: the image builds, serves a file under its account, and passes its health check.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	b := builder{t, t.TempDir()}

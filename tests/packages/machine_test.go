@@ -18,14 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rootPackages are in the Debian of the tests besides the smallest possible one: systemd, what the
-// packages recommend, and what the documents use.
+// rootPackages are added to a minimal Debian for the tests: systemd, the recommendations of the
+// packages, and the programs that the documents use.
 const rootPackages = "systemd,systemd-sysv,dbus,logrotate,ca-certificates,curl"
 
-// rootTime bounds the making of that Debian, whose packages are fetched.
+// rootTime bounds the installation of that Debian, whose packages are downloaded.
 const rootTime = 10 * time.Minute
 
-// debian returns the folder of a small Debian, which nothing may change. It is kept in bin.
+// debian returns the folder of a small Debian, which stays in bin between runs. Tests must not
+// change the folder.
 var debian = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs("../../bin/test-root")
 	if err != nil {
@@ -52,13 +53,13 @@ var debian = sync.OnceValues(func() (string, error) {
 })
 
 // machine is a Debian that has booted with systemd in a container. Its changes are in memory, and
-// it has a loopback interface alone.
+// loopback is its only network interface.
 type machine struct {
 	t      *testing.T
 	leader string // process id of its systemd
 }
 
-// boot starts one with folders of this host below /srv, and stops it at the end of the test.
+// boot starts a machine with folders of this host below /srv, and stops it at the end of the test.
 func boot(t *testing.T, folders map[string]string) *machine {
 	t.Helper()
 	root, err := debian()
@@ -101,11 +102,11 @@ func (m *machine) try(script string) (code int, out string) {
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "TERM=dumb", "HOME=/root",
 		"/bin/bash", "-o", "pipefail", "-c", script)
 	cmd.Dir = "/"
-	text, _ := cmd.CombinedOutput() // the state says it
+	text, _ := cmd.CombinedOutput() // the exit code has the result
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// run is try for what has to succeed.
+// run runs a script that must succeed, and returns its output.
 func (m *machine) run(script string) string {
 	m.t.Helper()
 	code, out := m.try(script)
@@ -119,7 +120,7 @@ func (m *machine) await(script string) {
 	eventually.True(m.t, func() bool { code, _ := m.try(script); return code == 0 }, script)
 }
 
-// fails is try for what has to fail.
+// fails runs a script that must fail, and returns its output.
 func (m *machine) fails(script string) string {
 	m.t.Helper()
 	code, out := m.try(script)

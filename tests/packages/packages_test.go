@@ -1,6 +1,7 @@
-// Package packages tests what `make dist` makes: packages are installed, upgraded and removed on a
-// Debian that boots with systemd in a container, and the image is built and run. `make
-// test-packages` runs it, as root and on Debian: it takes some minutes, so `make test` skips it.
+// Package packages tests the results of `make dist`: packages are installed, upgraded and removed
+// on a Debian that boots with systemd in a container, and the image is built and run. `make
+// test-packages` runs the tests, as root and on Debian: they take some minutes, so `make test`
+// skips them.
 package packages
 
 import (
@@ -22,10 +23,10 @@ import (
 
 var wanted = flag.Bool("packages", false, "run the tests of this package")
 
-// old and newer are the releases that are made for the tests.
+// old and newer are the versions of the releases that the tests make.
 const old, newer = "1.0.0", "1.1.0"
 
-// epoch is the time of all files in them.
+// epoch is the time of all files in the releases.
 const epoch = "1763800000"
 
 func TestMain(m *testing.M) {
@@ -50,7 +51,7 @@ var (
 	made   map[string]string // folders of releases by their version
 )
 
-// dist returns the folder of a release, which is made at the first call.
+// dist returns the folder of a release, which the first call makes.
 func dist(t *testing.T, version string) string {
 	t.Helper()
 	making.Lock()
@@ -82,7 +83,7 @@ func makeDist(t *testing.T, tree, out, version, arches string, env ...string) {
 	require.NoError(t, err, string(text))
 }
 
-// output runs a program that has to end well, and returns what it prints.
+// output runs a program that must succeed, and returns its output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	text, err := exec.Command(name, args...).CombinedOutput()
@@ -90,7 +91,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(text)
 }
 
-// TestReproducible: another folder, umask and time zone make the same bytes.
+// TestReproducible: a release that is made in another folder, umask and time zone has the same
+// bytes.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	first := dist(t, old)
@@ -112,7 +114,7 @@ func TestReproducible(t *testing.T) {
 	require.NoError(t, err, string(out))
 }
 
-// untar returns the files of a tarball by their names without its folder.
+// untar returns the files of a tarball by their names below its folder.
 func untar(t *testing.T, path string) map[string]string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -146,8 +148,8 @@ func untar(t *testing.T, path string) map[string]string {
 	}
 }
 
-// TestTarball: the program for the right processor, and all that goes with it. The SBOM names the
-// modules that go version finds in the program.
+// TestTarball: a tarball has the program for its processor, the documents, examples, units, manuals
+// and completions. The SBOM names the modules that go version finds in the program.
 func TestTarball(t *testing.T) {
 	t.Parallel()
 	for arch, machine := range map[string]string{"amd64": "GOARCH=amd64", "arm64": "GOARCH=arm64"} {
@@ -176,7 +178,7 @@ func TestTarball(t *testing.T) {
 	}
 }
 
-// sbomModules are the modules of a list but Go itself.
+// sbomModules returns the modules of an SBOM without Go itself.
 func sbomModules(t *testing.T, text string) (names []string) {
 	t.Helper()
 	var bom struct {
@@ -201,7 +203,8 @@ func sbomModules(t *testing.T, text string) (names []string) {
 	return names
 }
 
-// TestSamePackages: the Debian package and the RPM have the same files, but for the folder of zsh.
+// TestSamePackages: the Debian package and the RPM have the same files, except for the folder of
+// the completion for zsh.
 func TestSamePackages(t *testing.T) {
 	t.Parallel()
 	dir := dist(t, old)
@@ -240,7 +243,7 @@ func TestManuals(t *testing.T) {
 	}
 }
 
-// TestCompletions: zsh and fish complete commands and flags. The shells ask the program.
+// TestCompletions: zsh and fish complete commands and flags, which the shells get from the program.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	files := untar(t, filepath.Join(dist(t, old), "fastdfs-gateway-"+old+"-linux-amd64.tar.gz"))
@@ -266,9 +269,9 @@ func TestCompletions(t *testing.T) {
 	zsh("gateway purge --", "--prefix")
 }
 
-// zshScript types a line in a zsh that has a terminal of its own, as for a user, presses the key
-// twice that completes it, and prints what the terminal shows then. Its arguments are the folder of
-// the completion, the line, and a text that ends the wait.
+// zshScript starts an interactive zsh on a pseudo terminal, types a line and two tabs for the
+// completion, and prints the content of the terminal. Its arguments are the folder of the
+// completion, the line, and a text that ends the wait.
 const zshScript = `
 zmodload zsh/zpty
 zpty z zsh -f -i

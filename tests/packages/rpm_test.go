@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRPM installs, upgrades and removes the RPM in a root of its own. Nothing there has booted, so
-// the scripts run as they do in the making of an image.
+// TestRPM: the RPM can be installed, upgraded and removed in a separate root. Nothing there has
+// booted, so the scripts run as in the build of an image.
 func TestRPM(t *testing.T) {
 	t.Parallel()
 	base, err := debian()
