@@ -26,7 +26,7 @@ func (r *report) check(name string, ok bool, format string, args ...any) {
 	fmt.Println("FAIL", line)
 }
 
-// failed notes an error as a failure, and reports whether there was one.
+// failed records an error as a failure, and reports whether err is one.
 func (r *report) failed(name string, err error) bool {
 	if err != nil {
 		r.check(name, false, "%v", err)
