@@ -18,8 +18,8 @@ var (
 	starts = regexp.MustCompile(`^(make|gateway|bin/gateway|go|curl|docker|systemctl|apt-get|tests/\S+) `)
 )
 
-// Commands returns the command lines of a document: the lines of its blocks that are fenced as sh,
-// and of its indented blocks those that begin with a program that is known here.
+// Commands returns the command lines of a document: the lines of blocks that are fenced as sh, and
+// the lines of indented blocks that begin with a program of starts.
 func Commands(text string) (all []Command) {
 	section, shell, fenced, open := "", false, false, ""
 	for n, line := range strings.Split(text, "\n") {
@@ -52,7 +52,7 @@ func Commands(text string) (all []Command) {
 	return all
 }
 
-// Ways in which a documented command is tested. Any other text is the reason that it is not.
+// Ways to test a documented command. Any other text is the reason why the command is not tested.
 const (
 	Here      = "TestDocumentedCommands"
 	InMachine = "TestInstallDocument" // of tests/packages
@@ -81,7 +81,7 @@ var exceptions = map[string]map[string]string{
 	},
 }
 
-// How is one of the ways above, or a reason.
+// How returns Here, InMachine or the reason why a command of a document is not tested.
 func How(document, command string) string {
 	reason, excepted := exceptions[document][command]
 	switch {
@@ -95,7 +95,7 @@ func How(document, command string) string {
 	return Here
 }
 
-// Excepted are the commands of a document that are not run.
+// Excepted returns the commands of a document that are not run.
 func Excepted(document string) (commands []string) {
 	for command := range exceptions[document] {
 		commands = append(commands, command)

@@ -16,7 +16,8 @@ var (
 	inCode   = regexp.MustCompile("`([^`]+)`")
 )
 
-// TestDocumentedDifferences keeps docs/differences.md and the tests that it names together.
+// TestDocumentedDifferences: each row of docs/differences.md names tests and cases that exist, and
+// the table has every test whose name begins with TestDifferences.
 func TestDocumentedDifferences(t *testing.T) {
 	t.Parallel()
 	source := testSource(t)
@@ -49,7 +50,7 @@ func TestDocumentedDifferences(t *testing.T) {
 	}
 }
 
-// testSource is the text of all end-to-end tests.
+// testSource returns the text of all end-to-end tests.
 func testSource(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../e2e/*/*_test.go")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExamples: gateway check has nothing to say against the configurations of the packages, but
-// what the examples leave to their reader.
+// TestExamples: gateway check warns of nothing in the configurations of the packages, except of
+// values that an example leaves to its reader.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../packaging/examples/*.conf")
@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 			known := !strings.Contains(line, "warning:") ||
 				strings.Contains(line, "allow_sources name the storages") || // the store of the test has no tracker
 				strings.Contains(line, "Redis is on another host, and there is no TLS") ||
-				strings.Contains(line, "secret does not look random") // that of the example
+				strings.Contains(line, "secret does not look random") // the secret of the example
 			require.True(t, known, "%s: %s", file, line)
 		}
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLibrary: another module builds and runs with cachelock and antisteal by the lines of its
-// go.mod, which docs/locks.md shows. Sums come from this module: the test needs no network.
+// TestLibrary: another module builds and runs with cachelock and antisteal, with the lines of
+// go.mod that docs/locks.md shows. The checksums come from this module, so the test needs no
+// network.
 func TestLibrary(t *testing.T) {
 	t.Parallel()
 	_, lines, _ := strings.Cut(read(t, "tests/docs/testdata/library/go.mod"), "\n\nrequire ")

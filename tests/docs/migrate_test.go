@@ -46,8 +46,8 @@ http {
 }
 `
 
-// TestMigrateDocument runs the commands of docs/migrate-from-nginx.md in their order beside a real
-// nginx: after each section both serve, or the one that should.
+// TestMigrateDocument: the commands of docs/migrate-from-nginx.md succeed in their order with a
+// real nginx, each request gets the expected status, and nginx serves again at the end.
 func TestMigrateDocument(t *testing.T) {
 	t.Parallel()
 	if _, err := lab.LookUp("nginx"); errors.Is(err, lab.ErrMissing) {
@@ -81,7 +81,7 @@ func TestMigrateDocument(t *testing.T) {
 	run := func(line string) (string, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		out, err := os.Create(filepath.Join(dir, "out")) // a file: the gateways in the background keep it
+		out, err := os.Create(filepath.Join(dir, "out")) // a file: gateways in the background keep it open
 		require.NoError(t, err)
 		defer out.Close()
 		cmd := exec.CommandContext(ctx, "sh", "-c", line)
@@ -96,7 +96,7 @@ func TestMigrateDocument(t *testing.T) {
 	})
 	_, err := run(nginx)
 	require.NoError(t, err)
-	for _, f := range files { // the access log
+	for _, f := range files { // fills the access log
 		eventually.True(t, func() bool { return status(f, listen) == http.StatusOK })
 	}
 	all := Commands(read(t, "docs/migrate-from-nginx.md"))
@@ -107,7 +107,7 @@ func TestMigrateDocument(t *testing.T) {
 			line = nginx
 		}
 		out, err := run(line)
-		if strings.Contains(line, " migrate ") { // user root, and the types of a block
+		if strings.Contains(line, " migrate ") { // 3: no translation of user root and the types block
 			code := 0
 			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 				code, err = exit.ExitCode(), nil
@@ -129,7 +129,7 @@ func TestMigrateDocument(t *testing.T) {
 	require.NotEmpty(t, pid, "nginx serves again")
 }
 
-// status is that of a GET; 0 without a listener.
+// status returns the status of a GET; 0 without a listener.
 func status(f storetest.Object, address string) int {
 	resp, err := http.Get("http://" + address + f.URL())
 	if err != nil {

@@ -42,8 +42,8 @@ func section(t *testing.T, text, heading string) string {
 	return text
 }
 
-// requireNamedTests requires that each row of the tables in a text has in its third cell only names
-// of tests that exist, at least one. It returns the number of rows.
+// requireNamedTests requires that the third cell of each row of the tables in a text has at least
+// one name, and only names of tests that exist. It returns the number of rows.
 func requireNamedTests(t *testing.T, text string, columns int) int {
 	t.Helper()
 	rows := tableRows(t, text, columns)

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocumentedCommands runs the command lines of the documents beside a running gateway, with
-// the names of the documents replaced by those of the test. docs/install.md is for
-// tests/packages. What is not run has a reason in tests/docs.
+// TestDocumentedCommands: the command lines of the documents succeed while a gateway runs, with the
+// names of the documents replaced by those of the test. tests/packages runs docs/install.md.
+// exceptions has the reason for each command that is not run.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	dir, s := t.TempDir(), storetest.New(t)

@@ -24,7 +24,7 @@ func ReplaceSection(document []byte, command, section, text string) ([]byte, err
 	return bytes.Join([][]byte{before, []byte(begin), []byte("\n" + text + "\n"), []byte(end), after}, nil), nil
 }
 
-// WriteSection changes a section of a file.
+// WriteSection replaces a section of a file.
 func WriteSection(path, command, section, text string) error {
 	document, err := os.ReadFile(path)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHardening: check finds no problem in the lines of docs/hardening.md, all together, where the
-// files that they name are there.
+// TestHardening: gateway check finds no problem in a configuration with all lines of
+// docs/hardening.md, if the files that they name exist.
 func TestHardening(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/hardening.md")
@@ -55,8 +55,7 @@ func TestHardening(t *testing.T) {
 	require.Contains(t, stdout, "no problems", stdout)
 }
 
-// TestHardeningRedisRights: the rights in docs/hardening.md are those that the tests of Redis run
-// with.
+// TestHardeningRedisRights: docs/hardening.md has the rights with which the tests of Redis run.
 func TestHardeningRedisRights(t *testing.T) {
 	t.Parallel()
 	rights := regexp.MustCompile(`(?m)^    ACL SETUSER gateway on >PASSWORD ~fdfs:\* &fdfs:\* (.*)$`).
@@ -92,10 +91,10 @@ func TestDependencies(t *testing.T) {
 	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "tests/real/go.mod"))
 }
 
-// direct are the modules that a go.mod names as imported by its own module.
+// direct returns the modules of a go.mod that its module imports directly.
 func direct(t *testing.T, file string) (modules []string) {
 	t.Helper()
-	// indirect ones have a comment
+	// lines of indirect modules have a comment
 	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(read(t, file), -1) {
 		modules = append(modules, m[1])
 	}
