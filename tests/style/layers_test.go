@@ -18,8 +18,8 @@ var (
 	ownerRow = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ((?:`[^`]+` )+)\\|$")
 )
 
-// readLayers returns the layer of each package, and the packages that may import one that has
-// owners.
+// readLayers returns the layer of each package, and for each import with owners the packages that
+// may have it.
 func readLayers(t *testing.T) (layers map[string]int, owners map[string][]string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/architecture.md")
@@ -40,7 +40,7 @@ func readLayers(t *testing.T) (layers map[string]int, owners map[string][]string
 	return layers, owners
 }
 
-// TestLayers holds the imports of every package to the tables of docs/architecture.md.
+// TestLayers: the imports of every package follow the tables of docs/architecture.md.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	layers, owners := readLayers(t)

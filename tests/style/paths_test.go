@@ -12,7 +12,7 @@ import (
 )
 
 // TestPathsExist: each path that these documents name in backticks is in the repository. A name
-// without a folder may be in any.
+// without a folder may be in any folder.
 func TestPathsExist(t *testing.T) {
 	t.Parallel()
 	known, roots := map[string]bool{}, map[string]bool{}
@@ -52,7 +52,7 @@ func files(t *testing.T) (all []string) {
 		case err != nil:
 			return err
 		case slices.Contains([]string{".git", "bin", "dist", "demo-store"}, name) && d.IsDir():
-			return fs.SkipDir // not of the repository
+			return fs.SkipDir // not in the repository
 		case !d.IsDir():
 			all = append(all, name)
 		}

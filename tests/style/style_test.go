@@ -22,7 +22,8 @@ const (
 	functionLength = 60
 )
 
-// words have no place in comments and documents: behind each group stands what is written instead.
+// words must not occur in comments and documents: the comment behind each group has the
+// replacements.
 var words = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	"elsewhere", "ailing", "hearsay", "doom", "doomed", // other hosts, in back-off, unconfirmed, invalidated
 	"obeys?", "obeyed", "disobedient", "patience", // applies, applied, unacknowledged, timeout
