@@ -16,9 +16,8 @@ import (
 
 var write = flag.Bool("write", false, "write the tables of keys into the pages")
 
-// TestConfigurationPages: both pages have a table of each section, with all its keys, their
-// defaults and meanings. They come from the tables of internal/config and the catalog: `make keys`
-// writes them.
+// TestConfigurationPages: both pages have a table of each section, with all keys, their defaults
+// and meanings. `make keys` writes these tables from those of internal/config and the catalog.
 func TestConfigurationPages(t *testing.T) {
 	for page, language := range map[string]i18n.Language{"docs/configuration.md": i18n.English,
 		"docs/zh/configuration.md": i18n.Chinese} {

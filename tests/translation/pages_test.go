@@ -1,6 +1,6 @@
-// Package translation checks that everything for people is there in English and in Chinese: the
-// pages of docs/zh, the sentences of the program, and the meaning of each key. Each test lists all
-// that is missing.
+// Package translation checks that all text for people exists in English and in Chinese: the pages
+// of docs/zh, the sentences of the program, and the meaning of each key. Each test lists all
+// missing texts.
 package translation
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pages returns the Chinese pages with the English ones that they translate, from the root of the
-// repository.
+// pages returns the Chinese pages with the English pages that they translate, as paths from the
+// root of the repository.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	list := map[string]string{"README.zh-CN.md": "README.md"}
@@ -78,8 +78,8 @@ func hasHan(text string) bool {
 }
 
 // TestPages: each Chinese page has the sections of its English page in the same order, with as many
-// rows of tables and lists, the same commands and the same names in backticks; and each links the
-// other one.
+// rows of tables and lists, the same commands and the same names in backticks. Both pages link to
+// each other.
 func TestPages(t *testing.T) {
 	list := pages(t)
 	for _, name := range required {
@@ -122,7 +122,8 @@ func commands(page string) (list []string) {
 
 var inCode = regexp.MustCompile("`([^`\n]+)`")
 
-// codes returns the names in backticks outside of blocks. The English page may break a line within.
+// codes returns the names in backticks outside of blocks. The English page may break a line within
+// a name.
 func codes(page string) (list []string) {
 	for _, p := range parts(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "")) {
 		text := regexp.MustCompile(`(?m)^    .*$`).ReplaceAllString(p.text, "")
@@ -201,8 +202,9 @@ func typography(text string) (problems []string) {
 
 var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
 
-// TestLinks: each link to a file of the repository, and to a section of a page, leads there; one of
-// a Chinese page leads to a Chinese page where there is one. The Chinese page has all of them.
+// TestLinks: each link to a file of the repository, or to a section of a page, has an existing
+// target. A link of a Chinese page leads to a Chinese page if the target is translated. A Chinese
+// page has all links of its English page.
 func TestLinks(t *testing.T) {
 	translated := pages(t)
 	for zh, en := range translated {

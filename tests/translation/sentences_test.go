@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sentenceArguments are the functions that take sentences, with the positions of these arguments. A
-// sentence is a constant, or made by internal/i18n.
+// sentenceArguments are the functions with sentences as arguments, and the positions of these. A
+// sentence is a constant, or internal/i18n makes it.
 var sentenceArguments = map[string][]int{
 	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
 	// internal/config
@@ -40,8 +40,8 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 	"internal/config", "internal/doctor", "internal/fleet", "internal/httpserver/certificates",
 	"internal/httpserver/fileselect", "internal/httpserver/logtemplate", "storage/local"}
 
-// helpers are the packages in which functions without a package name are those above. In other
-// packages they may be others.
+// helpers are the functions of sentenceArguments without a package name, by the packages that call
+// them. In other packages the names may be those of other functions.
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
 		"networksOr", "stop", "fail"},
@@ -51,7 +51,7 @@ var helpers = map[string][]string{
 
 // scan finds sentences in the source.
 type scan struct {
-	found    map[string]string // the place of each
+	found    map[string]string // sentence: its place in the source
 	problems []string
 }
 
@@ -96,8 +96,8 @@ var system = []string{"permission denied", "no such file or directory", "file do
 	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded", "too many open files",
 	"no space left on device", "read-only file system", "unexpected EOF", "EOF"}
 
-// noImports makes the type checker do without the packages that a file imports: constants of its
-// own package are all that is asked of it.
+// noImports finds no imported package: the type checker only has to evaluate the constants of the
+// package itself.
 type noImports struct{}
 
 func (noImports) Import(string) (*types.Package, error) { return nil, fs.ErrNotExist }
@@ -138,7 +138,7 @@ func (s *scan) folder(t *testing.T, folder string) {
 	}
 }
 
-// isSettings recognizes []setting{...}.
+// isSettings reports whether a literal is []setting{...}.
 func isSettings(n *ast.CompositeLit) bool {
 	array, ok := n.Type.(*ast.ArrayType)
 	if !ok {
@@ -148,7 +148,7 @@ func isSettings(n *ast.CompositeLit) bool {
 	return ok && name.Name == "setting"
 }
 
-// call takes the sentences among the arguments of a call.
+// call collects the sentences among the arguments of a call.
 func (s *scan) call(fset *token.FileSet, info *types.Info, folder string, n *ast.CallExpr) {
 	name := ""
 	switch f := n.Fun.(type) {
@@ -170,11 +170,11 @@ func (s *scan) call(fset *token.FileSet, info *types.Info, folder string, n *ast
 	}
 }
 
-// exported is a constant of another package that holds a sentence.
+// exported are the constants of other packages that hold sentences.
 var exported = map[string]string{"config.Masked": "(set, not shown)",
 	"status.MemoryBudget": "Files of other hosts, memory", "status.DiskBudget": "Files of other hosts, disk"}
 
-// sentence takes one argument.
+// sentence collects the sentence in one argument.
 func (s *scan) sentence(fset *token.FileSet, info *types.Info, e ast.Expr) {
 	at := fset.Position(e.Pos())
 	place := fmt.Sprintf("%s:%d", strings.TrimPrefix(filepath.ToSlash(at.Filename), "../../"), at.Line)
@@ -211,12 +211,12 @@ var (
 	inAction  = regexp.MustCompile(`[({ ]t "((?:[^"\\]|\\.)*)"`)
 )
 
-// hasWords tells whether a format has more than verbs and blanks.
+// hasWords reports whether a format has more than verbs and blanks.
 func hasWords(format string) bool {
 	return strings.TrimSpace(verb.ReplaceAllString(format, "")) != ""
 }
 
-// page takes the sentences of the status page.
+// page collects the sentences of the status page.
 func (s *scan) page(t *testing.T) {
 	const page = "internal/admin/status/page.html"
 	text, err := os.ReadFile("../../" + page)
@@ -244,7 +244,8 @@ func verbs(format string) map[int]string {
 	return all
 }
 
-// TestVerbs: arguments may come in another order, but none is left out or printed otherwise.
+// TestVerbs: a translation may have the arguments in another order, but must have each of them,
+// with the same verb.
 func TestVerbs(t *testing.T) {
 	require.Equal(t, map[int]string{1: "s", 2: ".80q", 3: "d"}, verbs("%s: %.80q 100 %% %d"))
 	require.Equal(t, verbs("%s of %d"), verbs("%[2]d 的 %[1]s"))
