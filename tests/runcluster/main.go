@@ -1,10 +1,11 @@
-// Command runcluster shows gateways in front of a FastDFS cluster, all on loopback: a tracker,
-// three storages in two groups, and three gateways without a store of their own, which share a
-// Redis where redis-server is installed. It needs the built gateway:
+// Command runcluster runs gateways in front of a FastDFS cluster, all on loopback: a tracker, three
+// storages in two groups, and three gateways without a store, which share a Redis if redis-server
+// is installed. The command needs the built gateway:
 //
 //	runcluster -gateway bin/gateway
 //
-// Its index page shows the files, kills gateways and storages, and says what to watch then.
+// The index page shows the files, has buttons that kill and start gateways and storages, and
+// describes the effects.
 package main
 
 import (
@@ -37,12 +38,13 @@ func main() {
 	}
 }
 
-// ports are those of the gateways. Their admin listeners are ten above.
+// ports are the ports of the gateways. Their admin listeners are on ports that are adminAbove
+// higher.
 var ports = []int{8881, 8882, 8883}
 
 const adminAbove = 10
 
-// pagePort is that of the index page.
+// pagePort is the port of the index page.
 const pagePort = 8880
 
 func run(gateway string) error {
@@ -78,7 +80,7 @@ func run(gateway string) error {
 		if err := g.start(); err != nil {
 			return err
 		}
-		defer func() { g.Stop() }() // the one that runs then
+		defer func() { g.Stop() }() // the process that runs at the end
 		s.gateways = append(s.gateways, g)
 	}
 	ln, err := net.Listen("tcp", s.addr)
@@ -98,7 +100,8 @@ func run(gateway string) error {
 	}
 }
 
-// startRedis starts what makes a fleet of the gateways. Without it each fetches for itself.
+// startRedis starts the Redis that makes the gateways a fleet. Without redis-server each gateway
+// fetches for itself.
 func startRedis(dir string) (addr string, stop func(), err error) {
 	redis, err := lab.StartRedis(dir)
 	switch {
@@ -111,7 +114,7 @@ func startRedis(dir string) (addr string, stop func(), err error) {
 	return redis.Addr, redis.Stop, nil
 }
 
-// file is one that was put into the cluster.
+// file is a file of the cluster.
 type file struct {
 	title string
 	id    fdfs.FileID
@@ -158,7 +161,7 @@ func read(local *local.Store, id fdfs.FileID) ([]byte, error) {
 	return contenttest.ReadAll(f, f.Size())
 }
 
-// show prints what there is to try.
+// show prints the addresses and files of the cluster, and commands to try.
 func show(cluster *fdfstest.Cluster, files []file, redis string) {
 	fmt.Printf("\nOpen in a browser, to kill parts of the cluster and to watch:\n\n  http://%s/\n",
 		lab.Address(pagePort))

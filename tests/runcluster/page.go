@@ -18,13 +18,13 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// site is the index page: what runs, with a button to kill or start each of it, and the files.
+// site is the index page: the nodes, with a button for each that kills or starts it, and the files.
 type site struct {
-	addr  string // host:port that it is asked under
+	addr  string // host:port of the page, which requests must name
 	redis string // empty = none
 	files []pageFile
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	gateways []node
 	storages []node
 }
@@ -73,7 +73,7 @@ func (s *site) show(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page) // a browser that left needs no response
+	_, _ = w.Write(page) // fails if the browser has disconnected
 }
 
 func (s *site) page() ([]byte, error) {
@@ -126,7 +126,7 @@ func (s *site) change(w http.ResponseWriter, req *http.Request, change func(node
 	http.Redirect(w, req, "/", http.StatusSeeOther)
 }
 
-// gatewayNode is a gateway that can run again.
+// gatewayNode is a gateway that can be killed and started again.
 type gatewayNode struct {
 	o lab.GatewayOptions
 	*lab.Gateway
@@ -184,7 +184,7 @@ func (n *storageNode) start() error {
 	return nil
 }
 
-// pageFiles spreads files over the gateways.
+// pageFiles returns the files of the page, with URLs spread over the gateways.
 func pageFiles(files []file) (list []pageFile) {
 	kinds := map[string]string{"jpg": "image", "png": "image", "svg": "image", "ogg": "audio", "webm": "video"}
 	for i, f := range files {

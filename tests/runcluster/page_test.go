@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPage: the page shows what runs, and its buttons kill and start it; pages of other origins can
-// do neither.
+// TestPage: the page shows the nodes that run, and its buttons kill and start them. Requests from
+// pages of other origins are rejected.
 func TestPage(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
