@@ -32,7 +32,7 @@ type effect struct {
 func (e *effect) rss() int64   { return e.during.rss - e.before.rss }
 func (e *effect) threads() int { return e.during.threads - e.before.threads }
 
-// clientGroups returns the groups of the table and the files that they ask for.
+// clientGroups returns the groups of the table, and the files that they request.
 func (w *world) clientGroups() ([]clientGroup, []testCase, error) {
 	small, err := w.store.plain(4 * kib)
 	if err != nil {

@@ -68,8 +68,9 @@ func TestHardeningRedisRights(t *testing.T) {
 		strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(list[1])), " "))
 }
 
-// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as
-// imported here, and no others; those used by benchmarks only are not in the go.mod of the program.
+// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as a
+// direct dependency, and no other lines. Modules that only benchmarks use are not in the go.mod of
+// the program.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	program, benchmarks := direct(t, "go.mod"), direct(t, "tests/bench/go.mod")

@@ -91,8 +91,8 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(text)
 }
 
-// TestReproducible: a release that is made in another folder, umask and time zone has the same
-// bytes.
+// TestReproducible: a release has the same bytes if it is made in another folder, with another
+// umask and time zone.
 func TestReproducible(t *testing.T) {
 	t.Parallel()
 	first := dist(t, old)

@@ -20,8 +20,8 @@ const (
 	renewLimit    = 10 * time.Second // until the gateway uses a new address
 )
 
-// freezePart pauses the sending storage in the middle of a download, cuts off its host, and kills
-// it.
+// freezePart disturbs downloads in the middle: it pauses the sending storage, cuts off its host,
+// kills it, and pauses the sending web server.
 func (w *world) freezePart() {
 	s1, s2 := w.storages[0], w.storages[1]
 	for _, n := range []*node{s1, s2} {

@@ -60,8 +60,8 @@ func (w *world) typesPart() {
 	}
 }
 
-// crcPart checks that a file is read once from the storages, for every variant of the CRC32 in file
-// ids.
+// crcPart checks that a file is read once from the storages, whichever variant of the CRC32 its
+// file id has.
 func (w *world) crcPart() {
 	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(max(5<<20, w.unpacked())))
 	if w.report.failed("crc", err) {
