@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// freeAddress is a loopback address without a listener.
+// freeAddress returns a loopback address without a listener.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -30,20 +30,22 @@ func freeAddress(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// unixClient asks a unix socket, whatever the URL says.
+// unixClient returns a client that sends every request to a unix socket, whatever host the URL
+// names.
 func unixClient(path string) *http.Client {
 	return &http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: dialTo("unix", path), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
-// getUnix asks a unix socket.
+// getUnix sends a GET request to a unix socket.
 func getUnix(t testing.TB, path, url string) e2e.Response {
 	t.Helper()
 	return e2e.Fetch(t, unixClient(path), "http://localhost"+url)
 }
 
-// TestSocketActivation: systemd-socket-activate opens the sockets and starts the gateway at the
-// first connection, which is served. The sockets are systemd's: their files stay.
+// TestSocketActivation: the gateway serves sockets that systemd-socket-activate has opened, and the
+// connection that made it start the gateway. The socket files belong to systemd: the gateway does
+// not remove them.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	activate, err := exec.LookPath("systemd-socket-activate")
@@ -69,7 +71,7 @@ func TestSocketActivation(t *testing.T) {
 			defer out.Close()
 			cmd.Stderr = out
 			require.NoError(t, cmd.Start())
-			text := func() string { b, _ := os.ReadFile(log); return string(b) } // it is there
+			text := func() string { b, _ := os.ReadFile(log); return string(b) } // the file exists
 			defer func() {
 				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 				require.NoError(t, cmd.Wait(), text())
@@ -86,8 +88,8 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// startWith starts a gateway with sockets as systemd gives them: descriptors from 3 on, addressed
-// to the process by its id.
+// startWith starts a gateway with sockets as systemd passes them: as descriptors from 3 on, with
+// the id of the process in LISTEN_PID.
 func startWith(t *testing.T, conf string, env []string, names []string, files ...*os.File) *e2e.Process {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" serve -c "$1"`, e2e.Binary, conf)
@@ -97,12 +99,12 @@ func startWith(t *testing.T, conf string, env []string, names []string, files ..
 	return e2e.StartCommand(t, conf, cmd)
 }
 
-// systemd takes what a service tells it.
+// systemd receives the notifications of a service.
 type systemd struct {
 	t     *testing.T
 	path  string
 	conn  *net.UnixConn
-	pings int // of the watchdog, which next has passed
+	pings int // watchdog pings received by next and pinged
 }
 
 func newSystemd(t *testing.T) *systemd {
@@ -114,7 +116,8 @@ func newSystemd(t *testing.T) *systemd {
 	return &systemd{t: t, path: path, conn: conn}
 }
 
-// fill sends messages until there is no room for more: what a service tells waits for next.
+// fill sends messages until the socket is full: a service cannot send a notification before next
+// has read one.
 func (s *systemd) fill() {
 	s.t.Helper()
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.path, Net: "unixgram"})
@@ -127,7 +130,7 @@ func (s *systemd) fill() {
 	require.ErrorIs(s.t, err, os.ErrDeadlineExceeded)
 }
 
-// next is the next message that is no ping of the watchdog, by its fields.
+// next returns the fields of the next message that is not a watchdog ping.
 func (s *systemd) next() map[string]string {
 	s.t.Helper()
 	for {
@@ -139,7 +142,7 @@ func (s *systemd) next() map[string]string {
 	}
 }
 
-// pinged waits until so many pings have come, and nothing else since.
+// pinged waits until n pings have arrived in total. Any other message fails the test.
 func (s *systemd) pinged(n int) {
 	s.t.Helper()
 	for ; s.pings < n; s.pings++ {
@@ -147,7 +150,7 @@ func (s *systemd) pinged(n int) {
 	}
 }
 
-// read waits for a message. The socket has room for ten.
+// read waits for a message and returns its fields. The socket has room for ten messages.
 func (s *systemd) read() map[string]string {
 	s.t.Helper()
 	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(e2e.Timeout)))
@@ -162,7 +165,8 @@ func (s *systemd) read() map[string]string {
 	return fields
 }
 
-// TestNotify: systemd is told when the service is ready, reloads, lives, and stops.
+// TestNotify: the gateway notifies systemd when it is ready, reloads and stops, and sends watchdog
+// pings.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	sd := newSystemd(t)

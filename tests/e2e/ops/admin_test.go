@@ -17,15 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adminRequest is a request to an admin listener that no operator sends, and the status that it
-// gets.
+// adminRequest is a request to an admin listener, with the expected status.
 type adminRequest struct {
 	name, method, path, host string
 	headers                  []string // "Name: value"
 	status                   int
 }
 
-// askAdmin sends them to a listener that dial reaches.
+// askAdmin sends the requests of list through dial, and compares the statuses.
 func askAdmin(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error),
 	list []adminRequest) {
 	t.Helper()
@@ -49,7 +48,7 @@ func askAdmin(t *testing.T, dial func(ctx context.Context, network, address stri
 	}
 }
 
-// dialTo connects to one address, whatever the URL says.
+// dialTo returns a dial function that connects to one address, whatever host the URL names.
 func dialTo(network, address string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -77,7 +76,7 @@ var otherSites = []adminRequest{
 	{"a browser without Fetch Metadata", "POST", "/reload", "", []string{"Origin: http://evil.example"}, 403},
 }
 
-// operators are requests that must go on working.
+// operators are requests that the protection against other sites must not reject.
 var operators = []adminRequest{
 	{"by address", "GET", "/status", "127.0.0.1:8889", nil, 200},
 	{"by an address of IPv6", "GET", "/status", "[::1]:8889", nil, 200},
@@ -117,7 +116,8 @@ func TestAdminOtherSites(t *testing.T) {
 	})
 }
 
-// TestAdminProbe: an old health check sends no Host field at all.
+// TestAdminProbe: /readyz responds 200 to a request without a Host field, which an old health check
+// sends.
 func TestAdminProbe(t *testing.T) {
 	t.Parallel()
 	p := e2e.Serve(t, storetest.New(t))
@@ -135,7 +135,8 @@ func TestAdminProbe(t *testing.T) {
 
 const adminToken = "an-admin-token-0123456789"
 
-// tokenConfig is a configuration whose admin listener is a unix socket that wants a token.
+// tokenConfig writes a configuration whose admin listener is a unix socket that requires a token.
+// The results are the paths of the configuration, of the socket and of the token file.
 func tokenConfig(t *testing.T, s *storetest.Store, lines ...string) (conf, socket, token string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +147,9 @@ func tokenConfig(t *testing.T, s *storetest.Store, lines ...string) (conf, socke
 	return e2e.WriteConfig(t, s.Config(own...)), socket, token
 }
 
-// TestAdminToken: what needs it, and what is no token; a reload changes it.
+// TestAdminToken: every admin path but /healthz and /readyz requires the token, as a Bearer token
+// or as the password of Basic authentication. A reload applies a changed token, and is rejected if
+// the file is empty.
 func TestAdminToken(t *testing.T) {
 	t.Parallel()
 	conf, socket, token := tokenConfig(t, storetest.New(t), "pprof = false")
@@ -190,7 +193,8 @@ func TestAdminToken(t *testing.T) {
 	})
 }
 
-// TestAdminSocketMode: no other account may connect, unless the configuration says so.
+// TestAdminSocketMode: only the account of the gateway may connect to the admin socket, unless
+// admin_socket_mode says otherwise.
 func TestAdminSocketMode(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -205,8 +209,8 @@ func TestAdminSocketMode(t *testing.T) {
 	}
 }
 
-// TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token out
-// of a file or the configuration.
+// TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token from
+// a file or from the configuration.
 func TestAdminCommands(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -55,7 +55,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestCheck: a good configuration has no problems; one for root has a warning.
+// TestCheck: check finds no problems in a good configuration, and warns of one that serves as root.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -95,7 +95,8 @@ func TestInspect(t *testing.T) {
 	require.Contains(t, stdout, "2024-02-29T12:30:45Z")
 }
 
-// TestInspectResolvesStorageIDs: by the list of the configuration, or by the trackers.
+// TestInspectResolvesStorageIDs: inspect resolves storage ids by the list of the configuration, or
+// by the trackers.
 func TestInspectResolvesStorageIDs(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: true})
@@ -122,7 +123,7 @@ func TestInspectResolvesStorageIDs(t *testing.T) {
 	require.Regexp(t, `storage id 100002\n`, stdout)
 }
 
-// TestInspectFile says which variant of CRC32 an id has.
+// TestInspectFile: inspect -file reports the variant of CRC32 in an id.
 func TestInspectFile(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -153,7 +154,7 @@ func TestInspectFile(t *testing.T) {
 	require.Contains(t, stderr, "is not that of its content")
 }
 
-// TestTokenCommand: what it prints is let in.
+// TestTokenCommand: the gateway accepts the tokens that the command prints.
 func TestTokenCommand(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -173,7 +174,7 @@ func TestTokenCommand(t *testing.T) {
 	require.Equal(t, 400, p.Get(f.URL()).StatusCode)
 }
 
-// TestDemo: the program makes a store, prints URLs, and every one of them works.
+// TestDemo: the demo command makes a store and prints URLs, all of which get status 200.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

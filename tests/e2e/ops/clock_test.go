@@ -34,8 +34,9 @@ var jumps = []time.Duration{time.Hour, -time.Hour, 10 * 365 * day, -day, 0}
 
 const day = 24 * time.Hour
 
-// TestClockJumps: the wall clock of a gateway jumps while it works, and while it does not run. No
-// response is wrong or fails because of that, and what was kept expires when it would have.
+// TestClockJumps: a jump of the wall clock of a gateway, while it runs or between two runs, makes
+// no response wrong and no request fail. Cached entries expire when they would have expired without
+// the jump.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	built, err := lab.BuildWithClock(t.TempDir())
@@ -54,7 +55,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// serveAt starts a gateway with a clock of its own.
+// serveAt starts a gateway with a wall clock that the test sets.
 func serveAt(t *testing.T, built string, s *storetest.Store, lines ...string) (*e2e.Process, *lab.Clock) {
 	t.Helper()
 	clock, conf := e2e.NewClock(t), e2e.WriteConfig(t, s.Config(e2e.WithListen(lines)...))
@@ -63,7 +64,7 @@ func serveAt(t *testing.T, built string, s *storetest.Store, lines ...string) (*
 	return e2e.StartCommand(t, conf, cmd), clock
 }
 
-// dateOf reads a date of a response.
+// dateOf returns the date in a header field of a response.
 func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
 	t.Helper()
 	at, err := http.ParseTime(a.Header.Get(field))
@@ -71,8 +72,9 @@ func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
 	return at
 }
 
-// jumpsAtStore: Date follows the clock; conditions, ranges and files that change get the same
-// responses as before, and no client notices. The log goes on, also over a rotation.
+// jumpsAtStore: the field Date follows the clock. Conditional requests, ranges and changed files
+// get the same responses as before, and no request of a client fails. The access log continues,
+// also after a rotation.
 func jumpsAtStore(t *testing.T, built string) {
 	s, log := storetest.New(t), filepath.Join(t.TempDir(), "access.log")
 	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
@@ -81,7 +83,7 @@ func jumpsAtStore(t *testing.T, built string) {
 	kept, closed := askAlways(t, p, f, 4, false), askAlways(t, p, f, 2, true)
 	for n, offset := range append(jumps, time.Hour) {
 		clock.Set(offset)
-		eventually.True(t, func() bool { // it is made once a second
+		eventually.True(t, func() bool { // the gateway formats the date once a second
 			return dateOf(t, p.Get(f.URL()), "Date").Sub(clock.Now()).Abs() < 2*time.Second
 		}, "Date after a jump to %v", offset)
 		a := p.Get(f.URL(), "Range: bytes=10-19")
@@ -116,7 +118,8 @@ func jumpsAtStore(t *testing.T, built string) {
 	closed()
 }
 
-// jumpsAtTokens: a token is judged by the clock of the gateway, and by no memory of another time.
+// jumpsAtTokens: the gateway checks a token by the present time of its clock, not by an earlier
+// one.
 func jumpsAtTokens(t *testing.T, built string) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
@@ -128,7 +131,7 @@ func jumpsAtTokens(t *testing.T, built string) {
 		clock.Set(offset)
 		require.Equal(t, http.StatusOK, ask(clock.Now()), "%v", offset)
 		require.Equal(t, http.StatusBadRequest, ask(clock.Now().Add(-16*time.Minute)), "%v", offset)
-		right := http.StatusOK // one from the future of the clock is good, as it is for the module
+		right := http.StatusOK // a token from the future of the clock is valid, as it is for the module
 		if offset > 0 {
 			right = http.StatusBadRequest
 		}
@@ -136,8 +139,8 @@ func jumpsAtTokens(t *testing.T, built string) {
 	}
 }
 
-// jumpBeforeStop: a gateway whose clock went back ends as the others do: idle connections are
-// closed, and not waited for until a timeout, which is later than p.stop gives up.
+// jumpBeforeStop: a gateway whose clock has jumped stops like any other: it closes idle
+// connections, and does not wait for their timeouts. These are longer than AwaitExit waits.
 func jumpBeforeStop(t *testing.T, built string) {
 	for _, offset := range []time.Duration{-day, 10 * 365 * day} {
 		s := storetest.New(t)
@@ -156,8 +159,9 @@ func jumpBeforeStop(t *testing.T, built string) {
 	}
 }
 
-// jumpsAtCache: what is known of files expires after its time and not because of a jump. While the
-// storages are away it is served, and as soon as they are back it is asked for.
+// jumpsAtCache: cached metadata expires after its TTL, and not because of a jump. The gateway
+// serves stale entries while the storage does not run, and revalidates them as soon as the storage
+// runs again.
 func jumpsAtCache(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Mutable: "1s",
 		Cache: []string{"ttl = 1s", "negative_ttl = 1s", "stale_while_revalidate = 30m", "stale_if_error = 30m"}})
@@ -195,15 +199,16 @@ func jumpsAtCache(t *testing.T, built string) {
 	}
 }
 
-// apart gives the gateways of a fleet clocks that differ.
+// apart sets the clock of the first gateway of a fleet offset ahead, and that of the second one
+// offset behind.
 func apart(f *e2e.Fleet, offset time.Duration) {
 	for i, m := range f.Gateways {
 		m.Options.Clock.Set(offset * time.Duration(1-2*i))
 	}
 }
 
-// jumpsInFills: the clocks of a fleet jump apart while the leader of a fill renews its lease. There
-// is one download, and every client has the whole file.
+// jumpsInFills: the clocks of a fleet jump apart while the leader of a fill renews its lease. The
+// file is downloaded once, and every client receives the whole file.
 func jumpsInFills(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Clocks: built,
 		Lines: []string{"[lock]", "ttl = 1s"}})
@@ -225,9 +230,9 @@ func jumpsInFills(t *testing.T, built string) {
 	}
 }
 
-// jumpsAtPurges: gateways whose clocks differ are one fleet: each purge reaches both, also when it
-// has waited for the folder lock of another program meanwhile. When the clocks agree again the
-// gateways agree about owners.
+// jumpsAtPurges: gateways with different clocks are one fleet. Each purge reaches both, also if the
+// clocks jump while it waits for the folder lock of another program. When the clocks agree again,
+// the gateways agree on the owners.
 func jumpsAtPurges(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Clocks: built})
 	rdb := redis.NewClient(&redis.Options{Addr: f.Redis.Addr()})
@@ -248,7 +253,7 @@ func jumpsAtPurges(t *testing.T, built string) {
 				require.NoError(t, err)
 				time.AfterFunc(200*time.Millisecond, func() {
 					apart(f, -offset)
-					_ = lock.Release(context.Background()) // else the purge says so
+					_ = lock.Release(context.Background()) // after a failure the purge fails
 				})
 				status, text := m.AdminPost("/purge?id="+c.ID.String(), "")
 				if text = strings.Join(strings.Fields(text), ""); status != 200 || text != `{"gateways":2}` {
@@ -267,8 +272,8 @@ func jumpsAtPurges(t *testing.T, built string) {
 	}
 }
 
-// jumpsAtDisk: a gateway that starts with another clock uses what is on its disk. One whose disk
-// has failed disables its disk tier for as long as without the jump.
+// jumpsAtDisk: a gateway that starts with another clock uses the segments on its disk. After a
+// failure of the disk, the disk tier is disabled for as long as without the jump.
 func jumpsAtDisk(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
 	m := f.Gateways[0]
@@ -301,8 +306,8 @@ func jumpsAtDisk(t *testing.T, built string) {
 	require.NoError(t, os.RemoveAll(inTheWay))
 }
 
-// jumpsAtUpgrade: the clock jumps before and after a new process takes over. The download of the
-// old one goes on to its end, and that process ends.
+// jumpsAtUpgrade: the clock jumps before and after a new process takes over. The old process
+// completes its download, and exits.
 func jumpsAtUpgrade(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
 	m := f.Gateways[0]

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// list writes lines to a file.
+// list writes lines to a file and returns its path.
 func list(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "list")
@@ -29,12 +29,13 @@ func list(t *testing.T, lines ...string) string {
 	return path
 }
 
-// logged is a line of an access log in the combined form.
+// logged returns a line of an access log in the combined format.
 func logged(request string) string {
 	return `127.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "` + request + `" 200 1000 "-" "-"`
 }
 
-// TestCompare: two gateways on one store, one of which names other types and checks tokens.
+// TestCompare: compare finds no difference between two gateways with one configuration, and reports
+// a type that another configuration changes.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -77,14 +78,14 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, stdout, "done: 2 paths, 2 equal,")
 }
 
-// TestCompareOnTerminal: colors, a bar, and a summary when Ctrl-C ends it, also while the list
-// comes from a terminal.
+// TestCompareOnTerminal: compare prints colors and a progress bar on a terminal, and a summary when
+// Ctrl-C ends it, also while the list comes from a terminal.
 func TestCompareOnTerminal(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	p := e2e.Serve(t, s)
-	// A server that never responds to the second path.
+	// hangs never responds to the second path.
 	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hangs" {
 			<-r.Context().Done()
@@ -116,7 +117,8 @@ func TestCompareOnTerminal(t *testing.T) {
 	}
 }
 
-// nginxStatic has as arguments: its folder, listen, and two store paths.
+// nginxStatic is a format. Its arguments are the folder of nginx, the address to listen on, and two
+// store paths.
 const nginxStatic = `	default_type application/octet-stream;
 	types { image/jpeg jpg; application/javascript js; }
 	access_log %[1]s/access.log combined;
@@ -127,8 +129,7 @@ const nginxStatic = `	default_type application/octet-stream;
 	}
 `
 
-// startNginx serves the files of two store paths by nginx. Its access log is in the folder that it
-// returns.
+// startNginx starts nginx for the files of two store paths. The access log is in the folder dir.
 func startNginx(t *testing.T, path0, path1 string) (address, dir string) {
 	t.Helper()
 	dir, address = t.TempDir(), lab.Address(lab.Port())
@@ -141,15 +142,15 @@ func startNginx(t *testing.T, path0, path1 string) (address, dir string) {
 	return address, dir
 }
 
-// TestCompareWithNginx: real nginx on the same files gives the same statuses and bodies, and what
-// differs is found. Its own access log is the list.
+// TestCompareWithNginx: compare finds that nginx serves the same files with the same statuses and
+// bodies, and reports a byte that differs. The list is the access log of nginx.
 func TestCompareWithNginx(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	files := []storetest.Object{s.Normal("jpg", s.Bytes(1)), s.Normal("jpg", s.Bytes(5<<20)),
 		s.Normal("js", s.Bytes(1000)), s.In(storetest.Group, 1, "jpg", s.Bytes(100_000))}
 	for _, f := range files {
-		require.NoError(t, os.Chtimes(f.Path, storetest.Created, storetest.Created)) // as FastDFS leaves it
+		require.NoError(t, os.Chtimes(f.Path, storetest.Created, storetest.Created)) // as FastDFS sets them
 	}
 	path1 := s.Root(storetest.Group, 1)
 	nginx, dir := startNginx(t, s.Root(storetest.Group, 0), path1)
@@ -162,7 +163,7 @@ func TestCompareWithNginx(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.WriteString(noHTTP, "\x16\x03\x01\"\r\n\r\n")
 	require.NoError(t, err)
-	_, _ = io.ReadAll(noHTTP) // nginx closes
+	_, _ = io.ReadAll(noHTTP) // until nginx closes the connection
 	require.NoError(t, noHTTP.Close())
 
 	args := []string{"compare", "-ranges", "http://" + nginx, "http://" + p.Addrs[0], filepath.Join(dir, "access.log")}
@@ -175,7 +176,7 @@ func TestCompareWithNginx(t *testing.T) {
 	require.Contains(t, stdout, "\ndone: 5 paths, 3 equal, 0 different, 2 with known differences; "+
 		"left out: 1 repeated, 1 other lines (line 7: ")
 
-	// The same files in another place, where one byte of one differs.
+	// The same files in another folder, with one byte of one file changed.
 	copied := filepath.Join(t.TempDir(), "path0")
 	require.NoError(t, os.CopyFS(copied, os.DirFS(s.Root(storetest.Group, 0))))
 	content := append([]byte{}, files[1].Content...)

@@ -22,7 +22,8 @@ import (
 // finding is a line of "gateway doctor -json".
 type finding struct{ area, subject, status, text, advice string }
 
-// examine runs the command and returns the findings whose status is not ok, or whose area is named.
+// examine runs the command and returns the findings of some areas. Without areas, every finding
+// must be ok.
 func examine(t *testing.T, code int, conf string, areas ...string) (found []finding) {
 	t.Helper()
 	got, stdout, stderr := e2e.Run(t, "doctor", "-json", "-c", conf)
@@ -35,7 +36,7 @@ func examine(t *testing.T, code int, conf string, areas ...string) (found []find
 		require.Equal(t, f.status == "ok", f.advice == "", "advice where it is needed: %v", f)
 		require.NotContains(t, f.advice, "\n")
 		if f.area == "clock" && f.subject == "this host" || strings.Contains(f.text, "started by root") {
-			continue // of the machine that runs the tests
+			continue // depends on the machine that runs the tests
 		}
 		for _, area := range areas {
 			if f.area == area {
@@ -60,7 +61,7 @@ func only(t *testing.T, found []finding, status string) finding {
 	return with[0]
 }
 
-// TestDoctorAndFastDFS5: the versions and the clock of a cluster of 5.x are known as well.
+// TestDoctorAndFastDFS5: doctor finds the versions and the clock of a cluster of FastDFS 5.x, too.
 func TestDoctorAndFastDFS5(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{OldLists: true,
@@ -75,12 +76,12 @@ func TestDoctorAndFastDFS5(t *testing.T) {
 	}
 }
 
-// confOf is the configuration of a gateway of a fleet.
+// confOf returns the path of the configuration of a member.
 func confOf(m *e2e.Member) string {
 	return filepath.Join(m.Options.Dir, fmt.Sprintf("gateway-%d", m.Options.Port), "mod_fastdfs.conf")
 }
 
-// edited is a copy of a configuration with another text in one place.
+// edited writes a copy of a configuration in which a text is replaced once, and returns its path.
 func edited(t *testing.T, conf, from, to string) string {
 	t.Helper()
 	text, err := os.ReadFile(conf)
@@ -89,7 +90,8 @@ func edited(t *testing.T, conf, from, to string) string {
 	return e2e.WriteConfig(t, strings.Replace(string(text), from, to, 1))
 }
 
-// TestDoctor: all is well with a fleet that runs; what is broken then is found.
+// TestDoctor: doctor finds no problem in a fleet that runs, and reports each fault that is made
+// then.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 2, Lines: []string{"max_connections = 100"}})
@@ -146,7 +148,7 @@ func TestDoctor(t *testing.T) {
 	})
 }
 
-// TestDoctorTrackers: one of two that is down is a warning, both are a failure.
+// TestDoctorTrackers: doctor warns of one faulty tracker of two, and fails if both are faulty.
 func TestDoctorTrackers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Trackers: 2})
@@ -159,8 +161,8 @@ func TestDoctorTrackers(t *testing.T) {
 	require.Len(t, examine(t, 1, conf, "tracker"), 2)
 }
 
-// TestDoctorWebServers: files are fetched from web servers, of which one accepts connections and
-// sends nothing.
+// TestDoctorWebServers: doctor reports a storage whose web server accepts connections and sends no
+// response, if files are fetched from web servers.
 func TestDoctorWebServers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}}})
@@ -180,7 +182,7 @@ func TestDoctorWebServers(t *testing.T) {
 	require.Len(t, examine(t, 0, conf, "storage"), 1)
 }
 
-// TestDoctorHost: ports, limits and disks of this host.
+// TestDoctorHost: doctor checks the ports, limits, disks and store paths of this host.
 func TestDoctorHost(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -205,7 +207,7 @@ func TestDoctorHost(t *testing.T) {
 	require.Positive(t, stores)
 
 	few := exec.Command("sh", "-c", `ulimit -n 500; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
-	out, _ := few.CombinedOutput() // the port is taken
+	out, _ := few.CombinedOutput() // fails, since the port is taken
 	require.Regexp(t, `warn +limit +open files: enough for \d+ of max_connections = 5000\n +raise the limit`,
 		string(out))
 
@@ -214,7 +216,7 @@ func TestDoctorHost(t *testing.T) {
 	require.Contains(t, bad.text, "/nowhere")
 }
 
-// TestDoctorClock: a clock of Redis that differs is told.
+// TestDoctorClock: doctor reports the difference between the clocks of Redis and of this host.
 func TestDoctorClock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -223,7 +225,7 @@ func TestDoctorClock(t *testing.T) {
 	require.Contains(t, only(t, examine(t, 0, conf, "clock"), "ok").text, "ahead of this host's")
 }
 
-// TestInterruptedDoctor: Ctrl-C ends it with a summary.
+// TestInterruptedDoctor: Ctrl-C ends doctor with a summary.
 func TestInterruptedDoctor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})

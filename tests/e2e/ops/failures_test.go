@@ -19,11 +19,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file make things go wrong around the gateway: descriptors, disks, pipes,
-// certificates, configurations.
+// The tests of this file check failures around the gateway: descriptors, pipes, certificates,
+// configurations.
 
-// TestFewDescriptors: more clients than the limit on open files allows. The gateway rejects the
-// excess and keeps running.
+// TestFewDescriptors: a gateway with more clients than the limit on open files allows rejects the
+// excess, and continues to serve.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -45,8 +45,7 @@ func TestFewDescriptors(t *testing.T) {
 	eventually.True(t, func() bool { return p.Sends(f.URL()) }, "clients that left may wait to be accepted")
 }
 
-// TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store
-// paths.
+// TestReloadUnderLoad: no request fails during many reloads, some of which change the store paths.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -57,7 +56,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	for i := range 4 {
 		reloads.Go(func() {
 			for j := range 20 {
-				if i == 0 { // another store each time: the same paths, written otherwise
+				if i == 0 { // the store paths change each time: another spelling of the same folders
 					text := strings.ReplaceAll(s.Config(e2e.WithListen(nil)...), "/path0", strings.Repeat("/.", j%2)+
 						"/path0")
 					_ = os.WriteFile(p.Conf+".new", []byte(text), 0o600)
@@ -76,8 +75,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	end()
 }
 
-// TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then
-// the old one serves.
+// TestReloadKeepsTLS: a reload does not apply the removal of the certificate, which needs a
+// restart. The old certificate is served until then.
 func TestReloadKeepsTLS(t *testing.T) {
 	t.Parallel()
 	s, dir := storetest.New(t), t.TempDir()
@@ -97,7 +96,8 @@ func requireReload(p *e2e.Process, status int) {
 	require.Equal(p.T, status, got, text)
 }
 
-// TestLogsAreReopenedWithABadConfiguration: logrotate must not depend on it.
+// TestLogsAreReopenedWithABadConfiguration: a rejected reload reopens the access log, too, since
+// logrotate must not depend on the configuration.
 func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -116,13 +116,14 @@ func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 	for range 10 {
 		requireReload(p, 422)
 	}
-	eventually.True(t, func() bool { // a file that was left is closed by the goroutine that writes
+	eventually.True(t, func() bool { // the goroutine that writes closes the old file
 		after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Cmd.Process.Pid))
 		return err == nil && len(after) <= len(files)+4
 	}, "descriptors pile up")
 }
 
-// TestReaderOfTheLogLeaves: the other end of the pipe is closed; the gateway lives and serves.
+// TestReaderOfTheLogLeaves: a gateway continues to serve after the reader of its access log, a
+// pipe, has closed the pipe.
 func TestReaderOfTheLogLeaves(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

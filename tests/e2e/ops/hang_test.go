@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hang mounts a file system on a folder that responds to nothing.
+// hang mounts a file system on dir that responds to no call.
 func hang(t *testing.T, dir string) {
 	t.Helper()
 	needRoot(t)
@@ -27,7 +27,7 @@ func hang(t *testing.T, dir string) {
 	if err != nil {
 		t.Skipf("skipped: no file system in user space: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, f.Close()) }) // ends all that hangs
+	t.Cleanup(func() { require.NoError(t, f.Close()) }) // ends all calls that hang
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", f.Fd())
 	if err := unix.Mount("hang", dir, "fuse", 0, options); err != nil {
 		t.Skipf("skipped: cannot mount a file system: %v", err)
@@ -35,8 +35,8 @@ func hang(t *testing.T, dir string) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)) })
 }
 
-// TestHangingStore: while a store path hangs, a reload is rejected, and one that leaves the path
-// out is not; SIGTERM lets a response end, and ends the process.
+// TestHangingStore: while a store path hangs, a reload is rejected, unless the configuration does
+// not name the path any more. After SIGTERM the gateway completes a running response, and exits.
 func TestHangingStore(t *testing.T) {
 	for name, leaves := range map[string]bool{"the path stays": false, "a reload leaves the path out": true} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestHangingStore(t *testing.T) {
 			resp, _ := p.Download(f.URL())
 			dir := s.Root(storetest.Group, 1)
 			hang(t, filepath.Join(dir, "data"))
-			eventually.True(t, func() bool { // a check that began before may be running
+			eventually.True(t, func() bool { // a check from before the mount may be running
 				code, _ := p.AdminGet("/readyz")
 				return code == http.StatusServiceUnavailable
 			})

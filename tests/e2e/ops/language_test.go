@@ -13,7 +13,7 @@ import (
 )
 
 // TestLanguage: check and doctor print Chinese in a Chinese locale or by -lang, with the same
-// places and keys, and JSON always in English.
+// places and keys. JSON is always in English.
 func TestLanguage(t *testing.T) {
 	t.Parallel()
 	conf := e2e.WriteConfig(t, storetest.New(t).Config("[gateway]", "listn = :80", "max_ranges = x"))

@@ -13,10 +13,12 @@ import (
 	"fastdfs-gateway/tests/e2e"
 )
 
-// keptTo names the folders that a process of keepTo may use, with colons between them.
+// keptTo is the environment variable with the folders that keepTo leaves accessible, separated by
+// colons.
 const keptTo = "GATEWAY_TEST_KEPT_TO"
 
-// TestMain runs the tests or, in a process of its own, a program that is kept to some folders.
+// TestMain runs the tests or, in a process with the variable keptTo, another program with access to
+// these folders only.
 func TestMain(m *testing.M) {
 	if folders := os.Getenv(keptTo); folders != "" {
 		fmt.Println(keepTo(strings.Split(folders, ":"), os.Args[1:]))
@@ -25,8 +27,8 @@ func TestMain(m *testing.M) {
 	e2e.Main(m)
 }
 
-// keepTo runs a program in place of this one, as another sandbox than that of the gateway would:
-// the other folders are there, and cannot be read.
+// keepTo replaces this process by a program in a sandbox that is not the gateway's: folders other
+// than these and those of the system exist, but cannot be read.
 func keepTo(folders, program []string) error {
 	const execute = 1 // LANDLOCK_ACCESS_FS_EXECUTE
 	var rules []sandbox.Rule

@@ -18,16 +18,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// metricsList has every series of /metrics but those of Go and of the process, one a line: type,
-// name and labels. It is part of the program's contract: dashboards and alerts use it.
-// UPDATE_METRICS=1 writes it anew.
+// metricsList is the file with all series of /metrics except those of Go and of the process, one a
+// line: type, name and labels. Dashboards and alerts depend on the list. UPDATE_METRICS=1 rewrites
+// the file.
 const metricsList = "testdata/metrics.txt"
 
-// withCache are the names that only a gateway with a cache, or with a certificate, shows.
+// withCache matches the series that only a gateway with a cache, or with a certificate, exports.
 var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(certificate_|cache_|stale_served_|peer_bytes_|peer_served_)`)
 
-// TestMetricsList compares the series that a gateway with everything shows with the checked-in
-// list, and those of a gateway without a cache with a part of it.
+// TestMetricsList: a gateway with all features exports the series of metricsList, and a gateway
+// without a cache those that withCache does not match.
 func TestMetricsList(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -53,7 +53,7 @@ func TestMetricsList(t *testing.T) {
 	require.Equal(t, slices.DeleteFunc(want, withCache.MatchString), askedSeries(plain, s, file))
 }
 
-// TestMetricsDocumented finds each metric of the list, with its type, in docs/metrics.md.
+// TestMetricsDocumented: docs/metrics.md has exactly the metrics of metricsList, with their types.
 func TestMetricsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(metricsList)
@@ -80,8 +80,8 @@ func TestMetricsDocumented(t *testing.T) {
 	require.Equal(t, listed, rows)
 }
 
-// askedSeries asks for a file that is there and one that is not, and returns the series that
-// /metrics shows then: type, name and labels, in the order of the page.
+// askedSeries requests a file that exists and one that does not, and returns the series of /metrics
+// after both requests were counted, in the order of the page.
 func askedSeries(p *e2e.Process, s *storetest.Store, file storetest.Object) []string {
 	p.T.Helper()
 	require.Equal(p.T, http.StatusOK, p.Get(file.URL()).StatusCode)
@@ -100,7 +100,8 @@ func askedSeries(p *e2e.Process, s *storetest.Store, file storetest.Object) []st
 	return list
 }
 
-// series lists what /metrics shows but the metrics of Go and of the process.
+// series returns the type, name and labels of the series of /metrics, except those of Go and of the
+// process.
 func series(p *e2e.Process) (list []string) {
 	p.T.Helper()
 	_, page := p.AdminGet("/metrics")

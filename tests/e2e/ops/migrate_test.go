@@ -19,8 +19,9 @@ import (
 
 const quietNginx = "error_log stderr crit;\nevents {}"
 
-// translatedNginx serves plain files by alias, in place of the module. Its arguments: a folder,
-// listen, two store paths, that of another group.
+// translatedNginx is a configuration of nginx that serves plain files by alias, without the module.
+// Its arguments are a folder, the address to listen on, two store paths, and a store path of
+// another group.
 const translatedNginx = `	default_type application/octet-stream;
 	types { image/jpeg jpg; image/png png; text/plain txt; }
 	access_log off;
@@ -57,8 +58,8 @@ const translatedNginx = `	default_type application/octet-stream;
 	}
 `
 
-// TestTranslationServes: the gateway with a translated configuration gives the statuses and headers
-// of the nginx that it is translated from.
+// TestTranslationServes: a gateway with a translated configuration responds with the statuses and
+// headers of the nginx with the original configuration.
 func TestTranslationServes(t *testing.T) {
 	t.Parallel()
 	s, dir := storetest.New(t), t.TempDir()
@@ -109,7 +110,7 @@ func TestTranslationServes(t *testing.T) {
 	require.Contains(t, respond(t, p.Addrs[0], closed.URL(), ""), "403", "never opened without its check")
 }
 
-// respond is what a translation keeps of a response.
+// respond sends a request and returns the parts of the response that a translation preserves.
 func respond(t *testing.T, address, path, referer string) string {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://"+address+path, nil)

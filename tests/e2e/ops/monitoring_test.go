@@ -46,7 +46,8 @@ func readDashboard(t *testing.T) (d dashboard, exprs []string) {
 	return d, exprs
 }
 
-// TestDashboardPanels: each panel has an id, a title, queries and a place of its own.
+// TestDashboardPanels: each panel has a unique id, a title, queries unless it is a row, and a place
+// where no other panel is.
 func TestDashboardPanels(t *testing.T) {
 	t.Parallel()
 	d, exprs := readDashboard(t)
@@ -68,7 +69,7 @@ func TestDashboardPanels(t *testing.T) {
 	}
 }
 
-// TestMonitoredMetrics: dashboard and alerts name metrics that the gateway shows.
+// TestMonitoredMetrics: dashboard and alerts use only metrics that the gateway exports.
 func TestMonitoredMetrics(t *testing.T) {
 	t.Parallel()
 	list, err := os.ReadFile(metricsList)
@@ -83,8 +84,8 @@ func TestMonitoredMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts: promtool accepts the rules and their tests; each rule has one in which it fires. A
-// rule that does not fire makes it fail.
+// TestAlerts: promtool accepts the rules and their tests. Each rule has a test in which it fires;
+// promtool fails if a rule does not fire.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -137,7 +138,7 @@ scrape_configs:
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the error reports the kill
 	})
 	get := func(path string) (status int, body string) {
 		resp, err := http.Get("http://" + address + path)

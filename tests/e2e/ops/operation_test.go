@@ -22,8 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStopLetsResponsesEnd: SIGTERM in the middle of a download; it goes on to its last byte,
-// nothing new is accepted, /readyz turns 503, and the exit code is 0.
+// TestStopLetsResponsesEnd: after SIGTERM the gateway completes a running download, accepts no
+// connection, closes idle ones, responds 503 to /readyz, and exits with code 0.
 func TestStopLetsResponsesEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -55,7 +55,8 @@ func TestStopLetsResponsesEnd(t *testing.T) {
 	require.Equal(t, 0, p.Cmd.ProcessState.ExitCode())
 }
 
-// TestStopDoesNotWaitForEver: a client that never reads is left behind after shutdown_timeout.
+// TestStopDoesNotWaitForEver: a gateway that stops disconnects a client that never reads after
+// shutdown_timeout.
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -102,21 +103,21 @@ func TestStopDuringReload(t *testing.T) {
 	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
 	require.NoError(t, os.WriteFile(conf, []byte(text+"\n#include "+fifo+"\n"), 0o600))
 	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGHUP))
-	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reload, which reads it
+	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // blocks until the reload opens the fifo
 	require.NoError(t, err)
 	defer writer.Close()
 	eventually.True(t, func() bool {
 		select {
 		case <-p.Done:
 			return true
-		default: // the first one waits for the reload, the second one does not
+		default: // the first SIGTERM waits for the reload, the second one does not
 			return syscall.Kill(p.PID(), syscall.SIGTERM) != nil
 		}
 	}, "it does not end")
 }
 
-// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is rejected with its
-// reasons and the old one stays.
+// TestReload: SIGHUP and POST /reload apply a changed configuration. A bad one is rejected with its
+// errors, and the old one stays.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -144,7 +145,8 @@ func TestReload(t *testing.T) {
 	eventually.True(t, func() bool { return p.Get(f.URL()).Header.Get("Cache-Control") == "max-age=4" })
 }
 
-// TestReadyFollowsTheStore: a store path that goes away and comes back.
+// TestReadyFollowsTheStore: /readyz and requests for files of a store path get 503 while the path
+// is missing, and 200 as soon as it is back.
 func TestReadyFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -168,7 +170,8 @@ func TestReadyFollowsTheStore(t *testing.T) {
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
-// TestStaleSocketIsReplaced: a gateway that was killed leaves its socket behind.
+// TestStaleSocketIsReplaced: a gateway replaces the socket that a killed gateway has left, but
+// neither the socket of a running process nor another kind of file.
 func TestStaleSocketIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -189,8 +192,8 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	require.Contains(t, string(out), "there is a file of that name")
 }
 
-// TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is
-// opened anew.
+// TestAccessLog: the access log has one line a request in both formats, and fields of a request
+// cannot forge lines. SIGHUP opens a new file after the log was renamed.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -200,7 +203,7 @@ func TestAccessLog(t *testing.T) {
 	p.Get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
 	p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
 	p.Raw("GET nonsense\r\n\r\n")
-	// each is written behind its response, so the next request may be faster
+	// A line is written after its response, so the line of a later request may come first.
 	lines := strings.Join(e2e.ReadLines(t, path, 3), "\n")
 	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+
 		` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)
@@ -229,7 +232,7 @@ func TestAccessLog(t *testing.T) {
 	require.Equal(t, "local", entry.Source)
 }
 
-// TestReady: gateway ready says what /readyz says, by its exit code too.
+// TestReady: "gateway ready" prints the result of /readyz, and returns it as the exit code.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -45,7 +45,7 @@ func threads(p *e2e.Process, field string) []string {
 	return values
 }
 
-// rights are those that /status.json shows.
+// rights returns the privileges of the process from /status.json.
 func rights(p *e2e.Process) map[string]any {
 	p.T.Helper()
 	code, text := p.AdminGet("/status.json")
@@ -55,7 +55,7 @@ func rights(p *e2e.Process) map[string]any {
 	return status.Process
 }
 
-// rejected reloads and returns why the configuration was rejected.
+// rejected reloads a configuration, requires that it is rejected, and returns the reason.
 func rejected(p *e2e.Process, config string) string {
 	p.T.Helper()
 	require.NoError(p.T, os.WriteFile(p.Conf, []byte(config), 0o600))
@@ -64,7 +64,7 @@ func rejected(p *e2e.Process, config string) string {
 	return text
 }
 
-// needLandlock skips a test where the kernel has none.
+// needLandlock skips a test if the kernel does not support Landlock.
 func needLandlock(t *testing.T) {
 	t.Helper()
 	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
@@ -80,8 +80,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its
-// data.
+// TestRightsGivenUp: no thread can gain privileges. The log, the status page and /status.json show
+// the state.
 func TestRightsGivenUp(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -101,9 +101,8 @@ func TestRightsGivenUp(t *testing.T) {
 	require.Positive(t, p.Metric("process_resident_memory_bytes"))
 }
 
-// TestLandlock: a running gateway opens nothing outside of what its configuration named when it
-// started; a reload that needs more is rejected with that reason, and what it named goes on
-// working.
+// TestLandlock: a running gateway opens only paths that its configuration named at the start. A
+// reload that needs others is rejected with that reason, and the named ones continue to work.
 func TestLandlock(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -126,7 +125,7 @@ func TestLandlock(t *testing.T) {
 			elsewhere := strings.ReplaceAll(lines(log, off), s.Root(storetest.Group, 0), outside)
 			if landlock == "false" {
 				require.Equal(t, "off: landlock = false", rights(p)["landlock"])
-				for _, value := range threads(p, "NoNewPrivs") { // Landlock would set it, too
+				for _, value := range threads(p, "NoNewPrivs") { // set without Landlock, too
 					require.Equal(t, "1", value)
 				}
 				reload(lines(log, off, "#include "+include))
@@ -142,8 +141,8 @@ func TestLandlock(t *testing.T) {
 				"/data")
 			require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 
-			// What was named may change and be replaced: the configuration by another file, the log
-			// by logrotate, and its name.
+			// Named files may change and be replaced: the configuration by another file, the log by
+			// logrotate. The log may get another name.
 			next := p.Conf + ".new"
 			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off,
 				"cache_control = no-cache")), 0o600))
@@ -158,9 +157,9 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// TestLandlockWithoutAStore: a store path that is missing does not switch Landlock off; the status
-// page says so. When the path comes, a process that may read it takes over, also after one that
-// could not serve, and where another folder takes the place of one.
+// TestLandlockWithoutAStore: a missing store path does not disable Landlock, and the status page
+// names the path. When the path appears, a new process that may read it takes over, also after an
+// upgrade that failed, and also if another folder replaces a store path.
 func TestLandlockWithoutAStore(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -213,8 +212,8 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
-// TestKeptFromStore: a gateway that something else keeps from its store is not ready, and starts no
-// further process: none would be better.
+// TestKeptFromStore: a gateway that another sandbox keeps from its store is not ready, and starts
+// no new process, since none could read the store.
 func TestKeptFromStore(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -224,7 +223,7 @@ func TestKeptFromStore(t *testing.T) {
 	cmd.Env = append(os.Environ(), keptTo+"="+filepath.Dir(conf)+":"+filepath.Dir(e2e.Binary))
 	p := e2e.StartCommand(t, conf, cmd)
 	u := startedBy(p)
-	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) }) // it may have ended
+	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) }) // fails if the process has ended
 	u.logged(1, `msg="store is not ready"`)
 	u.upgrade()
 	u.logged(2, `msg="store is not ready"`)
@@ -234,8 +233,8 @@ func TestKeptFromStore(t *testing.T) {
 	require.Equal(t, 1, strings.Count(u.log(), "upgrade: starting a new process"), u.log())
 }
 
-// TestLandlockOfAStockConfiguration: a stock http.conf names a page for rejected tokens in a folder
-// that this host does not have, and checks no tokens. A reload, and one after an upgrade, apply it.
+// TestLandlockOfAStockConfiguration: a reload, also after an upgrade, applies a stock http.conf. It
+// checks no tokens, and names a page for rejected tokens in a folder that the host does not have.
 func TestLandlockOfAStockConfiguration(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -250,8 +249,8 @@ func TestLandlockOfAStockConfiguration(t *testing.T) {
 	requireReload(p, 200)
 }
 
-// TestCheckNamesRejectedReload: check and doctor ask the running gateway of the same configuration
-// how a reload would end, and change nothing.
+// TestCheckNamesRejectedReload: check and doctor request the result of a reload from the running
+// gateway with the same configuration, and change nothing.
 func TestCheckNamesRejectedReload(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -276,10 +275,10 @@ func TestCheckNamesRejectedReload(t *testing.T) {
 	require.NotContains(t, p.LogText(), "configuration loaded")
 }
 
-// open lets everybody pass the folders of a test and gives what is below to a user.
+// open opens the folder of a test to all accounts, and makes id the owner of the files in dir.
 func open(t *testing.T, dir string, id int) {
 	t.Helper()
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // made by testing for its own user alone
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // made by testing for its own account only
 	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		require.NoError(t, err)
 		return os.Lchown(path, id, id)
@@ -288,13 +287,13 @@ func open(t *testing.T, dir string, id int) {
 
 const nobody = 65534 // Debian's account `nobody`
 
-// asNobody is a command of the gateway that the account `nobody` runs, from a copy in a folder that
-// it may enter.
+// asNobody returns a command of the gateway that runs as the account `nobody`, from a copy in a
+// folder that the account may enter.
 func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	copied := filepath.Join(dir, "gateway")
-	// By a process of its own: a child that another test starts meanwhile would inherit the open
-	// file, which cannot be executed then.
+	// A process copies the file, since a child that another test starts meanwhile would inherit a
+	// descriptor of this process, and a program that is open for writing cannot be executed.
 	out, err := exec.Command("cp", e2e.Binary, copied).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	cmd := exec.Command(copied, args...)
@@ -302,8 +301,8 @@ func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another
-// user may not connect to, says so.
+// TestExplainWithoutPermission: explain makes a fresh look if its user may not connect to the
+// socket of the running gateway, and reports this.
 func TestExplainWithoutPermission(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -321,8 +320,8 @@ func TestExplainWithoutPermission(t *testing.T) {
 	p.Shutdown()
 }
 
-// TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and
-// the checks of a reload find the accounts of the host in spite of Landlock.
+// TestReloadOfAnotherUser: a gateway of another user logs at its start each file that a reload will
+// not be able to read. The checks of a reload find the accounts of the host in spite of Landlock.
 func TestReloadOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -345,9 +344,9 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	require.NotContains(t, p.LogText(), "holds a secret")
 }
 
-// TestReloadOfMountedSecrets: secrets that are replaced as the kubelet does, by another folder
-// behind a link, take effect by a reload, of a user without rights and within Landlock; the old
-// ones end. A reload with a bad one is rejected, and the good ones stay.
+// TestReloadOfMountedSecrets: a reload without privileges and within Landlock applies secrets that
+// were replaced as the kubelet does, by another folder behind a link. The old secrets become
+// invalid. A reload with a bad secret is rejected, and the good ones stay.
 func TestReloadOfMountedSecrets(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -414,8 +413,8 @@ func TestReloadOfMountedSecrets(t *testing.T) {
 	require.NotContains(t, p.LogText(), third)
 }
 
-// TestUser: a gateway that root has started listens on a port below 1024, reads a key that is
-// root's, and serves as another user with no way back.
+// TestUser: a gateway that root has started listens on a port below 1024, reads a configuration
+// that only root can read, and then serves as another user that cannot regain privileges.
 func TestUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -452,7 +451,8 @@ func TestUser(t *testing.T) {
 		require.EqualValues(t, nobody, st.Uid, name)
 	}
 
-	// The configuration was root's alone: a reload says so, and works as soon as it can be read.
+	// Only root could read the configuration: a reload names this reason, and is applied as soon as
+	// the configuration can be read.
 	require.Contains(t, p.LogText(), "a reload will be rejected")
 	require.Contains(t, rejected(p, config("x_cache = true")), "runs as user nobody")
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.Conf)), 0o755))

@@ -20,10 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// browserModules is where tests/need puts what browser/status.js uses.
+// browserModules is the folder where tests/need installs the modules of browser/status.js.
 const browserModules = "../../../bin/browser/node_modules"
 
-// inBrowser runs browser/status.js with options, which gain those that every run needs.
+// inBrowser runs browser/status.js with options, to which it adds those that every run needs.
 func inBrowser(t *testing.T, options map[string]string) {
 	t.Helper()
 	modules, err := filepath.Abs(browserModules)
@@ -49,10 +49,10 @@ func inBrowser(t *testing.T, options map[string]string) {
 	t.Logf("%s", out)
 }
 
-// TestStatusPageInABrowser: the page opens, stays up to date under load, explains and purges, with
-// scripts and without, and is readable; other origins can do nothing with it. Where
-// admin_token_file names a token the browser asks for it, once, and the page and its forms work
-// with it. Screenshots are in bin/screenshots.
+// TestStatusPageInABrowser: the status page opens, stays up to date under load, explains and
+// purges, with scripts and without, and is readable. Other origins cannot use it. If
+// admin_token_file names a token, the browser asks for the token once, and the page and its forms
+// work with it. Screenshots are in bin/screenshots.
 func TestStatusPageInABrowser(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 2, Disk: true})
@@ -73,7 +73,7 @@ func TestStatusPageInABrowser(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(100 * time.Millisecond): // the page must show more than one request a second
+			case <-time.After(100 * time.Millisecond): // so the page must show more than one request a second
 			}
 			resp, err := client.Get("http://" + g.Addrs[0] + "/" + files[i%len(files)])
 			if err == nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// terminal is a command of the gateway on a terminal.
+// terminal is a running command of the gateway whose input and output are a pseudo-terminal.
 type terminal struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -32,8 +32,8 @@ type terminal struct {
 	out bytes.Buffer
 }
 
-// onTerminal starts a command on a terminal of its own. env are variables besides those of the
-// test.
+// onTerminal starts a command on a new pseudo-terminal. env are variables in addition to those of
+// the test.
 func onTerminal(t *testing.T, env []string, args ...string) *terminal {
 	t.Helper()
 	x := &terminal{t: t, cmd: exec.Command(e2e.Binary, args...), done: make(chan struct{})}
@@ -73,13 +73,13 @@ func (x *terminal) end() int {
 	case <-time.After(e2e.Timeout):
 		x.t.Fatalf("the command does not end:\n%q", x.text())
 	}
-	_ = x.cmd.Wait() // the state says it all
+	_ = x.cmd.Wait() // ProcessState has the result
 	return x.cmd.ProcessState.ExitCode()
 }
 
 const escape = "\x1b["
 
-// TestColors: on a terminal only, and not with NO_COLOR or TERM=dumb.
+// TestColors: commands print colors on a terminal only, and not with NO_COLOR or TERM=dumb.
 func TestColors(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -104,8 +104,8 @@ func TestColors(t *testing.T) {
 	require.NotContains(t, stdout+stderr, escape, "not when piped")
 }
 
-// TestProgress: a terminal shows a bar while files are fetched, below their lines; a pipe shows
-// none.
+// TestProgress: on a terminal prefetch shows a progress bar below the lines of the files; on a pipe
+// it shows none.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, NoRedis: true})
@@ -127,7 +127,7 @@ func TestProgress(t *testing.T) {
 	require.Empty(t, stderr)
 }
 
-// TestInterruptedPrefetch: Ctrl-C ends it with a summary of what was done.
+// TestInterruptedPrefetch: Ctrl-C ends prefetch with a summary of the files that are done.
 func TestInterruptedPrefetch(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, NoRedis: true})
@@ -145,7 +145,7 @@ func TestInterruptedPrefetch(t *testing.T) {
 	require.True(t, strings.HasSuffix(x.text(), "gateway: interrupted\r\n"), "%q", x.text())
 }
 
-// TestInterruptedPurge: a purge that waits for a gateway ends at once.
+// TestInterruptedPurge: Ctrl-C ends a purge that waits for a gateway at once.
 func TestInterruptedPurge(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
@@ -156,8 +156,9 @@ func TestInterruptedPurge(t *testing.T) {
 	require.Contains(t, text, "gateway: interrupted: gateways that the purge has reached apply it all the same")
 }
 
-// interrupt sends Ctrl-C to a command that has shown a text, and returns all that it shows. The
-// command is started again if it had ended before the key came, as on a busy machine.
+// interrupt starts a command, sends Ctrl-C after the command has shown a text, and returns the
+// whole output. A command that has ended before the key arrives, as on a busy machine, is started
+// again.
 func interrupt(t *testing.T, shown string, args ...string) (text string) {
 	t.Helper()
 	for range 5 {
@@ -191,7 +192,7 @@ func objects(t *testing.T, text string) (all []map[string]any) {
 	return all
 }
 
-// TestJSON: -json of every command, an object a line.
+// TestJSON: every command prints JSON with -json, one object a line.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

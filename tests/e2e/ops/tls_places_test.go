@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRenewalConfined: an account without rights, confined by Landlock, reads renewed certificates
-// in the places of certbot and of a mounted secret of Kubernetes.
+// TestRenewalConfined: a gateway without privileges, sandboxed by Landlock, reads renewed
+// certificates in the folder layouts of certbot and of a mounted secret of Kubernetes.
 func TestRenewalConfined(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -70,7 +70,8 @@ func TestRenewalConfined(t *testing.T) {
 	}
 }
 
-// TestTLSSockets: tls_listen on a unix socket, and on a socket of systemd by its name.
+// TestTLSSockets: the gateway serves TLS on a unix socket of tls_listen, and on a socket of systemd
+// with the name tls_listen.
 func TestTLSSockets(t *testing.T) {
 	t.Parallel()
 	s, dir := storetest.New(t), t.TempDir()
@@ -103,7 +104,7 @@ func TestTLSSockets(t *testing.T) {
 	require.Equal(t, f.Content, p.Get(f.URL()).Body)
 }
 
-// TestReloadOfHTTP2: handshakes after a reload follow http2.
+// TestReloadOfHTTP2: a reload changes whether later handshakes negotiate HTTP/2.
 func TestReloadOfHTTP2(t *testing.T) {
 	t.Parallel()
 	s, dir := storetest.New(t), t.TempDir()

@@ -25,8 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// certificate writes a self-signed certificate for the names, which ends after a time, to
-// dir/name.crt, and its key to dir/name.key.
+// certificate writes a self-signed certificate for the names to dir/name.crt, and its key to
+// dir/name.key. ends is the time until the certificate expires.
 func certificate(t *testing.T, dir, name string, key crypto.Signer, ends time.Duration, names ...string) {
 	t.Helper()
 	now := time.Now()
@@ -34,7 +34,7 @@ func certificate(t *testing.T, dir, name string, key crypto.Signer, ends time.Du
 		End: now.Add(ends)}).Write(t, filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 }
 
-// tlsKeys are the keys for certificates of these names in dir.
+// tlsKeys returns tls_cert and tls_key for the certificates of these names in dir.
 func tlsKeys(dir string, names ...string) string {
 	certs, keys := make([]string, len(names)), make([]string, len(names))
 	for i, name := range names {
@@ -57,8 +57,8 @@ func tlsAddress(p *e2e.Process) (address string) {
 	return address
 }
 
-// hello connects by TLS, asks for a file, and returns the state of the connection. Tickets have
-// come with the response.
+// hello connects by TLS, requests a file, and returns the state of the connection after the
+// response, with which session tickets have arrived.
 func hello(t *testing.T, address, url string, config *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	config.InsecureSkipVerify = true // the test looks at the certificate
@@ -81,7 +81,7 @@ func hello(t *testing.T, address, url string, config *tls.Config) (tls.Connectio
 	return conn.(*tls.Conn).ConnectionState(), err
 }
 
-// served names the certificate that a client gets.
+// served returns the common name of the certificate that a client receives.
 func served(t *testing.T, address, url, name string) string {
 	t.Helper()
 	state, err := hello(t, address, url, &tls.Config{ServerName: name})
@@ -89,8 +89,9 @@ func served(t *testing.T, address, url, name string) string {
 	return state.PeerCertificates[0].Subject.CommonName
 }
 
-// TestTLSBesidePlain: both kinds of listeners, the certificate by name and by the kind of key, the
-// oldest version, metrics and the status page.
+// TestTLSBesidePlain: a gateway serves plain and TLS listeners. It chooses the certificate by the
+// name and by the kind of key that the client accepts, rejects versions of TLS that are too old,
+// and shows when certificates expire, in metrics and on the status page.
 func TestTLSBesidePlain(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -140,8 +141,8 @@ func TestTLSBesidePlain(t *testing.T) {
 	require.NotContains(t, text, "certificate_expiry")
 }
 
-// TestTLSRedirect: plain requests go to https at the same host, whatever they ask for; requests by
-// TLS are served, and malformed ones are rejected as before.
+// TestTLSRedirect: plain requests are redirected to https at the same host, whatever their method
+// and target. Requests over TLS are served, and malformed requests are rejected.
 func TestTLSRedirect(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -184,8 +185,8 @@ func TestTLSRedirect(t *testing.T) {
 	}
 }
 
-// TestCertificateRenewal: a new pair is served without a reload and without a failed request; a
-// pair that does not fit leaves the old one.
+// TestCertificateRenewal: a new pair of certificate and key is served without a reload and without
+// a failed request. The old pair stays if the new files do not match.
 func TestCertificateRenewal(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

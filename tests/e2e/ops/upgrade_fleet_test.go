@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watchMember looks at a gateway's record in Redis until stop is called, which returns how often it
-// was not as before.
+// watchMember reads the record of a gateway in Redis until stop is called, which returns the number
+// of reads, and the number of those in which the record was missing or changed.
 func watchMember(t *testing.T, addr, name string) (stop func() (looks, missing int)) {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
@@ -53,10 +53,9 @@ func watchMember(t *testing.T, addr, name string) (stop func() (looks, missing i
 	}
 }
 
-// TestUpgradeInFleet: the new process has the place of the old one in the fleet, with no moment
-// without it, and what that had on disk; nothing is downloaded again. What is purged later is
-// forgotten by the old process too, where connections may still ask it. Each process finds the
-// address of the gateway by itself.
+// TestUpgradeInFleet: the new process takes over the membership in the fleet without a gap, and the
+// disk tier, so nothing is downloaded again. A later purge reaches the old process, too, which may
+// still receive requests on open connections. Each process finds the address to advertise itself.
 func TestUpgradeInFleet(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1,
@@ -107,7 +106,8 @@ func TestUpgradeInFleet(t *testing.T) {
 		"the new process writes to the disk")
 }
 
-// TestUpgradeForgets: a gateway without a fleet has the process before it forget what is purged.
+// TestUpgradeForgets: without a fleet, a process that was replaced frees most of its cache, and a
+// later purge reaches it, too.
 func TestUpgradeForgets(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Storages: 1})
@@ -138,7 +138,8 @@ func TestUpgradeForgets(t *testing.T) {
 	require.True(t, ask().Close)
 }
 
-// TestUpgradeLetsCommandsEnd: the process that a command has reached serves it to its end.
+// TestUpgradeLetsCommandsEnd: a process that was replaced serves a command that has reached it to
+// the end.
 func TestUpgradeLetsCommandsEnd(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Storages: 1})

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changeFleet changes sections of a configuration that a reload names and does not apply, and
-// replaces the process.
+// changeFleet changes sections of a configuration, requires that a reload names them as not
+// applied, and applies them by an upgrade.
 func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	m.T.Helper()
 	text, err := os.ReadFile(confOf(m))
@@ -40,7 +40,7 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	})
 }
 
-// readers read files through all gateways until end is called.
+// readers starts n clients that request files from all gateways until end is called.
 func readers(t *testing.T, f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (end func()) {
 	ids := slices.Collect(maps.Keys(files))
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: n}, Timeout: e2e.Timeout}
@@ -56,7 +56,7 @@ func readers(t *testing.T, f *e2e.Fleet, n int, files map[fdfs.FileID][]byte) (e
 	})
 }
 
-// someFiles stores files, one of more than a segment.
+// someFiles stores n files, one of them larger than a segment.
 func someFiles(f *e2e.Fleet, n int) map[fdfs.FileID][]byte {
 	files := map[fdfs.FileID][]byte{}
 	for i := range n {
@@ -70,8 +70,8 @@ func someFiles(f *e2e.Fleet, n int) map[fdfs.FileID][]byte {
 	return files
 }
 
-// together requires that the gateways are one fleet: a file has one download, as soon as none of
-// them is in back-off for another one, and a purge by each reaches all.
+// together requires that the gateways are one fleet: a file is downloaded once, as soon as no
+// gateway is in back-off for another one, and a purge by each gateway reaches all.
 func together(f *e2e.Fleet) {
 	f.T.Helper()
 	f.Formed()
@@ -90,8 +90,9 @@ func together(f *e2e.Fleet) {
 	}
 }
 
-// TestUpgradeToOtherRedis: two gateways move to another Redis one after the other. No request
-// fails, what is on disk stays, and they are a fleet there. The Redis before forgets them at once.
+// TestUpgradeToOtherRedis: two gateways move to another Redis by upgrades, one after the other. No
+// request fails, the disk tiers stay, and the gateways form a fleet there. Their registrations in
+// the old Redis end at once.
 func TestUpgradeToOtherRedis(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1})

@@ -18,15 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUpgradeNotifies: systemd is told which process the service is, by the new one, before the old
-// one ends; and that one says nothing any more.
+// TestUpgradeNotifies: the new process sends its id to systemd before the old one exits, and the
+// old one sends no more notifications.
 func TestUpgradeNotifies(t *testing.T) {
 	t.Parallel()
 	sd := newSystemd(t)
 	s := storetest.New(t)
 	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
 	cmd := exec.Command("/bin/sh", "-c", `WATCHDOG_PID=$$ exec "$0" -c "$1"`, e2e.Binary, conf)
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=600000000") // a ping at the start
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=600000000") // one ping, at the start
 	u := startedBy(e2e.StartCommand(t, conf, cmd))
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
 	sd.pinged(1)
@@ -39,7 +39,8 @@ func TestUpgradeNotifies(t *testing.T) {
 	require.Equal(t, 2, sd.pings, "one of each process")
 }
 
-// TestReloadDuringUpgrade: systemd is told the end of a reload that is rejected.
+// TestReloadDuringUpgrade: a reload during an upgrade is rejected, and systemd is notified of the
+// end of the reload.
 func TestReloadDuringUpgrade(t *testing.T) {
 	t.Parallel()
 	sd := newSystemd(t)
@@ -61,8 +62,8 @@ func TestReloadDuringUpgrade(t *testing.T) {
 	u.logged(1, `msg="configuration rejected, the old one stays" err="a new process is taking over`)
 }
 
-// TestUpgradeWaitsForNotice: the process that systemd watches does not end before systemd has been
-// told of the new one.
+// TestUpgradeWaitsForNotice: the process that systemd watches does not exit before the new process
+// has notified systemd.
 func TestUpgradeWaitsForNotice(t *testing.T) {
 	t.Parallel()
 	sd := newSystemd(t)
@@ -73,14 +74,15 @@ func TestUpgradeWaitsForNotice(t *testing.T) {
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
 	sd.fill()
 	u.upgrade()
-	time.Sleep(300 * time.Millisecond) // in which it would end
+	time.Sleep(300 * time.Millisecond) // the old process would exit meanwhile
 	require.NotContains(t, u.log(), "msg=stopped")
 	for sd.next()["MAINPID"] != strconv.Itoa(u.current()) {
 	}
 	u.logged(1, "msg=stopped")
 }
 
-// TestUpgradeAfterActivation: sockets of systemd are handed over as such.
+// TestUpgradeAfterActivation: an upgrade passes sockets of systemd on as such: no process removes
+// their files.
 func TestUpgradeAfterActivation(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -104,8 +106,8 @@ func TestUpgradeAfterActivation(t *testing.T) {
 	require.False(t, errors.Is(ln.Close(), net.ErrClosed))
 }
 
-// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here for want of /proc,
-// serves. It says at its start, and again on SIGUSR2, that only a restart replaces it.
+// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here because /proc is
+// missing, serves. At its start, and again after SIGUSR2, it logs that only a restart replaces it.
 func TestServesWithoutUpgrades(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -26,18 +26,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// upgraded is a gateway that replaces itself: its first process, and its log, in which all of them
-// write.
+// upgraded is a gateway that replaces its process by upgrades: the first process, and the log of
+// all processes.
 type upgraded struct {
 	t   testing.TB
 	pid int
 	log func() string
 }
 
-// startedBy returns the processes of a gateway that replaces itself.
+// startedBy returns the gateway with the first process p.
 func startedBy(p *e2e.Process) *upgraded { return &upgraded{p.T, p.Cmd.Process.Pid, p.LogText} }
 
-// pids are all processes, the one that serves last.
+// pids returns the ids of all processes; the last one serves.
 func (u *upgraded) pids() []int {
 	list := []int{u.pid}
 	for _, m := range e2e.ReplacedLine.FindAllStringSubmatch(u.log(), -1) {
@@ -56,7 +56,7 @@ func (u *upgraded) signal(s syscall.Signal) {
 	require.NoError(u.t, syscall.Kill(u.current(), s))
 }
 
-// upgrade replaces the process that serves, and returns when the new one does.
+// upgrade replaces the process that serves, and returns when the new process serves.
 func (u *upgraded) upgrade() {
 	u.t.Helper()
 	before, serving := u.current(), strings.Count(u.log(), "msg=serving ")
@@ -66,17 +66,17 @@ func (u *upgraded) upgrade() {
 		return u.current() != before && strings.Count(u.log(), "msg=serving ") > serving
 	}, "no new process serves")
 	pid := u.current()
-	u.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGTERM) }) // it may have ended
+	u.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGTERM) }) // fails if the process has ended
 }
 
-// logged waits until the log has so many lines with a text.
+// logged waits until the log has n lines with a text.
 func (u *upgraded) logged(n int, text string) {
 	u.t.Helper()
 	eventually.True(u.t, func() bool { return strings.Count(u.log(), text) >= n }, text)
 }
 
-// askAlways starts n clients. Each reuses its connection until the gateway says that it closes it;
-// with closes, it opens one for each request.
+// askAlways starts n clients that request f until end is called. Each client reuses its connection
+// until the gateway announces its close; with closes, each request has a new connection.
 func askAlways(t *testing.T, p *e2e.Process, f storetest.Object, n int, closes bool) (end func()) {
 	request := e2e.Request(http.MethodGet, f.URL())
 	if closes {
@@ -87,7 +87,7 @@ func askAlways(t *testing.T, p *e2e.Process, f storetest.Object, n int, closes b
 		var r *bufio.Reader
 		t.Cleanup(func() {
 			if c != nil {
-				_ = c.Close() // nothing is to come
+				_ = c.Close() // no response is outstanding
 			}
 		})
 		return func() (err error) {
@@ -99,7 +99,7 @@ func askAlways(t *testing.T, p *e2e.Process, f storetest.Object, n int, closes b
 			}
 			keep, err := once(c, r, request, f.Content)
 			if !keep {
-				_ = c.Close() // the response was read to its end, or that has failed
+				_ = c.Close() // the request has ended
 				c = nil
 			}
 			return err
@@ -107,7 +107,7 @@ func askAlways(t *testing.T, p *e2e.Process, f storetest.Object, n int, closes b
 	})
 }
 
-// once asks on a connection, and tells whether it can be reused.
+// once sends a request on a connection, and reports whether the connection can be reused.
 func once(c net.Conn, r *bufio.Reader, request string, content []byte) (keep bool, err error) {
 	if err := c.SetDeadline(time.Now().Add(e2e.Timeout)); err != nil {
 		return false, err
@@ -163,8 +163,9 @@ func TestUpgradeRejectsNoRequest(t *testing.T) {
 	require.Len(t, u.pids(), times+1)
 }
 
-// TestUpgradeLetsDownloadsEnd: downloads that began before upgrades go on in their processes to the
-// last byte; idle connections get one more response, which tells them to close. Unix sockets go on.
+// TestUpgradeLetsDownloadsEnd: downloads that began before upgrades continue in their processes to
+// the last byte. Idle connections get one more response, which announces the close. Unix sockets
+// continue to work.
 func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -195,7 +196,7 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(large.Content, body))
-		require.NoError(t, conns[n].Close()) // it could be used until idle_timeout
+		require.NoError(t, conns[n].Close()) // else the process keeps it until idle_timeout
 		u.logged(n+1, "msg=stopped")
 	}
 	require.FileExists(t, path)
@@ -206,8 +207,8 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	require.Equal(t, 0, p.Cmd.ProcessState.ExitCode())
 }
 
-// TestUpgradeKeepsHealthy: a connection that is open since before an upgrade finds the gateway
-// healthy at health_path: a balancer that keeps it takes no host out.
+// TestUpgradeKeepsHealthy: health_path responds 200 on a connection that is older than an upgrade,
+// so a balancer that keeps the connection does not take the host out.
 func TestUpgradeKeepsHealthy(t *testing.T) {
 	t.Parallel()
 	p := e2e.Serve(t, storetest.New(t), "[gateway]", "health_path = /health")
@@ -219,10 +220,10 @@ func TestUpgradeKeepsHealthy(t *testing.T) {
 	}
 	require.False(t, healthy())
 	u.upgrade()
-	eventually.True(t, healthy) // the process before says so a moment after the new one serves
+	eventually.True(t, healthy) // the old process announces the close a moment after the new one serves
 }
 
-// parentOf is the id of the parent of a process.
+// parentOf returns the id of the parent of a process.
 func parentOf(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -234,7 +235,7 @@ func parentOf(t *testing.T, pid int) int {
 	return parent
 }
 
-// commandOf is the first argument of a process; empty = there is none.
+// commandOf returns the first argument of a process, or an empty string.
 func commandOf(t *testing.T, pid int) string {
 	t.Helper()
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -243,7 +244,7 @@ func commandOf(t *testing.T, pid int) string {
 	return args[min(1, len(args)-1)]
 }
 
-// TestUpgradeStopped: SIGTERM ends a process that has handed over within shutdown_timeout.
+// TestUpgradeStopped: a process that was replaced exits within shutdown_timeout after SIGTERM.
 func TestUpgradeStopped(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -257,7 +258,7 @@ func TestUpgradeStopped(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.Get(s.Normal("jpg", s.Bytes(10)).URL()).StatusCode)
 }
 
-// TestUpgradeOfProcessOne: the process whose end is the end of a container is not replaced.
+// TestUpgradeOfProcessOne: process 1, whose exit ends a container, is not replaced.
 func TestUpgradeOfProcessOne(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -272,7 +273,7 @@ func TestUpgradeOfProcessOne(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.Get(s.Normal("jpg", s.Bytes(10)).URL()).StatusCode)
 }
 
-// TestStopDuringUpgrade: SIGTERM ends the process and a new one that is not ready yet.
+// TestStopDuringUpgrade: SIGTERM ends the gateway, and a new process that is not ready yet.
 func TestStopDuringUpgrade(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -285,7 +286,7 @@ func TestStopDuringUpgrade(t *testing.T) {
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
 	var pid int
 	eventually.True(t, func() bool {
-		text, _ := os.ReadFile(pidFile) // it is not there yet
+		text, _ := os.ReadFile(pidFile) // the file may not exist yet
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return pid > 0
 	})
@@ -293,7 +294,7 @@ func TestStopDuringUpgrade(t *testing.T) {
 	eventually.True(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, "the new process lives")
 }
 
-// doubled are the sockets of a process that have more than one descriptor.
+// doubled returns the sockets of a process that have more than one descriptor.
 func doubled(t *testing.T, pid int) (sockets []string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -301,7 +302,7 @@ func doubled(t *testing.T, pid int) (sockets []string) {
 	require.NoError(t, err)
 	seen := map[string]bool{}
 	for _, e := range entries {
-		link, _ := os.Readlink(filepath.Join(dir, e.Name())) // it may be closed by now
+		link, _ := os.Readlink(filepath.Join(dir, e.Name())) // the descriptor may be closed by now
 		if seen[link] && strings.HasPrefix(link, "socket:") {
 			sockets = append(sockets, link)
 		}
@@ -310,8 +311,9 @@ func doubled(t *testing.T, pid int) (sockets []string) {
 	return sockets
 }
 
-// TestUpgradeFails: a new program or configuration that cannot serve changes nothing, the log says
-// why, and the next upgrade can succeed. There is one at a time.
+// TestUpgradeFails: an upgrade to a program or configuration that cannot serve changes nothing, the
+// log has the reason, and the next upgrade can succeed. A second upgrade at the same time is
+// rejected.
 func TestUpgradeFails(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -319,7 +321,7 @@ func TestUpgradeFails(t *testing.T) {
 	dir := t.TempDir()
 	program, path := filepath.Join(dir, "gateway"), filepath.Join(dir, "files.sock")
 	install := func(content string) {
-		_ = os.Remove(program) // there may be none
+		_ = os.Remove(program) // the file may not exist
 		require.NoError(t, os.WriteFile(program, []byte(content), 0o755))
 	}
 	require.NoError(t, os.Link(e2e.Binary, program))
@@ -375,13 +377,14 @@ func TestUpgradeFails(t *testing.T) {
 	u.signal(syscall.SIGUSR2)
 	eventually.True(t, func() bool { return u.current() != before })
 	pid := u.current()
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGTERM) }) // it may have ended
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGTERM) }) // fails if the process has ended
 	u.logged(1, "msg=stopped")
 	require.Equal(t, "no-cache", p.Get(f.URL()).Header.Get("Cache-Control"), "the new process reads the configuration")
 }
 
-// TestUpgradeAsUser: a gateway that has given up the rights of root, and is confined by Landlock,
-// is replaced by one that starts with all rights, and gives them up too. TLS goes on.
+// TestUpgradeAsUser: a gateway that has dropped the privileges of root, and is sandboxed by
+// Landlock, is replaced by a process that starts with all privileges, and drops them, too. TLS
+// continues to work.
 func TestUpgradeAsUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -389,7 +392,7 @@ func TestUpgradeAsUser(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	dir := t.TempDir()
-	pool := e2e.Certificate(t, dir) // only root can read it
+	pool := e2e.Certificate(t, dir) // only root can read the key
 	for path := s.Dir; path != "/" && path != os.TempDir(); path = filepath.Dir(path) {
 		require.NoError(t, os.Chmod(path, 0o755))
 	}
@@ -405,8 +408,8 @@ func TestUpgradeAsUser(t *testing.T) {
 	}
 }
 
-// TestUpgradeAppliesKeys: a reload applies what it can, and names the keys that it does not apply,
-// also the next time; an upgrade applies them.
+// TestUpgradeAppliesKeys: a reload applies some changed keys and names the others, each time. An
+// upgrade applies them.
 func TestUpgradeAppliesKeys(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
