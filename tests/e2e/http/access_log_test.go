@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sameInNginx is a template whose lines do not depend on the server, the time and the ports.
+// sameInNginx is a template of log lines that do not depend on the server, the time and the ports.
 const sameInNginx = `$remote_addr - $remote_user "$request" $status $body_bytes_sent "$http_referer" ` +
 	`"$http_user_agent" "$http_x_forwarded_for" [$host] [$http_host] $scheme $request_method <$request_uri> ` +
 	`<$uri> <$args> <$is_args> <$arg_a> <$arg_none> <${query_string}> ` +
@@ -28,8 +28,8 @@ const sameInNginx = `$remote_addr - $remote_user "$request" $status $body_bytes_
 const jsonInNginx = `{"request":"$request","agent":"$http_user_agent","none":"$http_none","status":$status,` +
 	`"arg":"$arg_a"}`
 
-// nginxLogs has as arguments: the folder of nginx, the template, the one for JSON, its address, the
-// folder of the files.
+// nginxLogs is a format. Its arguments are the folder of nginx, the template, the template for
+// JSON, the address to listen on, and the folder of the files.
 const nginxLogs = `	log_format same '%[2]s';
 	log_format object escape=json '%[3]s';
 	access_log %[1]s/access.log same;
@@ -38,7 +38,8 @@ const nginxLogs = `	log_format same '%[2]s';
 	server { listen %[4]s; location / { root %[5]s; } }
 `
 
-// TestLogTemplatesBesideNginx: the same requests give the same lines by the same templates.
+// TestLogTemplatesBesideNginx: gateway and nginx write the same lines for the same requests with
+// the same templates.
 func TestLogTemplatesBesideNginx(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -92,8 +93,8 @@ func TestLogTemplatesBesideNginx(t *testing.T) {
 	}
 }
 
-// TestLogTemplate: the variables that depend on the time and the host, secrets, and requests that
-// have no line.
+// TestLogTemplate: a template can use variables that depend on the time and the host. Secrets are
+// masked, and requests for the files of access_log_except have no line.
 func TestLogTemplate(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -109,7 +110,7 @@ func TestLogTemplate(t *testing.T) {
 	p.Get(jpg.URL())
 	p.Get(other.URL())
 	p.Get(s.Missing("jpg", storetest.Created).URL())
-	p.Do("POST", jpg.URL(), "Content-Length: 0") // rejected before its file is looked for
+	p.Do("POST", jpg.URL(), "Content-Length: 0") // rejected before the look-up of the file
 	response := p.Raw(e2e.Request("GET", txt.URL()+"?token="+token, "Referer: http://r/?token="+token,
 		"X-Gate-Pass: "+token, "Connection: close"))
 	p.Raw("GET /\x01 HTTP/1.1\r\n\r\n")

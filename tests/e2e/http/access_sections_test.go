@@ -18,7 +18,7 @@ const (
 	evilReferer = "Referer: https://evil.test/"
 )
 
-// accessSections are used for files of this host and for those of another one.
+// accessSections are the sections for the tests of files of this host and of another one.
 var accessSections = []string{
 	"[access]", "deny = 192.0.2.1", "referer_redirect = https://www.good.test/no.html",
 	"[access jpg png]", "referers = none, *.good.test",
@@ -48,8 +48,8 @@ func requireAccess(t *testing.T, p *e2e.Process, name, url string) {
 	}
 }
 
-// TestAccessSections: rules by extension, group and store path, for normal and trunk files of this
-// host, by HTTP/1.1 and HTTP/2.
+// TestAccessSections: rules apply by extension, group and store path, to normal and trunk files of
+// this host, over HTTP/1.1 and HTTP/2.
 func TestAccessSections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -70,7 +70,7 @@ func TestAccessSections(t *testing.T) {
 	require.Equal(t, 405, p.Do(http.MethodPost, s.Missing("gif", storetest.Created).URL()).StatusCode)
 }
 
-// TestAccessSectionsOfRemoteFiles: the rules hold before a fetch, for cached files, and before a
+// TestAccessSectionsOfRemoteFiles: the rules apply before a fetch, to cached files, and before a
 // redirect.
 func TestAccessSectionsOfRemoteFiles(t *testing.T) {
 	t.Parallel()
@@ -96,8 +96,8 @@ func TestAccessSectionsOfRemoteFiles(t *testing.T) {
 	}
 }
 
-// TestAccessSectionRates: a section counts requests apart, a reload keeps its counts, and some
-// clients have no limit.
+// TestAccessSectionRates: each section counts its requests separately, a reload keeps the counts,
+// and the clients of unlimited have no limit.
 func TestAccessSectionRates(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -126,8 +126,7 @@ func TestAccessSectionRates(t *testing.T) {
 	ask(zip, "192.0.2.7", 429)
 }
 
-// TestUnlimitedConnections: max_connections_per_ip does not hold for the clients of unlimited, also
-// if a PROXY protocol header names them.
+// TestUnlimitedConnections: max_connections_per_ip does not apply to the clients of unlimited.
 func TestUnlimitedConnections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -141,7 +140,7 @@ func TestUnlimitedConnections(t *testing.T) {
 	require.Equal(t, 200, p.Do(http.MethodHead, f.URL()).StatusCode)
 }
 
-// TestSendRateOfFiles: a rate holds for the files of its section only.
+// TestSendRateOfFiles: a rate applies to the files of its section only.
 func TestSendRateOfFiles(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

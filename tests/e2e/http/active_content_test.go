@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDifferencesActiveContent: uploaded pages and pictures with scripts do not run in the name of
-// the site.
+// TestDifferencesActiveContent: scripts in uploaded pages and pictures do not run with the origin
+// of the site, unless active_content = inline.
 func TestDifferencesActiveContent(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -56,8 +56,8 @@ func TestDifferencesActiveContent(t *testing.T) {
 	}
 }
 
-// TestTokensAreMasked: no log shows a token, whatever the request is like, unless the configuration
-// says so.
+// TestTokensAreMasked: no log contains a token, whatever the form of the request, unless log_tokens
+// = true.
 func TestTokensAreMasked(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -81,7 +81,7 @@ func TestTokensAreMasked(t *testing.T) {
 			p.Get(f.URL() + "?%74oken=" + token)
 			// no Host: rejected before it is a request
 			p.Raw("GET " + f.URL() + "?ts=1&token=" + token + " HTTP/1.1\r\n\r\n")
-			require.NoError(t, os.Truncate(f.Path, 50)) // and a response that has to be logged
+			require.NoError(t, os.Truncate(f.Path, 50)) // a response that the gateway has to log
 			p.Get(f.URL() + "?token=" + token)
 			require.NoError(t, os.WriteFile(f.Path, f.Content, 0o600))
 			lines := strings.Join(e2e.ReadLines(t, path, 4), "\n")

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConnectionLimits: when all connections are busy, one too many is told so, and room comes
-// back.
+// TestConnectionLimits: when all connections are busy, a further one is rejected with 503, or with
+// 429 at the limit of an address. The end of a connection makes room again.
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -48,9 +48,8 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others get
-// a response at once, in the place of idle connections, and a download that began before is not
-// cut.
+// TestIdleConnectionsMakeRoom: if idle clients hold all connections, other clients get a response
+// at once, on connections that replace idle ones. A download that began before is not aborted.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -73,15 +72,15 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 // mostConnections is the limit in TestIdleConnectionsMakeRoom.
 const mostConnections = 24
 
-// leastIdle is the time that a connection may be idle where there is hardly any room.
+// leastIdle is the time that a connection may be idle when hardly any connections are free.
 const leastIdle = 5 * time.Second
 
 // fillWithIdle takes all connections of a gateway, one for a download, and sends twice as many
-// requests on new ones. Each replaces an idle connection, unless one has ended by itself: where
-// there is hardly any room, each does after a few seconds.
+// requests on new ones. Each replaces an idle connection, unless one has timed out: when hardly any
+// connections are free, idle ones time out after a few seconds.
 func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, small, large storetest.Object) {
 	t.Helper()
-	p := e2e.Serve(t, s, "[gateway]", key, "read_timeout = 5m", "idle_timeout = 5m") // neither ends one
+	p := e2e.Serve(t, s, "[gateway]", key, "read_timeout = 5m", "idle_timeout = 5m") // longer than the test
 	busy, _ := p.Download(large.URL())
 	for range mostConnections - 1 {
 		c := p.Dial()
@@ -115,9 +114,8 @@ func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, sm
 	require.True(t, bytes.Equal(large.Content, got), "the download is whole")
 }
 
-// TestNoResponseIsCutForRoom: many more clients than connections, each with a request after the
-// other on one connection. A connection may end between two responses, never within one, and each
-// client gets on.
+// TestNoResponseIsCutForRoom: with many more clients than connections, the gateway may close a
+// connection between two responses, but never within one, and each client gets all its responses.
 func TestNoResponseIsCutForRoom(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -147,8 +145,8 @@ func TestNoResponseIsCutForRoom(t *testing.T) {
 	require.Positive(t, p.Metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
 }
 
-// keepAsking sends up to n requests on one connection and counts the responses. A connection
-// that ends before the first byte of a response, or says that there is no room, is no error.
+// keepAsking sends up to n requests on one connection and returns the number of responses. The end
+// of the connection before the first byte of a response, or a 503, is no error.
 func keepAsking(address string, f storetest.Object, n int) (responses int, err error) {
 	c, err := net.DialTimeout("tcp", address, e2e.Timeout)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// headerSections are used for files of this host and for those of another one.
+// headerSections are the sections for the tests of files of this host and of another one.
 var headerSections = []string{"[gateway]", "cache_control = max-age=60", "cors_origin = *", "x_cache = true",
 	"active_content = sandbox",
 	"[headers]", "X-All = a", "x-frame-options = DENY", "Content-Language = en",
@@ -25,8 +25,8 @@ var headerSections = []string{"[gateway]", "cache_control = max-age=60", "cors_o
 	"[headers svg]", "Content-Security-Policy = default-src 'self'",
 	"[headers xml]", "Content-Security-Policy ="}
 
-// TestDifferencesFileHeaders: [headers] by extension, group and store path, on all responses with a
-// file.
+// TestDifferencesFileHeaders: [headers] applies by extension, group and store path to all responses
+// with a file.
 func TestDifferencesFileHeaders(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -73,7 +73,8 @@ func TestDifferencesFileHeaders(t *testing.T) {
 	})
 }
 
-// TestFileHeadersOfRemoteFiles: files of other hosts have the same headers, fetched and cached.
+// TestFileHeadersOfRemoteFiles: files of other hosts have the same headers, whether fetched or
+// cached.
 func TestFileHeadersOfRemoteFiles(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -94,7 +95,8 @@ func TestFileHeadersOfRemoteFiles(t *testing.T) {
 	}
 }
 
-// TestDifferencesErrorPages: bodies of errors from files, which a reload reads again.
+// TestDifferencesErrorPages: the bodies of errors come from the files of [error_pages], which a
+// reload reads again.
 func TestDifferencesErrorPages(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -168,7 +170,8 @@ func TestFilenameParameters(t *testing.T) {
 	}
 }
 
-// TestDifferencesOrigins: one of several origins is repeated, and caches are told.
+// TestDifferencesOrigins: Access-Control-Allow-Origin repeats the origin of the request if
+// cors_origin contains it, and the response has Vary: Origin for caches.
 func TestDifferencesOrigins(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

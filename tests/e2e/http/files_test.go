@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryKindOfFile serves each kind whole, to HEAD and in random ranges.
+// TestEveryKindOfFile: the gateway serves each kind of file whole, to HEAD, and in random ranges.
 func TestEveryKindOfFile(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -72,7 +72,7 @@ func TestEveryKindOfFile(t *testing.T) {
 	}
 }
 
-// linked is a symbolic link as FastDFS makes them: with the absolute path of its target.
+// linked returns a symbolic link as FastDFS makes them: with the absolute path of its target.
 func linked(s *storetest.Store, target storetest.Object) storetest.Object {
 	o := s.Link("jpg", target.Path)
 	o.Content = target.Content
@@ -93,8 +93,8 @@ func randomRange(t *testing.T, p *e2e.Process, f storetest.Object, random *rand.
 	require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", first, last, size), a.Header.Get("Content-Range"))
 }
 
-// TestNothingOutsideTheStore sends what attackers send; the canary beside the store must not be
-// seen, and nothing else either.
+// TestNothingOutsideTheStore: no target that attackers send leads to the canary beside the store,
+// to other bytes than those of a file, or to the path of the store in a response.
 func TestNothingOutsideTheStore(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -156,7 +156,8 @@ func TestSendfile(t *testing.T) {
 	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 }, "all files are given back")
 }
 
-// TestURLForms: without the group's name, and with a prefix.
+// TestURLForms: the gateway serves URLs without the name of the group, and with a prefix, if the
+// configuration says so.
 func TestURLForms(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

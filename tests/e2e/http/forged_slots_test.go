@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDifferencesForgedSlots uploads slot headers within the content of files and asks for the ids
-// that find them: each claims bytes of the slots behind its own.
+// TestDifferencesForgedSlots: an id that points to a slot header within the content of an uploaded
+// file gets 404. Such a header claims bytes of the slots behind its own.
 func TestDifferencesForgedSlots(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string][]string{
@@ -55,8 +55,8 @@ func TestDifferencesForgedSlots(t *testing.T) {
 	}
 }
 
-// TestDifferencesForgedSlotIsNotFetched: the replicas have the same trunk file, and are not asked
-// for what it does not hold.
+// TestDifferencesForgedSlotIsNotFetched: a forged slot is not requested from the replicas, which
+// have the same trunk file.
 func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -80,7 +80,8 @@ func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 	require.Greater(t, asked(), before, "they are asked for a file that is not here")
 }
 
-// TestSlotMaxSize: slots are as large as the configuration or the trackers say, by default 16 MB.
+// TestSlotMaxSize: the configuration or the trackers set the maximum size of slots, which is 16 MB
+// by default.
 func TestSlotMaxSize(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -104,16 +105,17 @@ func TestSlotMaxSize(t *testing.T) {
 	}
 }
 
-// mismatchTime is how long a gateway remembers that the content of a file is not that of its id: in
-// the cache for negative_ttl, else for longer.
+// mismatchTime is the time for which a gateway stores that the content of a file does not match its
+// id: in the cache for negative_ttl, else for longer.
 const mismatchTime = 5 * time.Second
 
-// TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for.
-// No byte of it reaches a client, whatever its size, through a cache, a fleet, or none.
+// TestForgedSlotsOfOtherHosts: no byte of a forged slot of another host reaches a client, whatever
+// the size of the slot, with a cache, with a fleet, and with neither. The storages compare only the
+// headers, and send the slot.
 func TestForgedSlotsOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]e2e.FleetOptions{
-		"cache":    {Gateways: 1, Storages: 1}, // a second one would be asked when the first is slow
+		"cache":    {Gateways: 1, Storages: 1}, // if the first storage is slow, a second one would be asked
 		"fleet":    {Gateways: 2, Storages: 1},
 		"no cache": {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 0"}, NoRedis: true},
 	} {

@@ -1,8 +1,8 @@
 package http
 
-// The tests named TestDifferences... pin every deliberate difference between the gateway and the
-// nginx module, as docs/differences.md lists them. This file has what they share, headers, methods
-// and framing.
+// The tests named TestDifferences... check every deliberate difference between the gateway and the
+// nginx module, as docs/differences.md lists them. This file has their helpers, and the tests of
+// headers, methods and framing.
 
 import (
 	"bytes"
@@ -20,18 +20,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// difference is a request to which the module responds otherwise, and the gateway's response.
+// difference is a request to which the module responds in another way, and the gateway's response.
 type difference struct {
 	name    string
 	method  string // GET when empty
 	url     string
 	send    []string // "Name: value"
 	status  int
-	headers []string // "Name: value" of the response; "Name" alone = it is not there
-	body    []byte   // nil = not looked at
+	headers []string // "Name: value" of the response; "Name" = the field is absent
+	body    []byte   // nil = not compared
 }
 
-// differ runs the cases, each as a subtest of its own.
+// differ runs each case as a subtest: over the protocol of p and, if that is HTTP/1.1, over HTTP/2,
+// too.
 func differ(t *testing.T, p *e2e.Process, cases []difference) {
 	t.Helper()
 	differBy(t, p, cases)
@@ -40,7 +41,7 @@ func differ(t *testing.T, p *e2e.Process, cases []difference) {
 	}
 }
 
-// differBy asks by the protocol of p.
+// differBy runs the cases over the protocol of p.
 func differBy(t *testing.T, p *e2e.Process, cases []difference) {
 	t.Helper()
 	for _, d := range cases {
@@ -62,7 +63,7 @@ func differBy(t *testing.T, p *e2e.Process, cases []difference) {
 	}
 }
 
-// requireHeaders looks for "Name: value", or for the absence of "Name".
+// requireHeaders requires fields with a value, "Name: value", or the absence of fields, "Name".
 func requireHeaders(t testing.TB, h http.Header, want ...string) {
 	t.Helper()
 	for _, line := range want {
@@ -75,16 +76,17 @@ func requireHeaders(t testing.TB, h http.Header, want ...string) {
 	}
 }
 
-// requirePlainReason holds errors to one line of plain text, where the module has a page of HTML.
+// requirePlainReason requires one line of plain text in a response to an error; the module sends a
+// page of HTML.
 func requirePlainReason(t testing.TB, a e2e.Response) {
 	t.Helper()
 	requireHeaders(t, a.Header, "Content-Type: text/plain; charset=utf-8", "X-Content-Type-Options: nosniff")
 	require.Regexp(t, `\A[ -~]{1,100}\n\z`, string(a.Body))
 }
 
-// talk sends requests one after the other on one connection and reads the response to each. A
-// response with bytes behind its end spoils the next one; behind the last one the connection must
-// be closed.
+// talk sends requests one after the other on one connection and returns the responses. Bytes after
+// the end of a response would make the next one invalid; after the last response the connection
+// must be closed.
 func talk(p *e2e.Process, requests ...string) []e2e.Response {
 	p.T.Helper()
 	c := p.Keep()
@@ -113,7 +115,7 @@ func TestDifferencesHeaders(t *testing.T) {
 		require.NotEqual(t, tag, other)
 	})
 	t.Run("ETag follows a file that changes within the second", func(t *testing.T) {
-		now := time.Now().Add(time.Minute).Truncate(time.Second) // no such change is settled
+		now := time.Now().Add(time.Minute).Truncate(time.Second) // in the future, so not settled
 		require.NoError(t, os.Chtimes(appender.Path, now, now))
 		before := p.In(t).Get(appender.URL()).Header
 		later := now.Add(time.Millisecond)
@@ -194,7 +196,8 @@ func TestDifferencesMethods(t *testing.T) {
 	}
 }
 
-// TestDifferencesFraming sends what nginx takes for a request, or takes for another one.
+// TestDifferencesFraming: the gateway rejects bytes that nginx accepts as a request, or parses as
+// another request, and closes the connection.
 func TestDifferencesFraming(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -230,8 +233,8 @@ func TestDifferencesFraming(t *testing.T) {
 	})
 }
 
-// TestDifferencesConnectionStaysUsable shows that a response without the file leaves nothing behind
-// it on the connection.
+// TestDifferencesConnectionStaysUsable: a response without the file leaves no further bytes on the
+// connection, which serves the next request.
 func TestDifferencesConnectionStaysUsable(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// attacker writes single frames.
+// attacker is a client that writes single frames.
 type attacker struct {
 	*http2.Framer
 	conn  net.Conn
@@ -39,7 +39,7 @@ func connect(p *e2e.Process, path string) *attacker {
 	return a
 }
 
-// attack opens a connection and discards what the gateway sends.
+// attack opens a connection and discards the frames of the gateway.
 func attack(p *e2e.Process, path string) *attacker {
 	p.T.Helper()
 	a := connect(p, path)
@@ -61,13 +61,14 @@ func (a *attacker) fields(names ...string) []byte {
 	return a.block.Bytes()
 }
 
-// open opens a stream.
+// open opens a stream with a request.
 func (a *attacker) open(id uint32, names ...string) error {
 	return a.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: a.fields(names...), EndStream: true,
 		EndHeaders: true})
 }
 
-// TestHTTP2Floods: floods of frames end the connection of the client, and not the gateway.
+// TestHTTP2Floods: a flood of frames ends the connection, and neither stops the gateway nor takes
+// much memory.
 func TestHTTP2Floods(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -123,7 +124,7 @@ func TestHTTP2Floods(t *testing.T) {
 			a := attack(p, file.URL())
 			for i := uint32(0); send(a, i) == nil; i++ { // until the gateway has closed the connection
 				require.Less(t, i, uint32(1_000_000), "the gateway takes everything")
-				if name == "header bomb" && i == 500 { // each is 431
+				if name == "header bomb" && i == 500 { // each block gets 431
 					_ = a.conn.Close()
 				}
 			}
@@ -136,7 +137,7 @@ func TestHTTP2Floods(t *testing.T) {
 	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 })
 }
 
-// TestHTTP2Rejections: requests that break the rules of HTTP/1.1 break them by HTTP/2 too.
+// TestHTTP2Rejections: requests that break the rules of HTTP/1.1 are rejected over HTTP/2, too.
 func TestHTTP2Rejections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

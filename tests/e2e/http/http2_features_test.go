@@ -23,8 +23,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// TestHTTP2Rates: a limited rate counts requests by HTTP/2, but not those of health_path; its 429
-// keeps the connection.
+// TestHTTP2Rates: requests_per_second counts requests over HTTP/2, but not those of health_path. A
+// 429 keeps the connection open.
 func TestHTTP2Rates(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -39,8 +39,8 @@ func TestHTTP2Rates(t *testing.T) {
 	require.Equal(t, 1.0, p.Metric("fdfs_gateway_connections"), "the connection is kept")
 }
 
-// TestHTTP2MakesRoom: an idle connection makes room for a new one at max_connections, one with a
-// response does not.
+// TestHTTP2MakesRoom: at max_connections a new connection replaces an idle one, but none with a
+// running response.
 func TestHTTP2MakesRoom(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -64,8 +64,8 @@ func TestHTTP2MakesRoom(t *testing.T) {
 	require.True(t, bytes.Equal(large.Content, got))
 }
 
-// TestHTTP2StreamLimit: all connections together have max_connections requests at a time. One more
-// is 503, and the connection remains.
+// TestHTTP2StreamLimit: max_connections limits the running requests of all connections together. A
+// further request gets 503, and its connection stays open.
 func TestHTTP2StreamLimit(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -93,7 +93,7 @@ func TestHTTP2StreamLimit(t *testing.T) {
 	}
 }
 
-// seenFrame holds what these tests need of a frame. A Framer uses its frames again.
+// seenFrame is the part of a frame that the tests use: a Framer reuses its frames.
 type seenFrame struct {
 	http2.FrameHeader
 	code http2.ErrCode // of a GOAWAY
@@ -130,7 +130,7 @@ func frames(p *e2e.Process, path string) (*attacker, chan seenFrame) {
 	return a, frames
 }
 
-// requireGoAway reads frames up to the first GOAWAY without an error.
+// requireGoAway reads frames up to the first GOAWAY, which must have no error.
 func requireGoAway(t *testing.T, frames chan seenFrame, name string) {
 	t.Helper()
 	for f := range frames {
@@ -142,7 +142,8 @@ func requireGoAway(t *testing.T, frames chan seenFrame, name string) {
 	require.Fail(t, "closed without GOAWAY", name)
 }
 
-// sawGoAway reads frames until GOAWAY, or until a stream has ended without one.
+// sawGoAway reads frames until a GOAWAY or the end of a stream, and reports whether the GOAWAY came
+// first.
 func sawGoAway(frames chan seenFrame, id uint32) bool {
 	for f := range frames {
 		if f.isGoAway() {
@@ -166,8 +167,8 @@ func requireEnd(t *testing.T, frames chan seenFrame, id uint32) {
 	require.Fail(t, "stream has not ended", "%d", id)
 }
 
-// TestHTTP2GoAway: a client sees GOAWAY before the end of its connection: at a stop when it is
-// idle, has a response, or has sent nothing; and with the first response after an upgrade.
+// TestHTTP2GoAway: a client gets GOAWAY before its connection closes: at a stop, whether the
+// connection is idle, has a response or has sent nothing, and with a response after an upgrade.
 func TestHTTP2GoAway(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -181,7 +182,7 @@ func TestHTTP2GoAway(t *testing.T) {
 		requireEnd(t, fromIdle, 1)
 		busy, fromBusy := frames(p, large.URL())
 		require.NoError(t, busy.open(1))
-		for f := range fromBusy { // the window is empty
+		for f := range fromBusy { // until the window is empty
 			if f.Type == http2.FrameData && f.Length < 16<<10 {
 				break
 			}
@@ -217,8 +218,8 @@ func TestHTTP2GoAway(t *testing.T) {
 	})
 }
 
-// TestHTTP2ProxyHeader: by HTTP/2 too, a client behind the PROXY protocol has the limit of its own
-// address, and its connection ends with the 429.
+// TestHTTP2ProxyHeader: over HTTP/2, too, max_connections_per_ip applies to the client address of
+// the PROXY protocol, and the connection closes after the 429.
 func TestHTTP2ProxyHeader(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -265,7 +266,7 @@ func TestHTTP2InABrowser(t *testing.T) {
 		"--ignore-certificate-errors", "--user-data-dir="+t.TempDir(), "--dump-dom",
 		"https://"+p.Addrs[0]+s.Normal("html", []byte(page)).URL())
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
-	out, err := cmd.Output() // behind the load event
+	out, err := cmd.Output() // after the load event
 	require.NoError(t, err)
 	require.Equal(t, 200, strings.Count(string(out), "<img "))
 	var text []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// h2spec is the conformance test of HTTP/2 and HPACK by another author.
+// h2spec is an independent conformance test of HTTP/2 and HPACK.
 const h2spec = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 
 // TestHTTP2Spec: every case of h2spec passes.
@@ -23,7 +23,7 @@ func TestHTTP2Spec(t *testing.T) {
 	p := e2e.ServeHTTP2(t, s)
 	host, port, err := net.SplitHostPort(p.Addrs[0])
 	require.NoError(t, err)
-	// The time of a case is for a machine that is busy.
+	// The timeout of a case is long enough for a busy machine.
 	out, err := exec.Command("go", "run", h2spec, "-t", "-k", "-h", host, "-p", port, "-P", f.URL(), "-o", "30").
 		CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTP2Files: files, parts of them and errors have the same responses as over HTTP/1.1.
+// TestHTTP2Files: requests for files, for parts of them, and with errors get the same responses as
+// over HTTP/1.1.
 func TestHTTP2Files(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -50,8 +51,8 @@ func TestHTTP2Files(t *testing.T) {
 	require.Equal(t, 1.0, p.Metric("fdfs_gateway_connections"))
 }
 
-// TestHTTP2SlowReaders: a hundred responses of 100 MB whose client reads nothing need little
-// memory, and end when their client leaves.
+// TestHTTP2SlowReaders: a hundred responses of 100 MB to a client that reads nothing need little
+// memory, and end when the client leaves.
 func TestHTTP2SlowReaders(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -84,7 +85,7 @@ func TestHTTP2SlowReaders(t *testing.T) {
 	require.Equal(t, 206, p.Get(large.URL(), "Range: bytes=0-0").StatusCode, "the connection is still of use")
 }
 
-// TestHTTP2Reload: reloads and an upgrade while requests run, none of which fails.
+// TestHTTP2Reload: no request fails during reloads and an upgrade.
 func TestHTTP2Reload(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denyOpenat2 is the variable by which this program, started anew, becomes a command without
-// openat2(2).
+// denyOpenat2 is the environment variable that makes this program execute a command without
+// openat2(2). The value is the errno of the failed calls.
 const denyOpenat2 = "TEST_DENY_OPENAT2"
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 // execWithout replaces this process by a command in which a system call fails with an errno,
 // as container runtimes do by seccomp(2) with calls that they do not know.
 func execWithout(call uint32, errno unix.Errno, command []string) error {
-	runtime.LockOSThread() // the filter is this thread's
+	runtime.LockOSThread() // the filter applies to the thread
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 	return syscall.Exec(command[0], command, os.Environ())
 }
 
-// TestWithoutOpenat2: where a sandbox forbids openat2(2), with whatever errno, every file is served
-// all the same, nothing else is, and the log says so once.
+// TestWithoutOpenat2: if a sandbox rejects openat2(2), with any errno, the gateway serves every
+// file, and nothing else, and logs once that it opens files folder by folder.
 func TestWithoutOpenat2(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS} {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scan reads numbers out of text in that format.
+// scan reads numbers from text in a format.
 func scan(t testing.TB, text, format string, into ...any) {
 	t.Helper()
 	_, err := fmt.Sscanf(text, format, into...)
@@ -101,15 +101,15 @@ func TestDifferencesPaths(t *testing.T) {
 	})
 }
 
-// withSpareBit sets a bit in the 27th character of the name that belongs to no field: the character
-// is one of A, E, I, ... 4, 8.
+// withSpareBit returns the URL of a file with one bit set in the 27th character of the name. The
+// bit belongs to no field: the character is one of A, E, I, ... 4, 8.
 func withSpareBit(o storetest.Object) string {
 	b := []byte(o.URL())
 	b[len(b)-len(o.ID.Name)+26]++
 	return string(b)
 }
 
-// wholeFileAt is a request with a query that gets the whole file.
+// wholeFileAt returns a request with a query, and the whole file as its response.
 func wholeFileAt(name string, o storetest.Object, query string) difference {
 	d := wholeFile(name, o)
 	d.url += query
@@ -128,8 +128,8 @@ func TestDifferencesGroupOfTheHost(t *testing.T) {
 	})
 }
 
-// TestDifferencesEdgePaths asks a host without a store. The requests that reach its storages tell
-// which hosts were asked.
+// TestDifferencesEdgePaths: a gateway without a store rejects ids that no storage of it can have.
+// The downloads of the storages show which requests have reached them.
 func TestDifferencesEdgePaths(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -146,8 +146,8 @@ func TestDifferencesEdgePaths(t *testing.T) {
 	require.EqualValues(t, 1, c.Downloads(id).Downloads, "only the first request got the file")
 }
 
-// TestDifferencesSources asks for files that are not here. The address in an id is a claim of
-// the client that made the URL.
+// TestDifferencesSources: the gateway does not connect to an unlisted host that an id names as its
+// source. The client that made the URL can choose that address.
 func TestDifferencesSources(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -29,8 +29,8 @@ const (
 	proxyAddress  = "127.0.210.2"
 )
 
-// haproxyTCP has as arguments: what to listen on, the gateway, the source address, the option that
-// sends the header.
+// haproxyTCP is a format. Its arguments are the address to listen on, the gateway, the source
+// address, and the option that sends the header.
 const haproxyTCP = `global
 	nbthread 1
 defaults
@@ -55,7 +55,7 @@ func startHAProxy(t *testing.T, gateway, option string) (address string) {
 	return address
 }
 
-// withTLS returns the keys of a certificate.
+// withTLS makes a certificate and returns tls_cert and tls_key for it.
 func withTLS(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func clientFrom(t *testing.T, address string, http2 bool) *http.Client {
 	return &http.Client{Transport: transport, Timeout: e2e.Timeout}
 }
 
-// proxied returns a dialer of connections that begin with the header of a proxy.
+// proxied returns a dial function for connections that begin with the header of a proxy.
 func proxied(client string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -84,16 +84,17 @@ func proxied(client string) func(ctx context.Context, network, address string) (
 	}
 }
 
-// protocols are those of clients, with the scheme of URLs and the keys of the listener.
+// protocols returns the protocols of clients, each with the scheme of URLs and the keys of the
+// listener.
 func protocols(t *testing.T) map[string][2]string {
 	secure := withTLS(t)
 	return map[string][2]string{"HTTP/1.1": {"http", ""}, "HTTP/1.1 by TLS": {"https", secure},
 		"HTTP/2.0": {"https", secure}}
 }
 
-// TestBehindHAProxy: with both versions of the PROXY protocol, by each protocol of clients, the log
-// has the client behind the proxy, for each request of a connection. Large files go by sendfile
-// still.
+// TestBehindHAProxy: with both versions of the PROXY protocol, over each protocol of clients, the
+// log contains the client behind the proxy for each request of a connection. Over plain HTTP/1.1,
+// large files are still sent by sendfile.
 func TestBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -123,8 +124,8 @@ func TestBehindHAProxy(t *testing.T) {
 	}
 }
 
-// TestSendRate: a response takes its time, over TLS and HTTP/2 too, a client that leaves ends it,
-// and a stop does not wait for it.
+// TestSendRate: send_rate limits a response, over TLS and HTTP/2, too. The response ends when the
+// client leaves, and a stop sends the rest at once.
 func TestSendRate(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

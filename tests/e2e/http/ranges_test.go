@@ -49,8 +49,8 @@ func TestDifferencesRanges(t *testing.T) {
 	})
 }
 
-// TestDifferencesRangesIgnored has Range fields that the module rejects or misreads; they say
-// nothing, and the file is sent.
+// TestDifferencesRangesIgnored: the gateway ignores Range fields that are invalid or request too
+// much, and sends the whole file. The module rejects or misreads them.
 func TestDifferencesRangesIgnored(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -87,7 +87,7 @@ func TestDifferencesRangesIgnored(t *testing.T) {
 	differ(t, p, append(cases, wholeFile("two Range lines", file, "Range: bytes=0-5", "Range: bytes=7-9")))
 }
 
-// wholeFile is a request that gets the whole file with 200.
+// wholeFile returns a request, and the whole file with 200 as its response.
 func wholeFile(name string, o storetest.Object, send ...string) difference {
 	return difference{name: name, url: o.URL(), send: send, status: 200,
 		headers: []string{"Content-Range", "Content-Length: " + strconv.Itoa(len(o.Content))},
@@ -238,7 +238,7 @@ func TestDifferencesIfRange(t *testing.T) {
 			now := time.Now()
 			require.NoError(t, os.Chtimes(fresh.Path, now, now))
 			a := p.In(t).Get(fresh.URL(), field, "If-Range: "+httpDate(now))
-			if time.Since(now) < time.Second { // else this host is too busy to say
+			if time.Since(now) < time.Second { // else this host is too busy for the test
 				require.Equal(t, http.StatusOK, a.StatusCode)
 				require.Equal(t, fresh.Content, a.Body)
 				return

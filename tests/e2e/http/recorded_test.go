@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verdict is what the replay tool says of one recorded question.
+// verdict is the result of the replay tool for one recorded request.
 type verdict struct {
 	ID, Conf, Host, Cluster, Note, Method, Target, Verdict string
 	Why                                                    []string
 }
 
-// TestRecordedResponses asks the gateway everything that a real FastDFS with the nginx module was
-// asked, where the recordings and the tool that judges the responses lie beside the repository (or
-// GOLDEN_DIR and REPLAY_TOOLS name them).
+// TestRecordedResponses: the gateway responds to every recorded request as a real FastDFS with the
+// nginx module did, or better. The recordings and the tool that compares the responses are beside
+// the repository, or GOLDEN_DIR and REPLAY_TOOLS name them; without them the test is skipped.
 func TestRecordedResponses(t *testing.T) {
 	t.Parallel()
 	golden, tools := beside("GOLDEN_DIR", "golden"), beside("REPLAY_TOOLS", "tools")
@@ -55,8 +55,8 @@ func TestRecordedResponses(t *testing.T) {
 	}
 }
 
-// runReplay runs the replay tool. It gives its fakefdfs 5 s to start, which a busy machine may not
-// have: then it runs again.
+// runReplay runs the replay tool. The tool waits 5 s for the start of its fakefdfs; if this is too
+// short, as on a busy machine, it runs again.
 func runReplay(t *testing.T, replay string, args ...string) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -73,7 +73,8 @@ func runReplay(t *testing.T, replay string, args ...string) {
 	}
 }
 
-// beside gives the folder that a variable names, or that lies in ../shared; "" when there is none.
+// beside returns the folder that a variable names, or else a folder of ../shared; "" if it does not
+// exist.
 func beside(variable, name string) string {
 	dir := os.Getenv(variable)
 	if dir == "" {

@@ -22,10 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// secretText is what the slots of another user hold.
+// secretText is the content of the slots of another user.
 const secretText = "secret of another user\n"
 
-// slotConfigs are the ways in which the content of slots is kept, and sent.
+// slotConfigs are configurations that differ in how the gateway keeps and sends the content of
+// slots.
 var slotConfigs = map[string][]string{
 	"by default":           nil,
 	"nothing in memory":    {"[open_file_cache]", "memory = 0"},
@@ -44,8 +45,8 @@ type slowResponse struct {
 	got    []byte
 }
 
-// slow sends a request and reads the head and the first bytes of its response. It sends another one
-// if the slots that were overwritten before have used up the checks of that second (503).
+// slow sends a request and reads the head and the first bytes of the response. A 503 means that
+// slots overwritten before have used up the checks of that second: then the request is sent again.
 func slow(p *e2e.Process, url, version, header string, config *tls.Config) (s *slowResponse) {
 	p.T.Helper()
 	eventually.True(p.T, func() bool {
@@ -71,7 +72,7 @@ func slow(p *e2e.Process, url, version, header string, config *tls.Config) (s *s
 	return s
 }
 
-// rest reads the remaining bytes, as far as they come, and returns all of the body.
+// rest reads the remaining bytes, up to an abort, and returns the whole body.
 func (s *slowResponse) rest() []byte {
 	rest, _ := e2e.ReadBody(s.resp) // an error is the end of a response that was cut
 	_ = s.conn.Close()
@@ -89,9 +90,10 @@ func overwrite(t *testing.T, slot storetest.Object) {
 	require.NoError(t, err)
 }
 
-// TestSlotBytesAreThoseThatWereChecked: the CRC32 of a forged slot is right as long as bytes lie in
-// it that its owner knows: zeros behind the own slot, or an own file that was deleted. Uploads of
-// others replace them while responses are on their way. No client gets a byte of these.
+// TestSlotBytesAreThoseThatWereChecked: the CRC32 of a forged slot matches while the slot contains
+// bytes that the attacker knows: zeros behind the own slot, or an own file that was deleted. If
+// uploads of others replace these bytes during a response, no client receives a byte of the
+// uploads.
 func TestSlotBytesAreThoseThatWereChecked(t *testing.T) {
 	t.Parallel()
 	for name, lines := range slotConfigs {
@@ -113,7 +115,7 @@ func TestSlotBytesAreThoseThatWereChecked(t *testing.T) {
 	}
 }
 
-// TestSlotBytesOverTLS is the same over TLS.
+// TestSlotBytesOverTLS: TestSlotBytesAreThoseThatWereChecked, over TLS.
 func TestSlotBytesOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -128,8 +130,8 @@ func TestSlotBytesOverTLS(t *testing.T) {
 	}
 }
 
-// requireNoSecret reads a slot slowly in many ways, once it is known to the gateway and before, and
-// overwrites it meanwhile.
+// requireNoSecret reads a slot slowly with several kinds of requests, before and after the gateway
+// knows the slot, and overwrites the slot meanwhile. No response may contain the new bytes.
 func requireNoSecret(t *testing.T, p *e2e.Process, slot storetest.Object, config *tls.Config) {
 	t.Helper()
 	var responses []*slowResponse
@@ -146,7 +148,7 @@ func requireNoSecret(t *testing.T, p *e2e.Process, slot storetest.Object, config
 			slow(p, slot.URL(), "HTTP/1.0", "Accept: */*", config))
 	}
 	overwrite(t, slot)
-	for range 10 { // while the slot is still known as it was, and when its content is found out
+	for range 10 { // while the gateway has the old state of the slot, and while it checks the new one
 		poll(t, p, slot, config)
 	}
 	for _, r := range responses {
@@ -158,7 +160,7 @@ func requireNoSecret(t *testing.T, p *e2e.Process, slot storetest.Object, config
 	}
 }
 
-// poll asks once. A response may be cut, also before its first byte.
+// poll sends one request. Its response may be aborted, also before the first byte.
 func poll(t *testing.T, p *e2e.Process, slot storetest.Object, config *tls.Config) {
 	t.Helper()
 	c := p.Dial()
@@ -173,7 +175,7 @@ func poll(t *testing.T, p *e2e.Process, slot storetest.Object, config *tls.Confi
 	require.False(t, bytes.Contains(got.Bytes(), []byte("secret")), "%d bytes", len(slot.Content))
 }
 
-// TestHonestSlotsBesideWrites: a slot is served whole, always, while other slots of its trunk file
+// TestHonestSlotsBesideWrites: a slot is always served whole while other slots of its trunk file
 // are written without a pause.
 func TestHonestSlotsBesideWrites(t *testing.T) {
 	t.Parallel()
@@ -221,7 +223,7 @@ func TestHonestSlotsBesideWrites(t *testing.T) {
 }
 
 // TestAppenderChangesWhileSent: a response never mixes two versions of a file under the ETag of the
-// first one. It ends early.
+// first one. The gateway aborts the response instead.
 func TestAppenderChangesWhileSent(t *testing.T) {
 	t.Parallel()
 	for name, lines := range map[string][]string{"by default": nil, "nothing is kept": {"[open_file_cache]",
@@ -237,7 +239,7 @@ func TestAppenderChangesWhileSent(t *testing.T) {
 					require.NoError(t, modify(log, size/2))
 					got := slow.rest()
 					require.NotContains(t, string(got), "secret", "%d bytes, %s", size, header)
-					if size > 10<<20 { // more than the sockets hold
+					if size > 10<<20 { // more than the buffers of the sockets hold
 						require.Less(t, int64(len(got)), slow.resp.ContentLength)
 					}
 					require.Contains(t, string(p.Get(log.URL()).Body), "secret", "the next one is of the new version")
@@ -251,7 +253,7 @@ func TestAppenderChangesWhileSent(t *testing.T) {
 	}
 }
 
-// modify writes into the second half of a file, in place.
+// modify overwrites bytes of a file, in place.
 func modify(file storetest.Object, offset int) error {
 	f, err := os.OpenFile(file.Path, os.O_WRONLY, 0)
 	if err != nil {

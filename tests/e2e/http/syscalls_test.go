@@ -27,8 +27,8 @@ import (
 const ofTheScheduler = "futex,epoll_wait,epoll_pwait,nanosleep,clock_nanosleep,sched_yield,tgkill,rt_sigreturn," +
 	"rt_sigprocmask,sigaltstack,madvise,mmap,munmap,getpid,gettid,clone,clone3,restart_syscall,write"
 
-// TestSystemCalls counts the system calls of requests on a kept connection, and of one that has a
-// connection of its own: accept4 and its EAGAIN, epoll_ctl for the next one, recvfrom, sendmsg,
+// TestSystemCalls: the number of system calls of a request is bounded, on a kept connection and on
+// a new one. A new one needs accept4 and its EAGAIN, epoll_ctl for the next one, recvfrom, sendmsg,
 // recvfrom for unread bytes, close. With TLS, each record is a call: one for 4 KiB, five for 64 KiB
 // and the head.
 func TestSystemCalls(t *testing.T) {
@@ -81,7 +81,7 @@ func TestSystemCalls(t *testing.T) {
 			if c.status == 200 && c.field != "" {
 				lines = []string{c.field}
 			}
-			for range 20 { // the file is in the cache then
+			for range 20 { // puts the file into the cache
 				if modified := ask().Header.Get("Last-Modified"); c.status == 304 {
 					lines = []string{"If-Modified-Since: " + modified}
 				}
@@ -93,17 +93,17 @@ func TestSystemCalls(t *testing.T) {
 					require.Equal(t, c.status, ask(lines...).StatusCode)
 				}
 			}) {
-				if p == plain || call != "recvfrom" { // with TLS there are more of them, by the time of the client
+				if p == plain || call != "recvfrom" { // with TLS their number depends on the timing of the client
 					n += count
 				}
 			}
-			background := 30 + 20*time.Since(began).Seconds() // by the time
+			background := 30 + 20*time.Since(began).Seconds() // grows with the time
 			require.LessOrEqual(t, float64(n), c.most*requests+background)
 		})
 	}
 }
 
-// countCalls returns how often a process made each system call during work.
+// countCalls returns the number of each system call that a process makes during work.
 func countCalls(t *testing.T, pid int, work func()) map[string]int {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "calls")
@@ -115,7 +115,7 @@ func countCalls(t *testing.T, pid int, work func()) map[string]int {
 	eventually.True(t, func() bool { return tracedBy(t, pid) == cmd.Process.Pid }, "strace does not attach")
 	work()
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_ = cmd.Wait() // it exits by the signal
+	_ = cmd.Wait() // strace exits by the signal
 	list, err := os.ReadFile(out)
 	require.NoError(t, err, said.String())
 	calls := map[string]int{}
@@ -128,8 +128,8 @@ func countCalls(t *testing.T, pid int, work func()) map[string]int {
 	return calls
 }
 
-// aCall is the begin of a system call in a trace: the number of the thread, the name, the first
-// argument.
+// aCall matches the beginning of a system call in a trace: the number of the thread, the name, the
+// first argument.
 var aCall = regexp.MustCompile(`^\d+ +(\w+)\(([^,]*)`)
 
 // tracedBy returns the tracer of all threads of a process, 0 while one has none.
@@ -140,7 +140,7 @@ func tracedBy(t *testing.T, pid int) (tracer int) {
 	for _, thread := range threads {
 		status, err := os.ReadFile(thread)
 		if err != nil {
-			continue // it has ended
+			continue // the thread has ended
 		}
 		_, rest, _ := strings.Cut(string(status), "TracerPid:")
 		number, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")

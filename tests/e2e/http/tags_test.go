@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tagged are files in a store. Two stores that are filled so have the same files and ids.
+// tagged is a store with its files. Two stores of fillTagged have the same files and ids.
 type tagged struct {
 	store *storetest.Store
 	files map[string]storetest.Object
@@ -38,7 +38,7 @@ func fillTagged(t *testing.T) tagged {
 	}}
 }
 
-// tagGateways are gateways of each kind, all of which serve the files of a store.
+// tagGateways are gateways of each kind that serve the same files.
 type tagGateways struct {
 	cluster *fdfstest.Cluster
 	stores  []tagged // each with all files
@@ -65,7 +65,7 @@ func startTagged(t *testing.T) *tagGateways {
 	return g
 }
 
-// change gives a file other content everywhere.
+// change replaces the content of a file in all stores and in the cluster.
 func (g *tagGateways) change(t *testing.T, name string, content []byte, at time.Time) {
 	t.Helper()
 	for _, s := range g.stores {
@@ -78,8 +78,8 @@ func (g *tagGateways) change(t *testing.T, name string, content []byte, at time.
 	require.NoError(t, g.cluster.Change(g.stores[0].files[name].ID, content, at))
 }
 
-// TestTagsAgree: a version of a file has one strong entity-tag, whichever gateway is asked, so that
-// behind a balancer clients get 304 and resume downloads.
+// TestTagsAgree: all gateways send the same strong entity-tag for a version of a file, so clients
+// behind a balancer get 304 and can resume downloads.
 func TestTagsAgree(t *testing.T) {
 	t.Parallel()
 	g := startTagged(t)
@@ -106,7 +106,7 @@ func TestTagsAgree(t *testing.T) {
 	}
 }
 
-// requireOneTag waits until all gateways have settled on one tag, and returns it.
+// requireOneTag waits until all gateways send the same tag, and returns it.
 func (g *tagGateways) requireOneTag(t *testing.T, url string, content []byte) string {
 	t.Helper()
 	tags := map[string]string{}
@@ -139,8 +139,9 @@ func (g *tagGateways) requireOneTag(t *testing.T, url string, content []byte) st
 	return tag
 }
 
-// TestTagsWithinTheSecond: two versions of one size and second never have one tag, and bytes that
-// were fetched before the second was over are not kept under the tag of the last version.
+// TestTagsWithinTheSecond: two versions with the same size and second never have the same tag, and
+// bytes that were fetched before the second was over are not kept under the tag of the last
+// version.
 func TestTagsWithinTheSecond(t *testing.T) {
 	t.Parallel()
 	g := startTagged(t)
@@ -149,7 +150,7 @@ func TestTagsWithinTheSecond(t *testing.T) {
 			f := g.stores[0].files[name]
 			first, last := append([]byte("1"), f.Content[1:]...), append([]byte("2"), f.Content[1:]...)
 			early := map[string]string{}
-			for at := time.Now(); ; at = time.Now() { // a busy machine may not get there in time
+			for at := time.Now(); ; at = time.Now() { // a busy machine may be too late
 				at = at.Add(3 * time.Second).Truncate(time.Second).Add(time.Millisecond)
 				g.change(t, name, first, at)
 				for of, p := range g.of {

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDifferencesContentType: [types], mime.types and the built-in table, in this order, in whole
-// responses and in the parts of others.
+// TestDifferencesContentType: the type comes from [types], from mime.types or from the built-in
+// table, in this order, in whole responses and in the parts of multipart responses.
 func TestDifferencesContentType(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
