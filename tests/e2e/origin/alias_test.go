@@ -18,7 +18,8 @@ import (
 var fdfsBase64 = base64.NewEncoding("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_").
 	WithPadding(base64.NoPadding)
 
-// aliasOf is another id of a packed file: its slot has neither the source nor the random bits.
+// aliasOf returns another id of a packed file, with another source and other random bits: the
+// header of the slot contains neither.
 func aliasOf(t *testing.T, id fdfs.FileID, source fdfs.Source, random uint32) fdfs.FileID {
 	t.Helper()
 	raw, err := fdfsBase64.DecodeString(id.Name[:27])
@@ -33,7 +34,8 @@ func aliasOf(t *testing.T, id fdfs.FileID, source fdfs.Source, random uint32) fd
 	return alias
 }
 
-// aliasesOf are n of them: other bits, other sources, and some without M00/.
+// aliasesOf returns n aliases of a packed file: all with other random bits, some with another
+// source, and some without M00/.
 func aliasesOf(t *testing.T, id fdfs.FileID, n int) (aliases []fdfs.FileID) {
 	t.Helper()
 	for i := range n {
@@ -54,8 +56,7 @@ func aliasesOf(t *testing.T, id fdfs.FileID, n int) (aliases []fdfs.FileID) {
 	return aliases
 }
 
-// TestAliasesAreOneFile: all ids of a packed file are one file for the open-file cache and for
-// purges.
+// TestAliasesAreOneFile: the open-file cache and purges treat all ids of a packed file as one file.
 func TestAliasesAreOneFile(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -81,15 +82,15 @@ func TestAliasesAreOneFile(t *testing.T) {
 	}
 }
 
-// purge lets a gateway and its fleet forget a file.
+// purge purges a file from a gateway and its fleet.
 func purge(t *testing.T, p *e2e.Process, id fdfs.FileID) {
 	t.Helper()
 	status, text := p.AdminPost("/purge?id="+id.String(), "")
 	require.Equal(t, 200, status, text)
 }
 
-// TestAliasesAreFetchedOnce: all ids of a packed file share what a fleet has cached of it, and a
-// purge by one of them is a purge of all.
+// TestAliasesAreFetchedOnce: all ids of a packed file share one cached copy in the fleet, and a
+// purge by one id purges all.
 func TestAliasesAreFetchedOnce(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true})
@@ -117,14 +118,14 @@ func TestAliasesAreFetchedOnce(t *testing.T) {
 	}
 }
 
-// TestStoragesAreAskedAsRequested: storages get the id that the client has requested, whichever
-// gateway asks them.
+// TestStoragesAreAskedAsRequested: storages receive the id that the client has requested, whichever
+// gateway sends the request to them.
 func TestStoragesAreAskedAsRequested(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
 	f.Cluster.SetExactIDs()
 	content := e2e.RandomContent(5000)
-	for range 8 { // owned by either
+	for range 8 { // some owned by each gateway
 		id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content,
 			Ext:     "bin",
 			Created: e2e.LongAgo})
@@ -137,9 +138,9 @@ func TestStoragesAreAskedAsRequested(t *testing.T) {
 	}
 }
 
-// TestAliasWithAnotherSource: the source in an id of a packed file is the client's claim. Where
-// lists name the storages of the group, it does not choose another host, nor does it decide whether
-// there is such a file.
+// TestAliasWithAnotherSource: the client can choose the source in an id of a packed file. If lists
+// name the storages of the group, this source neither selects another host nor decides whether the
+// file exists.
 func TestAliasWithAnotherSource(t *testing.T) {
 	t.Parallel()
 	for name, cache := range map[string][]string{"cache": nil, "no cache": e2e.NoCache} {
@@ -168,8 +169,9 @@ func TestAliasWithAnotherSource(t *testing.T) {
 	}
 }
 
-// TestAliasWithoutLists: where no list names the storages of a group, the source in the id is all
-// there is. What it says holds for ids with this source, and a purge is for all of them.
+// TestAliasWithoutLists: if no list names the storages of a group, the gateway has only the source
+// in the id. The reply of a source applies only to ids with this source, and a purge by one id
+// purges all.
 func TestAliasWithoutLists(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silence listens on each address at the same port, 0 for any that is free, and never replies: the
-// kernel accepts, up to its backlog.
+// silence listens on a port of each address, 0 for a free port, and never replies: the kernel
+// accepts connections, up to its backlog.
 func silence(t *testing.T, port int, hosts ...string) int {
 	t.Helper()
 	for _, host := range hosts {
@@ -33,7 +33,7 @@ func silence(t *testing.T, port int, hosts ...string) int {
 	return port
 }
 
-// idsAt are ids of files of a source that do not exist.
+// idsAt returns n ids of files that do not exist, with one source.
 func idsAt(t *testing.T, address string, n int) (ids []string) {
 	t.Helper()
 	source := fdfs.Source(netip.MustParseAddr(address).As4())
@@ -43,7 +43,8 @@ func idsAt(t *testing.T, address string, n int) (ids []string) {
 	return ids
 }
 
-// abandon asks the gateways for files and leaves at once, from several connections at a time.
+// abandon requests files from the gateways on several connections at a time, and disconnects at
+// once.
 func abandon(t *testing.T, ids []string, gateways ...string) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -56,7 +57,7 @@ func abandon(t *testing.T, ids []string, gateways ...string) {
 					t.Error(err)
 					continue
 				}
-				_, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", ids[i]) // it may have been closed
+				_, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", ids[i]) // it may be closed by now
 				_ = conn.Close()
 			}
 		})
@@ -68,8 +69,8 @@ func abandon(t *testing.T, ids []string, gateways ...string) {
 	clients.Wait()
 }
 
-// bystander is a client with a connection of its own to a gateway: it is not the kernel's queue of
-// connections that is tested.
+// bystander is a client with an open connection to a gateway, so that the test does not measure the
+// kernel's queue of connections.
 type bystander struct {
 	http.Client
 	p *e2e.Process
@@ -81,7 +82,7 @@ func newBystander(p *e2e.Process) *bystander {
 	return b
 }
 
-// served tells how long a file takes, which must be served.
+// served requests a file, requires status 200, and returns the duration.
 func (b *bystander) served(id fdfs.FileID) time.Duration {
 	b.p.T.Helper()
 	began := time.Now()
@@ -94,22 +95,23 @@ func (b *bystander) served(id fdfs.FileID) time.Duration {
 	return time.Since(began)
 }
 
-// requireServed holds the times of files of a healthy storage during an attack: the machine is busy
-// with the attack, but no request waits for a timeout.
+// requireServed bounds the durations of requests for files of a healthy storage during an attack:
+// the attack keeps the machine busy, but no request may wait for a timeout.
 func requireServed(t *testing.T, times ...time.Duration) {
 	t.Helper()
 	t.Logf("other files took %v", times)
 	require.Less(t, slices.Max(times), e2e.Prompt)
 }
 
-// attackedEdge are the lines of a gateway whose operator vouches for the attacker's addresses.
+// attackedEdge returns the lines of a gateway whose operator has allowed the attacker's addresses
+// as sources.
 func attackedEdge(port int) []string {
 	return []string{"storage_server_port = " + strconv.Itoa(port), "[gateway]", "allow_sources = 127.77.0.0/16",
 		"try_replicas = false"}
 }
 
-// TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them
-// silent, and each client leaves at once. A file of a healthy storage is served as if nothing was.
+// TestAttackSilentAddresses: a file of a healthy storage is served as usual while ids name more
+// silent addresses than the gateway keeps servers, and each client disconnects at once.
 func TestAttackSilentAddresses(t *testing.T) {
 	t.Parallel()
 	var hosts, ids []string
@@ -120,7 +122,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 	port := silence(t, 0, hosts...)
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(attackedEdge(port), "read_timeout = 5m")...)))
-	healthy := func(i int) fdfs.FileID { // the gateway has to ask another storage for each
+	healthy := func(i int) fdfs.FileID { // the gateway has to request each from another storage
 		return e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(i), Content: []byte("x"), Ext: "bin",
 			Created: e2e.LongAgo.Add(time.Duration(i) * time.Second)})
 	}
@@ -132,12 +134,12 @@ func TestAttackSilentAddresses(t *testing.T) {
 		_, err := fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", id)
 		require.NoError(t, err)
 	}
-	const addresses = 64 // that may be asked at a time
+	const addresses = 64 // that may be used at a time
 	eventually.True(t, func() bool {
 		return p.Metric(`fdfs_gateway_requests_total{code="503",source="none"}`) == 100-addresses
 	})
 	abandon(t, ids, p.Addrs[0])
-	for range 20 { // by then the gateway has begun with all that came before
+	for range 20 { // after these responses the gateway has begun with all requests sent before
 		require.Equal(t, 400, p.Get("/no-file").StatusCode)
 	}
 	requireServed(t, other.served(healthy(1)), other.served(healthy(2)))
@@ -149,8 +151,8 @@ func TestAttackSilentAddresses(t *testing.T) {
 	require.Equal(t, "HTTP/1.1 503", string(head), "those that stay have all %d addresses", addresses)
 }
 
-// TestAttackSilentSource: one source accepts and never replies, and thousands of clients ask for
-// files of it and leave. What they have taken is given back at once, and others are served
+// TestAttackSilentSource: a source accepts connections and never replies, and thousands of clients
+// request files of it and disconnect. The gateway frees their resources at once, and serves others
 // meanwhile.
 func TestAttackSilentSource(t *testing.T) {
 	t.Parallel()

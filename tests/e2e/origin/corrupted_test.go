@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCorruptedReplica: one of two storages has other bytes of a file. The corrupted one is
-// healthy, and the good one is suspect, so the corrupted one comes first in each order, also when
-// the file is read again. No client gets a whole corrupted body, and after the first request all
-// get the right one.
+// TestCorruptedReplica: no client gets a whole corrupted body if one of two storages has corrupted
+// bytes of a file, and after the first request all clients get the right content. The corrupted
+// storage is healthy and the good one suspect, so the corrupted one comes first in each order, also
+// when the file is read again.
 func TestCorruptedReplica(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -34,7 +34,7 @@ func TestCorruptedReplica(t *testing.T) {
 		"web servers, without a cache":    {300_000, true, noCache},
 		"without a cache, in memory once": {5000, false, noCache},
 	} {
-		content := s.Bytes(test.size) // not in the subtests, which run at the same time
+		content := s.Bytes(test.size) // not in the subtests, which run in parallel
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			wrong := bytes.Clone(content)
@@ -57,8 +57,8 @@ func TestCorruptedReplica(t *testing.T) {
 	}
 }
 
-// corruptedReplica puts a file on the two storages of group1, of which the first, its source, has
-// wrong bytes. lines are of the configuration; suspect lets the second one fail once, by another
+// corruptedReplica puts a file on the two storages of group1; the first one, its source, has wrong
+// bytes. lines are lines of the configuration. suspect makes the second one fail once, with another
 // file.
 func corruptedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, web bool) (id fdfs.FileID,
 	lines []string, suspect func(p *e2e.Process)) {
@@ -75,26 +75,26 @@ func corruptedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, 
 		servers.fail.Store(1)
 		return id, []string{"[gateway]", "upstream = http", "upstream_http_port = " + servers.port},
 			func(p *e2e.Process) {
-				_, _, _ = p.Try(e2e.Path(other)) // it may be cut, or an error
+				_, _, _ = p.Try(e2e.Path(other)) // the response may be aborted, or an error
 				servers.fail.Store(-1)
 			}
 	}
 	c.Storage(0).Corrupt(id, wrong)
 	c.Storage(1).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Status: 5})
 	return id, nil, func(p *e2e.Process) {
-		_, _, _ = p.Try(e2e.Path(other)) // it may be cut, or an error
+		_, _, _ = p.Try(e2e.Path(other)) // the response may be aborted, or an error
 		c.Storage(1).SetFaults()
 	}
 }
 
-// fakeWebs are web servers on one port of the hosts of storages, each of which has one content for
-// all files.
+// fakeWebs are web servers on one port of the hosts of storages. Each has one content for all
+// files.
 type fakeWebs struct {
 	port string
 	fail atomic.Int64 // number of the host that responds with 500 to all requests; -1 = none
 }
 
-// startFakeWebs starts one beside each of the first storages.
+// startFakeWebs starts a web server on the host of each of the first storages.
 func startFakeWebs(t *testing.T, c *fdfstest.Cluster, contents ...[]byte) *fakeWebs {
 	t.Helper()
 	f := &fakeWebs{port: "0"}

@@ -16,15 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// besideStorage starts a gateway beside a storage, with its store, trackers and a cache.
+// besideStorage starts a gateway with a cache on the host of a storage, with the store and the
+// trackers of the storage.
 func besideStorage(t *testing.T, s *storetest.Store, c *fdfstest.Cluster, lines ...string) *e2e.Process {
 	t.Helper()
 	lines = append([]string{"storage_sync_file_max_delay = 3600", "tracker_server = " + c.Trackers()[0]}, lines...)
 	return e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config(e2e.WithListen(lines)...)))
 }
 
-// TestDeletedAtItsSource: a hot file that is deleted at its source is not there any more, though
-// replicas still have it.
+// TestDeletedAtItsSource: a hot file that was deleted at its source, this host, is 404 soon, though
+// replicas still have the file.
 func TestDeletedAtItsSource(t *testing.T) {
 	t.Parallel()
 	c, s := e2e.NewCluster(t, fdfstest.Options{}), storetest.New(t)
@@ -54,8 +55,9 @@ func TestDeletedAtItsSource(t *testing.T) {
 	require.NotContains(t, text, "may still bring")
 }
 
-// TestYoungSlaveOfAFileOfThisHost: the id of a slave has the source of its master. The slave may
-// have been uploaded to another storage of the group, and not be here yet.
+// TestYoungSlaveOfAFileOfThisHost: a slave file that is not on this host is fetched from another
+// storage of the group, though its id has the source of its master, this host: the slave may have
+// been uploaded to that storage, and not be here yet.
 func TestYoungSlaveOfAFileOfThisHost(t *testing.T) {
 	t.Parallel()
 	c, s := e2e.NewCluster(t, fdfstest.Options{}), storetest.New(t)
@@ -69,7 +71,8 @@ func TestYoungSlaveOfAFileOfThisHost(t *testing.T) {
 	require.Equal(t, "small", string(p.Get(e2e.Path(id)).Body))
 }
 
-// TestLostAtItsSource: what a source has not deleted, but lost or corrupted, comes from a replica.
+// TestLostAtItsSource: a file that its source has lost or corrupted, but not deleted, comes from a
+// replica.
 func TestLostAtItsSource(t *testing.T) {
 	t.Parallel()
 	c, s := e2e.NewCluster(t, fdfstest.Options{}), storetest.New(t)
@@ -86,8 +89,8 @@ func TestLostAtItsSource(t *testing.T) {
 		"FastDFS is bringing the disk back")
 }
 
-// TestDeletedAtAReplica: what the cache has of the time before a file came here does not outlive
-// its deletion.
+// TestDeletedAtAReplica: a file that was cached before its replication to this host is 404 soon
+// after its deletion.
 func TestDeletedAtAReplica(t *testing.T) {
 	t.Parallel()
 	c, s := e2e.NewCluster(t, fdfstest.Options{}), storetest.New(t)
@@ -117,8 +120,8 @@ func TestDeletedAtAReplica(t *testing.T) {
 	}
 }
 
-// TestMissingFileAsksEachStorageOnce: the reply "not found" to a download is that storage's reply
-// to the question for the size too.
+// TestMissingFileAsksEachStorageOnce: a storage that replies "not found" to a download gets no
+// further request for the size of the file.
 func TestMissingFileAsksEachStorageOnce(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 4}}})
@@ -126,7 +129,7 @@ func TestMissingFileAsksEachStorageOnce(t *testing.T) {
 	id := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: e2e.RandomContent(5000), Ext: "bin",
 		Created: e2e.LongAgo})
 	require.NoError(t, c.Remove(id))
-	for range 3 { // it is remembered
+	for range 3 { // the result is cached
 		require.Equal(t, 404, p.Get(e2e.Path(id)).StatusCode)
 	}
 	for _, s := range c.Storages() {

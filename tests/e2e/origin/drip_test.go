@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrippingStorage: 70 files of a storage come at 10 bytes a second. Cold files of another
-// storage are served meanwhile, in the default configuration.
+// TestDrippingStorage: while 70 files of a storage arrive at 10 bytes a second, uncached files of
+// another storage are served, in the default configuration.
 func TestDrippingStorage(t *testing.T) {
 	t.Parallel()
 	const files = 70
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	content := storetest.New(t).Bytes(8 << 20)
-	for _, s := range []int{0, 1} { // the group has no storage that is faster
+	for _, s := range []int{0, 1} { // no storage of the group is faster
 		c.Storage(s).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Rate: 10})
 	}
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c)))
@@ -33,7 +33,7 @@ func TestDrippingStorage(t *testing.T) {
 		require.NoError(t, err, "client %d", i)
 		dripping = append(dripping, slow)
 	}
-	for _, id := range dripping { // the size is known, and memory is taken or waited for
+	for _, id := range dripping { // the size is known, and the request has memory or waits for it
 		eventually.True(t, func() bool { return c.Downloads(id).Bytes > 0 })
 	}
 	for range 5 {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplain: the command and its twin on the admin listener tell the whole way.
+// TestExplain: the command and the admin path /explain show all steps of a request.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -35,8 +35,8 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, stdout, "400: ")
 }
 
-// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration
-// has, and looks by itself where none runs.
+// TestExplainByTheRunningGateway: the command sends its request to the gateway at admin_listen of
+// the configuration, and makes a fresh look if none runs there.
 func TestExplainByTheRunningGateway(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -80,8 +80,9 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 	}
 }
 
-// TestPathIndexIsDecidedOnce: a store path that the group does not have here is 400 to a request,
-// an explanation and a prefetch, and the storages, which have it, are asked by none of them.
+// TestPathIndexIsDecidedOnce: an id with a store path that the group does not have on this host is
+// 400 to a request, an explanation and a prefetch. None of them sends a request to the storages,
+// which have the path.
 func TestPathIndexIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2, StorePaths: 4}}})

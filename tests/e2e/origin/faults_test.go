@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// zeros is a file of any size that needs no memory.
+// zeros is the content of a file of any size that needs no memory.
 type zeros struct{}
 
 func (zeros) ReadAt(p []byte, _ int64) (int, error) {
@@ -21,8 +21,8 @@ func (zeros) ReadAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
-// TestMemoryOfManyDownloads: 50 clients, each pulling a large file through the gateway, at under
-// 100 MB resident.
+// TestMemoryOfManyDownloads: 50 clients that download a large file through the gateway at the same
+// time need less than 100 MB of resident memory.
 func TestMemoryOfManyDownloads(t *testing.T) {
 	t.Parallel()
 	size := int64(16 << 20)

@@ -15,19 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// freshFor is how long lists of the trackers count as fresh: nothing makes the gateway load them
+// freshFor is the time for which lists of the trackers count as fresh: the gateway never loads them
 // twice within it.
 const freshFor = 2 * time.Second
 
-// loads is how often the lists were loaded.
+// loads returns the number of times that the lists were loaded.
 func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] }
 
-// TestStorageMoves: the only storage of a group has gone to another address. The first request
-// after that gets its file, with and without storage ids, through the cache and without one.
-// Nothing may respond at the old address, not even on connections that are open.
+// TestStorageMoves: the first request after the only storage of a group has moved to another
+// address gets its file, with and without storage ids, with and without a cache, also if the old
+// address does not respond, not even on open connections.
 func TestStorageMoves(t *testing.T) {
 	t.Parallel()
-	// Any two of these meet in each of their four combinations.
+	// The cases contain all four combinations of any two of the flags.
 	for _, c := range []struct{ useIDs, kept, young, silent bool }{{}, {false, true, true, true},
 		{true, false, true, true}, {true, true, false, true}, {true, true, true, false}} {
 		t.Run(fmt.Sprintf("ids %v, cache %v, young %v, silent %v", c.useIDs, c.kept, c.young, c.silent),
@@ -38,7 +38,7 @@ func TestStorageMoves(t *testing.T) {
 	}
 }
 
-// storageMoves runs one case. silent: the old address drops all packets.
+// storageMoves runs one case. silent means that the old address drops all packets.
 func storageMoves(t *testing.T, useIDs, kept, young, silent bool) {
 	c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: useIDs,
 		StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
@@ -66,7 +66,7 @@ func storageMoves(t *testing.T, useIDs, kept, young, silent bool) {
 	}
 	before.SetListed(false)
 	after.SetListed(true)
-	for seen := -1; seen != loads(c); { // a load that ended lately would forbid the next one
+	for seen := -1; seen != loads(c); { // after a recent load the next one would not be allowed
 		seen = loads(c)
 		time.Sleep(freshFor + time.Second)
 	}
@@ -89,8 +89,8 @@ func TestNewGroup(t *testing.T) {
 	require.Equal(t, "hello", string(a.Body))
 }
 
-// TestReloadLoadsLists: SIGHUP makes the gateway ask the trackers again, also where the
-// configuration has not changed.
+// TestReloadLoadsLists: SIGHUP makes the gateway request the lists from the trackers again, also if
+// the configuration has not changed.
 func TestReloadLoadsLists(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedirect: to the storage that has the file, with the query kept and the mark added once.
+// TestRedirect: a client is redirected to the storage that has the file. Location has the query of
+// the request, and redirect=1 once.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -28,8 +29,8 @@ func TestRedirect(t *testing.T) {
 		require.EqualValues(t, 0, a.ContentLength)
 		return a.Header.Get("Location")
 	}
-	// A client is redirected where the storages take too long to say who has the file, as on a
-	// machine that stands still.
+	// A client is redirected to the source, too, if the storages take too long to reply whether
+	// they have the file, as on a machine that stands still.
 	for query, want := range map[string]string{"": "?redirect=1",
 		"?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
 		eventually.True(t, func() bool { return location(query) == "http://"+host(0)+":8080"+e2e.Path(id)+want })
@@ -43,8 +44,8 @@ func TestRedirect(t *testing.T) {
 	require.Equal(t, 404, p.Get(e2e.Path(id)+"?redirect=1").StatusCode)
 }
 
-// TestRedirectToADeadHost: the host that comes first has just died, and nothing has told the
-// gateway. The client is sent to the other one, which has the file.
+// TestRedirectToADeadHost: if the first candidate has just failed, and the gateway does not know
+// this yet, a client is redirected to the other one, which has the file.
 func TestRedirectToADeadHost(t *testing.T) {
 	t.Parallel()
 	for name, die := range map[string]func(*fdfstest.Storage) error{
@@ -72,7 +73,8 @@ func TestRedirectToADeadHost(t *testing.T) {
 					began := time.Now()
 					got, took := to(), time.Since(began)
 					t.Logf("%v", took)
-					// After 200 ms without a reply the source is named: both may be late.
+					// After 200 ms without a reply the client is redirected to the source: both
+					// replies may be late.
 					require.True(t, got == host(1) || took >= 200*time.Millisecond, "%s after %v", got, took)
 					return got == host(1)
 				})
@@ -81,8 +83,8 @@ func TestRedirectToADeadHost(t *testing.T) {
 	}
 }
 
-// TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the
-// source soon.
+// TestRedirectDoesNotWait: if no storage replies whether it has the file, the client is soon
+// redirected to the source.
 func TestRedirectDoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})

@@ -20,9 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a
-// download. Each group has one storage, as where there are two a slow one is helped out by the
-// other, which would count as a second download.
+// TestEdge: a gateway serves every kind of file from other hosts whole, to HEAD and in ranges, and
+// 304 without a download. Each group has one storage: a slow one would be helped by a hedged
+// request to a second one, which would count as a second download.
 func TestEdge(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1},
@@ -89,7 +89,8 @@ func TestEdge(t *testing.T) {
 	require.Positive(t, p.Metric(`fdfs_gateway_origin_fetches_total{result="ok"}`))
 }
 
-// TestSourceDown: the storage in the id is dead, and a replica has the file.
+// TestSourceDown: if the source of a file does not run, a replica serves the file. If no storage
+// runs, the response is 502 soon.
 func TestSourceDown(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -111,7 +112,8 @@ func TestSourceDown(t *testing.T) {
 	eventually.True(t, func() bool { return p.Get(e2e.Path(id)).StatusCode == 200 }, "back by itself")
 }
 
-// TestReplicationLag: a gateway beside a storage whose replication is behind.
+// TestReplicationLag: a gateway on the host of a storage whose replication is behind fetches
+// missing files from the replicas; with try_replicas = false only those that may still arrive.
 func TestReplicationLag(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -138,8 +140,8 @@ func TestReplicationLag(t *testing.T) {
 	require.Equal(t, 404, p.Get(e2e.Path(old)).StatusCode, "it should be here by now")
 }
 
-// hangsUp closes each connection to a listener, and sends for each of the first hundred. It ends
-// with the listener.
+// hangsUp closes each connection to a listener at once, and sends a value for each, up to a
+// hundred. The goroutine ends with the listener.
 func hangsUp(ln net.Listener) <-chan struct{} {
 	asked := make(chan struct{}, 100)
 	go func() {
@@ -155,8 +157,8 @@ func hangsUp(ln net.Listener) <-chan struct{} {
 	return asked
 }
 
-// TestNoSourceByDefault: where nothing names the storages, hosts in the networks of this host
-// are asked only if the operator says so.
+// TestNoSourceByDefault: if no list names the storages, the gateway requests files from hosts in
+// the networks of this host only if allow_sources permits this.
 func TestNoSourceByDefault(t *testing.T) {
 	t.Parallel()
 	host := interfaceAddress(t)
@@ -183,7 +185,7 @@ func TestNoSourceByDefault(t *testing.T) {
 	require.NotEmpty(t, asked)
 }
 
-// interfaceAddress is an IPv4 address of this host, loopback apart.
+// interfaceAddress returns an IPv4 address of this host other than loopback.
 func interfaceAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	list, err := net.InterfaceAddrs()
@@ -198,7 +200,7 @@ func interfaceAddress(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestClientLeavesFetchStops: the storage does not go on sending without a reader.
+// TestClientLeavesFetchStops: a storage stops sending after the client has disconnected.
 func TestClientLeavesFetchStops(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -217,8 +219,8 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	require.NotContains(t, p.LogText(), "level=ERROR")
 }
 
-// TestBrokenDisk: a store path that cannot be read is no reason to reject requests for files that
-// the other storages have.
+// TestBrokenDisk: while a store path cannot be read, files that other storages have are still
+// served.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -236,8 +238,8 @@ func TestBrokenDisk(t *testing.T) {
 		"no other host has it, but the disk might")
 }
 
-// TestTrackersDownAreNoLicence: while no tracker has replied, an address in the host's networks is
-// no source.
+// TestTrackersDownAreNoLicence: while no tracker has replied, an address in the networks of this
+// host is not used as a source.
 func TestTrackersDownAreNoLicence(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})

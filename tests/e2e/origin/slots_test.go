@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reusedSlot is the bytes of a slot that others write to as soon as it was read to its end.
+// reusedSlot is the content of a slot that others overwrite as soon as it was read to its end.
 type reusedSlot struct {
 	own, later []byte
 	reused     atomic.Bool
@@ -33,9 +33,9 @@ func (s *reusedSlot) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// TestRemoteSlotUsedAnew: a forged header claims bytes that its uploader knows, so that the CRC32
-// of the id matches. Later there are files of others, and the storage sends them. The gateway sends
-// what it has verified, or nothing: not while a response runs, and not afterwards.
+// TestRemoteSlotUsedAnew: the CRC32 of an id matches a forged header that claims bytes which its
+// uploader knows. Later these bytes belong to files of others, and the storage sends them. The
+// gateway sends verified bytes or nothing, both while a response runs and afterwards.
 func TestRemoteSlotUsedAnew(t *testing.T) {
 	t.Parallel()
 	secret := []byte("secret of another user ")
@@ -48,7 +48,7 @@ func TestRemoteSlotUsedAnew(t *testing.T) {
 				copy(slot.later, own[:size/4]) // the attacker's own part stays
 				id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Reader: slot,
 					Size: int64(size), Ext: "bin", Created: e2e.LongAgo})
-				slot.reused.Store(false) // put has read it
+				slot.reused.Store(false) // Put has read the slot
 				status, body, _ := f.Gateways[0].In(t).Try(e2e.Path(id), "Range: bytes=0-9")
 				require.Equal(t, 206, status, "what was read to its end is in order")
 				require.Equal(t, own[:10], body)

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// longestGap downloads a file and gives the longest time in which nothing came of its body. On a
-// machine so busy that the tracker is not in time, the response is 503, and the file is asked for
+// longestGap downloads a file and returns the longest time without a byte of its body. On a machine
+// so busy that the tracker does not reply in time, the response is 503, and the request is sent
 // again.
 func longestGap(url string, want []byte) (longest time.Duration, err error) {
 	client := http.Client{Transport: &http.Transport{}, Timeout: e2e.Timeout}
@@ -36,7 +36,7 @@ func longestGap(url string, want []byte) (longest time.Duration, err error) {
 	}
 }
 
-// readWithGaps is longestGap for a response.
+// readWithGaps reads a response, and returns the longest time without a byte of its body.
 func readWithGaps(resp *http.Response, want []byte) (longest time.Duration, err error) {
 	got := make([]byte, 0, len(want)+1)
 	for last := time.Now(); ; last = time.Now() {
@@ -54,12 +54,12 @@ func readWithGaps(resp *http.Response, want []byte) (longest time.Duration, err 
 	}
 }
 
-// stallBound is how long a client waits at most for a storage that sends nothing: 2 s, and what a
-// slow machine adds. The timeout of the storage's connection is 30 s or more.
+// stallBound is the longest time that a client waits for a stalled storage: 2 s, and the delay of a
+// slow machine. The timeout of the storage's connection is 30 s or more.
 const stallBound = 25 * time.Second
 
-// TestSourceFreezesMidway: a storage that stops sending in the middle, and keeps its connection
-// open, is replaced at the next byte.
+// TestSourceFreezesMidway: a storage that stalls in the middle of a file, with its connection open,
+// is replaced from the next byte on.
 func TestSourceFreezesMidway(t *testing.T) {
 	t.Parallel()
 	const size = 6 << 20
@@ -81,7 +81,7 @@ func TestSourceFreezesMidway(t *testing.T) {
 			t.Logf("longest gap: %v", gap)
 		})
 	}
-	t.Run("fleet", func(t *testing.T) { // the one gateway reads from the other one, which fetches
+	t.Run("fleet", func(t *testing.T) { // one gateway reads from the other one, which fetches
 		t.Parallel()
 		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
 		id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Storage: f.Cluster.Storage(0), Content: content, Ext: "mp4",

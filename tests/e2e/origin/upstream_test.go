@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUpstreamHTTP: one gateway in front of another one's store, by HTTP.
+// TestUpstreamHTTP: a gateway with upstream = http serves the files of another gateway's store,
+// with the same type, length and date.
 func TestUpstreamHTTP(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -57,8 +58,8 @@ func TestUpstreamHTTP(t *testing.T) {
 	require.Equal(t, 404, p.Get(file.URL()).StatusCode)
 }
 
-// TestUpstreamPortByTLS: without upstream_http_port, requests by TLS ask the web server of the
-// source at the plain port of the gateway, as plain requests do.
+// TestUpstreamPortByTLS: without upstream_http_port, requests over TLS use the plain port of the
+// gateway for the web server of the source, as plain requests do.
 func TestUpstreamPortByTLS(t *testing.T) {
 	t.Parallel()
 	s, source := storetest.New(t), fdfs.Source{127, 0, 0, 21}
@@ -86,8 +87,8 @@ func TestUpstreamPortByTLS(t *testing.T) {
 	require.Len(t, asked(), 3*len([]string{http.MethodHead, http.MethodGet}))
 }
 
-// webServer responds to every request with the content. asked returns the targets of the requests
-// since the last call.
+// webServer starts a web server that responds to every request with the content. asked returns the
+// targets of the requests since its last call.
 func webServer(t *testing.T, ip string, content []byte) (port string, asked func() []string) {
 	ln, err := net.Listen("tcp", ip+":0")
 	require.NoError(t, err)
@@ -108,8 +109,8 @@ func webServer(t *testing.T, ip string, content []byte) (port string, asked func
 	}
 }
 
-// TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id,
-// whatever the client has written.
+// TestTargetOfTheID: requests to other web servers, and redirects, have the path of the parsed id,
+// whatever the spelling in the request.
 func TestTargetOfTheID(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
