@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Always runs n clients, each of which asks again and again, with short pauses: so a connection is
-// idle at one time and busy at another. end stops them, and requires that no request has failed.
+// Always runs n clients that send requests with short pauses, so that connections are busy and idle
+// in turn. end stops the clients and requires that no request has failed.
 func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -48,7 +48,7 @@ func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) 
 	}
 }
 
-// GetWhole gets a file, and compares it.
+// GetWhole requests a file and compares the response with content.
 func GetWhole(client *http.Client, url string, content []byte) error {
 	resp, err := client.Get(url)
 	if err != nil {
@@ -62,15 +62,15 @@ func GetWhole(client *http.Client, url string, content []byte) error {
 	return err
 }
 
-// ReadBody reads the body of a response as io.ReadAll does, into a buffer that need not grow where
-// the length is known.
+// ReadBody reads the body of a response like io.ReadAll. If the length is known, the buffer is
+// allocated once.
 func ReadBody(resp *http.Response) ([]byte, error) {
 	var body bytes.Buffer
 	length := int64(0)
-	if resp.Body != http.NoBody { // that of HEAD
+	if resp.Body != http.NoBody { // NoBody is the body of a response to HEAD
 		length = min(max(resp.ContentLength, 0), 64<<20)
 	}
-	body.Grow(int(length) + bytes.MinRead) // with room for the end
+	body.Grow(int(length) + bytes.MinRead) // ReadFrom needs MinRead bytes of room to see the end
 	_, err := body.ReadFrom(resp.Body)
 	return body.Bytes(), err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Certificate writes a self-signed one for 127.0.0.1 and returns its pool.
+// Certificate writes a self-signed certificate for 127.0.0.1 and returns a pool with it.
 func Certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	c := certtest.New(t, certtest.Order{Name: "gateway test", Hosts: []string{"127.0.0.1"}, CA: true})
@@ -36,7 +36,7 @@ func ReadLines(t *testing.T, path string, n int) []string {
 	return lines
 }
 
-// Run carries out a command of the gateway.
+// Run runs a command of the gateway.
 func Run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, problems bytes.Buffer
@@ -50,7 +50,7 @@ func Run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return cmd.ProcessState.ExitCode(), out.String(), problems.String()
 }
 
-// RunOK runs the program, which has to end well, and gives what it prints.
+// RunOK runs a command of the gateway, requires exit code 0, and returns the standard output.
 func RunOK(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := Run(t, args...)
@@ -61,7 +61,7 @@ func RunOK(t *testing.T, args ...string) string {
 // TokenSecret is the secret of TokenKeys.
 const TokenSecret = "a-secret-of-the-tests"
 
-// TokenKeys switch tokens on.
+// TokenKeys returns the lines that switch tokens on, and further lines.
 func TokenKeys(more ...string) []string {
 	return append([]string{"http.anti_steal.check_token = true", "http.anti_steal.token_ttl = 900",
 		"http.anti_steal.secret_key = " + TokenSecret}, more...)

@@ -21,13 +21,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() { logging.Disable() } // servers that go away are what some of these tests are about
+func init() { logging.Disable() } // some of these tests stop Redis on purpose
 
-// Segment is what is fetched at a time.
+// Segment is the size of a segment: the unit that gateways fetch and store.
 const Segment = 4 << 20
 
-// Fleet is gateways without a store of their own, the storages behind them, and the Redis that they
-// share.
+// Fleet is a set of gateways without a store, the storages behind them, and their common Redis.
 type Fleet struct {
 	T        *testing.T
 	Cluster  *fdfstest.Cluster
@@ -35,31 +34,31 @@ type Fleet struct {
 	Gateways []*Member
 }
 
-// Member is a gateway of a fleet, which may be killed, stopped and started again.
+// Member is a gateway of a fleet. Tests may kill it, pause it and start it again.
 type Member struct {
-	*Process // to ask it; how it runs says the lab
+	*Process // sends requests to it; lab.Gateway starts and stops it
 	*lab.Gateway
 	Options    lab.GatewayOptions
-	PeerRelay  *redistest.Relay // that the others reach it by; nil = directly
-	RedisRelay *redistest.Relay // that it reaches Redis by; nil = directly
-	Disk       string           // folder of its cache on disk; empty = none
+	PeerRelay  *redistest.Relay // between the other gateways and this one; nil = no relay
+	RedisRelay *redistest.Relay // between this gateway and Redis; nil = no relay
+	Disk       string           // folder of its disk tier; empty = none
 }
 
-// FleetOptions say what a fleet is like.
+// FleetOptions are the options of StartFleet.
 type FleetOptions struct {
 	Gateways int
 	Cache    []string // lines of [cache]
 	Lines    []string // further lines
-	Relayed  bool     // the gateways reach each other, and Redis, by way of relays
+	Relayed  bool     // relays carry the connections between gateways and to Redis
 	NoRedis  bool
-	RedisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
+	RedisAt  string // value of addresses in [redis], and further lines of [redis]; default: a new server
 	Disk     bool
-	Clocks   string // a gateway that lab.BuildWithClock has built: each one has a clock of its own
-	Mutable  string // mutable_ttl; default: so long that only a purge shows a change
-	Storages int    // default: 2; where there is one, no other helps out when it is slow, and a file has one download
+	Clocks   string // binary built by lab.BuildWithClock: each gateway then has a separate clock
+	Mutable  string // mutable_ttl; default: 10m, so that gateways serve a changed file only after a purge
+	Storages int    // default: 2; with 1 no request is hedged, so a cold file costs one download
 }
 
-// StartFleet starts everything. It is stopped at the end of the test.
+// StartFleet starts storages, Redis and gateways. The end of the test stops them.
 func StartFleet(t *testing.T, o FleetOptions) *Fleet {
 	t.Helper()
 	if o.Storages == 0 {
@@ -83,8 +82,9 @@ func StartFleet(t *testing.T, o FleetOptions) *Fleet {
 	return f
 }
 
-// Met waits until the gateways, and no others, are registered in Redis. A gateway that starts on a
-// busy machine serves before it has reached Redis, and drops what it has cached when it does.
+// Met waits until every gateway lists exactly the gateways of the fleet as live members. On a busy
+// machine a new gateway serves before it has reached Redis, and empties its cache when it reaches
+// Redis.
 func (f *Fleet) Met() {
 	f.T.Helper()
 	names := f.Names()
@@ -93,7 +93,7 @@ func (f *Fleet) Met() {
 	}
 }
 
-// Names are the names of the gateways in order.
+// Names returns the names of the gateways in order.
 func (f *Fleet) Names() (names []string) {
 	for _, m := range f.Gateways {
 		names = append(names, m.Name())
@@ -102,7 +102,7 @@ func (f *Fleet) Names() (names []string) {
 	return names
 }
 
-// live names the gateways that Redis has heard of lately, as this one says.
+// live returns the names of the live gateways in the status of this gateway.
 func (m *Member) live() (names []string) {
 	m.T.Helper()
 	var status struct{ Gateways map[string]string }
@@ -147,7 +147,7 @@ func (f *Fleet) Join(o FleetOptions) *Member {
 	return m
 }
 
-// Name is the name of the gateway in the fleet.
+// Name returns the name of the gateway in the fleet.
 func (m *Member) Name() string {
 	if m.Options.Reached != "" {
 		return "https://" + m.Options.Reached
@@ -155,7 +155,7 @@ func (m *Member) Name() string {
 	return "https://" + lab.Address(m.Options.Peers)
 }
 
-// Start starts the gateway, the first time or again.
+// Start starts the gateway for the first time or again.
 func (m *Member) Start(t *testing.T) {
 	t.Helper()
 	g, err := lab.StartGateway(m.Options)
@@ -171,7 +171,7 @@ func (m *Member) Start(t *testing.T) {
 	})
 }
 
-// Ended tells whether the gateway does not run any more.
+// Ended reports whether the process of the gateway has ended.
 func (m *Member) Ended() bool {
 	select {
 	case <-m.Gateway.Done:
@@ -181,7 +181,8 @@ func (m *Member) Ended() bool {
 	}
 }
 
-// Put stores a file of random content in the storages. It is old enough to be everywhere.
+// Put stores a file of random content in the storages. Its sync window is over: gateways expect the
+// file on every replica.
 func (f *Fleet) Put(size int) (fdfs.FileID, []byte) {
 	f.T.Helper()
 	content := RandomContent(size)
@@ -189,7 +190,7 @@ func (f *Fleet) Put(size int) (fdfs.FileID, []byte) {
 		content
 }
 
-// PutOwnedBy stores files until one is owned by a gateway, as all gateways say.
+// PutOwnedBy stores files until all gateways name owner as the owner of the last one.
 func (f *Fleet) PutOwnedBy(size int, owner *Member) (id fdfs.FileID, content []byte) {
 	f.T.Helper()
 	eventually.True(f.T, func() bool {
@@ -205,20 +206,21 @@ func (f *Fleet) PutOwnedBy(size int, owner *Member) (id fdfs.FileID, content []b
 	return id, content
 }
 
-// OwnersStep is the step of an explanation that names the owners of a file.
+// OwnersStep matches the line of /explain that names the owners of a file.
 var OwnersStep = regexp.MustCompile(`(?m)^owners +(\S+?)(,|$)`)
 
-// RandomContent returns bytes that differ from those of other calls of the same size.
+// RandomContent returns size bytes. Two results of one size differ, if that is at least 8.
 func RandomContent(size int) []byte {
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(content) // never fails
 	if size >= 8 {
-		copy(content, fmt.Sprintf("%08x", rand.Uint32())) // files of one size differ
+		copy(content, fmt.Sprintf("%08x", rand.Uint32())) // the other bytes depend on size only
 	}
 	return content
 }
 
-// Slow makes the storages reply after delay, and take spread for size bytes.
+// Slow delays the replies of the storages by delay, and spreads the sending of size bytes over
+// spread.
 func (f *Fleet) Slow(delay, spread time.Duration, size int) {
 	rate := 0
 	if spread > 0 {
@@ -235,10 +237,10 @@ func (f *Fleet) Fault(faults ...fdfstest.Faults) {
 	}
 }
 
-// Urls of a file, one a gateway.
+// Urls returns the URLs of a file, one for each gateway of the fleet.
 func (f *Fleet) Urls(id fdfs.FileID) []string { return URLs(f.Gateways, id) }
 
-// URLs are those of a file, one a gateway.
+// URLs returns the URLs of a file, one for each gateway of the list.
 func URLs(list []*Member, id fdfs.FileID) (urls []string) {
 	for _, m := range list {
 		urls = append(urls, "http://"+m.Addrs[0]+Path(id))
@@ -246,12 +248,12 @@ func URLs(list []*Member, id fdfs.FileID) (urls []string) {
 	return urls
 }
 
-// Stampede lets clients ask all gateways for a file at once.
+// Stampede requests a file from all gateways with many clients at once.
 func (f *Fleet) Stampede(clients int, id fdfs.FileID, content []byte) stampede.Report {
 	return stampede.Run(stampede.Options{Clients: clients, URLs: f.Urls(id), Want: content})
 }
 
-// Warm lets each gateway have a file.
+// Warm requests a file from each gateway, so that each one caches the file.
 func (f *Fleet) Warm(id fdfs.FileID, content []byte) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
@@ -259,7 +261,7 @@ func (f *Fleet) Warm(id fdfs.FileID, content []byte) {
 	}
 }
 
-// Questions is how often the storages were asked about a file's size and time.
+// Questions returns the number of requests for size and time that the storages have received.
 func (f *Fleet) Questions() (n int) {
 	for _, s := range f.Cluster.Storages() {
 		n += s.Counts().Requests[fdfstest.CmdFileInfo]
@@ -274,13 +276,13 @@ func (f *Fleet) ForgetCounts() {
 	}
 }
 
-// Begun waits until a storage sends a file.
+// Begun waits until the storages have sent the given number of bytes of a file.
 func (f *Fleet) Begun(id fdfs.FileID, bytes int64) {
 	f.T.Helper()
 	eventually.True(f.T, func() bool { return f.Cluster.Downloads(id).Bytes >= bytes }, "no gateway fetches")
 }
 
-// Metric sums up series over all gateways.
+// Metric returns the sum of the given series over all gateways.
 func (f *Fleet) Metric(series ...string) (sum float64) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
@@ -293,30 +295,29 @@ func (f *Fleet) Metric(series ...string) (sum float64) {
 	return sum
 }
 
-// Settled waits until no gateway is fetching or storing anything: a request that comes before is
-// told of what goes on.
+// Settled waits until no gateway has a fill. An earlier request would join a running fill.
 func (f *Fleet) Settled() {
 	f.T.Helper()
 	eventually.True(f.T, func() bool { return f.Metric("fdfs_gateway_cache_flights") == 0 })
 }
 
-// SegmentsOf is how many segments a file has.
+// SegmentsOf returns the number of segments of a file.
 func SegmentsOf(size int) int { return max(1, (size+Segment-1)/Segment) }
 
-// RequireWhole fails unless every client got the exact content.
+// RequireWhole fails unless every client has received the exact content.
 func RequireWhole(t *testing.T, r stampede.Report) {
 	t.Helper()
 	require.Equal(t, len(r), r.Count(stampede.Whole), r.String())
 }
 
-// RequireHonest requires of each response what every client is promised: the exact content, or an
-// error that it can see.
+// RequireHonest fails unless every client has received the exact content or an error that it can
+// detect.
 func RequireHonest(t *testing.T, r stampede.Report) {
 	t.Helper()
 	require.Zero(t, r.Count(stampede.Wrong), r.String())
 }
 
-// XCaches counts the values of X-Cache.
+// XCaches returns the number of responses for each value of X-Cache.
 func XCaches(r stampede.Report) map[string]int {
 	counts := map[string]int{}
 	for i := range r {
@@ -325,9 +326,10 @@ func XCaches(r stampede.Report) map[string]int {
 	return counts
 }
 
-// OnFleets plays scenes on n fleets: each plays one after the other, and is healed behind it. An
-// error of a scene says that it has cost too much: where the machine was late, or a storage that no
-// scene makes late, it is played again.
+// OnFleets plays scenes on n fleets. Each fleet plays its scenes one after the other, and Healed
+// repairs the fleet after each one. The error of a scene means that the scene has cost too much.
+// The scene is played again if the machine was late, or if StoragesLate has risen: no scene makes a
+// storage that late.
 func OnFleets[S fmt.Stringer](t *testing.T, n int, o FleetOptions, scenes []S, play func(S, *Fleet) error) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -349,8 +351,8 @@ func OnFleets[S fmt.Stringer](t *testing.T, n int, o FleetOptions, scenes []S, p
 	running.Wait()
 }
 
-// Healed starts what was killed, ends what disturbs the fleet, and waits until each gateway gets
-// the files of each other one from it.
+// Healed starts killed processes, ends all disturbances of the fleet, and waits until each gateway
+// serves the files that it owns to all other gateways.
 func (f *Fleet) Healed() {
 	f.T.Helper()
 	if f.T.Failed() {
@@ -364,7 +366,7 @@ func (f *Fleet) Healed() {
 		for _, r := range []*redistest.Relay{m.PeerRelay, m.RedisRelay} {
 			if r != nil {
 				r.Restore()
-				r.Drop() // connections that are stranded
+				r.Drop() // closes stranded connections
 			}
 		}
 	}
@@ -385,10 +387,10 @@ func (f *Fleet) Healed() {
 	f.Settled()
 }
 
-// NewRandom returns a source of random numbers that a seed repeats.
+// NewRandom returns a source of random numbers that depend on the seed only.
 func NewRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// Formed waits until all gateways know each other, so that they agree on the owners.
+// Formed waits until all gateways agree on the owners: each of them knows all members.
 func (f *Fleet) Formed() {
 	f.T.Helper()
 	for _, owner := range f.Gateways {
@@ -396,7 +398,7 @@ func (f *Fleet) Formed() {
 	}
 }
 
-// NewClock returns a clock for a gateway that lab.BuildWithClock has built.
+// NewClock returns a clock for a gateway built by lab.BuildWithClock.
 func NewClock(t *testing.T) *lab.Clock {
 	t.Helper()
 	c, err := lab.NewClock(t.TempDir())

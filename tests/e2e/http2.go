@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ServeHTTP2 starts a gateway as Serve does, with TLS. Do and Get speak HTTP/2 to it, all on one
-// connection.
+// ServeHTTP2 starts a gateway like Serve, with TLS. Get and Do use HTTP/2 on one connection.
 func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +32,7 @@ func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
 	return p
 }
 
-// OverHTTP2 starts a second gateway with the configuration of p, as ServeHTTP2 does.
+// OverHTTP2 starts a second gateway with the configuration of p, like ServeHTTP2.
 func (p *Process) OverHTTP2(t *testing.T) *Process {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,7 +49,7 @@ func (p *Process) OverHTTP2(t *testing.T) *Process {
 	return h
 }
 
-// HTTP2Client returns a client with a connection of its own, which speaks HTTP/2 only.
+// HTTP2Client returns a client for HTTP/2 only, with a new connection.
 func (p *Process) HTTP2Client() *http.Client {
 	p.T.Helper()
 	var protocols http.Protocols
@@ -61,7 +60,7 @@ func (p *Process) HTTP2Client() *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// DialTLS opens a TLS connection to the first address that negotiates a protocol.
+// DialTLS opens a TLS connection to the first address, and requires that ALPN selects the protocol.
 func (p *Process) DialTLS(protocol string) net.Conn {
 	p.T.Helper()
 	config := p.TLS.Clone()

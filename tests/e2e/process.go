@@ -36,18 +36,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Timeout is how long anything may take that takes a moment: it is to find what hangs, and a
-// slow machine under load is no failure.
+// Timeout bounds each wait for a response, a start or an end. It is long enough for a slow machine
+// under load: only a hanging gateway exceeds it.
 const Timeout = 3 * time.Minute
 
 // Binary is the program under test.
 var Binary = os.Getenv("GATEWAY_BINARY")
 
-// atOnce is how many tests of a package run at the same time: each has gateways, storages and ports
-// of its own, and waits for them more than it works. Two such packages run beside each other.
+// atOnce is the number of tests of a package that run at the same time. Each test has separate
+// gateways, storages and ports, and waits more than it computes. Two packages run at the same time.
 const atOnce = "4"
 
-// Main runs the tests of a package, and builds the program if no variable names it.
+// Main runs the tests of a package. It builds the program if GATEWAY_BINARY is not set.
 func Main(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -68,17 +68,18 @@ type Process struct {
 	T         testing.TB
 	Cmd       *exec.Cmd
 	Conf      string
-	Addrs     []string // what it serves on, in the order of listen
+	Addrs     []string // addresses of the listeners, in the order of listen
 	AdminAddr string
-	TLS       *tls.Config  // of clients; nil = plain HTTP
-	HTTP2     *http.Client // of Do; nil = HTTP/1.1, with a connection for each request
+	TLS       *tls.Config  // of the clients; nil = plain HTTP
+	HTTP2     *http.Client // used by Do; nil = HTTP/1.1, with a connection for each request
 	done      chan struct{}
 
 	mu  sync.Mutex // guards log
 	log bytes.Buffer
 }
 
-// WriteConfig puts a configuration and its mime.types into a folder of its own.
+// WriteConfig writes a configuration and its mime.types into a new folder, and returns the path of
+// the configuration.
 func WriteConfig(t testing.TB, text string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,14 +89,15 @@ func WriteConfig(t testing.TB, text string) string {
 	return path
 }
 
-// Serve starts a gateway on the store. Lines are keys of the module, then sections; without a
-// [gateway] among them it listens on a free port of loopback.
+// Serve starts a gateway with a store, on free ports of loopback. The lines are keys of the module,
+// then sections.
 func Serve(t testing.TB, s *storetest.Store, lines ...string) *Process {
 	t.Helper()
 	return ServeConfig(t, WriteConfig(t, s.Config(WithListen(lines)...)))
 }
 
-// WithListen adds free ports to the [gateway] section, or the section.
+// WithListen adds listeners on free ports to the section [gateway], and the section if it is
+// missing.
 func WithListen(lines []string) []string {
 	out := make([]string, 0, len(lines)+3)
 	found := false
@@ -117,14 +119,14 @@ var (
 	adminLine   = regexp.MustCompile(`msg="admin listener" address=(\S+)`)
 )
 
-// ServeConfig starts a gateway and waits until it serves. It is stopped at the end of the test and
-// must end well.
+// ServeConfig starts a gateway and waits until it serves. The end of the test stops the gateway and
+// requires exit code 0.
 func ServeConfig(t testing.TB, conf string) *Process {
 	t.Helper()
 	return StartCommand(t, conf, exec.Command(Binary, "serve", "-c", conf))
 }
 
-// StartCommand does so by a command of the test's own.
+// StartCommand starts a gateway like ServeConfig, with the given command.
 func StartCommand(t testing.TB, conf string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{T: t, Conf: conf, Cmd: cmd, done: make(chan struct{})}
@@ -154,7 +156,7 @@ func StartCommand(t testing.TB, conf string, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// readLog keeps the log and learns the addresses from it.
+// readLog stores the log and reads the addresses of the listeners from it.
 func (p *Process) readLog(out io.Reader, ready chan struct{}) {
 	scanner := bufio.NewScanner(out)
 	for scanner.Scan() {
@@ -162,19 +164,19 @@ func (p *Process) readLog(out io.Reader, ready chan struct{}) {
 		p.mu.Lock()
 		p.log.WriteString(line + "\n")
 		p.mu.Unlock()
-		if m := adminLine.FindStringSubmatch(line); m != nil && p.AdminAddr == "" { // an upgrade changes nothing
+		if m := adminLine.FindStringSubmatch(line); m != nil && p.AdminAddr == "" { // an upgrade keeps it
 			p.AdminAddr = m[1]
 		}
-		if m := servingLine.FindStringSubmatch(line); m != nil && p.Addrs == nil { // of several listeners the first
+		if m := servingLine.FindStringSubmatch(line); m != nil && p.Addrs == nil { // of the first listener
 			p.Addrs = []string{m[1]}
 			close(ready)
 		}
 	}
-	_ = p.Cmd.Wait() // the state says it all
+	_ = p.Cmd.Wait() // ProcessState has the result
 	close(p.done)
 }
 
-// LogText is the log so far.
+// LogText returns the log so far.
 func (p *Process) LogText() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,9 +186,9 @@ func (p *Process) LogText() string {
 // Shutdown sends SIGTERM and expects exit code 0.
 func (p *Process) Shutdown() {
 	p.T.Helper()
-	_ = p.Cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+	_ = p.Cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 	p.AwaitExit()
-	if !ReplacedLine.MatchString(p.LogText()) { // else the signal may have come when it was about to end
+	if !ReplacedLine.MatchString(p.LogText()) { // else the signal may have hit the replaced process at its end
 		require.Equal(p.T, 0, p.Cmd.ProcessState.ExitCode(), p.LogText())
 	}
 }
@@ -202,18 +204,18 @@ func (p *Process) AwaitExit() {
 	}
 }
 
-// Response is a response read to its end.
+// Response is a response and its body.
 type Response struct {
 	*http.Response
 	Body []byte
 }
 
-// Get asks the first address by net/http. headers are "Name: value".
+// Get sends a GET request to the first address. The headers have the form "Name: value".
 func (p *Process) Get(url string, headers ...string) Response {
 	return p.Do(http.MethodGet, url, headers...)
 }
 
-// Do sends a request as Get does, with any method.
+// Do sends a request like Get, with any method.
 func (p *Process) Do(method, url string, headers ...string) Response {
 	p.T.Helper()
 	a, err := p.do(method, url, headers)
@@ -221,7 +223,8 @@ func (p *Process) Do(method, url string, headers ...string) Response {
 	return a
 }
 
-// Try is Get where there may be no response, with the status 0, or one whose body is cut.
+// Try sends a GET request that may fail. The status is 0 without a response, and the body may be
+// incomplete.
 func (p *Process) Try(url string, headers ...string) (status int, body []byte, err error) {
 	p.T.Helper()
 	a, err := p.do(http.MethodGet, url, headers)
@@ -256,7 +259,7 @@ func (p *Process) do(method, url string, headers []string) (Response, error) {
 	return Response{resp, body}, err
 }
 
-// NewRequest is a request to the first address.
+// NewRequest returns a request to the first address.
 func (p *Process) NewRequest(method, url string, body io.Reader) *http.Request {
 	p.T.Helper()
 	scheme := "http://"
@@ -268,14 +271,14 @@ func (p *Process) NewRequest(method, url string, body io.Reader) *http.Request {
 	return req
 }
 
-// AdminGet asks the admin listener.
+// AdminGet sends a GET request to the admin listener.
 func (p *Process) AdminGet(path string) (int, string) {
 	p.T.Helper()
 	a := Fetch(p.T, http.DefaultClient, "http://"+p.AdminAddr+path)
 	return a.StatusCode, string(a.Body)
 }
 
-// Fetch reads a whole response.
+// Fetch sends a GET request and reads the whole response.
 func Fetch(t testing.TB, client *http.Client, url string) Response {
 	t.Helper()
 	resp, err := client.Get(url)
@@ -286,7 +289,7 @@ func Fetch(t testing.TB, client *http.Client, url string) Response {
 	return Response{resp, body}
 }
 
-// Metric reads one series of /metrics; 0 when it is not there.
+// Metric returns the value of a series in /metrics, or 0 if it is missing.
 func (p *Process) Metric(series string) float64 {
 	p.T.Helper()
 	_, text := p.AdminGet("/metrics")
@@ -303,14 +306,14 @@ func (p *Process) Dial() net.Conn {
 	return c
 }
 
-// Sends tells whether a file is sent. Anything else that becomes of the connection means no: there
-// may be no room for it yet.
+// Sends reports whether the gateway sends a file. A connection error counts as no: the gateway may
+// have no room for the connection yet.
 func (p *Process) Sends(url string) bool {
 	status, _, _ := p.Try(url)
 	return status == http.StatusOK
 }
 
-// Kept is a connection for several requests.
+// Kept is a persistent connection, for several requests.
 type Kept struct {
 	net.Conn
 	In *bufio.Reader // of the connection
@@ -318,7 +321,7 @@ type Kept struct {
 	t testing.TB
 }
 
-// Keep opens one.
+// Keep opens a persistent connection to the first address.
 func (p *Process) Keep() *Kept {
 	c := p.Dial()
 	return &Kept{c, bufio.NewReader(c), p.T}
@@ -348,18 +351,18 @@ func (p *Process) Raw(request string) string {
 	return string(b)
 }
 
-// In is the same gateway for a subtest.
+// In returns the same gateway for the clients of a subtest.
 func (p *Process) In(t testing.TB) *Process {
 	return &Process{T: t, Addrs: p.Addrs, AdminAddr: p.AdminAddr, TLS: p.TLS, HTTP2: p.HTTP2}
 }
 
-// Request writes a request out; lines are further fields.
+// Request returns the bytes of a request; lines are header fields after Host.
 func Request(method, url string, lines ...string) string {
 	return method + " " + url + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: h"}, lines...), "\r\n") +
 		"\r\n\r\n"
 }
 
-// AdminPost posts to the admin listener.
+// AdminPost sends a POST request to the admin listener.
 func (p *Process) AdminPost(path, body string) (int, string) {
 	p.T.Helper()
 	resp, err := http.Post("http://"+p.AdminAddr+path, "text/plain", strings.NewReader(body))
@@ -370,19 +373,19 @@ func (p *Process) AdminPost(path, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// Prompt is more than the time of a response that waits for no timeout, on a slow machine too.
+// Prompt is longer than any response that waits for no timeout, on a slow machine too.
 const Prompt = 30 * time.Second
 
-// Long tells whether the tests may take minutes.
+// Long reports whether the tests may take minutes.
 var Long = os.Getenv("TEST_LONG") != ""
 
-// Memory is a line of the process's status, in KB.
+// Memory returns the value of MemoryOf for the gateway.
 func (p *Process) Memory(name string) int {
 	p.T.Helper()
 	return MemoryOf(p.T, p.Cmd.Process.Pid, name)
 }
 
-// MemoryOf is a line of a process's status (proc_pid_status(5)), such as VmRSS, in KB.
+// MemoryOf returns a value of the status of a process (proc_pid_status(5)), such as VmRSS, in KB.
 func MemoryOf(t testing.TB, pid int, name string) (kb int) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -394,8 +397,8 @@ func MemoryOf(t testing.TB, pid int, name string) (kb int) {
 	return kb
 }
 
-// Download begins one and reads its head only; the file is larger than all socket buffers, so the
-// connection stays busy.
+// Download requests a file and reads only the head of the response. The file must be larger than
+// all socket buffers, so that the connection stays busy.
 func (p *Process) Download(url string, lines ...string) (*http.Response, net.Conn) {
 	p.T.Helper()
 	c := p.Dial()
@@ -407,7 +410,7 @@ func (p *Process) Download(url string, lines ...string) (*http.Response, net.Con
 	return resp, c
 }
 
-// RequireGoneSoon waits for 404.
+// RequireGoneSoon waits until the gateway responds 404, and requires that it stays so.
 func (p *Process) RequireGoneSoon(url string) {
 	p.T.Helper()
 	gone := func() bool { return p.Get(url).StatusCode == 404 }
@@ -415,5 +418,5 @@ func (p *Process) RequireGoneSoon(url string) {
 	require.Equal(p.T, 404, p.Get(url).StatusCode)
 }
 
-// ReplacedLine is the line that a process logs when another one has taken over.
+// ReplacedLine matches the line that a process logs after an upgrade has replaced it.
 var ReplacedLine = regexp.MustCompile(`msg="a new process serves, this one ends its responses" pid=(\d+)`)

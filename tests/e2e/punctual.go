@@ -9,19 +9,19 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 )
 
-// Gateways do not wait for ever: for Redis half a second, for each other and for storages a few.
-// What they do then is right and costs more, so a test that counts costs has to know whether the
-// machine stood still.
+// Gateways wait for half a second for Redis, and for a few seconds for each other and for storages.
+// Their responses after such a timeout are correct, but cost more. So a test that counts costs must
+// detect that the machine stood still.
 
-// LateBy is how late a goroutine may wake up on a machine of which times may be expected.
+// LateBy is the longest delay of a goroutine's wake-up on a machine that counts as punctual.
 const LateBy = 250 * time.Millisecond
 
-// Scenes is how often a scene is played where the machine is late; the last time counts, whatever
-// the machine does.
+// Scenes is the largest number of times that a scene is played while the machine is late. The last
+// time counts in any case.
 const Scenes = 8
 
-// watchTime begins to look how late goroutines wake up. The function that it returns ends that, and
-// tells whether one was too late.
+// watchTime starts to measure the delay of wake-ups. The returned function stops that and reports
+// whether a delay exceeded LateBy.
 func watchTime() func() bool {
 	stop, worst := make(chan struct{}), time.Duration(0)
 	var watching sync.WaitGroup
@@ -46,8 +46,8 @@ func watchTime() func() bool {
 	}
 }
 
-// Sharing waits until all gateways have their Redis: one that has waited for it in vain runs
-// standalone for a while.
+// Sharing waits until all gateways use Redis: after a timeout of Redis a gateway runs standalone
+// for a while.
 func (f *Fleet) Sharing() {
 	f.T.Helper()
 	if f.Redis != nil {
@@ -55,7 +55,8 @@ func (f *Fleet) Sharing() {
 	}
 }
 
-// WaitedInVain counts what gateways have given up waiting for: Redis, another gateway, a storage.
+// WaitedInVain returns the number of waits for Redis, gateways and storages that have timed out or
+// failed.
 func (f *Fleet) WaitedInVain() (sum float64) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
@@ -66,15 +67,15 @@ func (f *Fleet) WaitedInVain() (sum float64) {
 		`fdfs_gateway_peer_fetches_total{result="broken"}`, `fdfs_gateway_peer_fetches_total{result="unreachable"}`)
 }
 
-// StoragesLate counts requests to storages that gateways have given up or have hedged.
+// StoragesLate returns the number of requests to storages that have timed out or were hedged.
 func (f *Fleet) StoragesLate() float64 {
 	f.T.Helper()
 	return f.Metric("fdfs_gateway_origin_hedges_total", `fdfs_gateway_origin_fetches_total{result="timeout"}`)
 }
 
-// Punctually plays a scene that prepares what it needs anew each time, and gives what was not as
-// expected of a machine that keeps the time. Where that was not kept, by the machine or because a
-// gateway has waited in vain, the scene is played again.
+// Punctually plays a scene and returns its error. An error does not count if the machine was late
+// or a gateway has waited in vain: then the scene is played again, Scenes times at most. The scene
+// must prepare new files each time.
 func (f *Fleet) Punctually(play func() error) error {
 	f.T.Helper()
 	return Punctually(f.T, f.WaitedInVain, func() error {
@@ -83,7 +84,7 @@ func (f *Fleet) Punctually(play func() error) error {
 	})
 }
 
-// Punctually does so with another count of what was waited for in vain.
+// Punctually plays a scene like Fleet.Punctually; vain returns the number of waits in vain.
 func Punctually(t *testing.T, vain func() float64, play func() error) error {
 	t.Helper()
 	for i := 1; ; i++ {

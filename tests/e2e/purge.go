@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Changing is a file that can change, and has not been looked at again since it was cached.
+// Changing is a file that can change. Gateways do not revalidate it: the mutable_ttl is long.
 type Changing struct {
 	ID      fdfs.FileID
 	Content []byte
 }
 
-// PutChanging stores such a file in the storages.
+// PutChanging stores a file that can change in the storages.
 func (f *Fleet) PutChanging() *Changing {
 	f.T.Helper()
 	content := RandomContent(3000)
@@ -26,7 +26,7 @@ func (f *Fleet) PutChanging() *Changing {
 	return &Changing{id, content}
 }
 
-// Change gives the file other content in the storages.
+// Change replaces the content of the file in the storages.
 func (f *Fleet) Change(c *Changing) {
 	f.T.Helper()
 	before := c.Content
@@ -36,8 +36,8 @@ func (f *Fleet) Change(c *Changing) {
 	require.NoError(f.T, f.Cluster.Change(c.ID, c.Content, time.Now()))
 }
 
-// RequirePurged fails unless a purge lets every gateway serve the content that the storages have
-// now.
+// RequirePurged fails unless every gateway serves the new content of a changed file after the
+// purge, and the old content before.
 func (f *Fleet) RequirePurged(purge func(id string) error) {
 	f.T.Helper()
 	require.NoError(f.T, f.Punctually(func() error {
@@ -45,7 +45,7 @@ func (f *Fleet) RequirePurged(purge func(id string) error) {
 		f.Warm(c.ID, c.Content)
 		old := c.Content
 		f.Change(c)
-		RequireWhole(f.T, f.Stampede(3, c.ID, old)) // it is cached, and no gateway asks
+		RequireWhole(f.T, f.Stampede(3, c.ID, old)) // it is cached, and no gateway revalidates it
 		if err := purge(c.ID.String()); err != nil {
 			return err
 		}
@@ -54,8 +54,8 @@ func (f *Fleet) RequirePurged(purge func(id string) error) {
 	}))
 }
 
-// ReachedAll is nil where the response to a purge is that three gateways have applied it: one that
-// waits in vain for Redis does not reach them.
+// ReachedAll returns nil if three gateways have applied a purge, by its response. A purge does not
+// reach the others if Redis times out.
 func ReachedAll(well bool, text string) error {
 	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
 		return fmt.Errorf("the response to a purge is %q", text)

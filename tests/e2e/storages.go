@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// NewCluster starts a tracker, group1 with two storages and group2 with one.
+// NewCluster starts a tracker and storages: by default two of group1 and one of group2.
 func NewCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
 	t.Helper()
 	o.OnUnknown = func(node string, r fdfstest.Request) { t.Errorf("%s was asked an unknown command: %v", node, r) }
@@ -33,8 +33,8 @@ func Put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID 
 	return id
 }
 
-// EdgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing
-// on loopback runs into them; what waits for one takes longer than prompt.
+// EdgeConfig returns the configuration of a gateway without a store. Its timeouts are longer than
+// Prompt: a response that waits for one of them is detected.
 func EdgeConfig(c *fdfstest.Cluster, lines ...string) string {
 	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\n" +
 		"connect_timeout = 60\nnetwork_timeout = 60\n" +
@@ -45,8 +45,8 @@ func EdgeConfig(c *fdfstest.Cluster, lines ...string) string {
 	return text + strings.Join(WithListen(lines), "\n") + "\n"
 }
 
-// Edge starts a gateway without a store in front of the cluster, and waits until it has the lists
-// of a tracker. It keeps nothing, so that every request shows what becomes of it.
+// Edge starts a gateway without a store for the cluster, and waits until it has the lists of a
+// tracker. It has no cache, so every request goes to the storages.
 func Edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *Process {
 	t.Helper()
 	p := ServeConfig(t, WriteConfig(t, EdgeConfig(c, append(lines, NoCache...)...)))
@@ -57,16 +57,16 @@ func Edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *Process {
 	return p
 }
 
-// NoCache are the lines of a gateway that keeps nothing.
+// NoCache are the lines that switch the cache off.
 var NoCache = []string{"[cache]", "memory_max = 0"}
 
-// Path is the path of a URL of a file.
+// Path returns the path of the URL of a file.
 func Path(id fdfs.FileID) string { return "/" + id.String() }
 
-// LongAgo is a time at which a file was uploaded that has been replicated since.
+// LongAgo is the creation time of a file whose sync window is over.
 var LongAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-// SlotFleets are the ways in which slots of other hosts are fetched.
+// SlotFleets are the kinds of fleets that fetch slots of other hosts.
 var SlotFleets = map[string]FleetOptions{
 	"cache":        {Gateways: 1, Storages: 1},
 	"small cache":  {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 12MB"}, NoRedis: true},
@@ -75,13 +75,13 @@ var SlotFleets = map[string]FleetOptions{
 	"no cache":     {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 0"}, NoRedis: true},
 }
 
-// IDFrom is an id of a file uploaded to that source long ago.
+// IDFrom returns the id of a file that was uploaded to the source long ago.
 func IDFrom(t testing.TB, source fdfs.Source, group string) string {
 	t.Helper()
 	return IDOf(t, source, group, storetest.Created)
 }
 
-// IDOf is an id of a file uploaded to that source at a time.
+// IDOf returns the id of a file that was uploaded to the source at a time.
 func IDOf(t testing.TB, source fdfs.Source, group string, created time.Time) string {
 	t.Helper()
 	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: created.Unix(), Size: 7, Random: 99,
@@ -90,7 +90,7 @@ func IDOf(t testing.TB, source fdfs.Source, group string, created time.Time) str
 	return id.String()
 }
 
-// IDFromAddress is such an id with an IPv4 address as its source.
+// IDFromAddress returns the id of IDFrom for a source with an IPv4 address.
 func IDFromAddress(t testing.TB, address, group string) string {
 	t.Helper()
 	return IDFrom(t, netip.MustParseAddr(address).As4(), group)
