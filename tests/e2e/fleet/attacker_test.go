@@ -20,13 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attacker writes to the Redis of a fleet whose secret it does not know.
+// attacker writes to the Redis of a fleet without the secret of the fleet.
 type attacker struct {
 	t           *testing.T
 	rdb         *redis.Client
-	url         string       // of a listener of its own
-	connections atomic.Int64 // to that
-	next        fdfs.FileID  // a file that is asked for soon
+	url         string       // of the attacker's listener
+	connections atomic.Int64 // to that listener
+	next        fdfs.FileID  // the file of the next requests
 	members     map[string]string
 }
 
@@ -69,10 +69,10 @@ func newAttacker(f *e2e.Fleet) *attacker {
 	return a
 }
 
-// forged is a record of a member that was not made with the secret.
+// forged returns a record of a member with an invalid MAC.
 func (a *attacker) forged() string { return a.url + " 00112233445566778899aabbccddeeff" }
 
-// aRecord is the record of a member.
+// aRecord returns the valid record of a member.
 func (a *attacker) aRecord() string {
 	for _, record := range a.members {
 		return record
@@ -80,21 +80,21 @@ func (a *attacker) aRecord() string {
 	return ""
 }
 
-// perFile names a key about the file that is asked for soon; kind is lock, queue or living.
+// perFile returns a key of the next file; kind is lock, queue or living.
 func (a *attacker) perFile(kind string) string {
 	return fleetKeys + kind + ":" + a.next.String() + "#0"
 }
 
-// keys are those of the fleet, and those about the file that is asked for soon.
+// keys returns the keys of the fleet and of the next file.
 func (a *attacker) keys(ctx context.Context) []string {
-	keys, _ := a.rdb.Keys(ctx, fleetKeys+"*").Result() // in the next round, if not now
+	keys, _ := a.rdb.Keys(ctx, fleetKeys+"*").Result() // an error costs one round
 	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, appliedKey, membersKey,
 		a.perFile("lock"), a.perFile("queue"), a.perFile("living"),
 		fleetKeys+"folder-claims:files", fleetKeys+"folder-until:files",
 		fleetKeys+"folder-paths:files", fleetKeys+"folder-waiting:files")
 }
 
-// join makes a record that of a living gateway, for the others to read.
+// join registers a record as a live member, and announces it to the gateways.
 func (a *attacker) join(ctx context.Context, p redis.Pipeliner, name, record string) {
 	p.HSet(ctx, membersKey, name, record)
 	p.HIncrBy(ctx, membersKey, "#joins", 1)
@@ -102,7 +102,7 @@ func (a *attacker) join(ctx context.Context, p redis.Pipeliner, name, record str
 	p.Publish(ctx, fleetKeys+"purged", name)
 }
 
-// attack is what an attacker writes again and again.
+// attack is a set of writes that an attacker repeats.
 type attack struct {
 	name  string
 	write func(ctx context.Context, a *attacker, p redis.Pipeliner)
@@ -180,16 +180,16 @@ var attacks = []attack{
 	}},
 }
 
-// TestFleetAttackerInRedis: an attacker that can write to Redis chooses no byte that a client gets,
-// makes no request fail, and no gateway connects to it. When it stops, the fleet recovers by
-// itself.
+// TestFleetAttackerInRedis: an attacker that can write to Redis cannot change a byte of a response
+// or make a request fail, and no gateway connects to the attacker. The fleet recovers without help
+// after the attack.
 func TestFleetAttackerInRedis(t *testing.T) {
 	t.Parallel()
 	e2e.OnFleets(t, 3, e2e.FleetOptions{Gateways: 3, Storages: 1,
 		Lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}}, attacks, attack.play)
 }
 
-// play plays an attack. Its error says that something took too long.
+// play plays an attack. Its error means that a response took too long.
 func (x attack) play(f *e2e.Fleet) error {
 	t := f.T
 	a := newAttacker(f)
@@ -202,7 +202,7 @@ func (x attack) play(f *e2e.Fleet) error {
 	slowest := time.Duration(0)
 	for range 3 {
 		stop := a.writes(x)
-		time.Sleep(400 * time.Millisecond) // with all rounds, for longer than a heartbeat
+		time.Sleep(400 * time.Millisecond) // all rounds together last longer than a heartbeat interval
 		r := f.Stampede(30, id, content)
 		e2e.RequireWhole(t, r)
 		slowest = max(slowest, r.Whole(1))
@@ -219,13 +219,13 @@ func (x attack) play(f *e2e.Fleet) error {
 	require.Zero(t, a.connections.Load(), "no gateway connects to the attacker")
 	t.Logf("slowest response %v, recovered after %v", slowest.Round(time.Millisecond),
 		time.Since(stopped).Round(time.Millisecond))
-	if slowest > leaseTTL+2*time.Second { // a lease that may be one of the fleet is waited for
+	if slowest > leaseTTL+2*time.Second { // gateways wait for a lease that may be valid
 		return fmt.Errorf("a response took %v", slowest)
 	}
 	return nil
 }
 
-// writes begins to write again and again; stop ends that.
+// writes starts the writes of an attack, which stop ends.
 func (a *attacker) writes(x attack) (stop func()) {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	var writing sync.WaitGroup
@@ -244,8 +244,8 @@ func (a *attacker) writes(x attack) (stop func()) {
 	}
 }
 
-// recovers waits until the fleet works again as if nothing had happened: a purge reaches all, and a
-// stampede costs one download under a lease.
+// recovers waits until the fleet works normally: a purge reaches all gateways, and a stampede costs
+// one download under a lease.
 func recovers(f *e2e.Fleet) {
 	f.T.Helper()
 	c := f.PutChanging()
@@ -254,7 +254,7 @@ func recovers(f *e2e.Fleet) {
 		f.Change(c)
 		status, text := f.Gateways[0].AdminPost("/purge?id="+c.ID.String(), "")
 		if e2e.ReachedAll(status == http.StatusOK, text) != nil {
-			return purged(f, c) // a gateway that was not reached keeps the old content for a while
+			return purged(f, c) // the other gateways keep the old content for a while
 		}
 		e2e.RequireWhole(f.T, f.Stampede(6, c.ID, c.Content))
 		return true
@@ -272,8 +272,9 @@ func recovers(f *e2e.Fleet) {
 	}))
 }
 
-// purged lets each gateway forget a file on its own, where a purge has not reached all. It is
-// always false.
+// purged purges a file by each gateway, after a purge that has not reached all. If a gateway still
+// serves other content, a new file replaces c. The result is always false, so that the caller tries
+// again.
 func purged(f *e2e.Fleet, c *e2e.Changing) bool {
 	for _, m := range f.Gateways {
 		m.AdminPost("/purge?id="+c.ID.String(), "")

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// TestFleetCapacity: with copies = 1 a fleet holds what its disks hold together. A gateway that
-// joins or dies changes the owners of its own share alone, and what some gateway still has is not
-// downloaded for that.
+// TestFleetCapacity: with copies = 1 the capacity of a fleet is the sum of its disks. A gateway
+// that joins or is killed changes the owners of its share of the files only, and files that are
+// still on the disk of a gateway are not downloaded again.
 func TestFleetCapacity(t *testing.T) {
 	gateways, disk, size, files := 4, 12<<20, 256<<10, 288
 	if e2e.Long {
@@ -68,7 +68,7 @@ func TestFleetCapacity(t *testing.T) {
 			changed, files,
 			float64(changed)/float64(files), 1/float64(expected), downloads, len(held))
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
-		// A fifth of the files if no gateway asked the former owner; a few if that is slow.
+		// Without requests to the former owners, a fifth of the files. A slow owner costs a few.
 		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held)), what)
 		owners = now
 	}
@@ -82,7 +82,7 @@ func TestFleetCapacity(t *testing.T) {
 	changes("one is killed", gateways+1)
 }
 
-// ask downloads files, each through some gateway.
+// ask downloads each file through a random gateway.
 func ask(f *e2e.Fleet, ids []fdfs.FileID, size int) {
 	f.T.Helper()
 	var asking errgroup.Group
@@ -109,7 +109,7 @@ func ask(f *e2e.Fleet, ids []fdfs.FileID, size int) {
 	f.Settled()
 }
 
-// held is which files of one segment some gateway has on disk.
+// held returns the files of one segment that at least one gateway has on disk.
 func held(f *e2e.Fleet, ids []fdfs.FileID) (list []fdfs.FileID) {
 	f.T.Helper()
 	names := map[string]bool{}
@@ -127,7 +127,7 @@ func held(f *e2e.Fleet, ids []fdfs.FileID) (list []fdfs.FileID) {
 	return list
 }
 
-// agreed waits until all gateways name the same owners, and each of them owns something.
+// agreed waits until all gateways name the same owners, and each gateway owns a file.
 func agreed(f *e2e.Fleet, ids []fdfs.FileID) {
 	f.T.Helper()
 	f.Met()
@@ -144,7 +144,7 @@ func agreed(f *e2e.Fleet, ids []fdfs.FileID) {
 	})
 }
 
-// ownersOf names the owner of each file, as the gateway says; empty = none.
+// ownersOf returns the owner of each file that the gateway names; empty = none.
 func ownersOf(m *e2e.Member, ids []fdfs.FileID) []string {
 	m.T.Helper()
 	list := make([]string, len(ids))

@@ -22,14 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// redisCommand is a command that a gateway has sent to Redis.
+// redisCommand is a command of a gateway to Redis.
 type redisCommand struct {
-	at   time.Time // by the clock of this host, which is that of Redis
+	at   time.Time // by the clock of this host, where Redis runs too
 	line string    // as MONITOR shows it
 }
 
-// redisMonitor records the commands that gateways send, except heartbeats, and what connections say
-// at their start. What scripts call is not recorded.
+// redisMonitor records the commands of gateways, except heartbeats, the first commands of
+// connections, and the commands that scripts call.
 type redisMonitor struct {
 	t   *testing.T
 	rdb *redis.Client
@@ -40,7 +40,7 @@ type redisMonitor struct {
 	marks    []string // arguments of ECHO
 }
 
-// monitor records the commands from now on.
+// monitor starts to record commands.
 func monitor(t *testing.T, server *redistest.Server) *redisMonitor {
 	t.Helper()
 	m := &redisMonitor{t: t, rdb: server.Client()}
@@ -60,7 +60,7 @@ func monitor(t *testing.T, server *redistest.Server) *redisMonitor {
 	return m
 }
 
-// overhead begins the commands that are none of a request.
+// overhead are the first words of the commands that no request causes.
 var overhead = []string{`"hello"`, `"client"`, `"ping"`, `"cluster"`, `"INFO"`, `"info"`}
 
 func (m *redisMonitor) read(lines *bufio.Reader) {
@@ -87,7 +87,7 @@ func (m *redisMonitor) read(lines *bufio.Reader) {
 	}
 }
 
-// take returns what was sent since the last call.
+// take returns the commands since the last call.
 func (m *redisMonitor) take() (commands []redisCommand) {
 	m.t.Helper()
 	mark := strconv.FormatInt(time.Now().UnixNano(), 10)
@@ -103,7 +103,7 @@ func (m *redisMonitor) take() (commands []redisCommand) {
 	return commands
 }
 
-// keysOf counts the keys of the fleet.
+// keysOf returns the keys of the fleet.
 func keysOf(f *e2e.Fleet) []string {
 	f.T.Helper()
 	keys, err := f.Redis.Client().Keys(context.Background(), "fdfs:*").Result()
@@ -111,14 +111,14 @@ func keysOf(f *e2e.Fleet) []string {
 	return keys
 }
 
-// TestFleetRedisCommands: a cold file costs the fleet three commands of Redis at most, of which one
-// comes before the first byte, and all come from the owner. A warm file costs none, a missing one
-// two. None leaves a key.
+// TestFleetRedisCommands: a cold file costs the fleet three Redis commands at most, one of them
+// before the first byte, and all of them by the owner. A warm file costs none, a missing one two at
+// most. Files leave no keys.
 func TestFleetRedisCommands(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
 	warm, _ := f.PutOwnedBy(1000, f.Gateways[0])
-	require.Equal(t, 200, f.Gateways[0].Get(e2e.Path(warm)).StatusCode) // Redis knows the scripts from now on
+	require.Equal(t, 200, f.Gateways[0].Get(e2e.Path(warm)).StatusCode) // Redis caches the scripts from now on
 	f.Settled()
 	m := monitor(t, f.Redis)
 	for i, owner := range f.Gateways {
@@ -136,7 +136,8 @@ func TestFleetRedisCommands(t *testing.T) {
 	require.LessOrEqual(t, len(keys), 20, "files leave nothing behind: %q", keys)
 }
 
-// costs counts the commands for a cold file. Its error says that they are too many.
+// costs counts the commands for a cold file and then for the warm file. Its error means too many
+// commands.
 func costs(f *e2e.Fleet, m *redisMonitor, owner *e2e.Member, through []*e2e.Member, clients, size int) error {
 	id, content := f.PutOwnedBy(size, owner)
 	f.Slow(100*time.Millisecond, 100*time.Millisecond, size)
@@ -161,7 +162,7 @@ func costs(f *e2e.Fleet, m *redisMonitor, owner *e2e.Member, through []*e2e.Memb
 	return comesFrom(commands, owner)
 }
 
-// costsMissing does so for a file that is not there.
+// costsMissing counts the commands for a missing file, like costs.
 func costsMissing(f *e2e.Fleet, m *redisMonitor, owner, asked *e2e.Member) error {
 	id, _ := f.PutOwnedBy(1000, owner)
 	require.NoError(f.T, f.Cluster.Remove(id))
@@ -175,8 +176,8 @@ func costsMissing(f *e2e.Fleet, m *redisMonitor, owner, asked *e2e.Member) error
 	return comesFrom(commands, owner)
 }
 
-// comesFrom says which command does not come from a gateway: each names it in the token of the
-// lease.
+// comesFrom returns an error that names a command of another gateway, or nil. The token of the
+// lease in each command names the gateway.
 func comesFrom(commands []redisCommand, owner *e2e.Member) error {
 	for _, c := range commands {
 		if !strings.Contains(c.line, owner.Name()) {

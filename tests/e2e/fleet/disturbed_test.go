@@ -16,17 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// warmState is what has become of a file that all gateways have, and whose entry has expired.
+// warmState is a state of a file that all gateways have cached, with expired metadata.
 type warmState struct {
 	name    string
-	prepare func(f *e2e.Fleet, id fdfs.FileID) // what has become of it
-	broken  *int                               // bytes after which a reply about it breaks off, in the middle
-	mayMiss bool                               // clients may learn that it is not there
-	settled func(f *e2e.Fleet, id fdfs.FileID) // what is so when the failure is over, sooner or later
+	prepare func(f *e2e.Fleet, id fdfs.FileID) // brings the file into this state
+	broken  *int                               // BreakAt of replies about the file; nil = no storage replies
+	mayMiss bool                               // clients may get 404
+	settled func(f *e2e.Fleet, id fdfs.FileID) // waits for the final state after the failure
 }
 
-// warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the
-// file is still there.
+// warmTTL is the ttl of metadata, and questionTime the delay of a storage's reply about a file.
 const (
 	warmTTL      = 2 * time.Second
 	questionTime = time.Second
@@ -52,8 +51,7 @@ func eachStorage(f *e2e.Fleet, do func(*fdfstest.Storage)) {
 	}
 }
 
-// breaksOff is the failure that the storages make: all that they say about files ends in the
-// middle.
+// breaksOff returns the failure of storages whose replies about files break off in the middle.
 func breaksOff(s *warmState) *failure {
 	return &failure{
 		name: "replies break off",
@@ -64,7 +62,7 @@ func breaksOff(s *warmState) *failure {
 	}
 }
 
-// isFreshAgain: every gateway that lives has asked, or has heard of it.
+// isFreshAgain waits until every running gateway serves the file with fresh metadata.
 func isFreshAgain(f *e2e.Fleet, id fdfs.FileID) {
 	f.Slow(0, 0, 0)
 	for _, m := range living(f) {
@@ -73,29 +71,29 @@ func isFreshAgain(f *e2e.Fleet, id fdfs.FileID) {
 	}
 }
 
-// revived: the storages come back, and all is as if they had never been away.
+// revived starts the storages again, and waits until the file is fresh.
 func revived(f *e2e.Fleet, id fdfs.FileID) {
 	eachStorage(f, func(s *fdfstest.Storage) { require.NoError(f.T, s.Revive()) })
 	isFreshAgain(f, id)
 }
 
-// isGone: every gateway that lives knows.
+// isGone waits until every running gateway responds 404.
 func isGone(f *e2e.Fleet, id fdfs.FileID) {
 	f.Slow(0, 0, 0)
 	for _, m := range living(f) {
 		eventually.True(f.T, func() bool {
-			status, _, _ := m.Try(e2e.Path(id)) // a response may be cut when the content goes
+			status, _, _ := m.Try(e2e.Path(id)) // the body may be cut when the content is removed
 			return status == http.StatusNotFound
 		}, "it is known to be gone")
 	}
 }
 
-// living are the gateways that were not killed.
+// living returns the running gateways.
 func living(f *e2e.Fleet) []*e2e.Member {
 	return slices.DeleteFunc(slices.Clone(f.Gateways), (*e2e.Member).Ended)
 }
 
-// disturbedCase is a failure in the middle of the refresh of a file.
+// disturbedCase is a failure during the revalidation of a file.
 type disturbedCase struct {
 	failureCase
 	state *warmState
@@ -103,7 +101,7 @@ type disturbedCase struct {
 
 func (c disturbedCase) String() string { return c.state.name + ", " + c.failureCase.String() }
 
-// disturbedCases are all of them. Where time is short each failure meets one state.
+// disturbedCases returns all failures in all states; in a short run, each failure in one state.
 func disturbedCases() (list []disturbedCase) {
 	for i := range warmStates {
 		s := &warmStates[i]
@@ -119,7 +117,7 @@ func disturbedCases() (list []disturbedCase) {
 			}
 			c.failure = &failure{name: "nothing fails", begin: func(*e2e.Fleet) {}}
 			list = append(list, disturbedCase{c, s})
-			if s.broken != nil { // the dead say nothing that could break off
+			if s.broken != nil { // killed storages send no reply that could break off
 				c.failure = breaksOff(s)
 				list = append(list, disturbedCase{c, s})
 			}
@@ -128,9 +126,10 @@ func disturbedCases() (list []disturbedCase) {
 	return list
 }
 
-// TestCacheDisturbed: whatever fails, or nothing, while an expired file is refreshed, whether its
-// storages live or not, every client of a gateway that lives gets it at once; and one that was
-// deleted is served or rejected, and known to be gone in the end. No gateway downloads it.
+// TestCacheDisturbed: while an expired file is revalidated, every client of a running gateway gets
+// the file at once, with or without a failure, and with storages running or killed. A deleted file
+// is served or rejected meanwhile, and every gateway responds 404 in the end. No gateway downloads
+// the file.
 func TestCacheDisturbed(t *testing.T) {
 	t.Parallel()
 	for _, o := range failingFleets("ttl = " + warmTTL.String()) {
@@ -138,7 +137,8 @@ func TestCacheDisturbed(t *testing.T) {
 	}
 }
 
-// play plays a case. Its error says that the storages were asked too often.
+// play plays a case. Its error means that the storages got too many requests, or that no response
+// was stale.
 func (c disturbedCase) play(f *e2e.Fleet) error {
 	t, gateways := f.T, len(f.Gateways)
 	id, content := f.Put(c.size)
@@ -161,8 +161,8 @@ func (c disturbedCase) play(f *e2e.Fleet) error {
 	if n := f.Cluster.Downloads(id).Downloads; n > 0 { // content of an id never changes
 		return fmt.Errorf("%d downloads", n)
 	}
-	// Two for as long as one takes, as an entry whose last reply took long is asked about again
-	// early; or one by each gateway, which cannot agree while there is no Redis.
+	// Two in each questionTime, since metadata is revalidated early if its last reply was slow; or
+	// one by each gateway, since gateways cannot coordinate without Redis.
 	questions := f.Questions()
 	if most := gateways * (1 + int(took/questionTime)); questions > most {
 		return fmt.Errorf("%d questions in %v, want %d at most", questions, took, most)
@@ -174,8 +174,8 @@ func (c disturbedCase) play(f *e2e.Fleet) error {
 	return nil
 }
 
-// disturb lets the clients come, one client after the other, from before the failure until after
-// it. The first gateway leads.
+// disturb requests the file with one client after the other, from before the failure until after
+// its end, and returns the duration of that. The first gateway leads the revalidation.
 func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (stampede.Report, time.Duration) {
 	began := time.Now()
 	lone := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content})

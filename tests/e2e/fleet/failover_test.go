@@ -15,8 +15,9 @@ import (
 )
 
 // TestFleetFailover: while the master of a Sentinel set, or the master of the fleet's slot in a
-// Cluster, is killed and replaced under load, no client gets a wrong byte or an error, and purges
-// reach all again afterwards. The gateways find their own addresses by these servers.
+// Cluster, is killed and replaced under load, no client gets a wrong byte or an error. Afterwards
+// purges reach all gateways again. The gateways find their addresses by connections to these
+// servers (advertise = auto).
 func TestFleetFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
@@ -31,7 +32,7 @@ func TestFleetFailover(t *testing.T) {
 	})
 }
 
-// failover kills a master while clients read files that are new and files that are not.
+// failover kills a master while clients read cold and warm files.
 func failover(t *testing.T, redis string, kill func()) {
 	t.Helper()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, RedisAt: redis,
@@ -41,7 +42,7 @@ func failover(t *testing.T, redis string, kill func()) {
 	warm, warmContent := f.Put(100_000)
 	f.Warm(warm, warmContent)
 	stop := make(chan struct{})
-	var reports []stampede.Report // read when reading has ended
+	var reports []stampede.Report // to be read after the goroutine has ended
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for {

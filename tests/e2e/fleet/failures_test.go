@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failure is something that goes wrong in the middle of a fill. The first gateway leads it.
+// failure is a failure in the middle of a fill that the first gateway leads.
 type failure struct {
 	name        string
 	begin       func(f *e2e.Fleet)
-	end         func(f *e2e.Fleet) // after the clients have been asking for a while; nil = nothing
-	after       time.Duration      // when
+	end         func(f *e2e.Fleet) // ends the failure; nil = the failure stays
+	after       time.Duration      // from begin to end
 	harmsLeader bool               // the clients of the first gateway may get an error
 }
 
-// leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
+// leaseTTL is the ttl of leases. It is short, so that the lease of a killed gateway ends soon.
 const leaseTTL = 2 * time.Second
 
 var failures = []failure{
@@ -46,7 +46,7 @@ var failures = []failure{
 		after: 3 * leaseTTL},
 }
 
-// harms tells whether the clients of a gateway may get an error.
+// harms reports whether the clients of a gateway may get an error.
 func (x *failure) harms(gateway int) bool { return x.harmsLeader && gateway == 0 }
 
 // failureCase is a failure while many clients read a file.
@@ -57,7 +57,8 @@ type failureCase struct {
 
 func (x failureCase) String() string { return fmt.Sprintf("%s, %d bytes", x.name, x.size) }
 
-// failureCases are those for which there is time; size is that of the file where there is little.
+// failureCases returns the cases for the time of the run. In a short run, size is the size of the
+// file.
 func failureCases(size int) (list []failureCase) {
 	sizes, clients := []int{size}, 60
 	if e2e.Long {
@@ -71,7 +72,7 @@ func failureCases(size int) (list []failureCase) {
 	return list
 }
 
-// failingFleets are those for which there is time. Short leases, and relays that can be cut.
+// failingFleets returns the fleets for the time of the run, with short leases and relays.
 func failingFleets(cache ...string) (list []e2e.FleetOptions) {
 	sizes := []int{2}
 	if e2e.Long {
@@ -84,21 +85,21 @@ func failingFleets(cache ...string) (list []e2e.FleetOptions) {
 	return list
 }
 
-// TestCacheFailures: whatever fails in the middle of a fill, every client gets the exact content or
-// an error that it can see, those of gateways that live get the content, and each segment is
-// downloaded at most twice.
+// TestCacheFailures: after any failure in the middle of a fill, every client gets the exact content
+// or an error that it can detect, the clients of running gateways get the content, and each segment
+// is downloaded at most twice.
 func TestCacheFailures(t *testing.T) {
 	t.Parallel()
 	atOnce := 2
 	if e2e.Long {
-		atOnce = 1 // 500 clients have the machine for themselves
+		atOnce = 1 // 500 clients need the whole machine
 	}
 	for _, o := range failingFleets() {
 		e2e.OnFleets(t, atOnce, o, failureCases(1<<20), failureCase.play)
 	}
 }
 
-// play plays a failure. Its error says that it has cost too much.
+// play plays a failure. Its error means that there were too many downloads.
 func (x failureCase) play(f *e2e.Fleet) error {
 	t, gateways, size := f.T, len(f.Gateways), x.size
 	id, content := f.Put(size)
@@ -134,7 +135,7 @@ func (x failureCase) play(f *e2e.Fleet) error {
 	return nil
 }
 
-// TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
+// TestCacheStartsWithoutRedis: a gateway starts and serves while Redis does not run.
 func TestCacheStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1})
@@ -147,7 +148,8 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
 }
 
-// TestPeerListenerThatCannotBeBound: the gateway does not start, and says which key is at fault.
+// TestPeerListenerThatCannotBeBound: a gateway that cannot bind the address of listen in [peer]
+// does not start, and its error names the key.
 func TestPeerListenerThatCannotBeBound(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,16 +23,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// followerMemory is how much memory of an owner a gateway that reads from it may take, in KB: an
-// HTTP/2 frame, its TLS records while they are written, the stacks of its connection and request,
-// and as much again before the heap is collected.
+// followerMemory is the limit of the owner's memory for one follower, a gateway that reads its
+// fills, in KB: an HTTP/2 frame, its TLS records while they are written, the stacks of the
+// connection and the request, and the same amount again before the heap is collected.
 const followerMemory = 1280
 
-// busyTTL is so long that a gateway that gets no processor time does not count as dead.
+// busyTTL is the ttl of leases. It is longer than any time that a busy machine withholds the
+// processor from a gateway, so that no gateway counts as dead.
 const busyTTL = time.Minute
 
-// TestFleetFollowersMemory: the memory of an owner does not grow with what gateways read of its
-// fills at a time, be they slow or fast: each takes a bounded share, whatever the size of the file.
+// TestFleetFollowersMemory: each gateway that reads the fills of an owner takes a bounded amount of
+// the owner's memory, whether it reads slowly or fast, and whatever the size of the file.
 func TestFleetFollowersMemory(t *testing.T) {
 	t.Parallel()
 	followers, sizes := 40, []int{8 << 20}
@@ -51,8 +52,8 @@ func TestFleetFollowersMemory(t *testing.T) {
 	}
 }
 
-// ownersMemory lets followers read a new file, every second one slowly, and gives the peak of the
-// owner's resident memory in KB: of all the time, and of each quarter of it.
+// ownersMemory lets followers read a new file, every second one slowly. It returns the peak of the
+// owner's resident memory in KB, over the whole time and for each quarter of it.
 func ownersMemory(t *testing.T, f *e2e.Fleet, followers, size int) (peak int, quarters []int) {
 	t.Helper()
 	owner := f.Gateways[0]
@@ -83,7 +84,7 @@ func ownersMemory(t *testing.T, f *e2e.Fleet, followers, size int) (peak int, qu
 		}
 	})
 	var err error
-	for i := 0; i < e2e.SegmentsOf(size) && err == nil; i++ { // all follow one fill at a time
+	for i := 0; i < e2e.SegmentsOf(size) && err == nil; i++ { // all followers read the same fill
 		var reading errgroup.Group
 		for _, follower := range list {
 			reading.Go(func() error { return follower.read(t.Context(), i, content) })
@@ -100,14 +101,14 @@ func ownersMemory(t *testing.T, f *e2e.Fleet, followers, size int) (peak int, qu
 	return slices.Max(samples), quarters
 }
 
-// follower reads a file from its owner as another gateway does, by a connection of its own.
+// follower reads a file from its owner like another gateway, by a separate connection.
 type follower struct {
 	*peers.Fleet
-	owner string // as it is reached
+	owner string // the URL of the owner, or of a relay to it
 	file  string
 }
 
-// newFollower connects a follower.
+// newFollower returns a follower that is connected to the owner.
 func newFollower(t *testing.T, f *e2e.Fleet, owner string, id fdfs.FileID) *follower {
 	t.Helper()
 	peer, err := peers.New(peers.Options{Addresses: []string{f.Redis.Addr()}, Advertise: "https://127.0.0.1:1",
@@ -122,7 +123,7 @@ func newFollower(t *testing.T, f *e2e.Fleet, owner string, id fdfs.FileID) *foll
 	return &follower{peer, owner, id.String()}
 }
 
-// read reads a segment, and compares it.
+// read reads a segment and compares its bytes.
 func (f *follower) read(ctx context.Context, i int, content []byte) error {
 	want := content[i*e2e.Segment : min(len(content), (i+1)*e2e.Segment)]
 	_, body, err := f.Open(ctx, f.owner, cache.PeerRequest{Key: cache.SegmentKey{File: f.file, Index: int64(i)}})

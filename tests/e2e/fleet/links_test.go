@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// link is a set of connections of a fleet, each of which goes by way of a relay. The first gateway
-// owns the file.
+// link is a set of connections of a fleet, each through a relay. The first gateway is the owner of
+// the file.
 type link struct {
 	name   string
-	peers  bool // between gateways too; otherwise to Redis alone
+	peers  bool // connections between gateways are among them; false = connections to Redis only
 	relays func(f *e2e.Fleet) []*redistest.Relay
 }
 
@@ -48,7 +48,7 @@ var (
 	}}
 )
 
-// links are those for which there is time.
+// links returns the links for the time of the run.
 func links() []link {
 	if e2e.Long {
 		return []link{redisLinks, peerLinks, everyLink, ownersRedisLink, linksToTheOwner}
@@ -56,13 +56,13 @@ func links() []link {
 	return []link{redisLinks, peerLinks}
 }
 
-// linkFault is what happens to the connections of a relay. The client of a connection is the
-// gateway that asks, its target is Redis or the gateway that is asked.
+// linkFault is a fault of the connections of a relay. The client of a connection is the gateway
+// that sends requests; its target is Redis or another gateway.
 type linkFault struct {
 	name    string
 	begin   func(r *redistest.Relay)
-	end     func(r *redistest.Relay) // nil: the connections that were open are what it is about
-	unknown bool                     // the client is not told: it finds out by a timeout
+	end     func(r *redistest.Relay) // nil: the fault concerns only the connections that were open
+	unknown bool                     // the client detects the fault by a timeout only
 }
 
 func late(least, most time.Duration) linkFault {
@@ -78,16 +78,17 @@ var linkFaults = []linkFault{
 	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
-	// A ping without a reply within a second ends its link: a busy machine needs its part of that.
+	// A peer connection ends if a ping gets no reply within a second. A busy machine takes part of
+	// that second.
 	late(200*time.Millisecond, 200*time.Millisecond),
 	late(10*time.Millisecond, 200*time.Millisecond),
 }
 
-// linkCase is a fault of a link.
+// linkCase is a fault of a link, before or during a fill.
 type linkCase struct {
 	link
 	linkFault
-	inTheFill bool // it begins in the middle of the fill; otherwise before it
+	inTheFill bool // the fault begins in the middle of the fill; otherwise before the fill
 }
 
 func (c linkCase) String() string {
@@ -112,8 +113,8 @@ func (c linkCase) ends(f *e2e.Fleet) {
 	}
 }
 
-// linkCases are all faults of the links. Where time is short, each begins either before the fill or
-// in it.
+// linkCases returns all faults of the links. In a short run, each one begins either before the fill
+// or in it.
 func linkCases() (list []linkCase) {
 	for i, l := range links() {
 		for j, fault := range linkFaults {
@@ -127,22 +128,22 @@ func linkCases() (list []linkCase) {
 	return list
 }
 
-// linkTTL is the ttl of leases: a quarter of it is more than two ways on the slowest link.
+// linkTTL is the ttl of leases. A quarter of it is longer than a round trip on the slowest link.
 const linkTTL = 5 * time.Second
 
-// linkFleet is a fleet whose links can be broken.
+// linkFleet are the options of a fleet with relays on all links.
 var linkFleet = e2e.FleetOptions{Gateways: 3, Storages: 1, Relayed: true,
 	Lines: []string{"[lock]", "ttl = " + linkTTL.String()}}
 
-// TestFleetLinks: whatever becomes of the connections to Redis or between gateways, all of which
-// live, every client gets the exact bytes. There is one download; where a gateway takes the owner
-// for dead there may be another one, and where all take all others for dead, one for each.
+// TestFleetLinks: with any fault of the connections to Redis or between running gateways, every
+// client gets the exact bytes. The file is downloaded once; twice if a gateway takes the owner for
+// dead; once for each gateway if all take all others for dead.
 func TestFleetLinks(t *testing.T) {
 	t.Parallel()
 	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.play)
 }
 
-// play has clients ask for a file. Its error says that it has cost too much.
+// play requests a file with many clients. Its error means too many downloads, or too long a time.
 func (c linkCase) play(f *e2e.Fleet) error {
 	const size = 1 << 20
 	const fetchTime = time.Second
@@ -179,15 +180,15 @@ func (c linkCase) play(f *e2e.Fleet) error {
 	return nil
 }
 
-// TestFleetLinksPurge: whatever becomes of the connections, a purge that returns well was applied
-// by all gateways, and one that names those that have not was applied by the others; it returns
-// after 5 s at most. When all is well again, purges reach all.
+// TestFleetLinksPurge: with any fault of the connections, all gateways have applied a purge with a
+// successful response. If the response names missing gateways, all others have applied the purge.
+// The response comes after 5 s at most. After the fault, purges reach all gateways.
 func TestFleetLinksPurge(t *testing.T) {
 	t.Parallel()
 	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.playPurges)
 }
 
-// playPurges purges a file by each gateway, and all is well again behind it.
+// playPurges purges a file by each gateway, and requires that purges reach all after the fault.
 func (c linkCase) playPurges(f *e2e.Fleet) error {
 	for i := range f.Gateways {
 		require.NoError(f.T, f.Punctually(func() error {
@@ -202,9 +203,9 @@ func (c linkCase) playPurges(f *e2e.Fleet) error {
 	return nil
 }
 
-// purge changes a file that all gateways have, and purges it by one of them. The error is that the
-// purge took long, or knew too few gateways: one that Redis has not heard of for 15 s is no longer
-// asked.
+// purge changes a file that all gateways have cached, and purges it by one of them. Its error means
+// that the purge took too long, or addressed too few gateways: a gateway is no member after 15 s
+// without a heartbeat.
 func (c linkCase) purge(f *e2e.Fleet, by int) error {
 	t := f.T
 	t.Helper()
@@ -235,7 +236,7 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 			return stampede.Run(stampede.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content})
 		}
 		if slices.Contains(response.Missing, m.Name()) || slices.Contains(response.Missing, allOthers) {
-			eventually.True(t, func() bool { // it may apply the purge between two clients
+			eventually.True(t, func() bool { // the gateway may apply the purge between two clients
 				r, of := get(old), get(file.Content)
 				return r.Count(stampede.Whole) == len(r) || of.Count(stampede.Whole) == len(of)
 			})
@@ -246,6 +247,6 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 	return nil
 }
 
-// allOthers is missing in the response to a purge where Redis cannot be reached. Then the gateway
-// that has purged gets the file from its owner, which has not.
+// allOthers is listed as missing in the response to a purge if the gateway cannot reach Redis. Then
+// that gateway may get the old content from the owner of the file, which has not applied the purge.
 const allOthers = "all others: redis cannot be reached"

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownerFailure is how the owner of a file fails.
+// ownerFailure is a failure of the owner of a file.
 type ownerFailure struct {
 	name      string
 	begin     func(owner *e2e.Member)
-	inTheFill bool // it fails in the middle of its fill; otherwise before it
+	inTheFill bool // the owner fails in the middle of its fill; otherwise before it
 }
 
 func (x ownerFailure) String() string { return x.name }
@@ -31,17 +31,18 @@ var ownerFailures = []ownerFailure{
 	{"frozen, in the fill", func(m *e2e.Member) { m.Pause() }, true},
 }
 
-// TestFleetOwnerFails: when the owner of a file is killed or frozen, before it fetches the file or
-// in the middle of that, the clients of the others get the exact bytes, from the next in rank and
-// within the ttl of a lease, and the file is downloaded twice at most. When the owner is back, it
-// is asked again.
+// TestFleetOwnerFails: when the owner of a file is killed or frozen, before or during its fill, the
+// clients of the other gateways get the exact bytes from the next in rank, at most the ttl of a
+// lease later. The file is downloaded twice at most. When the owner is back, the others request
+// files from it again.
 func TestFleetOwnerFails(t *testing.T) {
 	t.Parallel()
 	e2e.OnFleets(t, 1, e2e.FleetOptions{Gateways: 3, Storages: 1,
 		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}}, ownerFailures, ownerFailure.play)
 }
 
-// play has clients ask for a file. Its error says that something came too late.
+// play requests a file from the other gateways. Its error means too many downloads, or too long a
+// time.
 func (x ownerFailure) play(f *e2e.Fleet) error {
 	const size = 3 << 20
 	const fetchTime = time.Second
@@ -68,15 +69,15 @@ func (x ownerFailure) play(f *e2e.Fleet) error {
 	case n.Downloads > most:
 		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
 	case r.Whole(1) > leaseTTL+5*fetchTime:
-		// 3.1 s on an idle machine, 5.2 s beside the other tests. One that does not notice the
-		// failure of the owner reads from it for ever, or waits for its lease for 30 s.
+		// 3.1 s on an idle machine, 5.2 s beside the other tests. A gateway that does not detect
+		// the failure of the owner reads from it for ever, or waits for its lease for 30 s.
 		return fmt.Errorf("the file was whole after %v", r.Whole(1))
 	}
 	return nil
 }
 
-// TestFleetPurgeWhileOneFails: each purge that returns well was applied by every gateway that
-// responds, while one of the fleet is killed and started again and again.
+// TestFleetPurgeWhileOneFails: while one gateway is killed and started repeatedly, every gateway
+// that responds has applied each purge with a successful response.
 func TestFleetPurgeWhileOneFails(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Disk: true})
@@ -99,7 +100,7 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 	for i := range purges {
 		c := f.PutChanging()
 		read(f, steady, c.ID, c.Content)
-		requireCurrent := func() { // of the gateway that may be killed meanwhile
+		requireCurrent := func() { // checks the gateway that may be killed meanwhile
 			if status, got, err := f.Gateways[2].Try(e2e.Path(c.ID)); err == nil && status == http.StatusOK {
 				require.Equal(t, c.Content, got)
 			}
@@ -117,7 +118,7 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 			reached++
 		}
 		read(f, steady, c.ID, c.Content)
-		requireCurrent() // it applies the purge before it serves
+		requireCurrent() // that gateway applies the purge before it serves
 	}
 	close(stop)
 	failing.Wait()
@@ -129,7 +130,7 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 	})
 }
 
-// read has some gateways give a file.
+// read requests a file from some gateways and compares the responses.
 func read(f *e2e.Fleet, from []*e2e.Member, id fdfs.FileID, content []byte) {
 	f.T.Helper()
 	for _, m := range from {

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFleetWithoutRedis: many clients that ask for a cold file, while Redis is killed or frozen,
-// cost one download, and the first byte comes 200 ms later than that of the storage at most: in the
-// moment of the failure, when gateways have noticed it, and after that. A busy machine makes some
-// clients late now and then, a gateway that waits for Redis each time; so each of these scenes is
-// to be in time once.
-func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would be in its times
+// TestFleetWithoutRedis: while Redis is killed or frozen, many requests for a cold file cost one
+// download, and the first byte comes at most 200 ms after that of the storage: at the moment of the
+// failure, when gateways have detected it, and after that. A busy machine delays some clients now
+// and then, but a gateway that waits for Redis delays them each time. So each stampede has to be in
+// time once.
+func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would add to its times
 	for name, away := range map[string]struct{ begin, end func(f *e2e.Fleet) }{
 		"killed": {func(f *e2e.Fleet) { f.Redis.Kill() }, func(f *e2e.Fleet) { f.Redis.Restart() }},
 		"frozen": {func(f *e2e.Fleet) { f.Redis.Pause() }, func(f *e2e.Fleet) { f.Redis.Resume() }},
@@ -25,7 +25,7 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 		t.Run(name, func(t *testing.T) {
 			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
 			f.Formed()
-			var late [5]error // of each stampede, unless it has been in time
+			var late [5]error // of each stampede; nil = it was in time once
 			for scene := range 3 * e2e.Scenes {
 				f.Sharing()
 				away.begin(f)
@@ -46,11 +46,11 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 	}
 }
 
-// storageTime is how long the storage takes to begin a reply.
+// storageTime is the delay of the storage before each reply.
 const storageTime = 300 * time.Millisecond
 
-// stampedeWithoutRedis sends many clients for a cold file. Its error says that it has cost too
-// much.
+// stampedeWithoutRedis requests a cold file with many clients. Its error means too many downloads,
+// or too late a first byte.
 func stampedeWithoutRedis(f *e2e.Fleet, round int) error {
 	const clients, size = 150, 256 << 10
 	id, content := f.Put(size)
@@ -63,7 +63,7 @@ func stampedeWithoutRedis(f *e2e.Fleet, round int) error {
 	switch {
 	case n != 1:
 		return fmt.Errorf("stampede %d: %d downloads", round, n)
-	case late > 200*time.Millisecond+e2e.LateBy: // a gateway that waits for Redis is later by half a second
+	case late > 200*time.Millisecond+e2e.LateBy: // a wait for Redis adds half a second
 		return fmt.Errorf("stampede %d: the first byte comes %v after that of the storage", round, late)
 	}
 	return nil

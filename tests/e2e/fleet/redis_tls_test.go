@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedisSecured: a gateway reaches Redis by rediss://, with its own authority, a client
-// certificate, a user and a password in a file; with another authority it serves all the same and
-// says what is wrong.
+// TestRedisSecured: a gateway reaches Redis by rediss://, with a private authority, a client
+// certificate, a user, and a password in a file. With a wrong authority it serves without Redis and
+// logs the cause. With an empty password it does not start.
 func TestRedisSecured(t *testing.T) {
 	t.Parallel()
 	s, a := storetest.New(t), redistest.NewAuthority(t)
