@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge
-// returns.
+// TestCachePurge: a purge of a file, a folder or all files has removed them from the cache of every
+// gateway when its response comes.
 func TestCachePurge(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3})
@@ -51,15 +51,16 @@ func TestCachePurge(t *testing.T) {
 	}
 }
 
-// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and applies the purge
-// before it serves again.
+// TestCachePurgeWithOneAway: the response to a purge names a stopped gateway after 5 s, and that
+// gateway applies the purge before it serves again.
 func TestCachePurgeWithOneAway(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3})
 	require.NoError(t, f.Punctually(func() error { return purgeWithout(f, f.Gateways[1]) }))
 }
 
-// purgeWithout plays that. Its error says that the response to the purge is another one.
+// purgeWithout purges a file while one gateway is stopped. Its error is an unexpected response to
+// the purge.
 func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
 	c := f.PutChanging()
 	f.Warm(c.ID, c.Content)
@@ -80,7 +81,7 @@ func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
 		defer close(resumed)
 		away.Resume()
 	})
-	// These are the first requests that it serves: their connections wait for it.
+	// These are the first requests of the resumed gateway: their connections wait for it.
 	e2e.RequireWhole(f.T, stampede.Run(stampede.Options{Clients: 20, URLs: e2e.URLs([]*e2e.Member{away}, c.ID),
 		Want: c.Content}))
 	<-resumed
@@ -88,7 +89,7 @@ func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
 	return nil
 }
 
-// TestCachePrefetch: a list of files is fetched, with a line for each.
+// TestCachePrefetch: prefetch fetches a list of files, and prints a line for each.
 func TestCachePrefetch(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
@@ -108,7 +109,7 @@ func TestCachePrefetch(t *testing.T) {
 		require.Contains(t, text, ids[i]+" fetched "+size+"\n")
 	}
 	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 0 failed\n"), text)
-	f.Settled() // the last bytes are given out before they are stored
+	f.Settled() // the last bytes are sent before they are stored
 
 	gone := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("gone"), Ext: "bin",
 		Created: e2e.LongAgo})
@@ -123,12 +124,12 @@ func TestCachePrefetch(t *testing.T) {
 	require.Equal(t, 1, code)
 }
 
-// showsLocks looks at the locks of two gateways during a fill and after it. Its error says that
-// they do not share it.
+// showsLocks checks /locks of two gateways during a fill and after it. Its error means that the
+// gateways did not share the fill, or did not show its lock.
 func showsLocks(f *e2e.Fleet) error {
 	id, content := f.Put(10 << 10)
 	vain := f.WaitedInVain()
-	f.Slow(0, time.Hour, 10<<10) // until it was seen
+	f.Slow(0, time.Hour, 10<<10) // the fill lasts until f.Fault
 	done := make(chan stampede.Report)
 	go func() { done <- f.Stampede(10, id, content) }()
 	locks := func(m *e2e.Member) string {
@@ -154,8 +155,8 @@ func showsLocks(f *e2e.Fleet) error {
 	return nil
 }
 
-// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits;
-// the status is there for people and for programs.
+// TestCacheLocksAndStatus: during a fill the admin listeners show the holder of its lock and the
+// waiters. /status is for people, /status.json for programs.
 func TestCacheLocksAndStatus(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a
-// storage for content, and what was torn meanwhile is fetched again: no wrong byte comes out.
+// TestCacheSurvives: after kill -9 a gateway serves the segments on its disk without a download. It
+// fetches damaged segments again, and serves no wrong byte.
 func TestCacheSurvives(t *testing.T) {
 	t.Parallel()
 	const size = 6 << 20
@@ -37,7 +37,7 @@ func TestCacheSurvives(t *testing.T) {
 	for i, path := range files {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		if i%2 == 0 { // torn at its end, or in its middle
+		if i%2 == 0 { // without its end; the others are damaged in the middle
 			require.NoError(t, os.Truncate(path, info.Size()*2/3))
 			continue
 		}
@@ -54,8 +54,8 @@ func TestCacheSurvives(t *testing.T) {
 	require.NotZero(t, f.Cluster.Downloads(id).Downloads, "what was torn came from a storage")
 }
 
-// TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its
-// disk.
+// TestCachePurgedWhileDown: a gateway does not serve content from its disk that was purged while
+// the gateway was down.
 func TestCachePurgedWhileDown(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true})
@@ -65,7 +65,7 @@ func TestCachePurgedWhileDown(t *testing.T) {
 	down.OnDisk(t, 1)
 	down.Kill()
 	f.Change(c)
-	eventually.True(t, func() bool { // where Redis is too slow to take it, no other gateway applies it
+	eventually.True(t, func() bool { // if Redis is too slow to record the purge, no other gateway applies it
 		status, text := f.Gateways[0].AdminPost("/purge?id="+c.ID.String(), "")
 		return status == 200 || strings.Contains(text, down.Name())
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contents are the files below a folder with what is in them, and the folders.
+// contents returns the content of each file below a folder, and the type of all else, by path.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -35,8 +35,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// requireRejected starts a gateway, which has to end by itself and say why, and `check`, which has
-// to say it too.
+// requireRejected requires that a gateway does not start, that `check` fails, and that both print
+// the reason and the key disk_path.
 func requireRejected(t *testing.T, conf, why string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), e2e.Prompt)
@@ -55,8 +55,8 @@ func requireRejected(t *testing.T, conf, why string) {
 	require.Contains(t, stdout, "disk_path")
 }
 
-// TestWrongDiskPath: a disk_path that names a store, or a folder of something else, is rejected;
-// nothing is removed or added.
+// TestWrongDiskPath: a disk_path in a store, or with files of other programs, is rejected, and the
+// folder stays unchanged.
 func TestWrongDiskPath(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -81,7 +81,8 @@ func TestWrongDiskPath(t *testing.T) {
 			require.Equal(t, git, contents(t, filepath.Dir(objects)))
 		})
 	}
-	// The data folder of a store that this host has no group of.
+	// The configuration has no store path of that group, so only the content of the folder shows
+	// the mistake.
 	t.Run("store of another group", func(t *testing.T) {
 		before := contents(t, s.Dir)
 		c := e2e.NewCluster(t, fdfstest.Options{})

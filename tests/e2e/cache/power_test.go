@@ -26,13 +26,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPowerFailure: the host of a gateway with a cache on disk loses its power at any moment, while
-// clients ask and files are purged. A gateway that starts on what the disk has then gives no wrong
-// byte, and nothing that was purged before.
+// TestPowerFailure: after a power failure of the host at any moment, under requests and purges, a
+// gateway that starts on the same disk serves no wrong byte, and no content that was purged before.
 //
-// Where the test may mount, the cache is on ext4 on a loop device, and the disk after the failure
-// is a copy of the device: what the kernel had not written yet is lost, and what it had begun to
-// write is torn. Where it may not, it tears the files.
+// If the test may mount, the disk tier is on ext4 on a loop device, and the disk after the failure
+// is a copy of the device: data that the kernel had not written yet is lost, and data that it was
+// writing is torn. Otherwise the test tears the files.
 func TestPowerFailure(t *testing.T) {
 	t.Parallel()
 	cuts := 2
@@ -53,8 +52,8 @@ func TestPowerFailure(t *testing.T) {
 	}
 }
 
-// powerFailure is a gateway whose host fails. The files have one size and one time whatever their
-// content, so that only a purge tells an old one from a new one.
+// powerFailure is a gateway whose host loses power. A file keeps its size and time when its content
+// changes, so that only a purge makes the gateway fetch the new content.
 type powerFailure struct {
 	*e2e.Fleet
 	o      e2e.FleetOptions
@@ -66,7 +65,7 @@ type powerFailure struct {
 	responses, hits, corrupted, purges int
 }
 
-// purgedFiles is how many of the files are purged; the others stay on the disk.
+// purgedFiles is the number of files that are purged; the others stay on the disk.
 const purgedFiles = 10
 
 // cutFile is a file whose content changes.
@@ -75,8 +74,8 @@ type cutFile struct {
 	now []byte
 
 	mu     sync.Mutex // guards what follows
-	sums   [][32]byte // of all contents, the last one is that of now
-	purged int        // those before this one are not given any more
+	sums   [][32]byte // of all contents; the last one is the sum of now
+	purged int        // index of the oldest content that was not purged
 }
 
 func newPowerFailure(t *testing.T, options string, alone bool) *powerFailure {
@@ -94,7 +93,7 @@ func newPowerFailure(t *testing.T, options string, alone bool) *powerFailure {
 	return f
 }
 
-// start starts a gateway whose cache on disk is in a folder.
+// start starts a gateway with its disk tier in a folder.
 func (f *powerFailure) start(dir string) *e2e.Member {
 	f.T.Helper()
 	o := f.o
@@ -103,7 +102,7 @@ func (f *powerFailure) start(dir string) *e2e.Member {
 	return f.Join(o)
 }
 
-// play has the power fail so often.
+// play lets the power fail the given number of times.
 func (f *powerFailure) play(cuts int) {
 	stop, clients := make(chan struct{}), sync.WaitGroup{}
 	var asked atomic.Int64
@@ -115,7 +114,7 @@ func (f *powerFailure) play(cuts int) {
 			require.Equal(f.T, x.now, f.m.Get(e2e.Path(x.id)).Body)
 		}
 		f.Settled()
-		if n%2 == 1 { // else most of it is lost, or half written
+		if n%2 == 1 { // otherwise most segments are lost, or half written
 			f.m.OnDisk(f.T, len(f.files))
 			f.disk.write(f.T)
 		}
@@ -136,7 +135,7 @@ func (f *powerFailure) play(cuts int) {
 	require.Positive(f.T, f.hits, "nothing was on the disk: the test says nothing")
 }
 
-// ask is a client: it asks until stop is closed.
+// ask is a client that sends requests and compares the responses until stop is closed.
 func (f *powerFailure) ask(random *rand.Rand, stop chan struct{}, asked *atomic.Int64) {
 	for {
 		select {
@@ -155,14 +154,15 @@ func (f *powerFailure) ask(random *rand.Rand, stop chan struct{}, asked *atomic.
 	}
 }
 
-// given tells which contents there were, and the first that a response to a new request may have.
+// given returns the sums of all contents so far, and the index of the oldest content that a
+// response to a new request may have.
 func (x *cutFile) given() (from int, sums [][32]byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.purged, x.sums
 }
 
-// change gives a file other content in the storages, and purges it.
+// change replaces the content of a file in the storages, and purges the file.
 func (f *powerFailure) change(x *cutFile) {
 	next := slices.Clone(x.now)
 	for i := 0; i < len(next); i += 1000 {
@@ -183,7 +183,7 @@ func (f *powerFailure) change(x *cutFile) {
 	f.purges++
 }
 
-// revive starts a gateway on what a disk has after the failure, and compares its responses.
+// revive starts a gateway on the disk after the failure, and compares its responses.
 func (f *powerFailure) revive(dir string) {
 	f.T.Helper()
 	m := f.start(dir)
@@ -198,19 +198,19 @@ func (f *powerFailure) revive(dir string) {
 	}
 	f.hits += int(m.Metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
 	f.corrupted += int(m.Metric("fdfs_gateway_cache_disk_damaged_total"))
-	m.Stop() // it leaves the fleet, so that no purge waits for it
+	m.Stop() // the gateway leaves the fleet, so that no purge waits for it
 	f.Gateways = f.Gateways[:1]
 }
 
 // volume is the disk of a host.
 type volume struct {
-	dir     string // where it is mounted
-	image   string // empty = it is a folder, and the test tears the files
+	dir     string // the mount point
+	image   string // the file of the loop device; empty = dir is a plain folder, and the test tears the files
 	device  string
 	options string
 }
 
-// newVolume makes a volume, on a loop device where that can be.
+// newVolume returns a volume, on a loop device if the test may mount.
 func newVolume(t *testing.T, options string) *volume {
 	t.Helper()
 	v := &volume{dir: t.TempDir(), image: filepath.Join(t.TempDir(), "image"), options: options}
@@ -230,7 +230,8 @@ func newVolume(t *testing.T, options string) *volume {
 	return v
 }
 
-// mount attaches the image to a loop device that keeps nothing in memory, and mounts it.
+// mount attaches the image to a loop device with direct I/O, which keeps no data in memory, and
+// mounts it.
 func (v *volume) mount() error {
 	out, err := exec.Command("losetup", "--find", "--show", "--direct-io=on", v.image).CombinedOutput()
 	if err != nil {
@@ -243,7 +244,7 @@ func (v *volume) mount() error {
 	return nil
 }
 
-// close unmounts the volume. Nothing may use it.
+// close unmounts the volume, which must not be in use.
 func (v *volume) close(t *testing.T) {
 	t.Helper()
 	if v.device != "" {
@@ -253,7 +254,8 @@ func (v *volume) close(t *testing.T) {
 	}
 }
 
-// write has all written that the host holds back, as the kernel does after half a minute.
+// write flushes the data in the memory of the host to the volume, as the kernel does after half a
+// minute.
 func (v *volume) write(t *testing.T) {
 	t.Helper()
 	dir, err := os.Open(v.dir)
@@ -262,7 +264,7 @@ func (v *volume) write(t *testing.T) {
 	require.NoError(t, unix.Syncfs(int(dir.Fd())))
 }
 
-// cut gives what is on the disk when the power fails now.
+// cut returns the disk after a power failure at this moment.
 func (v *volume) cut(t *testing.T, random *rand.Rand) *volume {
 	t.Helper()
 	after := &volume{dir: t.TempDir(), options: v.options}
@@ -271,7 +273,7 @@ func (v *volume) cut(t *testing.T, random *rand.Rand) *volume {
 		return after
 	}
 	after.image = filepath.Join(t.TempDir(), "image")
-	// A copy is one of a moment when nothing was written to the device meanwhile.
+	// A copy shows the device at one moment only if nothing was written to it meanwhile.
 	eventually.True(t, func() bool {
 		before := v.written(t)
 		require.NoError(t, exec.Command("cp", "--sparse=always", v.image, after.image).Run())
@@ -282,7 +284,7 @@ func (v *volume) cut(t *testing.T, random *rand.Rand) *volume {
 	return after
 }
 
-// written tells how much was written to the device, and what is being written.
+// written returns the counts of finished writes to the device and of operations in flight.
 func (v *volume) written(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(v.device), "stat"))
@@ -292,12 +294,12 @@ func (v *volume) written(t *testing.T) string {
 	return strings.Join(fields[4:9], " ")
 }
 
-// tearAll copies a folder as a host may find it that has lost its power: of each segment pages are
-// missing, or its end, or all of it, or nothing.
+// tearAll copies a folder and damages its segments like a power failure: a segment loses its end,
+// loses one page, is missing, or is whole.
 func tearAll(t *testing.T, from, to string, random *rand.Rand) {
 	t.Helper()
 	const page = 4096
-	_, _ = exec.Command("cp", "-a", from+"/.", to).CombinedOutput() // it tells of files that were there a moment ago
+	_, _ = exec.Command("cp", "-a", from+"/.", to).CombinedOutput() // cp fails on files that were removed meanwhile
 	require.NoError(t, filepath.WalkDir(to, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".seg") {
 			return err

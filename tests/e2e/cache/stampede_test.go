@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stampedeSizes are the numbers of clients, and sizes those of files, for which there is time.
+// stampedeSizes returns the numbers of clients, sizes the sizes of files, and fleets the numbers of
+// gateways, for the time of the run.
 func stampedeSizes() []int {
 	if e2e.Long {
 		return []int{500, 2000}
@@ -35,11 +36,11 @@ func fleets() []int {
 	return []int{1, 3}
 }
 
-// TestCacheStampede: many clients that ask for a cold file at once cost the storages one download
-// of each segment, whatever the number of gateways.
+// TestCacheStampede: many concurrent requests for a cold file cost the storages one download of
+// each segment, with any number of gateways.
 func TestCacheStampede(t *testing.T) {
 	if !e2e.Long {
-		t.Parallel() // others wait most of the time
+		t.Parallel() // other tests wait most of the time
 	}
 	for _, gateways := range fleets() {
 		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Storages: 1, Cache: []string{"memory_max = 512MB"}})
@@ -53,8 +54,8 @@ func TestCacheStampede(t *testing.T) {
 	}
 }
 
-// readCold sends many clients for a cold file, and again when everybody has it. Its error says what
-// costs too much.
+// readCold requests a cold file with many clients, and again when every gateway has it. Its error
+// means that the cold file has cost too much.
 func readCold(t *testing.T, f *e2e.Fleet, clients, size int) error {
 	id, content := f.Put(size)
 	f.Slow(200*time.Millisecond, 500*time.Millisecond, size)
@@ -82,8 +83,8 @@ func readCold(t *testing.T, f *e2e.Fleet, clients, size int) error {
 	return nil
 }
 
-// TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served
-// when the storages fail, and only for as long as that is allowed.
+// TestCacheStaleIfError: after the time of stale_while_revalidate, an expired file is served while
+// the storages fail, but only within the time of stale_if_error.
 func TestCacheStaleIfError(t *testing.T) {
 	t.Parallel()
 	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
@@ -106,9 +107,9 @@ func TestCacheStaleIfError(t *testing.T) {
 	}
 }
 
-// TestCacheSaysWhere: X-Cache and the metrics tell which gateway fetched a file, which got it from
-// another one, and which had it; for small files too, which are there before anything has looked.
-// Either gateway may own the file.
+// TestCacheSaysWhere: X-Cache and the metrics distinguish a file that the gateway has fetched, has
+// got from another gateway, or had in its cache. That holds with either gateway as the owner, and
+// for small files too, whose fill may end before the handler looks at it.
 func TestCacheSaysWhere(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
@@ -119,8 +120,8 @@ func TestCacheSaysWhere(t *testing.T) {
 	}
 }
 
-// saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has
-// told something else than expected.
+// saysWhere requests a new file of an owner twice from each of two gateways. Its error means an
+// unexpected X-Cache.
 func saysWhere(f *e2e.Fleet, size int, owner *e2e.Member) error {
 	id, _ := f.PutOwnedBy(size, owner)
 	sources, want := map[string]float64{"origin": 1, "peer": 1, "memory": 2}, []string{"MISS", "HIT", "PEER", "HIT"}
@@ -159,8 +160,8 @@ func saysWhere(f *e2e.Fleet, size int, owner *e2e.Member) error {
 	return nil
 }
 
-// TestCacheSaysWhereAlone: the same where no other gateway is asked, and a small file is there at
-// once.
+// TestCacheSaysWhereAlone: without a fleet, the first response of a small file is a MISS and the
+// second one a HIT, though its fill ends at once.
 func TestCacheSaysWhereAlone(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true})
@@ -174,8 +175,8 @@ func TestCacheSaysWhereAlone(t *testing.T) {
 	require.Equal(t, 20.0, f.Metric(`fdfs_gateway_cache_hits_total{tier="memory"}`))
 }
 
-// TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of
-// this host: it is never served from the cache.
+// TestCacheMarked: a request that another server has redirected here, with the mark of the loop
+// guard, is for the files of this host. It is never served from the cache.
 func TestCacheMarked(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
