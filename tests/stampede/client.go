@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// client is one of the clients.
+// client sends one request and checks the response.
 type client struct {
 	o   *Options
 	to  *target
@@ -34,7 +34,7 @@ func (c *client) run() Result {
 	return r
 }
 
-// ask does the work; what it knows when an error comes is in r.
+// ask sends the request and reads the response. r holds the results so far, with an error too.
 func (c *client) ask(r *Result, began time.Time) error {
 	if c.to.err != nil {
 		return c.to.err
@@ -66,7 +66,7 @@ func (c *client) ask(r *Result, began time.Time) error {
 	return c.body(conn, r, h.length, rest, began)
 }
 
-// body reads length bytes, of which rest were read with the head, and compares them.
+// body reads and compares length bytes. rest are the bytes that were read with the head.
 func (c *client) body(conn net.Conn, r *Result, length int64, rest []byte, began time.Time) error {
 	for {
 		if len(rest) > 0 {
@@ -97,14 +97,14 @@ func (c *client) body(conn net.Conn, r *Result, length int64, rest []byte, began
 	return nil
 }
 
-// head is what a client needs of the head of a response.
+// head holds the fields of the head of a response that a client checks.
 type head struct {
 	status int
-	length int64 // -1 = not told
+	length int64 // -1 = no Content-Length
 	xCache string
 }
 
-// head reads the head, which has to fit into the buffer, and gives what came behind it.
+// head reads the head, which has to fit into the buffer, and returns the bytes after it too.
 func (c *client) head(conn net.Conn) (head, []byte, error) {
 	n := 0
 	for {
@@ -123,7 +123,7 @@ func (c *client) head(conn net.Conn) (head, []byte, error) {
 	}
 }
 
-// parseHead reads the lines of a head.
+// parseHead parses the lines of a head.
 func parseHead(text []byte) (head, error) {
 	h := head{length: -1}
 	line, text, _ := bytes.Cut(text, []byte("\r\n"))

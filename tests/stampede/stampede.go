@@ -1,14 +1,15 @@
-// Package stampede is many clients that ask for one file at the same moment, and check every byte
-// that they get.
+// Package stampede runs many clients that request one file at the same moment and check every byte
+// of the responses.
 //
 //	report := stampede.Run(stampede.Options{
 //		Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content,
 //	})
 //	report.Count(stampede.Whole)                   // clients that got exactly the content
-//	report.FirstByte(0.99), report.Whole(0.5)   // how long that took
+//	report.FirstByte(0.99), report.Whole(0.5)   // quantiles of their times
 //
-// A client is a goroutine, a connection and a buffer, and knows of HTTP only what it takes to tell
-// a whole response from a cut one: thousands of them cost less than what they measure.
+// A client is a goroutine, a connection and a buffer. It parses only the part of HTTP that
+// separates a whole response from a cut one, so that thousands of clients cost less than the server
+// that they measure.
 package stampede
 
 import (
@@ -20,54 +21,54 @@ import (
 	"time"
 )
 
-// DefaultTimeout of a client is for a machine on which much else runs.
+// DefaultTimeout is the timeout of a client, long enough for a busy machine.
 const DefaultTimeout = 5 * time.Minute
 
-// Options say who asks for what.
+// Options are the options of Run.
 type Options struct {
 	Clients int
 	URLs    []string // of the file, http://host:port/path; the clients take turns
 	Want    []byte   // the file's content
 
 	Timeout time.Duration // for a client, from its connection to its last byte; default DefaultTimeout
-	Pause   time.Duration // between one client's start and the next one's; default: all at once
+	Pause   time.Duration // between the starts of two clients; default: all start at once
 }
 
-// bufferSize is how many bytes a client reads at a time.
+// bufferSize is the largest number of bytes that a client reads at a time.
 const bufferSize = 32 << 10
 
-// Outcome is how it went for a client.
+// Outcome is the outcome of a request.
 type Outcome int
 
 // The outcomes.
 const (
-	Failed   Outcome = iota // no response
-	Rejected                // a response that is no file
-	Cut                     // right bytes, and an end that cannot be taken for the end of the file
-	Wrong                   // wrong bytes, or a clean end too early: what must never be
-	Whole                   // exactly what was asked for
+	Failed   Outcome = iota // no response, or a head that cannot be parsed
+	Rejected                // a response with another status than 200
+	Cut                     // the right bytes, but fewer than Content-Length
+	Wrong                   // wrong bytes, a wrong Content-Length, or none: always a bug
+	Whole                   // exactly the content
 )
 
-// String gives the name of the outcome.
+// String returns the name of the outcome.
 func (o Outcome) String() string {
 	return [...]string{"failed", "rejected", "cut", "wrong", "whole"}[o]
 }
 
-// Result is what became of one client.
+// Result is the result of one client.
 type Result struct {
 	Outcome   Outcome
 	Status    int
 	XCache    string        // value of the X-Cache field
-	FirstByte time.Duration // from the start of its connection to the first byte of the body
-	Whole     time.Duration // to the last byte, or the failure
+	FirstByte time.Duration // from the dial to the first byte of the body
+	Whole     time.Duration // from the dial to the last byte, or to the failure
 	Bytes     int64         // of the body
-	Err       error         // why it was not whole
+	Err       error         // the reason of another outcome than Whole
 }
 
-// Report is what became of all clients, in their order.
+// Report holds the results of all clients, in their order.
 type Report []Result
 
-// Run lets all clients go and waits for the last one.
+// Run starts all clients and waits for the last one.
 func Run(o Options) Report {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -93,7 +94,7 @@ func Run(o Options) Report {
 	return report
 }
 
-// target is a URL as clients need it.
+// target is a parsed URL with the request for it.
 type target struct {
 	address string
 	request string
@@ -111,7 +112,7 @@ func parseTarget(text string) *target {
 	return &target{address: u.Host, request: "GET " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\n\r\n"}
 }
 
-// Count is how many clients an outcome has.
+// Count returns the number of clients with an outcome.
 func (r Report) Count(o Outcome) int {
 	n := 0
 	for i := range r {
@@ -122,13 +123,13 @@ func (r Report) Count(o Outcome) int {
 	return n
 }
 
-// FirstByte is the time that the share p of the clients had their first byte in, of those that got
-// the whole file.
+// FirstByte returns the p-quantile of the time to the first byte, over the clients with the whole
+// file.
 func (r Report) FirstByte(p float64) time.Duration {
 	return r.quantile(p, func(x *Result) time.Duration { return x.FirstByte })
 }
 
-// Whole is the time that the share p of the clients had the whole file in, of those that got it.
+// Whole returns the p-quantile of the time to the last byte, over the clients with the whole file.
 func (r Report) Whole(p float64) time.Duration {
 	return r.quantile(p, func(x *Result) time.Duration { return x.Whole })
 }
@@ -147,7 +148,7 @@ func (r Report) quantile(p float64, of func(*Result) time.Duration) time.Duratio
 	return times[int(p*float64(len(times)-1))]
 }
 
-// String counts the outcomes, and tells of one client each for which it did not go well.
+// String returns the number of clients of each outcome, and one example of each failure.
 func (r Report) String() string {
 	text := fmt.Sprintf("%d of %d whole", r.Count(Whole), len(r))
 	for _, o := range []Outcome{Wrong, Cut, Rejected, Failed} {
