@@ -1,11 +1,11 @@
-// Package soak runs built gateways for long under mixed traffic and disturbances, checks every
-// body, and fails when a response is wrong, or memory, descriptors or goroutines grow.
+// Package soak runs the built gateway for a long time under mixed traffic and disturbances, and
+// checks every body. It fails if a response is wrong, or if memory, descriptors or goroutines grow.
 //
 //	make soak            # an hour
 //	make soak SOAK=20m
 //
-// Without -soak.for it runs for some seconds, as a test of itself. It writes soak.csv into
-// the folder of -soak.out.
+// Without -soak.for it runs for 8 seconds, as a test of the package. It writes soak.csv into the
+// folder of -soak.out.
 package soak
 
 import (

@@ -12,24 +12,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quantity is one thing that is sampled.
+// quantity is a sampled quantity.
 type quantity struct {
 	name, unit string
-	slack      float64 // growth in the second half that counts as none, beside a tenth
+	slack      float64 // allowed growth in the second half, in addition to a tenth; 0 = any
 }
 
-// quantities, in the order of a sample. The hit ratio is that of the time since the sample before.
+// quantities are in the order of a sample. The hit ratio is that of the time since the last sample.
 var quantities = []quantity{
 	{"memory", "MB (RSS)", 24}, {"heap", "MB in use", 24},
 	{"descriptors", "", 30}, {"goroutines", "", 60}, {"hit ratio", "", 0},
 }
 
 const (
-	samplesOfRun = 240 // at most
+	samplesOfRun = 240 // upper limit
 	sampleEvery  = 2 * time.Second
 )
 
-// sampler reads the figures of each gateway.
+// sampler samples the quantities of each gateway.
 type sampler struct {
 	gateways []*node
 	began    time.Time
@@ -99,7 +99,7 @@ func (s *sampler) sample(i int, g *node) error {
 	return nil
 }
 
-// csv has a line for each sample of each gateway.
+// csv returns the samples, one line for each sample of each gateway.
 func (s *sampler) csv() []byte {
 	var b bytes.Buffer
 	b.WriteString("seconds,gateway,rss_mb,heap_mb,descriptors,goroutines,hit_ratio\n")
@@ -115,7 +115,7 @@ func (s *sampler) csv() []byte {
 	return b.Bytes()
 }
 
-// quarters are the medians of the third and of the last quarter, and the highest value.
+// quarters returns the medians of the third and of the last quarter, and the highest value.
 func quarters(values []float64) (third, last, highest float64) {
 	if len(values) < 4 {
 		return 0, 0, 0
@@ -129,7 +129,7 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// growth names what has grown over the second half.
+// growth returns a line for each quantity that has grown over the second half.
 func (s *sampler) growth() (grown []string) {
 	for i, g := range s.gateways {
 		for q, what := range quantities {
@@ -142,7 +142,7 @@ func (s *sampler) growth() (grown []string) {
 	return grown
 }
 
-// summary is a table for a document.
+// summary returns a Markdown table of the quantities.
 func (s *sampler) summary() string {
 	var b strings.Builder
 	b.WriteString("| gateway | | third quarter | last quarter | highest |\n| --- | --- | --- | --- | --- |\n")
@@ -160,7 +160,7 @@ func (s *sampler) summary() string {
 	return b.String()
 }
 
-// TestGrowth: a leak is found, and noise is not one.
+// TestGrowth: growth reports a leak, and no noise.
 func TestGrowth(t *testing.T) {
 	s := newSampler([]*node{{name: "a"}})
 	for n := range 100 {

@@ -19,7 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// world is what runs: a gateway with a store, and two without one that are a fleet.
+// world is the set of running processes: a gateway with a store, a fleet of two gateways without a
+// store, the storages and Redis.
 type world struct {
 	t        *testing.T
 	store    *storetest.Store
@@ -30,13 +31,13 @@ type world struct {
 	counts   counts
 }
 
-// node is one gateway.
+// node is a gateway and its name in the report.
 type node struct {
 	name string
 	*lab.Gateway
 }
 
-// counts are what was done.
+// counts are the numbers of operations.
 type counts struct {
 	requests, cut, bytes                    atomic.Int64
 	purges, reloads, kills, pauses, uploads atomic.Int64
@@ -49,10 +50,10 @@ func (c *counts) String() string {
 		c.kills.Load(), c.pauses.Load(), c.uploads.Load())
 }
 
-// maxFailures is how many are printed.
+// maxFailures is the number of failures that are printed.
 const maxFailures = 20
 
-// failures collects wrong responses.
+// failures collects wrong responses and failed operations.
 type failures struct {
 	mu   sync.Mutex // guards what follows
 	n    int
@@ -67,7 +68,7 @@ func (f *failures) add(format string, args ...any) {
 	}
 }
 
-// Memory of the cache of each gateway. The files of the storages are more.
+// Sizes of the tiers of a gateway. The files of the storages are larger together.
 const (
 	cacheMemory = "64MB"
 	cacheDisk   = "96MB"
@@ -100,7 +101,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// add takes a running gateway, which must end well and without a bug in its log.
+// add adds a running gateway. At the end of the test its log must show no bug.
 func (w *world) add(name string, g *lab.Gateway) {
 	w.t.Cleanup(func() {
 		g.Stop()
@@ -112,7 +113,8 @@ func (w *world) add(name string, g *lab.Gateway) {
 	w.gateways = append(w.gateways, &node{name, g})
 }
 
-// TestSoak runs mixed traffic while things go wrong, and then compares the second half with itself.
+// TestSoak: under mixed traffic and disturbances every response is right, and memory, descriptors
+// and goroutines do not grow in the second half of the run.
 func TestSoak(t *testing.T) {
 	w := start(t)
 	files := w.files()
@@ -136,7 +138,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("\n%s", samples.summary())
 	require.Zero(t, w.failures.n, "wrong responses:\n%s", strings.Join(w.failures.list, "\n"))
 	require.Positive(t, w.counts.requests.Load())
-	if *duration >= time.Minute { // below that, caches are still being filled
+	if *duration >= time.Minute { // in a shorter run the caches are still being filled
 		require.Empty(t, samples.growth())
 	}
 }

@@ -22,28 +22,28 @@ const (
 	remoteGroup  = "group9"
 	clients      = 6
 	pause        = 50 * time.Millisecond // of a client between two requests, on average
-	testTimeout  = time.Minute           // for one response: longer is a failure
+	testTimeout  = time.Minute           // of one response; a longer one is a failure
 	disturbEvery = 4 * time.Second
-	away         = 2 * time.Second // a storage or Redis is away for so long
+	away         = 2 * time.Second // duration of an outage of a storage or Redis
 	remoteFiles  = 160
 	localFiles   = 40
 )
 
-// file is one that clients ask for.
+// file is a file that clients request.
 type file struct {
 	id      fdfs.FileID
 	content []byte
 	local   bool
 }
 
-// files is the catalogue. Uploads replace files of the storages in it.
+// files is the list of all files. Uploads replace the files of the storages in it.
 type files struct {
 	mu       sync.Mutex // guards what follows
 	list     []file
-	replaced fdfs.FileID // the last one that an upload has replaced
+	replaced fdfs.FileID // the file that the last upload has replaced
 }
 
-// pick is a random file, small numbers more often than large ones.
+// pick returns a random file. Files at the start of the list are more frequent.
 func (f *files) pick(r *rand.Rand) file {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,8 @@ func (f *files) pick(r *rand.Rand) file {
 // sizes of files: most are small, some have several segments of the cache.
 var sizes = []int{500, 4 << 10, 20 << 10, 60 << 10, 200 << 10, 1 << 20, 3 << 20, 9 << 20}
 
-// files makes the catalogue: normal files and trunk slots of the store, and files of the storages.
+// files stores the files and returns their list: normal files and trunk slots of the store, and
+// files of the storages.
 func (w *world) files() *files {
 	f := &files{}
 	for i := range localFiles {
@@ -71,10 +72,10 @@ func (w *world) files() *files {
 	return f
 }
 
-// longAgo is old enough for every storage to have the file.
+// longAgo is the creation time of files whose sync window is over.
 var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-// upload puts one more file on the storages: the number decides its kind and size.
+// upload stores a new file in the storages. The number n determines its kind and size.
 func (w *world) upload(n int) file {
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	content := make([]byte, sizes[n%len(sizes)]+r.IntN(1000))
@@ -91,7 +92,7 @@ func (w *world) upload(n int) file {
 	return file{id, content, false}
 }
 
-// traffic is one client, which asks until ctx ends.
+// traffic runs a client that sends requests until ctx ends.
 func (w *world) traffic(ctx context.Context, f *files, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
@@ -143,7 +144,7 @@ func (w *world) ask(client *http.Client, r *rand.Rand, g *node, f file) error {
 	if resp.StatusCode != status {
 		return fmt.Errorf("%s %v: status %d in place of %d", req.Method, req.Header, resp.StatusCode, status)
 	}
-	if leaves { // the client leaves in the middle
+	if leaves { // the client disconnects in the middle of the body
 		w.counts.cut.Add(1)
 		want = want[:64<<10]
 	}
@@ -161,7 +162,7 @@ func (w *world) ask(client *http.Client, r *rand.Rand, g *node, f file) error {
 	return nil
 }
 
-// disturb does one thing after the other until ctx ends. One storage is away at a time.
+// disturb makes one disturbance after the other until ctx ends. One storage is down at a time.
 func (w *world) disturb(ctx context.Context, f *files) {
 	tick := time.NewTicker(disturbEvery)
 	defer tick.Stop()
@@ -207,8 +208,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// exchange puts a new file in the place of one of the storages. The one that was replaced before is
-// removed there: no request for it runs any more.
+// exchange replaces a file of the storages in the list by a new file. It removes the file of the
+// last exchange from the storages: no request for that one runs any more.
 func (w *world) exchange(f *files, n int) {
 	next, at := w.upload(remoteFiles+n), localFiles+n%remoteFiles
 	f.mu.Lock()
@@ -224,7 +225,8 @@ func (w *world) exchange(f *files, n int) {
 	w.purge(w.gateways[1], url.Values{"id": {gone.String()}})
 }
 
-// purge gets a 504 where a gateway that could not reach Redis has not applied it yet.
+// purge sends a purge. The response is 504 if a gateway that could not reach Redis has not applied
+// the purge yet.
 func (w *world) purge(g *node, query url.Values) {
 	resp, err := http.Post("http://"+g.Admin+"/purge?"+query.Encode(), "", nil)
 	if err != nil {
