@@ -12,19 +12,19 @@ import (
 	"strings"
 )
 
-// canary stands in everything that must never be sent.
+// canary is part of all content that must never be sent.
 const canary = "canary: this lies outside the store"
 
-// file is one that clients may have.
+// file is a file that clients may get.
 type file struct {
 	url     string
 	content []byte
 }
 
-// contents are all files, by URL and by what is in them.
+// contents holds all files, and the sums of their contents.
 type contents struct {
 	files  []file
-	secret []string // URLs of what must not be served: a freed slot, a link that leads out
+	secret []string // URLs that must not be served: a freed slot, a link out of the store
 	known  map[[32]byte]bool
 }
 
@@ -36,14 +36,14 @@ func newContents(files []file) *contents {
 	return c
 }
 
-// largest is the size of the longest possible response: a whole file, or ranges of one with their
-// part heads.
+// largest is the limit of the size of a body: a whole file, or ranges of a file with their part
+// heads.
 const largest = 8 << 20
 
-// check reads responses until the stream ends and returns what is wrong with them. f is the file
-// that was asked for, nil where a mutated request may have named any. Only the first response is
-// f's: garbage behind it may be a request. A body that was cut is no wrong one: the end of the
-// connection tells.
+// check parses all responses of a stream and returns the first fault. f is the requested file; nil
+// = any file, for a mutated request. Only the first response is for f: garbage behind the request
+// may be another request. An incomplete body is no fault: clients detect it by the end of the
+// connection.
 func (c *contents) check(stream []byte, method string, f *file) error {
 	if bytes.Contains(stream, []byte(canary)) {
 		return fmt.Errorf("bytes from outside the store were sent: %.300q", stream)
@@ -89,7 +89,7 @@ func (c *contents) body(resp *http.Response, body []byte, method string, f *file
 	return nil
 }
 
-// parts compares a 206.
+// parts checks the body of a 206.
 func (c *contents) parts(resp *http.Response, body []byte, f *file) error {
 	kind, params, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *contents) parts(resp *http.Response, body []byte, f *file) error {
 	}
 }
 
-// part compares bytes with the file, or with any of that size.
+// part compares bytes with a range of the file f; nil = of any file of that size.
 func (c *contents) part(contentRange string, body []byte, f *file) error {
 	var first, last, size int
 	if _, err := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &first, &last, &size); err != nil {
@@ -133,7 +133,7 @@ func (c *contents) part(contentRange string, body []byte, f *file) error {
 	return fmt.Errorf("206 with %s and %d bytes that are not the file's", contentRange, len(body))
 }
 
-// methodOf is the method by which responses to a request are read.
+// methodOf returns the method with which the responses to a request are parsed.
 func methodOf(request string) string {
 	if strings.HasPrefix(request, "HEAD ") {
 		return http.MethodHead

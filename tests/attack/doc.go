@@ -1,5 +1,5 @@
-// Package attack does to the built gateway what an outsider would do: bytes on raw sockets, most of
-// them no HTTP.
+// Package attack attacks the built gateway like an outsider: it sends bytes on raw sockets, most of
+// them not HTTP.
 //
 //	make attack                       # 10 minutes
 //	make attack ATTACK=1h SEED=7      # longer, and the bytes of another seed

@@ -22,29 +22,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seen is a request that a server saw on a connection, as its log tells.
+// seen is a request on a connection in the log of a server.
 type seen struct {
-	marker   string // of its target, or of what stands in its request line; empty where there is none
+	marker   string // in its target, or in its request line; empty = none
 	line     string
 	status   int
-	rejected bool // no request for this server, or not a whole one
+	rejected bool // the server took it for malformed or incomplete
 }
 
-// beginsWith tells whether two servers mean the same place when they name a request. The gateway's
-// log has no fragment of a target.
+// beginsWith reports whether the requests in two logs begin at the same place in the bytes. It does
+// not compare targets: the log of the gateway has no fragment of a target.
 func (s seen) beginsWith(o seen) bool {
 	mine, _, _ := strings.Cut(s.line, " ")
 	theirs, _, _ := strings.Cut(o.line, " ")
 	return mine == theirs && (s.marker == o.marker || s.marker == "" || o.marker == "")
 }
 
-// view is all that one server made of one case.
+// view holds the requests that one server saw in one case, and its responses.
 type view struct {
 	requests []seen
 	stream   []byte // its responses
 }
 
-// accepted are the requests before the first rejection, behind which no server reads on.
+// accepted returns the requests before the first rejected one. After a rejection no server reads
+// on.
 func (v *view) accepted() []seen {
 	if i := slices.IndexFunc(v.requests, func(s seen) bool { return s.rejected }); i >= 0 {
 		return v.requests[:i]
@@ -52,9 +53,9 @@ func (v *view) accepted() []seen {
 	return v.requests
 }
 
-// stopped tells whether the server gave the connection up by itself: it rejected a request, or said
-// that its response is the last one. What comes behind is nothing's request then. One that did not
-// has taken all that came behind for a body, or waits for more of it.
+// stopped reports whether the server ended the connection: it rejected a request, or its last
+// response has Connection: close. Then it parses no bytes behind. Otherwise the server took all
+// bytes behind for a body, or waits for the rest of a body.
 func (v *view) stopped() bool {
 	if len(v.accepted()) < len(v.requests) {
 		return true
@@ -76,7 +77,7 @@ func (v *view) String() string {
 	return b.String()
 }
 
-// parseGateway reads a line of the gateway's access log.
+// parseGateway parses a line of the gateway's access log.
 func parseGateway(line string) (string, seen, bool) {
 	var e struct {
 		Remote, Method, Target, Protocol string
@@ -107,7 +108,7 @@ func parseNginx(line string) (string, seen, bool) {
 
 var haproxyForm = regexp.MustCompile(`^(?:<\d+>)?([0-9.]+)\|(-?\d+)\|(....)\|"?(.*?)"?$`)
 
-// escapedForm is a byte in haproxy's log that is not printable, or that means something in it.
+// escapedForm matches an escaped byte in the log of haproxy: not printable, or special in the log.
 var escapedForm = regexp.MustCompile(`#[0-9A-F]{2}`)
 
 func parseHAProxy(line string) (string, seen, bool) {
@@ -124,14 +125,14 @@ func parseHAProxy(line string) (string, seen, bool) {
 	return m[1], s, true
 }
 
-// logReader reads what is appended to a log.
+// logReader reads the new lines of a log.
 type logReader struct {
 	path  string
 	read  int
 	parse func(string) (string, seen, bool)
 }
 
-// until reads whole lines until one has the marker, and returns all requests by remote address.
+// until reads whole lines until one has the marker, and returns all new requests by remote address.
 func (l *logReader) until(t *testing.T, marker string) map[string][]seen {
 	t.Helper()
 	by := map[string][]seen{}
@@ -189,15 +190,16 @@ func (a *arena) addrs() []string {
 	return addrs
 }
 
-// remoteOf is the address that a case is sent from, so that logs tell cases apart whatever became
-// of their bytes.
+// remoteOf returns the source address of a case. It identifies the case in the logs, whatever a
+// server makes of the bytes.
 func remoteOf(number int) net.IP {
 	return net.IPv4(127, byte(64+number>>16&63), byte(number>>8), byte(number))
 }
 
-// send sends bytes and reads until the server closes, which it does after the last request, or when
-// its testTimeout with an incomplete one ends. Closing the sending side would be quicker, but makes
-// haproxy forget requests that it has not looked at yet. A reset is an end as well: the logs tell.
+// send sends bytes and reads until the server closes: after the last request, or when its timeout
+// for an incomplete request ends. A close of the sending side would be quicker, but haproxy then
+// drops requests that it has not parsed yet. A reset is an end like a close: the logs show the
+// requests.
 func send(addr string, from net.IP, b string) []byte {
 	d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: from}}
 	c, err := d.Dial("tcp", addr)
@@ -211,14 +213,14 @@ func send(addr string, from net.IP, b string) []byte {
 	return stream
 }
 
-// play sends cases to all servers and returns the views, by case and server, and what came out
-// behind each proxy.
+// play sends cases to all servers. It returns the views, by case and server, and the numbers of
+// requests that the gateway got from each proxy, by marker.
 func (a *arena) play(cases []framingCase) (views [][]view, behind []map[string]int) {
 	addrs := a.addrs()
 	views = make([][]view, len(cases))
 	var work sync.WaitGroup
 	next := make(chan int)
-	for range 64 { // nearly all of them wait for a timeout
+	for range 64 { // nearly all goroutines wait for a timeout
 		work.Go(func() {
 			for i := range next {
 				views[i] = make([]view, len(addrs))
@@ -241,10 +243,10 @@ func (a *arena) play(cases []framingCase) (views [][]view, behind []map[string]i
 	return views, a.readLogs(cases, views)
 }
 
-// readLogs fills in what the logs tell.
+// readLogs adds the requests in the logs to the views, and returns the numbers of play.
 func (a *arena) readLogs(cases []framingCase, views [][]view) (behind []map[string]int) {
 	behind = make([]map[string]int, len(a.proxies))
-	for s := len(a.logs) - 1; s >= 0; s-- { // the gateway last: it logs what the proxies forward too
+	for s := len(a.logs) - 1; s >= 0; s-- { // the gateway last: it logs the forwarded requests too
 		end := marker(cases[len(cases)-1].number, hidden+1+s)
 		send(a.addrs()[s], net.IPv4(127, 0, 0, 1),
 			"GET "+a.paths[0]+"?"+end+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
@@ -265,9 +267,9 @@ func (a *arena) readLogs(cases []framingCase, views [][]view) (behind []map[stri
 	return behind
 }
 
-// difference names how another server's view of the same bytes differs from the gateway's in a way
-// that could be used; empty where it does not. A server that rejects a request or closes behind it
-// has left nothing to be read in two ways.
+// difference describes an exploitable difference between the views of the gateway and of another
+// server; empty = none. If a server rejects a request or closes after it, no bytes are left that
+// two servers could parse differently.
 func difference(gateway, other *view) string {
 	g, o := gateway.accepted(), other.accepted()
 	for i := range min(len(g), len(o)) {
@@ -284,8 +286,8 @@ func difference(gateway, other *view) string {
 	return ""
 }
 
-// mismatch describes contents in another order than the requests: a response that belongs to
-// another request.
+// mismatch describes contents that are not those of the requests in the log, in the same order: a
+// response that belongs to another request; empty = none.
 func (a *arena) mismatch(v *view) string {
 	var want, got []string
 	for _, s := range v.requests {
@@ -294,7 +296,7 @@ func (a *arena) mismatch(v *view) string {
 		}
 		k := slices.IndexFunc(a.paths, func(p string) bool { return strings.Contains(s.line, path.Base(p)) })
 		if k < 0 {
-			return "" // a mutated spelling of some file
+			return "" // the mutated path of a file
 		}
 		want = append(want, fmt.Sprint(k))
 	}
@@ -307,8 +309,8 @@ func (a *arena) mismatch(v *view) string {
 	return ""
 }
 
-// TestFraming: bytes that the gateway takes for one request are not two for nginx or haproxy, nor
-// the other way round, and no request comes out behind one of them that it did not see itself.
+// TestFraming: the gateway, nginx and haproxy parse the same bytes as the same requests, up to a
+// rejection, and a proxy forwards no request that is not in its log.
 func TestFraming(t *testing.T) {
 	a := newArena(t)
 	t.Logf("-attack.seed=%d", *seedFlag)
@@ -340,7 +342,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// count adds up who took what.
+// count counts the cases by the servers that accept or reject the first request.
 func count(views []view, proxies []*proxy, kinds map[string]int) {
 	taken := len(views[0].accepted()) > 0
 	if taken {
@@ -358,8 +360,9 @@ func count(views []view, proxies []*proxy, kinds map[string]int) {
 	}
 }
 
-// judge compares the views of one case. Timeouts are short here, and on a machine that stands still
-// one may end a connection between two requests: what is no matter of bytes is not seen again.
+// judge reports the faults of one case. A case with faults is sent up to three times again:
+// timeouts are short here, and on a machine that stands still one of them may end a connection
+// between two requests.
 func (a *arena) judge(c framingCase, views []view, behind []map[string]int) {
 	faults := a.faults(c, views, behind)
 	for try := 0; len(faults) > 0 && try < 3; try++ {
@@ -385,7 +388,7 @@ func (a *arena) judge(c framingCase, views []view, behind []map[string]int) {
 	a.t.Errorf("%s\n%s", strings.Join(faults, "\n"), report)
 }
 
-// faults names what is wrong with the views of one case.
+// faults returns the faults in the views of one case.
 func (a *arena) faults(c framingCase, views []view, behind []map[string]int) (faults []string) {
 	gateway := &views[0]
 	if f := a.mismatch(gateway); f != "" {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.WithGateway(&binary, m.Run))
 }
 
-// lasts is how long an attack lasts: short in make test, -attack.for in make attack.
+// lasts returns the duration of an attack: short in make test, -attack.for in make attack.
 func lasts(short time.Duration) time.Duration {
 	if *duration > 0 {
 		return *duration
@@ -38,11 +38,11 @@ func lasts(short time.Duration) time.Duration {
 type target struct {
 	*lab.Gateway
 	access   string // its access log, JSON lines
-	storages int    // that it fetches files from
+	storages int    // number of storages behind it
 }
 
-// start runs the gateway on a configuration with further lines of [gateway]. It must end well, and
-// its log must name no bug.
+// start starts the gateway with a configuration and further lines of [gateway]. It must run until
+// the end of the test, and its log must show no bug.
 func start(t *testing.T, config string, lines ...string) *target {
 	t.Helper()
 	dir := t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// odd are bytes that mean something to some parser.
+// odd are bytes with a meaning for some parser.
 const odd = "\x00\r\n\t \x0b\x0c\x7f\x80\xff:;,=\"\\/?#%0159aAfF-+.&_"
 
 // mutate changes up to n places of s.
@@ -26,7 +26,7 @@ func mutate(r *rand.Rand, s string, n int) string {
 			b = append(b[:at], append([]byte{odd[r.IntN(len(odd))]}, b[at:]...)...)
 		case 3:
 			b = append(b[:at], b[at+1:]...)
-		case 4: // a piece twice
+		case 4: // repeat a piece
 			end := min(len(b), at+1+r.IntN(30))
 			b = append(b[:end], append([]byte(string(b[at:end])), b[end:]...)...)
 		case 5: // cut
@@ -40,7 +40,7 @@ func mutate(r *rand.Rand, s string, n int) string {
 
 func choose(r *rand.Rand, choices ...string) string { return choices[r.IntN(len(choices))] }
 
-// number is one that parsers find hard, or one near size.
+// number returns a number that is hard for parsers, or one from 0 to size+2.
 func number(r *rand.Rand, size int) string {
 	if r.IntN(3) > 0 {
 		return fmt.Sprint(r.IntN(size + 3))
@@ -50,7 +50,7 @@ func number(r *rand.Rand, size int) string {
 		"1e3", "0x1", " 1", fmt.Sprint(size), fmt.Sprint(size-1), fmt.Sprint(size+1))
 }
 
-// ranges is a value of Range for a file of size bytes.
+// ranges returns a value of Range for a file of size bytes.
 func ranges(r *rand.Rand, size int) string {
 	var parts []string
 	count := 1
@@ -71,7 +71,7 @@ func ranges(r *rand.Rand, size int) string {
 		"bytes") + strings.Join(parts, choose(r, ",", ", ", ",,"))
 }
 
-// query is what clients put behind a path, right or wrong.
+// query returns a valid or invalid query, or none.
 func query(r *rand.Rand, size int) string {
 	if r.IntN(2) == 0 {
 		return ""
@@ -85,7 +85,7 @@ func query(r *rand.Rand, size int) string {
 	return "?" + strings.Join(parts, choose(r, "&", "&", ";", "&&"))
 }
 
-// pathOf is one for a file, or one that should lead nowhere.
+// pathOf returns the path of a file, or a path that should lead to no file.
 func pathOf(r *rand.Rand, url string) string {
 	switch r.IntN(6) {
 	case 0:
@@ -103,7 +103,7 @@ func pathOf(r *rand.Rand, url string) string {
 	return url
 }
 
-// fields are header lines, each with its line end.
+// fields returns header lines, each with its line end.
 func fields(r *rand.Rand, size int, tag string) string {
 	var b strings.Builder
 	for range r.IntN(5) {

@@ -23,23 +23,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// attackers is how many connections there are at a time.
+// attackers is the number of workers, each with one connection at a time.
 const attackers = 48
 
-// attack is one attempt: number n of a worker, made from the seed and both.
+// attack is one attempt of a worker. Its random numbers depend on the seed, the worker and the
+// number of the attempt.
 type attack struct {
 	r     *rand.Rand
 	g     *target
 	c     *contents
 	tls   bool
-	where string // which attempt, for people
+	where string // worker and attempt, for messages
 }
 
-// run lets workers attack the gateway, and holds it to its bounds.
+// run attacks the gateway with all workers. It requires that no attempt finds a fault, that the
+// resource usage stays within bounds, and that the gateway recovers afterwards.
 func run(t *testing.T, g *target, c *contents, secure bool, maxMemory int, kinds ...func(*attack) error) {
 	t.Helper()
 	t.Logf("-attack.seed=%d", *seedFlag)
-	for i := range c.files { // what a file costs to keep belongs to the baseline
+	for i := range c.files { // the baseline includes the cost of cached files
 		a := attack{g: g, c: c, tls: secure}
 		require.NoError(t, a.whole(&c.files[i]))
 	}
@@ -82,8 +84,8 @@ func run(t *testing.T, g *target, c *contents, secure bool, maxMemory int, kinds
 	}
 }
 
-// TestMutations attacks a gateway with a store: no panic, no wrong byte, nothing from outside the
-// store, and afterwards all is as before.
+// TestMutations: under attack a gateway with a store has no panic, sends no wrong byte and nothing
+// from outside the store, and recovers afterwards.
 func TestMutations(t *testing.T) {
 	s := storetest.New(t)
 	c := localFiles(t, s)
@@ -92,7 +94,8 @@ func TestMutations(t *testing.T) {
 		(*attack).abort, (*attack).pipeline, (*attack).onAdmin)
 }
 
-// TestTLSMutations does so by TLS, with garbage in place of handshakes too.
+// TestTLSMutations: the rules of TestMutations hold with TLS, and with garbage in place of
+// handshakes.
 func TestTLSMutations(t *testing.T) {
 	s := storetest.New(t)
 	c := localFiles(t, s)
@@ -104,8 +107,8 @@ func TestTLSMutations(t *testing.T) {
 		(*attack).noHandshake)
 }
 
-// TestRemoteMutations attacks a gateway without a store, its cache, and through both the storages,
-// whose replies break in many ways.
+// TestRemoteMutations: the rules of TestMutations hold for a gateway without a store, with a cache,
+// in front of storages whose replies fail in many ways.
 func TestRemoteMutations(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
@@ -128,12 +131,12 @@ func TestRemoteMutations(t *testing.T) {
 	t.Cleanup(func() { disturbing.Wait() })
 	calm := sync.OnceFunc(func() { close(stop); disturbing.Wait() })
 	t.Cleanup(calm)
-	time.AfterFunc(lasts(6*time.Second)-time.Second, calm) // requests after the attack are served
+	time.AfterFunc(lasts(6*time.Second)-time.Second, calm) // before run requests all files again
 	run(t, g, c, false, 400<<20, (*attack).request, (*attack).request, (*attack).bytes, (*attack).abort,
 		(*attack).pipeline, (*attack).onAdmin)
 }
 
-// disturb lets storages fail in one way after the other until stop is closed.
+// disturb sets random faults of the storages, one after the other, until stop is closed.
 func disturb(cluster *fdfstest.Cluster, stop <-chan struct{}) {
 	r := rand.New(rand.NewPCG(*seedFlag, 1<<40))
 	for {
@@ -157,7 +160,7 @@ func disturb(cluster *fdfstest.Cluster, stop <-chan struct{}) {
 	}
 }
 
-// localFiles fills a store, with canaries in all that must not be sent.
+// localFiles fills a store. All content that must not be sent has canaries.
 func localFiles(t *testing.T, s *storetest.Store) *contents {
 	t.Helper()
 	secret := append([]byte(canary), bytes.Repeat([]byte{'.'}, 100)...)
@@ -208,7 +211,7 @@ func remoteFiles(t *testing.T, cluster *fdfstest.Cluster) *contents {
 	return newContents(files)
 }
 
-// dial opens a connection, by TLS where the gateway speaks that.
+// dial opens a connection, with TLS if the listener uses TLS.
 func (a *attack) dial(addr string) (net.Conn, error) {
 	c, err := net.DialTimeout("tcp", addr, 30*time.Second)
 	if err != nil {
@@ -217,7 +220,7 @@ func (a *attack) dial(addr string) (net.Conn, error) {
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if a.tls && addr == a.g.Addr {
 		return tls.Client(c, &tls.Config{InsecureSkipVerify: true}),
-			nil // whose certificate it is does not matter here
+			nil // the certificate does not matter here
 	}
 	return c, nil
 }
@@ -229,7 +232,7 @@ func (a *attack) exchange(addr, b string) ([]byte, error) {
 		return nil, err
 	}
 	defer c.Close()
-	_, _ = io.WriteString(c, b) // it may have closed before the end
+	_, _ = io.WriteString(c, b) // the gateway may have closed before the end
 	stream, err := io.ReadAll(io.LimitReader(c, 64<<20))
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		return stream, fmt.Errorf("the gateway neither responds nor closes: %.500q", b)
@@ -237,8 +240,8 @@ func (a *attack) exchange(addr, b string) ([]byte, error) {
 	return stream, nil
 }
 
-// whole gets one file as an ordinary client does. A storage that has just failed is given a
-// moment.
+// whole requests one file like an ordinary client. It repeats the request for some seconds, since a
+// storage may have failed just before.
 func (a *attack) whole(f *file) error {
 	var stream []byte
 	for range 100 {
@@ -257,7 +260,8 @@ func (a *attack) whole(f *file) error {
 
 func (a *attack) file() *file { return &a.c.files[a.r.IntN(len(a.c.files))] }
 
-// request is well-formed, for a file that exists, with fields and a query of any kind.
+// request sends a request for an existing file, with a well-formed request line, random fields and
+// a random query.
 func (a *attack) request() error {
 	f := a.file()
 	target := f.url + query(a.r, len(f.content))
@@ -273,7 +277,7 @@ func (a *attack) request() error {
 	return nil
 }
 
-// one is a request that may be for anything.
+// one returns a request with a random method, path, query, version and fields.
 func (a *attack) one() string {
 	f := a.file()
 	if n := len(a.c.secret); n > 0 && a.r.IntN(8) == 0 {
@@ -284,12 +288,12 @@ func (a *attack) one() string {
 	return line + "\r\nHost: h\r\n" + fields(a.r, len(f.content), `"x"`) + "\r\n"
 }
 
-// bytes is a mutated request.
+// bytes sends a mutated request.
 func (a *attack) bytes() error {
 	return a.sendAny(mutate(a.r, a.one(), 4))
 }
 
-// pipeline is several requests at once, with garbage between them.
+// pipeline sends several requests at once, with garbage between them.
 func (a *attack) pipeline() error {
 	var b strings.Builder
 	for range 1 + a.r.IntN(8) {
@@ -306,7 +310,7 @@ func (a *attack) sendAny(b string) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(b, "HEAD") { // where bodies are is anything's guess
+	if strings.Contains(b, "HEAD") { // the places of bodies are not known
 		if bytes.Contains(stream, []byte(canary)) {
 			return fmt.Errorf("bytes from outside the store were sent for %q", b)
 		}
@@ -328,12 +332,12 @@ func (a *attack) slow() error {
 	b := a.one()
 	for i := range a.r.IntN(min(60, len(b))) {
 		if _, err := io.WriteString(c, b[i:i+1]); err != nil {
-			return nil // it has lost its testTimeout
+			return nil // the read timeout of the gateway has ended
 		}
 		time.Sleep(time.Duration(a.r.IntN(20)) * time.Millisecond)
 	}
 	if a.r.IntN(2) == 0 {
-		_, _ = io.Copy(io.Discard, c) // until it loses its testTimeout
+		_, _ = io.Copy(io.Discard, c) // until the read timeout of the gateway ends
 	}
 	return nil
 }
@@ -374,7 +378,7 @@ func (a *attack) onAdmin() error {
 	}
 	defer c.Close()
 	_, _ = io.WriteString(c, b)
-	_ = c.(*net.TCPConn).CloseWrite() // it waits for the rest of a body as long as it takes
+	_ = c.(*net.TCPConn).CloseWrite() // else the listener would wait for the rest of a body
 	stream, _ := io.ReadAll(c)
 	if bytes.Contains(stream, []byte(canary)) {
 		return fmt.Errorf("bytes from outside the store were sent for %q", b)
@@ -382,7 +386,7 @@ func (a *attack) onAdmin() error {
 	return nil
 }
 
-// noHandshake is garbage where TLS begins.
+// noHandshake sends garbage in place of a TLS handshake.
 func (a *attack) noHandshake() error {
 	c, err := net.DialTimeout("tcp", a.g.Addr, 30*time.Second)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Addresses from which the proxies speak to the gateway, so that its access log tells them from
-// clients.
+// Source addresses of the proxies. They distinguish proxies from clients in the access log of the
+// gateway.
 const (
 	nginxSource   = "127.0.200.1"
 	haproxySource = "127.0.200.2"
@@ -21,7 +21,7 @@ const (
 // nginxMain has one worker, so that its log is in order.
 const nginxMain = "worker_processes 1; error_log stderr crit; events { worker_connections 1024; }"
 
-// nginxHTTP has as arguments: its folder, what to listen on, the gateway, the source address.
+// nginxHTTP is a format. Its arguments are: folder, listen address, gateway, source address.
 const nginxHTTP = `	log_format seen escape=json '{"remote":"$remote_addr","line":"$request",'
 		'"status":$status,"upstream":"$upstream_status"}';
 	access_log %[1]s/access.log seen;
@@ -40,8 +40,8 @@ const nginxHTTP = `	log_format seen escape=json '{"remote":"$remote_addr","line"
 	}
 `
 
-// haproxyConf has as arguments: what to listen on, the gateway, the source address. One thread:
-// threads that log at the same moment lose lines.
+// haproxyConf is a format. Its arguments are: listen address, gateway, source address. With several
+// threads, lines that are logged at the same moment get lost.
 const haproxyConf = `global
 	log stdout format raw local0
 	nbthread 1
@@ -63,15 +63,15 @@ backend gateway
 	server gateway %[2]s source %[3]s
 `
 
-// proxy is a server in front of the gateway that tells in a log which requests it saw.
+// proxy is a server in front of the gateway that logs its requests.
 type proxy struct {
 	*lab.Process
 	name, log, source string
 	parse             func(line string) (remote string, s seen, ok bool)
 }
 
-// startProxies starts nginx and haproxy in front of the gateway. Without one of them the test is
-// skipped, loudly.
+// startProxies starts nginx and haproxy in front of the gateway. If one of them is not installed,
+// it skips the test with a message.
 func startProxies(t *testing.T, g *target) []*proxy {
 	t.Helper()
 	var proxies []*proxy

@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// A framingCase is bytes for one connection: a request that may be malformed, with a request hidden
-// in its body, and ordinary requests behind it, the last one with Connection: close. Each request
-// has a marker of its own in its target.
+// framingCase holds the bytes for one connection: a request that may be malformed, with a request
+// hidden in its body, and two ordinary requests behind it, the last one with Connection: close. The
+// target of each request has a different marker.
 type framingCase struct {
 	number int
 	bytes  string
-	shape  string // which parts it was made from, for people
+	shape  string // the unusual parts of the first request, for messages
 }
 
-// marker names a request. It has the number twice, so that a mutated one is nothing's.
+// marker returns the marker of request k of a case. It contains the number twice, so that a mutated
+// marker is invalid.
 func marker(number, k int) string { return fmt.Sprintf("n=%d.%d.%d", number, k, number) }
 
-// markerIn finds a marker in a request line; empty where there is none.
+// markerIn returns the marker in a request line; empty = none.
 func markerIn(line string) string {
 	m := markerForm.FindStringSubmatch(line)
 	if m == nil || m[1] != m[2] {
@@ -31,15 +32,15 @@ func markerIn(line string) string {
 
 var markerForm = regexp.MustCompile(`n=(\d+)\.\d\.(\d+)`)
 
-// marked is the target of request k of a case: k tells the file and stands in the marker.
+// marked returns the target of request k of a case: the path of file k, and the marker.
 func marked(paths []string, number, k int) string {
 	return paths[k%len(paths)] + "?" + marker(number, k)
 }
 
-// hidden is the marker of the request in the body.
+// hidden is the k of the request in the body.
 const hidden = 3
 
-// newCase makes case number of a seed.
+// newCase returns the case with a number. Its random numbers depend on the seed and the number.
 func newCase(seed uint64, number int, paths []string) framingCase {
 	r := rand.New(rand.NewPCG(seed, uint64(number)))
 	m := message{r: r, number: number, paths: paths, odd: []int{0, 1, 1, 1, 2, 2, 3, 9}[r.IntN(8)]}
@@ -62,10 +63,11 @@ type message struct {
 	number int
 	paths  []string
 	shape  []string
-	odd    int // how many more oddities it may have: with many of them every server rejects it
+	odd    int // number of oddities that it may still get: with many of them every server rejects it
 }
 
-// pick takes the first choice, the ordinary one, with the probability usual, and else any.
+// pick returns the first choice, the ordinary one, with probability usual or if no oddity is left;
+// otherwise a random choice.
 func (m *message) pick(usual float64, choices ...string) string {
 	if m.odd == 0 || m.r.Float64() < usual {
 		return choices[0]
@@ -116,7 +118,7 @@ func (m *message) requestLine() string {
 	return method + m.pick(0.98, " ", "  ", "\t", "\x0b", "\r") + target + version
 }
 
-// framing is the fields that say where the body ends, and the body.
+// framing returns the fields that determine the end of the body, and the body.
 func (m *message) framing(inside string) (fields []string, body string) {
 	switch m.r.IntN(20) {
 	case 0, 1, 2, 3, 4:
@@ -139,7 +141,7 @@ func (m *message) framing(inside string) (fields []string, body string) {
 	return []string{m.length(n), m.coding()}, body
 }
 
-// length is a Content-Length field that says n, or that a careless server takes for n.
+// length returns a Content-Length field of size, or one that a careless server takes for it.
 func (m *message) length(size int) string {
 	n := strconv.Itoa(size)
 	return m.pick(0.6, "Content-Length: "+n, "Content-Length: 0", "Content-Length: 1",
@@ -155,7 +157,7 @@ func (m *message) length(size int) string {
 		"Content-Length: "+strconv.Itoa(size)+"000000000000000000000", "Content-Length: 4294967297")
 }
 
-// coding is a Transfer-Encoding field that says chunked, or that a careless server takes for it.
+// coding returns the field Transfer-Encoding: chunked, or one that a careless server takes for it.
 func (m *message) coding() string {
 	return m.pick(0.65, "Transfer-Encoding: chunked", "transfer-encoding:chunked", "Transfer-Encoding: Chunked",
 		"Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity",
@@ -174,7 +176,7 @@ func (m *message) coding() string {
 		"\rTransfer-Encoding: chunked", "Transfer-Encoding\r: chunked", "Transfer-Encoding: chun ked")
 }
 
-// chunks is inside as chunked framing, or as an end of chunks with inside behind it.
+// chunks returns inside in chunked coding, or the last chunk with inside behind it.
 func (m *message) chunks(inside string) string {
 	size := strconv.FormatInt(int64(len(inside)), 16)
 	size = m.pick(0.75, size, "0"+size, "0x"+size, strings.ToUpper(size), size+" ", " "+size, size+"\t", "+"+size,
@@ -188,14 +190,14 @@ func (m *message) chunks(inside string) string {
 		"0\r\nX : y\r\n\r\n", "0\r\n X\r\n\r\n", "0\r\nX\r\n\r\n", "0\r\nX: y\n\r\n",
 		"0\r\nX: y\r\r\n\r\n", "0\r\n\r", "0\r\n", "0\r\r\n", "-0\r\n\r\n", "0x0\r\n\r\n",
 		"0\r\nHost: i\r\nExpect: 100-continue\r\n\r\n", "0\r\nX:\x00\r\n\r\n")
-	if m.r.IntN(4) == 0 { // behind the end of the body there is a request
+	if m.r.IntN(4) == 0 { // the hidden request is behind the end of the body
 		m.shape = append(m.shape, "inside-behind")
 		return last + inside
 	}
 	return size + m.pick(0.96, "\r\n", "\n", "\r") + inside + end + last
 }
 
-// extra is fields that have to do with the connection.
+// extra returns further fields, most of them about the connection.
 func (m *message) extra() (lines []string) {
 	for range m.r.IntN(3) {
 		lines = append(lines, m.pick(0.6, "X-A: b", "Connection: close", "Connection: keep-alive",
@@ -213,7 +215,7 @@ func (m *message) extra() (lines []string) {
 	return lines
 }
 
-// join ends each line, mostly as HTTP wants it.
+// join adds a line end to each line, usually CRLF.
 func (m *message) join(lines []string) string {
 	var b strings.Builder
 	all := m.pick(0.95, "\r\n", "\n", "\r", "\r\r\n", "\n\r\n")

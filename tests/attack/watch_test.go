@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 )
 
-// usage is what a process holds.
+// usage is the resource usage of the gateway.
 type usage struct {
 	memory      int // resident bytes
 	descriptors int
@@ -21,15 +21,14 @@ func (u usage) String() string {
 		u.goroutines, u.connections)
 }
 
-// usage asks the gateway itself.
+// usage returns the usage in the metrics of the gateway.
 func (g *target) usage() (usage, error) {
 	of, err := g.Metrics()
 	return usage{memory: int(of["process_resident_memory_bytes"]), descriptors: int(of["process_open_fds"]),
 		goroutines: int(of["go_goroutines"]), connections: int(of["fdfs_gateway_connections"])}, err
 }
 
-// settles waits until the gateway has seen the end of all connections, which it does after their
-// clients.
+// settles waits until the gateway has detected the end of all connections, and returns the usage.
 func (g *target) settles(t *testing.T) (now usage) {
 	t.Helper()
 	eventually.True(t, func() bool {
@@ -40,8 +39,8 @@ func (g *target) settles(t *testing.T) (now usage) {
 	return now
 }
 
-// watch looks at the gateway until stop is closed, and returns the most that it held. A look
-// without a response is an error.
+// watch samples the usage until stop is closed, and returns the peak. A sample without a response
+// is an error.
 func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -59,12 +58,12 @@ func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 	}
 }
 
-// pooled is how many idle connections to a storage a gateway keeps.
+// pooled is the number of idle connections to a storage that a gateway keeps.
 const pooled = 8
 
-// recovers waits until the gateway holds what it held before the attack, and a little for what
-// happens beside. fasthttp keeps idle goroutines for 10 s, and idle connections to storages stay
-// for a minute: only a long attack waits for that.
+// recovers waits until the goroutines, descriptors and connections of the gateway are those before
+// the attack, plus a small allowance. fasthttp keeps idle goroutines for 10 s, and idle connections
+// to storages stay for a minute: only a long attack waits for their end.
 func (g *target) recovers(t *testing.T, base usage) {
 	t.Helper()
 	spare, files := 10, 10
