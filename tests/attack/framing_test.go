@@ -117,7 +117,7 @@ func parseHAProxy(line string) (string, seen, bool) {
 		return "", seen{}, false
 	}
 	text := escapedForm.ReplaceAllStringFunc(m[4], func(e string) string {
-		b, _ := hex.DecodeString(e[1:]) // the form has two digits
+		b, _ := hex.DecodeString(e[1:]) // escapedForm has two hex digits
 		return string(b)
 	})
 	s := seen{line: text, marker: markerIn(text), rejected: m[3][1] == 'R'}
@@ -154,7 +154,7 @@ func (l *logReader) until(t *testing.T, marker string) map[string][]seen {
 	return by
 }
 
-// arena is the gateway, the proxies in front of it and the logs of all.
+// arena holds the gateway, the proxies in front of it, and the logs of all servers.
 type arena struct {
 	t       *testing.T
 	paths   []string // of the files; the content of file k is content(k)

@@ -322,7 +322,7 @@ func (a *attack) sendAny(b string) error {
 	return nil
 }
 
-// slow sends a head byte by byte and stops somewhere.
+// slow sends a head byte by byte and stops at a random byte.
 func (a *attack) slow() error {
 	c, err := a.dial(a.g.Addr)
 	if err != nil {

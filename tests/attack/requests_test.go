@@ -57,7 +57,7 @@ func newCase(seed uint64, number int, paths []string) framingCase {
 	return framingCase{number: number, bytes: b.String(), shape: strings.Join(m.shape, " ")}
 }
 
-// message makes the first request of a case.
+// message builds the first request of a case.
 type message struct {
 	r      *rand.Rand
 	number int

@@ -55,7 +55,7 @@ const maxFailures = 20
 
 // failures collects wrong responses and failed operations.
 type failures struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	n    int
 	list []string
 }

@@ -38,7 +38,7 @@ type file struct {
 
 // files is the list of all files. Uploads replace the files of the storages in it.
 type files struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	list     []file
 	replaced fdfs.FileID // the file that the last upload has replaced
 }

@@ -4,7 +4,7 @@
 //	report := stampede.Run(stampede.Options{
 //		Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content,
 //	})
-//	report.Count(stampede.Whole)                   // clients that got exactly the content
+//	report.Count(stampede.Whole)                   // clients with exactly the content
 //	report.FirstByte(0.99), report.Whole(0.5)   // quantiles of their times
 //
 // A client is a goroutine, a connection and a buffer. It parses only the part of HTTP that

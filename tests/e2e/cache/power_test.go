@@ -73,7 +73,7 @@ type cutFile struct {
 	id  fdfs.FileID
 	now []byte
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	sums   [][32]byte // of all contents; the last one is the sum of now
 	purged int        // index of the oldest content that was not purged
 }

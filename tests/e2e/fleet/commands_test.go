@@ -35,7 +35,7 @@ type redisMonitor struct {
 	rdb *redis.Client
 	wg  sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	commands []redisCommand
 	marks    []string // arguments of ECHO
 }

@@ -58,7 +58,7 @@ func failover(t *testing.T, redis string, kill func()) {
 	kill()
 	end := time.Now().Add(time.Second)
 	purges, reached := 0, 0
-	for reached == 0 || time.Now().Before(end) { // under load too
+	for reached == 0 || time.Now().Before(end) { // some purges must come under load
 		purges++
 		if status, text := f.Gateways[purges%3].AdminPost("/purge?prefix=group1",
 			""); e2e.ReachedAll(status == http.StatusOK, text) == nil {
