@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A download does not tell the version of its bytes. If the file changes between the request for
-// its version and the download, or during the download, the stream does not end with io.EOF.
+// TestChangedMeanwhile: a reply to a download contains no version of the file. If the file changes
+// between the request for its version and the download, or during the download, the stream does not
+// end with io.EOF.
 func TestChangedMeanwhile(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{
@@ -48,8 +49,8 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// A server that has no file any more after it has sent one may have changed it before. Another
-// server, which has not heard of either, does not confirm the bytes.
+// TestChangedAndDeleted: a server that has sent a file and then deleted it may have changed it
+// before the download. A stale replica, which has seen neither event, does not confirm the bytes.
 func TestChangedAndDeleted(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, stale := newRig(t, 1, Options{}), newCluster(t, 1)
@@ -70,8 +71,8 @@ func TestChangedAndDeleted(t *testing.T) {
 
 var longPast = time.Unix(1795181354, 0)
 
-// TestNotReplicatedYet: that a storage does not have the file says nothing of the one which sent
-// bytes of it and does not tell their version any more.
+// TestNotReplicatedYet: if the sender does not report its version any more, the reply "no file" of
+// another storage is not the result: the file may not be replicated to that storage yet.
 func TestNotReplicatedYet(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, without := newRig(t, 1, Options{}), newCluster(t, 1)

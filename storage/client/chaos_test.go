@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// randomFault is one of all ways to fail, most of the time none.
+// randomFault returns a random fault, or in 2 of 15 cases none.
 func randomFault(rng *rand.Rand, size int) []fdfstest.Faults {
 	at := rng.IntN(size)
 	f := fdfstest.Faults{Times: 1 + rng.IntN(5)}
@@ -37,7 +37,7 @@ func randomFault(rng *rand.Rand, size int) []fdfstest.Faults {
 		f.Garbage = true
 	case 6:
 		f.Status = []byte{2, 5, 11, 16, 22, 28, 95}[rng.IntN(7)]
-		if f.Status == 2 || f.Status == 22 { // a file that is gone after its last byte ends the download
+		if f.Status == 2 || f.Status == 22 { // a file that is deleted before the last byte ends the download
 			f.Commands = []byte{fdfstest.CmdDownload}
 		}
 	case 7:
@@ -50,7 +50,8 @@ func randomFault(rng *rand.Rand, size int) []fdfstest.Faults {
 	return []fdfstest.Faults{f}
 }
 
-// meddle gives the first n storages random faults until stop is closed; in the end all are well.
+// meddle sets random faults at the first n storages until stop is closed, and then removes all
+// faults.
 func meddle(r *rig, n, size int, stop chan struct{}) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for {
@@ -79,14 +80,15 @@ func meddle(r *rig, n, size int, stop chan struct{}) {
 	}
 }
 
-// chaos is what became of many downloads.
+// chaos counts the results of many downloads.
 type chaos struct {
-	whole, cut, rejected int // as asked for; ended by an error after some bytes; ended by an error before
-	wrong, clean         int // faults of the Client: wrong bytes; a short body that ended well
+	whole, cut, rejected int // complete; an error after some bytes; an error before
+	wrong, clean         int // bugs of the Client: wrong bytes; a short body without an error
 }
 
-// 1,000 downloads while storages fail in all ways: no wrong byte, no clean end of a short body, and
-// all of them whole as long as one storage is well. That nothing is left open is checked by newRig.
+// TestChaos: while storages fail at random, no download has a wrong byte, or a short body without
+// an error. With one healthy storage all downloads are complete. newRig checks that nothing stays
+// open.
 func TestChaos(t *testing.T) {
 	for name, meddled := range map[string]int{"one is well": 2, "none is sure to be well": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +108,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// runChaos makes downloads of files of three kinds, all with the same content.
+// runChaos downloads parts of files of three kinds, all with the same content.
 func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	const size, workers = 300_000, 8
 	body := contenttest.Bytes(size)
@@ -138,7 +140,7 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	group.Wait()
 	close(stop)
 	meddler.Wait()
-	for _, id := range ids { // and all is well again
+	for _, id := range ids { // without faults all files are readable again
 		eventually.True(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] })
 		r.requireContent(id, body)
 	}
@@ -160,8 +162,8 @@ func (c *chaos) count(got, part []byte, want int, err error) {
 	}
 }
 
-// chaoticDownload reads a part of a file, or half of the time all of it from there on. got is nil
-// when nothing was opened.
+// chaoticDownload reads a part of a file; if length is even, all bytes from the offset from on. got
+// is nil if nothing was opened.
 func chaoticDownload(r *rig, id fdfs.FileID, from, length int) (got []byte, want int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrippingSource: a storage that sends little, and so never stalls, is replaced at the next
-// byte. Where all of them drip, the stream fails.
+// TestDrippingSource: a storage that sends few bytes, but never stalls, is replaced at the next
+// byte. If all storages are that slow, the stream fails.
 func TestDrippingSource(t *testing.T) {
 	drip := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 100}
 	pace := unprobed
@@ -52,8 +52,9 @@ func TestDrippingSource(t *testing.T) {
 	})
 }
 
-// TestSkippedBytes: the bytes before a range of a trunk slot, which storages send too, are no
-// silence: a storage that is slow enough to be measured is not replaced.
+// TestSkippedBytes: storages send the bytes of a trunk slot before the requested range too. These
+// bytes count as received, so the storage is not replaced, although it is slow enough for a
+// measurement.
 func TestSkippedBytes(t *testing.T) {
 	pace := unprobed
 	pace.window = 500 * time.Millisecond

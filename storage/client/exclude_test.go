@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read reads the rest of a stream in pieces of 10 kB and closes it. The error is nil at the end.
+// read reads the rest of a stream in pieces of 10 kB and closes it. The error is nil at io.EOF.
 func (r *rig) read(s *Stream) ([]byte, error) {
 	var got bytes.Buffer
 	_, err := io.CopyBuffer(struct{ io.Writer }{&got}, s, make([]byte, 10_000))
@@ -21,7 +21,7 @@ func (r *rig) read(s *Stream) ([]byte, error) {
 	return got.Bytes(), err
 }
 
-// suspect makes a server suspect, so that it is asked last.
+// suspect marks a server as suspect, so that it comes last in the order.
 func (r *rig) suspect(server Server) {
 	m, err := r.c.acquire(server)
 	require.NoError(r.t, err)
@@ -30,8 +30,8 @@ func (r *rig) suspect(server Server) {
 }
 
 // TestCorruptedAndHealthy: the corrupted storage is healthy and the good ones are suspect, so the
-// corrupted one comes first in each order. Its bytes are not taken for a link, and it is excluded
-// for this file: the next download is right.
+// corrupted one comes first in the order. Its content does not count as a link, and the storage is
+// excluded for this file: the next download is right.
 func TestCorruptedAndHealthy(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	r, id, corrupted := twins(t, body, flipped(body, 77))
@@ -52,8 +52,8 @@ func TestCorruptedAndHealthy(t *testing.T) {
 	require.Equal(t, r.servers[0], r.c.Order(r.servers)[0], "for other files it comes first")
 }
 
-// TestCorruptedBeforeAResume: the corrupted storage sends the first half and breaks, a good one the
-// rest. It is the corrupted one that is excluded, though the newest bytes are not its own.
+// TestCorruptedBeforeAResume: the corrupted storage sends the first half and breaks off, a good one
+// sends the rest. The corrupted one is excluded, though it did not send the newest bytes.
 func TestCorruptedBeforeAResume(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	r, id, corrupted := twins(t, body, flipped(body, 5))
@@ -70,12 +70,12 @@ func TestCorruptedBeforeAResume(t *testing.T) {
 	require.True(t, bytes.Equal(body, got))
 }
 
-// TestLinkWithACorruptedReplica: of three storages with a link one is corrupted. Two that agree
-// show which one.
+// TestLinkWithACorruptedReplica: if one of three storages has corrupted content of a link, the
+// equal content of the other two shows which one.
 func TestLinkWithACorruptedReplica(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, _ := twins(t, body, flipped(body, 5))
-	id.CRC32++ // the id of a link has any CRC32; a copy of the id is asked for by its text
+	id.CRC32++ // as in the id of a link; requests use the text of the id, which is unchanged
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, int64(len(body)), r.servers)
 	require.NoError(t, err)
 	_, err = r.read(s)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every recorded reply to CmdFileInfo, compared with its id.
+// TestGoldenInfos: every recorded reply to CmdFileInfo fits its file id.
 func TestGoldenInfos(t *testing.T) {
 	var records []struct {
 		Name     string

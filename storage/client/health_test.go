@@ -67,7 +67,7 @@ func TestHealthProbes(t *testing.T) {
 		h.probed(errTest, now)
 		requireDelay(want * time.Second)
 	}
-	// it replies to probes, and nothing else
+	// the server replies to probes, but to no request
 	now = now.Add(2 * time.Minute)
 	require.True(t, h.backoff.Probe(now))
 	h.probed(nil, now)
@@ -91,7 +91,7 @@ func TestP95(t *testing.T) {
 	p95, ok := h.p95()
 	require.True(t, ok)
 	require.Equal(t, 19*time.Millisecond, p95)
-	for i := range 10 * historySize { // the newest 128: 6.4 of 100 are slow
+	for i := range 10 * historySize { // of the newest 128 replies 8 are slow, 6.3 %
 		h.replied(map[bool]time.Duration{true: time.Second, false: time.Millisecond}[i%16 == 0])
 	}
 	p95, _ = h.p95()
@@ -113,7 +113,7 @@ func TestP95(t *testing.T) {
 	require.InDelta(t, float64(3*time.Millisecond), float64(h.record.Latency), float64(time.Millisecond))
 }
 
-// TestP95OfAny compares the percentile with that of sorted latencies.
+// TestP95OfAny: p95 returns the 95th percentile of the sorted latencies.
 func TestP95OfAny(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -165,8 +165,8 @@ func TestOrder(t *testing.T) {
 		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
 }
 
-// TestDownloadsCountApart: a server that replies to stats and hangs on downloads is not healthy
-// because of its replies.
+// TestDownloadsCountApart: a server that replies to requests for the info of files, and hangs on
+// downloads, does not become healthy by these replies.
 func TestDownloadsCountApart(t *testing.T) {
 	h, now := newHealth(), time.Now()
 	h.failed(errTest, now, true)
@@ -178,7 +178,7 @@ func TestDownloadsCountApart(t *testing.T) {
 			continue
 		}
 		probes++
-		h.probed(nil, at) // it is there, so it is tried again
+		h.probed(nil, at) // the probe succeeds, so the server is used again
 		require.Equal(t, Healthy, h.state())
 		h.completed(false)
 		h.failed(errTest, at, true)

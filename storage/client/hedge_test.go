@@ -37,24 +37,25 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, 20, spent, "what can be saved up is bounded")
 }
 
-// warm gives the first server a history.
+// warm records the latencies that hedging needs for the first server.
 func (r *rig) warm(id fdfs.FileID) {
 	for range historyMin {
 		r.stat(id)
 	}
 }
 
-// await waits until a storage has received n requests for a file's info.
+// await waits until storage i has received n requests for a file's info.
 func (r *rig) await(i, n int) {
 	eventually.True(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n })
 }
 
-// slow makes the next reply of the first storage late.
+// slow delays the next reply of the first storage.
 func (r *rig) slow(by time.Duration) {
 	r.Storage(0).SetFaults(fdfstest.Faults{Delay: by, Times: 1})
 }
 
-// One reply in 31 is slow: most of these are cancelled, for at most 5 % more requests.
+// TestHedge: of slow replies, one in 31, at least half are cancelled, for at most 5 % more
+// requests.
 func TestHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(Options{}, unprobed)
@@ -134,7 +135,7 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// A server that always loses is asked after the others.
+// TestAlwaysOutrun: a server that always loses against hedged requests comes last in the order.
 func TestAlwaysOutrun(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
@@ -147,7 +148,8 @@ func TestAlwaysOutrun(t *testing.T) {
 	require.Equal(t, r.servers[1], r.c.Order(r.servers)[0])
 }
 
-// Both servers are asked for their version of a file that may change.
+// TestHedgeVersion: for a file that may change, the second server must have the version of the
+// first one.
 func TestHedgeVersion(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1})
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: contenttest.Bytes(3000)})
@@ -161,8 +163,9 @@ func TestHedgeVersion(t *testing.T) {
 	require.Positive(t, r.requests(1, fdfs.CmdFileInfo))
 }
 
-// A server that lost hedges was not waited for. It is asked when the other one is gone, however
-// often that one has broken off before.
+// TestLostHedgesAreNoTries: a request that lost against a hedged one does not count as a try. When
+// the other server fails, the first one is used again, however often the other one broke off
+// before.
 func TestLostHedgesAreNoTries(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1})
 	body := contenttest.Bytes(4 << 20)
@@ -173,7 +176,7 @@ func TestLostHedgesAreNoTries(t *testing.T) {
 	s := r.open(id)
 	defer s.Close()
 	got := make([]byte, len(body))
-	const seen = 700 << 10 // by three downloads, before the second server counts as dead
+	const seen = 700 << 10 // with three downloads, before the second server counts as dead
 	_, err := io.ReadFull(s, got[:seen])
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, r.c.Stats().HedgeWins, uint64(triesPerServer))
@@ -184,7 +187,8 @@ func TestLostHedgesAreNoTries(t *testing.T) {
 	require.True(t, bytes.Equal(body, got))
 }
 
-// Close waits for second requests, and none is left behind when the caller goes.
+// TestHedgeCancel: Close waits for hedged requests, and the end of the caller's context ends both
+// requests.
 func TestHedgeCancel(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1, Pool: fdfs.PoolOptions{NetworkTimeout: time.Hour}})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
@@ -194,7 +198,7 @@ func TestHedgeCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers) // the storages have an hour
+	_, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers) // the network timeout is an hour
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	asked := r.requests(0, fdfs.CmdFileInfo)
 	var closed sync.WaitGroup
@@ -207,8 +211,8 @@ func TestHedgeCancel(t *testing.T) {
 	closed.Wait()
 }
 
-// raceOnce runs a race between two servers whose replies are made here, and returns the one that
-// has won, and those whose contexts ended before that of the winner did.
+// raceOnce runs a race between two servers with the replies of first and second. It returns the
+// winner, and the servers with a good reply whose context has ended.
 func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string,
 	errs []error) {
 	servers := []Server{{Host: "first", Port: 1}, {Host: "second", Port: 1}}
@@ -252,7 +256,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 	if a.end != nil {
 		a.drop()
 	}
-	c.Close() // and all goroutines have ended
+	c.Close() // waits for all goroutines
 	return won, dropped, errs
 }
 
@@ -265,7 +269,7 @@ func TestRace(t *testing.T) {
 			return *cause
 		}
 	}
-	// late gives a good result that is not needed any more
+	// late succeeds after the other server has won.
 	late := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	slowly := func(ctx context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
 	fails := func(context.Context) error { return errTest }
@@ -310,7 +314,7 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// After a race that both servers have lost, the next server is asked.
+// TestRaceAndAThird: after a race that both servers have lost, the third server gets the request.
 func TestRaceAndAThird(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{HedgeBudget: 1})
@@ -342,8 +346,8 @@ func TestRaceAndAThird(t *testing.T) {
 	})
 }
 
-// TestHangingStorages: one live replica behind several that hang is reached soon, without any
-// history to hedge by.
+// TestHangingStorages: behind four storages that hang, the fifth one is reached soon, though no
+// latencies are known for hedging.
 func TestHangingStorages(t *testing.T) {
 	r := newRig(t, 5, Options{Pool: fdfs.PoolOptions{NetworkTimeout: time.Minute}})
 	r.c.t.replyTimeout = 50 * time.Millisecond
@@ -355,13 +359,13 @@ func TestHangingStorages(t *testing.T) {
 	began := time.Now()
 	require.Equal(t, r.servers[4], r.stat(id).From)
 	require.Equal(t, r.servers[4], r.c.Order(r.servers)[0], "those that hang are known")
-	r.c.t.replyTimeout = time.Minute // no need of it from now on: the one that is well is known
+	r.c.t.replyTimeout = time.Minute // not needed any more: the healthy storage is first now
 	r.requireContent(id, text)
 	require.Less(t, time.Since(began), patient, "one that hangs has twice that time")
 }
 
-// TestManyBreaks: a source that breaks again and again, and gives something each time, is good for
-// the whole file.
+// TestManyBreaks: a source that breaks off again and again, each time after 300 KiB, serves the
+// whole file.
 func TestManyBreaks(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	text := contenttest.Bytes(4 << 20)

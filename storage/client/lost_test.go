@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLostConnectionsOfBothPools: the idle connections to a storage are lost without a notice. Once
-// a download has paid for that, a short request does not pay again.
+// TestLostConnectionsOfBothPools: the idle connections to a storage are lost without a notice. A
+// download waits for a timeout to detect that; a short request after it does not wait again.
 func TestLostConnectionsOfBothPools(t *testing.T) {
 	t.Parallel()
 	const connectTimeout = 5 * time.Second

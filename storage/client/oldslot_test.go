@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Storages before 5.11 begin every download of a trunk slot at its first byte. Ranges, and what
-// follows when a source breaks or freezes, have the requested bytes all the same.
+// TestSlotsOfOldStorages: storages before 5.11 begin every download of a trunk slot at its first
+// byte. Ranges, and downloads that continue after a source breaks off or freezes, still have the
+// requested bytes.
 func TestSlotsOfOldStorages(t *testing.T) {
 	const size = 500_000
 	pace := unprobed
@@ -44,7 +45,7 @@ func TestSlotsOfOldStorages(t *testing.T) {
 			} {
 				fault.Commands, fault.Times = []byte{fdfstest.CmdDownload}, 1
 				before := r.c.Stats().Resumes
-				for _, s := range r.Storages() { // whichever is asked first
+				for _, s := range r.Storages() { // health may have changed their order
 					s.SetFaults(fault)
 				}
 				r.requireContent(id, body)

@@ -21,19 +21,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is how long a test waits for what should come at once: a machine may be slow, and may
-// stand still for a while.
+// patient is the maximum wait of a test for an immediate event: a machine may be slow, or stop for
+// a while.
 const patient = 30 * time.Second
 
-// quick is a timing for tests in which probes heal what has failed.
+// quick is the timing of tests in which probes make servers healthy again.
 var quick = timing{
 	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second,
 	backoff: backoff.Policy{First: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	pause:   time.Hour,
 }
 
-// unprobed is a timing for all other tests: a probe comes when it comes, and would change what they
-// look at.
+// unprobed is the timing of all other tests: probes at random moments would change their results.
 var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second,
 	backoff: backoff.Policy{First: time.Hour, Max: time.Hour}, pause: time.Hour}
 
@@ -45,8 +44,8 @@ type rig struct {
 	servers []Server
 }
 
-// newRig starts n storages. In the end no connection may be open and no goroutine be left, and no
-// pool may miss one of the connections that it may make.
+// newRig starts n storages. At the end of the test it checks that no connection is open, no
+// goroutine runs, and each pool can still make as many connections as it may.
 func newRig(t testing.TB, n int, o Options) *rig { return newRigWith(t, n, o, unprobed) }
 
 func newRigWith(t testing.TB, n int, o Options, pace timing) *rig {
@@ -74,7 +73,7 @@ func newRigWith(t testing.TB, n int, o Options, pace timing) *rig {
 	return r
 }
 
-// requireFreePools makes as many connections to every storage as are allowed.
+// requireFreePools opens MaxOpen connections to every storage.
 func (r *rig) requireFreePools() {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
@@ -84,7 +83,7 @@ func (r *rig) requireFreePools() {
 			require.ErrorIs(r.t, err, errClientClosed)
 			return
 		}
-		eventually.True(r.t, func() bool { // a second request that has lost may be about to end
+		eventually.True(r.t, func() bool { // a hedged request that has lost may still run
 			r.c.mu.Lock()
 			defer r.c.mu.Unlock()
 			return m.refs == 1
@@ -221,7 +220,7 @@ func TestStatGoesOn(t *testing.T) {
 	require.ErrorIs(t, err, fdfs.ErrNoFile, "storages say that a store path is invalid")
 }
 
-// Whatever is complete makes a storage healthy again, without a probe.
+// TestCompleteHeals: a complete reply makes a storage healthy again, without a probe.
 func TestCompleteHeals(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
@@ -276,7 +275,7 @@ func TestStatTimeouts(t *testing.T) {
 	why := errors.New("the client has gone")
 	ctx, stop := context.WithCancelCause(context.Background())
 	time.AfterFunc(20*time.Millisecond, func() { stop(why) })
-	failures := r.c.Stats().Failures // the storage has much more time than that
+	failures := r.c.Stats().Failures // the timeout of the storage is much longer than 20 ms
 	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, r.servers[:1])
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, why)
@@ -323,7 +322,7 @@ func TestInfoOf(t *testing.T) {
 	}
 }
 
-// A file of another size than its id says is not taken from a storage, however small it is.
+// TestWrongSize: a reply with another size than the id has is rejected, also for small files.
 func TestWrongSize(t *testing.T) {
 	for _, size := range []int{1000, 1} {
 		r := newRig(t, 2, Options{})
@@ -340,7 +339,7 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// FuzzInfo reads replies to CmdFileInfo as Stat does.
+// FuzzInfo parses replies to CmdFileInfo as Stat does: an accepted version is valid for its id.
 func FuzzInfo(f *testing.F) {
 	normal, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 4096})
 	require.NoError(f, err)
@@ -381,7 +380,7 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, errClientClosed)
 }
 
-// What is not used is forgotten, and there are never more servers than the limit.
+// TestMembers: servers that are not used are removed, and their number is limited.
 func TestMembers(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3 << 20)})
@@ -396,7 +395,7 @@ func TestMembers(t *testing.T) {
 	_, err := io.Copy(io.Discard, s)
 	require.NoError(t, err, "a server in use stays")
 	require.NoError(t, s.Close())
-	r.c.sweep(began.Add(unprobed.unused)) // all were used after that
+	r.c.sweep(began.Add(unprobed.unused)) // all servers were used later than began
 	require.Len(t, r.c.Health(), maxServers)
 	r.c.sweep(time.Now().Add(unprobed.unused + time.Second))
 	require.Empty(t, r.c.Health())
@@ -410,7 +409,7 @@ func TestMembers(t *testing.T) {
 	require.ErrorContains(t, err, "1024 other storages are being asked")
 }
 
-// A storage that comes back is found by a probe, not by a request.
+// TestProbe: a probe, not a request, detects that a storage runs again.
 func TestProbe(t *testing.T) {
 	r := newRigWith(t, 2, Options{}, quick)
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(10)})

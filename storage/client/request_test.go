@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTimedOut: a deadline of a connection, and the end of TCP_USER_TIMEOUT, are time-outs.
+// TestTimedOut: the deadline of a connection, and the end of TCP_USER_TIMEOUT, count as
+// context.DeadlineExceeded.
 func TestTimedOut(t *testing.T) {
 	for _, err := range []error{os.ErrDeadlineExceeded, syscall.ETIMEDOUT, context.DeadlineExceeded} {
 		wrapped := timedOut(fmt.Errorf("cannot read: %w", err))

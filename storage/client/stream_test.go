@@ -45,12 +45,13 @@ func TestOpenRanges(t *testing.T) {
 	require.Equal(t, uint64(160_002), r.c.Stats().Bytes)
 }
 
-// What Open does when the server that comes first fails, with and without another one.
+// TestOpenFaults: if the first server fails, Open and Read use the second one; without a second one
+// they return ErrNoSource.
 func TestOpenFaults(t *testing.T) {
 	third := 300
 	for name, test := range map[string]struct {
 		faults fdfstest.Faults
-		wrong  bool // a wrong reply, no failure
+		wrong  bool // counted as a wrong reply, not as a failure
 	}{
 		"busy":          {faults: fdfstest.Faults{Status: 16}},
 		"i/o error":     {faults: fdfstest.Faults{Status: 5}},
@@ -111,7 +112,8 @@ func TestOpenDead(t *testing.T) {
 	require.ErrorIs(t, err, fdfs.ErrNoFile)
 }
 
-// The source dies at every tenth of a body, and the reader does not notice.
+// TestResume: a source that breaks off, at each tenth of a body, is replaced, and the reader gets
+// the whole body.
 func TestResume(t *testing.T) {
 	const size = 4 << 20
 	r := newRigWith(t, 3, Options{}, quick)
@@ -136,7 +138,8 @@ func TestResume(t *testing.T) {
 	require.Less(t, r.Downloads(id).Bytes, int64(size*16), "a resume does not begin at the first byte")
 }
 
-// One server alone that breaks off early is asked once more; after that the body ends in an error.
+// TestResumeBounds: a single server that breaks off early gets one more request; then the body ends
+// with an error.
 func TestResumeBounds(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	body := contenttest.Bytes(1 << 20)
@@ -156,8 +159,8 @@ func TestResumeBounds(t *testing.T) {
 	require.Equal(t, err, again)
 }
 
-// A storage that gives up because the reader makes pauses is not unhealthy, and is asked as often
-// as it takes.
+// TestPauses: a storage that disconnects because the reader pauses stays healthy, and is used again
+// without a limit.
 func TestPauses(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	r.c.t.pause = 20 * time.Millisecond
@@ -178,8 +181,8 @@ func TestPauses(t *testing.T) {
 	require.Equal(t, Healthy, r.c.Health()[0].State)
 }
 
-// hasten makes requests to one storage fail after d, until restore is called; the others have as
-// much time as before.
+// hasten sets the network timeout of one storage to d until restore is called. The other storages
+// keep theirs.
 func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	m, err := r.c.acquire(r.servers[i])
 	require.NoError(r.t, err)
@@ -194,7 +197,7 @@ func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	}
 }
 
-// A source that stalls is given up after the network timeout.
+// TestStall: a source that stalls is abandoned after the network timeout.
 func TestStall(t *testing.T) {
 	r := newRig(t, 2, Options{})
 	body := contenttest.Bytes(20 << 20)
@@ -212,7 +215,8 @@ func TestStall(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A slave or appender goes on only in the same version.
+// TestResumeVersion: the download of an appender file continues at another server only if that has
+// the same version.
 func TestResumeVersion(t *testing.T) {
 	first, second := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
 	body := contenttest.Bytes(20 << 20)
@@ -247,7 +251,8 @@ func TestResumeVersion(t *testing.T) {
 	}
 }
 
-// A mutable file is asked for its version at a server that Info is not from.
+// TestOpenVersion: before the download of a mutable file from another server than info.From, that
+// server's version is compared with info.
 func TestOpenVersion(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, 2, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -265,7 +270,7 @@ func TestOpenVersion(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// The server that Info is from comes first, but only from among the servers that may be asked.
+// TestOpenFrom: the server info.From comes first, but only if it is one of the candidates.
 func TestOpenFrom(t *testing.T) {
 	r := newRig(t, 3, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(100)})
@@ -282,7 +287,7 @@ func TestOpenFrom(t *testing.T) {
 	}
 }
 
-// While all connections to a server are in use the others are asked.
+// TestFull: if all connections to a server are in use, the next one gets the request.
 func TestFull(t *testing.T) {
 	r := newRig(t, 2, Options{Pool: fdfs.PoolOptions{MaxOpen: 2}})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
@@ -297,8 +302,8 @@ func TestFull(t *testing.T) {
 	require.Equal(t, []Server{r.servers[0], r.servers[0], r.servers[1]}, from)
 }
 
-// Waiting in vain for a connection says nothing about a storage, whether it ends with the time for
-// the begin of a reply or with that of the caller.
+// TestFullIsNoFailure: a wait for a free connection does not count as a failure of the storage,
+// whether the reply timeout or the caller's deadline ends it.
 func TestFullIsNoFailure(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: -1, Pool: fdfs.PoolOptions{MaxOpen: 1}})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
@@ -334,7 +339,8 @@ func TestStreamCancel(t *testing.T) {
 	require.Zero(t, r.requests(1, fdfs.CmdDownload))
 }
 
-// A stream that is closed early closes its connection, one that was read to its end keeps it.
+// TestStreamClose: a stream that is closed early closes its connection; a stream that was read to
+// its end keeps it for reuse.
 func TestStreamClose(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
@@ -354,8 +360,8 @@ func TestStreamClose(t *testing.T) {
 	require.Equal(t, 3, r.Storage(0).Counts().Accepted)
 }
 
-// What a source holds is given back when it is read to its end, when it breaks and when it is
-// closed before.
+// TestSourceEnds: a source is released exactly once when it is read to its end, breaks off, or is
+// closed early.
 func TestSourceEnds(t *testing.T) {
 	r := newRig(t, 2, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
@@ -392,8 +398,8 @@ func TestReadAllocs(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A source that sends nothing in the middle is replaced at the next byte, where there is another
-// one that has the same version.
+// TestFrozenSource: a source that stops in the middle of the body is replaced at the next byte, if
+// another source has the same version.
 func TestFrozenSource(t *testing.T) {
 	const size = 300_000
 	at := 100_000
@@ -413,7 +419,7 @@ func TestFrozenSource(t *testing.T) {
 			require.NoError(t, s.Close())
 		})
 	}
-	t.Run("nobody else", func(t *testing.T) { // the source is waited for, and goes on in time
+	t.Run("nobody else", func(t *testing.T) { // the download continues when the source does
 		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
 		id := r.put(fdfstest.FileSpec{Content: body})
 		r.Storage(0).SetFaults(freeze)
@@ -422,7 +428,7 @@ func TestFrozenSource(t *testing.T) {
 		r.requireContent(id, body)
 		require.Zero(t, r.c.Stats().Resumes)
 	})
-	t.Run("another version", func(t *testing.T) { // at the only other one
+	t.Run("another version", func(t *testing.T) { // at the only other source
 		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
 		id := r.put(fdfstest.FileSpec{Content: body, Kind: fdfs.KindAppender})
 		r.Storage(0).SetFaults(freeze)

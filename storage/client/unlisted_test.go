@@ -43,7 +43,7 @@ func TestUnlistedBounds(t *testing.T) {
 	}
 }
 
-// unlistedServers in use, as many as there may be, leave the room of known servers alone.
+// TestUnlistedTakeNoRoom: unlisted servers, up to their limit, leave room for the listed ones.
 func TestUnlistedTakeNoRoom(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
@@ -57,8 +57,8 @@ func TestUnlistedTakeNoRoom(t *testing.T) {
 	r.requireContent(id, contenttest.Bytes(1000))
 }
 
-// An unlisted server that accepts and says nothing is given up with its request, and one that gives
-// the file is as good as any other.
+// TestUnlisted: an unlisted server that accepts and does not reply is removed at the end of the
+// request. An unlisted server that replies counts as verified.
 func TestUnlisted(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twins are storages of two clusters: the first server has other bytes under the same id than the
-// others.
+// twins returns a rig whose first server, of the cluster corrupted, has other bytes for the id than
+// the two further ones.
 func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, corrupted *fdfstest.Cluster) {
 	r = newRig(t, 2, Options{})
 	id = r.put(fdfstest.FileSpec{Content: good})
@@ -33,7 +33,7 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// A client never gets all of a corrupted body.
+// TestCorrupted: a corrupted body is never delivered completely.
 func TestCorrupted(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
@@ -48,7 +48,8 @@ func TestCorrupted(t *testing.T) {
 	}
 }
 
-// A file that fits into the first Read is taken from another server.
+// TestCorruptedSmall: if a corrupted file fits into the first Read, Read returns the content of
+// another server.
 func TestCorruptedSmall(t *testing.T) {
 	body := contenttest.Bytes(60_000)
 	r, id, _ := twins(t, body, flipped(body, 100))
@@ -64,7 +65,7 @@ func TestCorruptedSmall(t *testing.T) {
 	require.Equal(t, uint64(1), r.c.Stats().CRCErrors)
 }
 
-// A part of a file cannot be checked.
+// TestCorruptedRange: a range of a file is delivered without a check of the CRC32.
 func TestCorruptedRange(t *testing.T) {
 	body := contenttest.Bytes(1000)
 	r, id, _ := twins(t, body, flipped(body, 100))
@@ -75,7 +76,7 @@ func TestCorruptedRange(t *testing.T) {
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
-// Corruption that changes from read to read is noticed at one server alone too.
+// TestCorruptedOnTheWay: if two reads from the only server differ, the content counts as corrupted.
 func TestCorruptedOnTheWay(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	r, id, corrupted := twins(t, body, flipped(body, 5))
@@ -83,13 +84,13 @@ func TestCorruptedOnTheWay(t *testing.T) {
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
-	require.NoError(t, corrupted.Change(id, body, s.info.Time())) // what is read again is as it should be
+	require.NoError(t, corrupted.Change(id, body, s.info.Time())) // the second read returns the right content
 	_, err = r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 }
 
-// A symbolic link has an id with the size of its target and another CRC32, and is served: from
-// several servers and from one.
+// TestLink: a symbolic link, whose id has the size of its target and another CRC32, is served from
+// one server and from several.
 func TestLink(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	for _, servers := range []int{1, 2} {
@@ -109,8 +110,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// The id of a file of FastDFS 5.x has another CRC32 than the standard one. Only the first one of a
-// group that does not fit into the first Read is read twice.
+// TestLegacyCRC: file ids of FastDFS 5.x have another CRC32 than the standard one. Of the files
+// that do not fit into the first Read, only the first one of a group is read twice.
 func TestLegacyCRC(t *testing.T) {
 	r := newRig(t, 2, Options{})
 	body := contenttest.Bytes(300_000)
@@ -134,7 +135,8 @@ func TestLegacyCRC(t *testing.T) {
 	require.Zero(t, r.c.links.Len(), "it is no link")
 }
 
-// The second download of a file needs no second connection: the first one is free by then.
+// TestRecheckPoolOfOne: the second download of a recheck works with a pool of one connection, since
+// the first download has released it.
 func TestRecheckPoolOfOne(t *testing.T) {
 	r := newRig(t, 1, Options{Pool: fdfs.PoolOptions{MaxOpen: 1, ConnectTimeout: 5 * time.Second}})
 	body := contenttest.Bytes(300_000)
@@ -144,7 +146,8 @@ func TestRecheckPoolOfOne(t *testing.T) {
 	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
 }
 
-// A file that fits into the first Read is summed up in the legacy variant without another download.
+// TestLegacyCRCSmall: the legacy CRC32 of a file that fits into the first Read is computed without
+// another download.
 func TestLegacyCRCSmall(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	body := contenttest.Bytes(30_000)
@@ -158,7 +161,8 @@ func TestLegacyCRCSmall(t *testing.T) {
 	require.Equal(t, 1, r.Downloads(id).Downloads)
 }
 
-// A caller that checks the content itself gets it as it is, from one download.
+// TestOpenUnchecked: with FetchRequest.Unchecked the content is delivered as received, from one
+// download.
 func TestOpenUnchecked(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, corrupted := twins(t, body, flipped(body, 100))
@@ -172,8 +176,8 @@ func TestOpenUnchecked(t *testing.T) {
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
-// What one server sends twice while another one cannot be asked is no link: it may be corrupted. It
-// is one where the others do not have the file.
+// TestLinkUnsure: content that one server sends twice may be corrupted, so it counts as a link only
+// if all other servers reply that they do not have the file, not if they fail.
 func TestLinkUnsure(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, _ := twins(t, body, flipped(body, 100))
@@ -192,7 +196,7 @@ func TestLinkUnsure(t *testing.T) {
 	require.Equal(t, 1, r.c.links.Len())
 }
 
-// A file that cannot be read again is not given out whole.
+// TestRecheckFails: if the file cannot be read again, the last bytes are not delivered.
 func TestRecheckFails(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	r, id, corrupted := twins(t, body, flipped(body, 5))
@@ -206,8 +210,8 @@ func TestRecheckFails(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoSource)
 }
 
-// TestTrunkLink: the bytes of a link in a trunk file are not requested, whatever was uploaded as
-// its header.
+// TestTrunkLink: no request is sent for the content of a link in a trunk file, whose header may
+// contain uploaded bytes.
 func TestTrunkLink(t *testing.T) {
 	r := newRig(t, 2, Options{})
 	body := contenttest.Bytes(4096)
@@ -219,7 +223,7 @@ func TestTrunkLink(t *testing.T) {
 	_, err = r.c.Stat(context.Background(), FetchRequest{ID: link}, r.servers)
 	require.ErrorIs(t, err, ErrSlotLink)
 	require.ErrorIs(t, err, fdfs.ErrNoFile)
-	v, err := VersionOf(link, int64(len(body)), 0) // as another transport has reported it
+	v, err := VersionOf(link, int64(len(body)), 0) // a version from another transport
 	require.NoError(t, err)
 	_, err = r.c.Open(context.Background(), FetchRequest{ID: link}, Info{Version: v}, 0, v.Size, r.servers)
 	require.ErrorIs(t, err, ErrSlotLink)

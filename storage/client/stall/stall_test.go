@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a source whose reads take some time.
+// fake is a source whose reads take the times that a test sets.
 type fake struct {
-	takes   []time.Duration // of each read; the last one counts for all that follow
+	takes   []time.Duration // of the reads in order; the last one is repeated
 	stopped chan struct{}
-	broken  error // in place of a byte
+	broken  error // the result of a read instead of a byte; nil = none
 }
 
 func (f *fake) read(p []byte) (int, error) {
@@ -34,7 +34,8 @@ func (f *fake) read(p []byte) (int, error) {
 	}
 }
 
-// watch is a Watch over the source; a search takes some time and gives a number or an error.
+// watch returns a Watch of the source. Its search returns source 7 and err after the time takes;
+// dropped sums the sources that were passed to Drop.
 func (f *fake) watch(ctx context.Context, takes time.Duration, err error) (w *Watch[int], dropped *int) {
 	f.stopped, dropped = make(chan struct{}), new(int)
 	return New(ctx, Options[int]{
@@ -55,7 +56,7 @@ func (f *fake) watch(ctx context.Context, takes time.Duration, err error) (w *Wa
 func TestRead(t *testing.T) {
 	errGone, never := errors.New("gone"), time.Hour
 	for name, test := range map[string]struct {
-		takes  []time.Duration // of the reads, all but the last one good
+		takes  []time.Duration // of the reads; all but the last one succeed
 		broken error
 		search time.Duration
 		err    error // of the search
@@ -102,8 +103,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A source that is found at the moment when bytes come is given back, or replaces the other one;
-// never both, never neither.
+// TestBothAtOnce: if the search and the read end at the same moment, either Read returns bytes and
+// the source that was found is dropped, or Read returns the other source.
 func TestBothAtOnce(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,13 +119,13 @@ func TestBothAtOnce(t *testing.T) {
 			}
 			require.Equal(t, 1, n)
 			if *dropped != 7 {
-				require.Zero(t, *dropped) // the search was ended before it found it
+				require.Zero(t, *dropped) // the search ended without a source
 			}
 		})
 	}
 }
 
-// The end of the download ends the search too.
+// TestEnd: the end of the download ends the search too.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -137,7 +138,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestPanics: a bug in one of the functions does not end the process, nor the read.
+// TestPanics: a panic in one of the functions ends neither the process nor the read.
 func TestPanics(t *testing.T) {
 	for name, test := range map[string]struct {
 		search time.Duration
@@ -148,7 +149,7 @@ func TestPanics(t *testing.T) {
 		"stop": {change: func(o *Options[int]) { o.Stop = func() { panic("bug") } }, next: true},
 		"drop": {search: 2 * time.Second, change: func(o *Options[int]) {
 			find := o.Find
-			o.Find = func(context.Context) (int, error) { return find(context.Background()) } // too late
+			o.Find = func(context.Context) (int, error) { return find(context.Background()) } // returns too late
 			o.Drop = func(int) { panic("bug") }
 		}},
 	} {
@@ -165,19 +166,19 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestSlow: a source that sends less than LowRate is replaced after a window. Where there is no
-// other one it is read on, and the read fails only below MinRate, after three windows. The time
-// between two Reads is that of the reader and does not count.
+// TestSlow: a source that sends less than LowRate is replaced after a window. Without another
+// source the download continues with the slow one, and fails only below MinRate, after three
+// windows. The time between two calls of Read belongs to the reader and does not count.
 func TestSlow(t *testing.T) {
 	errNone := errors.New("no other source")
 	for name, test := range map[string]struct {
-		takes, pause time.Duration // of a byte each, and between two reads
+		takes, pause time.Duration // of a read, and between two reads
 		bytes        int           // of each read
 		skipped      int64         // by each read
 		err          error         // of the search
 		next         bool
 		failed       error
-		after        time.Duration // 0 = it stays for an hour
+		after        time.Duration // 0 = the source is kept for an hour
 	}{
 		"another one":     {takes: time.Second, bytes: 20, next: true, after: Window},
 		"nobody else":     {takes: time.Second, bytes: 20, err: errNone, failed: ErrSlow, after: failAfter * Window},
@@ -241,12 +242,12 @@ func TestSkippedEndsSearch(t *testing.T) {
 	})
 }
 
-// TestLateTimer: a timer that fires late, since the process did not run, gives the current source
-// time to return what has come. Only then another one is searched.
+// TestLateTimer: if a timer fires late because the process did not run, the current source first
+// gets time to return the bytes that have arrived. The search begins only after that time.
 func TestLateTimer(t *testing.T) {
 	for name, c := range map[string]struct {
-		by     time.Duration // that the timer fires late
-		readIn time.Duration // until the Read has its bytes
+		by     time.Duration // delay of the timer
+		readIn time.Duration // time until Read has bytes
 		search bool
 	}{
 		"in time":               {search: true},
