@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A filter of system calls replies to openat2 in its own way; an old kernel does not know its
-// flags.
+// TestChooseOpener: walk is used if openat2 fails, by a filter of system calls or in a kernel
+// without its flags; else openat2 is used.
 func TestChooseOpener(t *testing.T) {
 	same := func(a, b opener) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 	before := descriptors(t)

@@ -23,7 +23,8 @@ func openPaths(t *testing.T, paths ...string) *Store {
 	return l
 }
 
-// A file is deleted when its store path is sound and has it no more; else it may be lost.
+// TestDeleted: a missing file counts as deleted if its store path is sound; otherwise it may be
+// lost.
 func TestDeleted(t *testing.T) {
 	s := storetest.New(t)
 	l := openPaths(t, s.Root(storetest.Group, 0), s.Root(storetest.Group, 1))
@@ -58,8 +59,8 @@ func TestDeleted(t *testing.T) {
 	require.False(t, l.Deleted(normal.ID, nil, time.Time{}))
 }
 
-// The folders of a lost disk are not deleted files: what is remembered of one folder does not hold
-// for others, nor for another disk.
+// TestDeletedRemembersFolders: the known state of a folder holds neither for other folders nor for
+// another disk: files in the folders of a lost disk are not deleted.
 func TestDeletedRemembersFolders(t *testing.T) {
 	s := storetest.New(t)
 	l := openPaths(t, s.Root(storetest.Group, 0))
@@ -80,8 +81,8 @@ func TestDeletedRemembersFolders(t *testing.T) {
 	require.False(t, l.Deleted(file.ID, nil, time.Time{}), "another disk is mounted")
 }
 
-// TestDeletedTrustsOpen: what Open has found in a folder that was known to be sound is not looked
-// for again; anything else is.
+// TestDeletedTrustsOpen: Deleted does not look again for a file that Open has not found in a folder
+// that was known to be sound before. It looks again in all other cases.
 func TestDeletedTrustsOpen(t *testing.T) {
 	s := storetest.New(t)
 	l := openPaths(t, s.Root(storetest.Group, 0))
@@ -96,7 +97,7 @@ func TestDeletedTrustsOpen(t *testing.T) {
 	require.Equal(t, ErrMissing, openErr())
 	begin := time.Now()
 	require.True(t, l.Deleted(file.ID, ErrMissing, begin))
-	eventually.True(t, func() bool { // from here on the folder is known to be sound
+	eventually.True(t, func() bool { // the folder is known to be sound from now on
 		return l.Deleted(file.ID, ErrMissing, time.Now().Add(-time.Millisecond/2))
 	}, "it is gone")
 	require.NoError(t, os.Rename(moved, file.Path))

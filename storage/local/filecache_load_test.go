@@ -18,12 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ten thousand files through a cache of a hundred: no more than these stay open.
+// TestFileCacheMaxFiles: of a thousand files that are read through a cache of a hundred, at most a
+// hundred stay open.
 func TestFileCacheMaxFiles(t *testing.T) {
 	s := newTestStore(t)
 	before := descriptors(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxFiles: 100, Memory: -1})
-	opened := descriptors(t) - before // the store paths
+	opened := descriptors(t) - before // descriptors of the store paths
 	ids := make([]fdfs.FileID, 1000)
 	for i := range ids {
 		ids[i] = s.id(fdfs.KindNormal, "content", nil)
@@ -39,7 +40,7 @@ func TestFileCacheMaxFiles(t *testing.T) {
 	stats := c.Stats()
 	require.Equal(t, 100, stats.Files)
 	require.EqualValues(t, 100, stats.Descriptors)
-	for _, id := range ids[len(ids)-100:] { // the last ones are those that are kept
+	for _, id := range ids[len(ids)-100:] { // the last hundred files are cached
 		read(t, c, id)
 	}
 	require.EqualValues(t, 100, c.Stats().Hits)
@@ -62,8 +63,8 @@ func TestFileCacheMemory(t *testing.T) {
 	require.Zero(t, stats.Descriptors, "what is in memory holds no descriptor")
 }
 
-// The openings for many clients are counted while they are held up: there is one. A free slot is
-// found by opening.
+// TestFileCacheManyOpens: concurrent requests of many clients for one file open it once, also if
+// its slot turns out to be free.
 func TestFileCacheManyOpens(t *testing.T) { synctest.Test(t, testFileCacheManyOpens) }
 
 func testFileCacheManyOpens(t *testing.T) {
@@ -103,7 +104,7 @@ func testFileCacheManyOpens(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Descriptors)
 }
 
-// An opening that panics, which is a bug, does not block other requests.
+// TestFileCachePanic: a panic while a file is opened does not block other requests for it.
 func TestFileCachePanic(t *testing.T) { synctest.Test(t, testFileCachePanic) }
 
 func testFileCachePanic(t *testing.T) {
@@ -138,7 +139,7 @@ func testFileCachePanic(t *testing.T) {
 	requireRead(t, c, id, "content", false)
 }
 
-// When descriptors run out, some of those that are kept are given up.
+// TestFileCacheDescriptorsRunOut: when descriptors run out, the cache closes some of its files.
 func TestFileCacheDescriptorsRunOut(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -157,7 +158,7 @@ func TestFileCacheDescriptorsRunOut(t *testing.T) {
 	require.GreaterOrEqual(t, c.Stats().Files, 20)
 }
 
-// highest is the highest descriptor in use when all below it are in use too.
+// highest returns the highest descriptor in use, provided that all lower ones are in use too.
 func highest(t *testing.T) int {
 	t.Helper()
 	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -183,7 +184,7 @@ func TestFileCachePurge(t *testing.T) {
 		{a.Logic, 0},
 	} {
 		for _, o := range []FileCacheOptions{noBodies, {}} {
-			o.Valid = time.Hour // what was removed is not noticed
+			o.Valid = time.Hour // the cache does not notice removed files
 			c := newTestCache(t, s, o)
 			for id, content := range map[fdfs.FileID]string{a: "a", b: "b", other: "c"} {
 				s.write(id, content)
@@ -204,7 +205,7 @@ func TestFileCachePurge(t *testing.T) {
 	}
 }
 
-// A file that was being opened when it was to be forgotten is not kept.
+// TestFileCachePurgeWhileOpening: a file that is being opened during a purge is not cached.
 func TestFileCachePurgeWhileOpening(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -212,7 +213,7 @@ func TestFileCachePurgeWhileOpening(t *testing.T) {
 	g := c.local
 	open := g.opener
 	g.opener = func(dirfd int, name string, how *unix.OpenHow) (int, error) {
-		c.Purge("group2") // any: what lies below is found by what is kept only
+		c.Purge("group2") // any prefix: the purge compares it only with cached files
 		return open(dirfd, name, how)
 	}
 	requireRead(t, c, id, "content", false)
@@ -222,7 +223,7 @@ func TestFileCachePurgeWhileOpening(t *testing.T) {
 	require.Equal(t, 1, c.Stats().Files)
 }
 
-// Unused files are closed, so that the disk can free the space of deleted ones.
+// TestFileCacheSweep: unused files are closed, so that the disk can free the space of deleted ones.
 func TestFileCacheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -274,7 +275,7 @@ func TestFileCacheMemo(t *testing.T) {
 	}
 }
 
-// A request for a file that is kept allocates nothing.
+// TestFileCacheAllocations: a request for a cached file allocates nothing.
 func TestFileCacheAllocations(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxBody: 100})
@@ -295,7 +296,8 @@ func TestFileCacheAllocations(t *testing.T) {
 	}
 }
 
-// filesAndSlots makes 24 files, which come first in ids, and 16 slots, two for each place.
+// filesAndSlots makes 24 files and 16 slots, two for each place of the trunk file. ids are those of
+// the files, and then of the slots.
 func filesAndSlots(s *testStore) (ids, slots []fdfs.FileID, want map[fdfs.FileID]string) {
 	want = make(map[fdfs.FileID]string)
 	for i := range 24 {
@@ -330,9 +332,9 @@ func writeSlot(file *os.File, id fdfs.FileID, content string) {
 	_, _ = file.WriteAt(id.SlotHeader().AppendTo(nil), int64(id.Trunk.Offset))
 }
 
-// Everything at once: files come and go in place, slots are reused, the cache is far too small, and
-// is purged. No reader ever gets bytes of another id, and no
-// descriptor is left.
+// TestFileCacheConcurrently: files are replaced, slots are reused, and the cache is far too small
+// and is purged, all at the same time. No reader gets bytes of another id, and no descriptor stays
+// open.
 func TestFileCacheConcurrently(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxFiles: 8, Memory: 8 * 1300, MaxBody: 64, Valid: time.Millisecond})
@@ -341,7 +343,7 @@ func TestFileCacheConcurrently(t *testing.T) {
 	var wg sync.WaitGroup
 	loop := func(f func(n int)) { wg.Go(func() { repeat(stop, f) }) }
 	var served, servedSlots atomic.Int64
-	var changes [8]atomic.Int64 // of the places of slots: what is read while they change may be anything, as Open says
+	var changes [8]atomic.Int64 // of the slots; bytes that are read during a change may be any, see Open
 	for k := range 6 {
 		loop(func(n int) {
 			id := ids[(n*7+k*5)%len(ids)]
@@ -390,7 +392,8 @@ func TestFileCacheConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// The bytes of the id that a file was first opened by are used again when that request is over.
+// TestFileCacheKeepsItsOwnStrings: the cache does not refer to the string of the requested id,
+// whose memory is reused after the request.
 func TestFileCacheKeepsItsOwnStrings(t *testing.T) {
 	s := newTestStore(t)
 	for _, o := range []FileCacheOptions{{}, noBodies} {

@@ -16,11 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newTestCache is a cache in front of l that is closed with the test; in the end no descriptor may
-// be left.
+// newTestCache returns a cache in front of a Store. It is closed at the end of the test, and then
+// no descriptor may be open.
 func newTestCache(t testing.TB, s *testStore, o FileCacheOptions) *FileCache {
 	t.Helper()
-	_ = NoSlotCopies() // opens descriptors of the process
+	_ = NoSlotCopies() // opens descriptors that stay open
 	before := descriptors(t)
 	l := s.local()
 	c := NewFileCache(l, o)
@@ -85,8 +85,8 @@ func (s *testStore) age(id fdfs.FileID) {
 
 var noBodies = FileCacheOptions{Memory: -1}
 
-// Every kind of file is given as a Store gives it, whichever time it is asked for; small ones come
-// from memory from the second time on, where they may be there.
+// TestFileCacheKinds: at each request the cache returns the same content, times and flags as the
+// Store. From the second request on, small files that may be in memory are.
 func TestFileCacheKinds(t *testing.T) {
 	s := newTestStore(t)
 	normal := s.normal("normal")
@@ -137,8 +137,8 @@ func TestFileCacheKinds(t *testing.T) {
 	}
 }
 
-// A file that is kept needs no name on the disk any more: nothing is opened or looked at within
-// Valid. After it, what is gone is gone, and what has taken its place is served.
+// TestFileCacheDeleted: within Valid a cached file is served without a look at the disk. After
+// Valid, a removed file is missing, and a new file of this name is served.
 func TestFileCacheDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -172,7 +172,7 @@ func TestFileCacheDeleted(t *testing.T) {
 	})
 }
 
-// A file that is as it was is not opened again after Valid, nor is its content read again.
+// TestFileCacheRevalidates: after Valid, an unchanged file is neither opened nor read again.
 func TestFileCacheRevalidates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -201,7 +201,7 @@ func TestFileCacheReplaced(t *testing.T) {
 		defer f.Close()
 		require.NoError(t, os.WriteFile(s.disk(slave)+".new", []byte("after, longer"), 0o644))
 		require.NoError(t, os.Rename(s.disk(slave)+".new", s.disk(slave)))
-		requireRead(t, c, slave, "after, longer", false) // its inode lost its name, which fstat shows at once
+		requireRead(t, c, slave, "after, longer", false) // fstat shows at once that the inode has lost its name
 		content, err := contentOf(f)
 		require.NoError(t, err)
 		require.Equal(t, "before", content, "who has it open goes on")
@@ -215,8 +215,8 @@ func TestFileCacheReplaced(t *testing.T) {
 	})
 }
 
-// A slot that was freed, or freed and filled again, is never served under the old id: not even
-// within Valid.
+// TestFileCacheSlotReused: a slot on disk that was freed, or freed and reused, is not served under
+// the old id, not even within Valid; a slot in memory not after Valid.
 func TestFileCacheSlotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -252,8 +252,8 @@ func TestFileCacheSlotReused(t *testing.T) {
 	})
 }
 
-// A trunk file that is exchanged as a whole is noticed after Valid, although the old one still has
-// the slot.
+// TestFileCacheTrunkFileReplaced: the replacement of a whole trunk file is noticed after Valid,
+// even if the old file still contains the slot.
 func TestFileCacheTrunkFileReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -276,7 +276,8 @@ func TestFileCacheTrunkFileReplaced(t *testing.T) {
 	})
 }
 
-// What changes in place is looked at at each use: size and bytes are always of one version.
+// TestFileCacheAppenderGrows: an appender file is checked at each use, and its size and content are
+// always of one version.
 func TestFileCacheAppenderGrows(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{})
@@ -299,12 +300,12 @@ func TestFileCacheAppenderGrows(t *testing.T) {
 	requireGone(t, c, id)
 }
 
-// A slave that is being written is not put in memory.
+// TestFileCacheUnsettledSlave: a slave file that was modified recently is not kept in memory.
 func TestFileCacheUnsettledSlave(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{})
 	id := s.slave("half")
-	later := time.Now().Add(time.Hour) // so that it stays unsettled, however long the test takes
+	later := time.Now().Add(time.Hour) // the file counts as modified recently for the whole test
 	require.NoError(t, os.Chtimes(s.disk(id), later, later))
 	for range 3 {
 		requireRead(t, c, id, "half", false)
@@ -316,8 +317,8 @@ func TestFileCacheUnsettledSlave(t *testing.T) {
 	requireRead(t, c, id, "half and half", true)
 }
 
-// A caller that finds a file truncated calls Suspect, and the next request gets the right result at
-// once.
+// TestFileCacheSuspect: after a caller that reads a truncated file has called Suspect, the next
+// request gets the right result.
 func TestFileCacheSuspect(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -332,9 +333,9 @@ func TestFileCacheSuspect(t *testing.T) {
 	requireGone(t, c, id)
 }
 
-// Content that does not have the CRC32 of its id is not served once it is known, and counted once.
-// The CRC32 of a slot is known before the first response, that of a plain file when it is read to
-// be put in memory. It is served when it has been mended.
+// TestFileCacheCRC: content without the CRC32 of its id is not served once that is known, and is
+// counted once. For a slot it is known before the first response, for a plain file when the content
+// is read into memory. Repaired content is served.
 func TestFileCacheCRC(t *testing.T) {
 	for name, o := range map[string]FileCacheOptions{
 		"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1},
@@ -371,7 +372,7 @@ func TestFileCacheCRC(t *testing.T) {
 					want *= 2
 				}
 				require.EqualValues(t, want, c.Stats().CRCErrors)
-				copies := 0 // of the legacy slot
+				copies := 0 // copies of the legacy slot
 				if kept && bodies {
 					copies = 1
 				}
@@ -387,15 +388,15 @@ func TestFileCacheCRC(t *testing.T) {
 	}
 }
 
-// A slot is read once for all that ask for it at the same time, and not again until the trunk file
-// is written to. Then what was in order may not be so any more, and the other way round.
+// TestFileCacheChecksSlotOnce: a slot is read and checked once for all concurrent requests, and
+// again only after a write to the trunk file, which may have corrupted or repaired it.
 func TestFileCacheChecksSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
 		c := newTestCache(t, s, noBodies)
 		large := strings.Repeat("right", (2 * fdfs.SlotBlock))
 		slot := s.slot(256, fdfs.SlotFile, large, nil)
-		for range cap(c.local.slots.large) { // all others wait
+		for range cap(c.local.slots.large) { // all other checks wait
 			c.local.slots.large <- struct{}{}
 		}
 		var users sync.WaitGroup
@@ -403,7 +404,7 @@ func TestFileCacheChecksSlotOnce(t *testing.T) {
 			users.Go(func() { requireRead(t, c, slot, large, false) })
 		}
 		synctest.Wait()
-		<-c.local.slots.large // one place: a second reader would wait for ever
+		<-c.local.slots.large // one place: a second check would wait for ever
 		users.Wait()
 		c.local.slots.large <- struct{}{}
 		for range 5 {
@@ -423,7 +424,8 @@ func TestFileCacheChecksSlotOnce(t *testing.T) {
 	})
 }
 
-// Content that changes while it is read is not put in memory, although all of it can be read.
+// TestFileCacheChangesWhileRead: content that changes while it is read is not kept in memory, even
+// if all of it can be read.
 func TestFileCacheChangesWhileRead(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)

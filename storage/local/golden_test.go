@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldenCluster is the part of a recorded cluster's manifest that is used here.
+// goldenCluster holds the used part of the manifest of a recorded cluster.
 type goldenCluster struct {
 	name  string
 	dir   string
@@ -57,7 +57,7 @@ func goldenClusters(t *testing.T) []goldenCluster {
 	return all
 }
 
-// layOut builds the store paths of a storage in a temporary folder.
+// layOut builds the store paths of a storage in a temporary folder and opens them.
 func (c goldenCluster) layOut(t *testing.T, node string) *Store {
 	base := t.TempDir()
 	root := func(path string) string { return filepath.Join(base, path[:len("M00")]) }
@@ -89,7 +89,8 @@ func (c goldenCluster) layOut(t *testing.T, node string) *Store {
 	return l
 }
 
-// Every object on every storage byte for byte, and nothing that is not there.
+// TestGoldenStores: every storage serves each of its recorded objects byte for byte, and no other
+// ones.
 func TestGoldenStores(t *testing.T) {
 	found, missing := 0, 0
 	for _, c := range goldenClusters(t) {

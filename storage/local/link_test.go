@@ -27,7 +27,7 @@ func TestOpenTrunkLink(t *testing.T) {
 			require.Equal(t, created, f.ModTime())
 		}
 		good := s.slot(1024, fdfs.SlotLink, slot.Logic, nil)
-		requireMissing(t, l, s.slot(2048, fdfs.SlotLink, good.Logic, nil), errHops) // a link to a link
+		requireMissing(t, l, s.slot(2048, fdfs.SlotLink, good.Logic, nil), errHops) // a link to another link
 		for i, bad := range []string{
 			"", "../../../../etc/passwd", "/etc/passwd", strings.Repeat("A", 200), normal.Logic + "-m",
 			normal.Logic + "\x00",
@@ -122,7 +122,8 @@ func TestOpenBadSymlink(t *testing.T) {
 	})
 }
 
-// A folder on the way must not be a symbolic link, not even one that stays inside.
+// TestOpenSymlinkedFolder: a symbolic link in place of a folder is not followed, even if its target
+// is inside of the data folder.
 func TestOpenSymlinkedFolder(t *testing.T) {
 	eachOpener(t, func(t *testing.T, s *testStore, l *Store) {
 		data := filepath.Join(s.paths["group1"][0], "data")
@@ -143,7 +144,8 @@ func TestOpenSymlinkedFolder(t *testing.T) {
 	})
 }
 
-// The store path itself may be a symbolic link, and links on disk may name either form.
+// TestStorePathThroughSymlink: the store path may be a symbolic link, and links on disk may contain
+// either form of it.
 func TestStorePathThroughSymlink(t *testing.T) {
 	s := newTestStore(t)
 	target := s.normal("the target")
@@ -160,7 +162,7 @@ func TestStorePathThroughSymlink(t *testing.T) {
 	require.Equal(t, filepath.Join(alias, "data", target.TrueName()), path)
 }
 
-// FuzzLinkTarget: whatever a link says, the result is a file in a data folder of the group.
+// FuzzLinkTarget: each target of a link is rejected, or is a file in a data folder of the group.
 func FuzzLinkTarget(f *testing.F) {
 	const name = "Ck0AC2sASyqAcBY-AAAQAGl9Edk537.jpg"
 	for _, target := range []string{name, "../03/" + name, "/a/data/00/03/" + name, "/b/c/data/0A/01/" + name,

@@ -73,7 +73,7 @@ func TestOpenNotRegular(t *testing.T) {
 
 		id = s.id(fdfs.KindNormal, "fifo", nil)
 		require.NoError(t, unix.Mkfifo(s.disk(id), 0o644))
-		requireMissing(t, l, id, errNotRegular) // and does not wait for a writer
+		requireMissing(t, l, id, errNotRegular) // without a wait for a writer
 
 		id = s.id(fdfs.KindNormal, "socket", nil)
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -83,7 +83,7 @@ func TestOpenNotRegular(t *testing.T) {
 		require.NoError(t, unix.Close(fd))
 
 		id = s.id(fdfs.KindAppender, "", nil)
-		if err := unix.Mknod(s.disk(id), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))); err == nil { // as root only
+		if err := unix.Mknod(s.disk(id), unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))); err == nil { // for root only
 			_, err := l.Open(id)
 			require.Error(t, err)
 		}
@@ -106,7 +106,7 @@ func TestOpenTrunk(t *testing.T) {
 		require.False(t, f.Mutable() || f.Linked())
 		requireContent(t, l, empty, "")
 
-		// freed, and taken again by a smaller file at the same place
+		// Slots that are freed, and reused by a smaller file at the same place.
 		s.writeAt(first, 0, make([]byte, 24))
 		requireMissing(t, l, first, errSlot)
 		requireMissing(t, l, s.slot(0, fdfs.SlotFree, "freed", nil), errSlot)
@@ -114,14 +114,14 @@ func TestOpenTrunk(t *testing.T) {
 		requireMissing(t, l, second, errSlot)
 		requireContent(t, l, reuser, "another")
 
-		// a header that claims other content than there is
+		// A slot header with the CRC32 of other content.
 		_, err := l.Open(s.slot(256, fdfs.SlotFile, "forged", func(f *fdfs.Fields) { f.CRC32++ }))
 		require.ErrorIs(t, err, ErrSlotContent)
 		require.NotErrorIs(t, err, fdfs.ErrNoFile, "nobody else is asked")
 		legacy := s.slot(256, fdfs.SlotFile, "hello", func(f *fdfs.Fields) { f.CRC32 = 0x1bedb6f4 })
 		requireContent(t, l, legacy, "hello")
 
-		// a slot at, across and far behind the file's end, and no trunk file
+		// Slots at, across and far behind the end of the trunk file, and a missing trunk file.
 		size := int64(512 + 24)
 		require.NoError(t, os.Truncate(s.disk(first), size))
 		requireContent(t, l, empty, "")
@@ -170,7 +170,7 @@ func TestUnavailable(t *testing.T) {
 	_, err = l.Open(toMissing)
 	require.ErrorIs(t, err, ErrUnavailable, "the target's disk is away")
 
-	require.NoError(t, os.Rename(root+".away", root)) // the disk is mounted: no Ready is needed
+	require.NoError(t, os.Rename(root+".away", root)) // the disk is mounted, and Open works without a call of Ready
 	requireContent(t, l, id, "content")
 	require.NoError(t, l.Ready())
 
@@ -204,7 +204,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	requireContent(t, l, id, "content")
 }
 
-// Another disk at the same path is noticed by Ready, and its files are the ones served.
+// TestDiskReplaced: Ready notices another disk at the same path, and its files are served from then
+// on.
 func TestDiskReplaced(t *testing.T) {
 	s := newTestStore(t)
 	l := s.local()
@@ -228,8 +229,8 @@ func TestDiskReplaced(t *testing.T) {
 	require.False(t, d.retain(), "used after it was closed")
 }
 
-// Disks are swapped again and again while files are opened: every opening gives the right file, and
-// no descriptor is left.
+// TestSwapWhileOpening: while disks are swapped again and again, each call of Open returns the
+// right file or ErrUnavailable, and no descriptor stays open.
 func TestSwapWhileOpening(t *testing.T) {
 	before := descriptors(t)
 	s := newTestStore(t)

@@ -2,5 +2,5 @@
 
 package local
 
-// raceDetector reports whether the race detector is on; it makes allocations of its own.
+// raceDetector reports whether the race detector is on. The detector itself allocates memory.
 const raceDetector = false

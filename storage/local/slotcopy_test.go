@@ -24,7 +24,7 @@ func (s *testStore) largeSlot(at uint32, size int) (fdfs.FileID, string) {
 	return s.slot(at, fdfs.SlotFile, content, nil), content
 }
 
-// Whatever part of a slot is read, through a copy or not, the bytes are those of the slot.
+// TestSlotParts: reads of any part of a slot return its bytes, with a copy in memory or without.
 func TestSlotParts(t *testing.T) {
 	s := newTestStore(t)
 	content := contenttest.Bytes(40*fdfs.SlotBlock + 123)
@@ -52,8 +52,8 @@ func TestSlotParts(t *testing.T) {
 	}
 }
 
-// A slot that is written to while it is open gives its own bytes or an error. The writes leave the
-// modification time, as two of one moment do.
+// TestSlotWrittenWhileOpen: after a write to an open slot, a read returns the old bytes or an
+// error. The test keeps the modification time, as two writes at the same moment do.
 func TestSlotWrittenWhileOpen(t *testing.T) {
 	for name, o := range map[string]FileCacheOptions{"copy": {}, "blocks": noBodies, "not kept": {MaxFiles: -1}} {
 		t.Run(name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestSlotWrittenWhileOpen(t *testing.T) {
 	}
 }
 
-// Copies are bounded, with those that a response sends. Another one makes room for a slot that is
-// requested again and again, but not one that a response sends.
+// TestSlotCopiesAreBounded: the memory of all copies is limited, including copies in use by
+// responses. A slot that is requested again and again replaces another copy, but not one in use.
 func TestSlotCopiesAreBounded(t *testing.T) {
 	if err := NoSlotCopies(); err != nil {
 		t.Skip(err)
@@ -135,8 +135,8 @@ func TestSlotCopiesAreBounded(t *testing.T) {
 	require.Zero(t, c.Stats().Bodies)
 }
 
-// Dropped files whose copies slow clients hold make no room: another slot is served without a copy,
-// at once.
+// TestSlotCopiesOfDroppedFiles: if purged files hold all memory, because slow clients use their
+// copies, another slot is served at once without a copy.
 func TestSlotCopiesOfDroppedFiles(t *testing.T) {
 	if err := NoSlotCopies(); err != nil {
 		t.Skip(err)
@@ -158,7 +158,7 @@ func TestSlotCopiesOfDroppedFiles(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		var err error
-		for range 2 * admitEach { // one of them may evict others
+		for range 2 * admitEach { // each eighth request may evict copies
 			f, openErr := c.Open(id)
 			if err = openErr; err != nil {
 				break
@@ -173,14 +173,14 @@ func TestSlotCopiesOfDroppedFiles(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("a request waits for the responses of others")
 	}
-	for _, f := range held { // in any case: the search for room is over when they end
+	for _, f := range held { // also after a failure: it ends the search for room
 		require.NoError(t, f.Close())
 	}
 	require.NotZero(t, c.Purge(""))
 	require.Zero(t, c.Stats().Bytes)
 }
 
-// A response keeps its copy when the file is forgotten.
+// TestSlotCopyOutlivesPurge: a response keeps its copy when the file is purged.
 func TestSlotCopyOutlivesPurge(t *testing.T) {
 	s := newTestStore(t)
 	id, content := s.largeSlot(256, 300_000)
@@ -199,7 +199,8 @@ func TestSlotCopyOutlivesPurge(t *testing.T) {
 	require.Zero(t, c.Stats().Bytes)
 }
 
-// A request for a slot that has a copy allocates nothing.
+// TestSlotCopyAllocatesNothing: a request for a cached slot allocates nothing, with a copy or
+// without.
 func TestSlotCopyAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -227,7 +228,8 @@ func TestSlotCopyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// An appender is read only as the version that was opened, and so is the end of a slave.
+// TestVersionIsComparedAfterReading: if an appender or slave file changes after it was opened, a
+// read to its end fails with fdfs.ErrFileChanged.
 func TestVersionIsComparedAfterReading(t *testing.T) {
 	s := newTestStore(t)
 	l := s.local()

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forged writes the headers of n slots of size bytes into trunk file 1, behind each other from an
-// offset on, and returns their ids. The content of the slots has another CRC32.
+// forged writes the headers of n slots of size bytes into trunk file 1, one each 256 bytes from
+// offset at on, and returns their ids. The content of the slots has other CRC32s.
 func (s *testStore) forged(at uint32, n, size int) []fdfs.FileID {
 	ids := make([]fdfs.FileID, n)
 	for i := range ids {
@@ -32,8 +32,8 @@ func (s *testStore) otherTrunk(at uint32, content string) fdfs.FileID {
 	})
 }
 
-// The bytes of failed checks are bounded however many ids have other content. Slots of other trunk
-// files, those that are open, and small ones are served meanwhile.
+// TestFailedChecksAreLimited: the bytes of failed checks are limited, however many ids have other
+// content. Meanwhile open slots, small slots and slots of other trunk files are served.
 func TestFailedChecksAreLimited(t *testing.T) {
 	for name, o := range map[string]FileCacheOptions{
 		"copies": {}, "no memory": noBodies, "no files": {MaxFiles: -1, MaxBody: 4 << 20},
@@ -85,8 +85,9 @@ func testFailedChecks(t *testing.T, o FileCacheOptions) {
 	require.Equal(t, budget/size, failed, "failed checks after the budget was filled again")
 }
 
-// Slots that match give back the budget that they take in a suspect trunk file. A known verdict
-// takes none. The suspicion ends.
+// TestSuspectTrunkFile: in a suspect trunk file the check of a slot takes its size from the budget,
+// and returns it if the content matches. A known result takes nothing. The suspicion ends after
+// suspectFor.
 func TestSuspectTrunkFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 256 << 10
@@ -116,7 +117,8 @@ func TestSuspectTrunkFile(t *testing.T) {
 	})
 }
 
-// The budget bounds failed checks without it too, and a slot larger than all of it is possible.
+// TestSlotLimitBudget: a failed check outside of a suspect trunk file reduces the budget too, also
+// below zero. A slot that is larger than the whole budget can be checked.
 func TestSlotLimitBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newSlotLimit()
@@ -131,7 +133,7 @@ func TestSlotLimitBudget(t *testing.T) {
 			time.Sleep(2*failedBurst/failedRate*time.Second - time.Millisecond)
 			_, err = l.begin(f)
 			require.ErrorIs(t, err, ErrSlotLimit)
-			time.Sleep(2 * time.Millisecond) // more than what rounding takes
+			time.Sleep(2 * time.Millisecond) // more than the rounding error
 		}
 	})
 }

@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// created is the creation time of all test files, written that of their time on disk.
+// created is the creation time in the ids of all test files, written is their modification time on
+// disk.
 var (
 	created = time.Unix(1795181354, 0)
 	written = time.Unix(1795181999, 123456789)
@@ -32,11 +33,10 @@ type testStore struct {
 	w     storewriter.Writer
 }
 
-// openers are the ways to open beneath a folder, each of which must pass all tests.
+// openers are the implementations of opening a file beneath a folder. All tests run with each.
 var openers = map[string]opener{"openat2": openat2, "walk": walk}
 
-// eachOpener runs test with a store and with a Store that opens in either way. No descriptor may be
-// left open in the end.
+// eachOpener runs test with each opener. At the end no descriptor may be open.
 func eachOpener(t *testing.T, test func(t *testing.T, s *testStore, l *Store)) {
 	for name, open := range openers {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func (s *testStore) local() *Store {
 	return l
 }
 
-// id makes a new id in group1, store path 0.
+// id makes an id in group1, store path 0.
 func (s *testStore) id(kind fdfs.Kind, content string, change func(f *fdfs.Fields)) fdfs.FileID {
 	f := s.w.Fields(kind, "txt", []byte(content))
 	f.High, f.Low, f.Source = 0x0A, 1, fdfs.Source{10, 0, 0, 1}
@@ -132,7 +132,7 @@ func (s *testStore) link(target string) fdfs.FileID {
 	return id
 }
 
-// requireContent opens id and compares all that it gives.
+// requireContent opens id, and compares its size and its content, as read by both functions.
 func requireContent(t testing.TB, l *Store, id fdfs.FileID, want string) *File {
 	f, err := l.Open(id)
 	require.NoError(t, err, id)
@@ -151,15 +151,15 @@ func requireContent(t testing.TB, l *Store, id fdfs.FileID, want string) *File {
 func requireMissing(t testing.TB, l *Store, id fdfs.FileID, why error) {
 	f, err := l.Open(id)
 	require.ErrorIs(t, err, fdfs.ErrNoFile, id)
-	if err == ErrMissing { // the usual reason
+	if err == ErrMissing { // the usual form of fdfs.ErrNoFile
 		err = fdfs.ErrNoFile
 	}
 	require.Equal(t, why, err, id)
 	require.Nil(t, f)
 }
 
-// descriptors counts what this process has open. The runtime has descriptors of its own from the
-// first pipe, socket or timer on.
+// descriptors returns the number of open descriptors of this process. The pipe comes first, because
+// the first pipe, socket or timer makes the runtime open some.
 func descriptors(t testing.TB) int {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ func TestStatNoWait(t *testing.T) {
 	require.NoError(t, os.MkdirAll(folder, 0o755))
 	file := filepath.Join(folder, "file")
 	require.NoError(t, os.WriteFile(file, []byte("content"), 0o600))
-	require.NoError(t, os.Link(file, filepath.Join(folder, "other"))) // all values of its identity differ
+	require.NoError(t, os.Link(file, filepath.Join(folder, "other"))) // so that all fields of its identity differ
 	require.NoError(t, os.Chtimes(file, time.Time{}, time.Unix(1_700_000_000, 123_456_789)))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(folder, "link")))
 	require.NoError(t, os.Symlink("/", filepath.Join(root, "data", "01")))
@@ -29,9 +29,9 @@ func TestStatNoWait(t *testing.T) {
 	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false,
 		"00/0B/none": false} {
 		skipUnlessCached(t, d.fd, name)
-		eventually.True(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
+		eventually.True(t, func() bool { // the kernel may evict the name, or mount at the same time
 			var st unix.Stat_t
-			blocking := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) // now it knows the name
+			blocking := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) // caches the name
 			seen, sure, err := d.statNoWait(name)
 			return sure && (err == nil) == want && (!want || blocking == nil && seen == identityOf(&st))
 		}, name)
@@ -44,8 +44,7 @@ func TestStatNoWait(t *testing.T) {
 	}
 }
 
-// skipUnlessCached skips the test where the kernel or the file system cannot look up a name in
-// memory.
+// skipUnlessCached skips the test if the kernel or the file system cannot look up a name in memory.
 func skipUnlessCached(t *testing.T, dirfd int, name string) {
 	t.Helper()
 	var st unix.Stat_t
