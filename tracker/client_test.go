@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Every query, with both sizes of addresses, with and without storage ids.
+// TestQueries: every query works with both sizes of addresses, with and without storage ids.
 func TestQueries(t *testing.T) {
 	for _, o := range []fdfstest.Options{
 		{}, {AddressSize: 45}, {UseStorageIDs: true}, {UseStorageIDs: true, IDsPerReply: 1, AddressSize: 45},
@@ -65,7 +65,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// A rejection of a tracker is a reply: it does not count as dead.
+// TestRejections: a tracker that rejects a request has replied, so it does not count as dead.
 func TestRejections(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -74,7 +74,7 @@ func TestRejections(t *testing.T) {
 	require.NotErrorIs(t, err, ErrUnavailable)
 	require.Zero(t, log.Count("does not reply"))
 
-	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
+	for _, n := range []int{0, 1} { // for a busy tracker another one replies, and the busy one does not count as dead
 		cluster.Tracker(n).SetFaults(fdfstest.Faults{Status: 16, Times: 2})
 		for range 2 {
 			require.NoError(t, ask(t.Context(), c))
@@ -95,8 +95,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A dead tracker costs at most one query something, is in back-off from then on, and is used again
-// when it is back.
+// TestDeadTracker: a dead tracker delays at most one query, is then in back-off, and is used again
+// when it runs again.
 func TestDeadTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -125,7 +125,7 @@ func TestDeadTracker(t *testing.T) {
 	require.Equal(t, 5, asked(cluster.Tracker(0)))
 }
 
-// A tracker that hangs, or whose host is off, costs one query its timeout.
+// TestHangingTracker: a tracker that hangs, or whose host is off, delays one query by the timeout.
 func TestHangingTracker(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*fdfstest.Node){
@@ -135,7 +135,7 @@ func TestHangingTracker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const timeout = 2 * time.Second // longer than a machine stands still
+			const timeout = 2 * time.Second // longer than any stall of the machine
 			cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 			c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: timeout})
 			fail(cluster.Tracker(0))
@@ -154,7 +154,7 @@ func TestHangingTracker(t *testing.T) {
 	}
 }
 
-// A tracker that is slow but replies is used.
+// TestSlowTracker: a slow tracker that replies within the timeout stays in use.
 func TestSlowTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -177,7 +177,8 @@ func TestContext(t *testing.T) {
 	require.Zero(t, log.Count("does not reply"), "it says nothing about the trackers")
 }
 
-// The second address of a tracker is used when the first one is dead, and kept.
+// TestTwoAddresses: if the first address of a tracker is dead, the second one is used, and stays
+// the preferred one.
 func TestTwoAddresses(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: [][]string{{deadAddress(), cluster.Tracker(0).Addr()}, {}}})
@@ -189,7 +190,8 @@ func TestTwoAddresses(t *testing.T) {
 	require.Len(t, c.trackers, 1)
 }
 
-// A tracker that lies, in every way, is passed over; what it promises is not allocated.
+// TestLyingTracker: for a tracker with a wrong reply of any kind another one replies, and no memory
+// is allocated for a wrong length.
 func TestLyingTracker(t *testing.T) {
 	rightServers := func(group string) []byte {
 		b := fdfs.AppendGroup(nil, group)
@@ -213,7 +215,7 @@ func TestLyingTracker(t *testing.T) {
 			})
 			cluster := newCluster(t, fdfstest.Options{})
 			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 2 * time.Second})
-			withoutBackground(t, c) // the first load has found it out already
+			withoutBackground(t, c) // the first load has marked the tracker as down
 			before := allocated()
 			for range 2 { // with either tracker first
 				list, err := c.Storages(t.Context(), "group1")
@@ -267,7 +269,7 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, ask(t.Context(), c), fdfs.ErrClosed)
 	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 })
 
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // so that Close comes during the first load
 	cluster.Tracker(0).ResetCounts()
 	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
 	// The tracker may see the last request of the first client only now.
@@ -277,8 +279,7 @@ func TestClose(t *testing.T) {
 	require.Less(t, time.Since(began), patient/2)
 }
 
-// Many queries while trackers come and go: every reply is right, and only when all are down there
-// is none.
+// TestUnderFaults: while two of three trackers fail in many ways, every query gets the right reply.
 func TestUnderFaults(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 500 * time.Millisecond,
@@ -295,7 +296,7 @@ func TestUnderFaults(t *testing.T) {
 				return
 			case <-time.After(10 * time.Millisecond):
 			}
-			n := cluster.Tracker(i % 2) // the third one stays well
+			n := cluster.Tracker(i % 2) // the third tracker has no faults
 			if i%5 == 0 {
 				n.Kill()
 				continue
@@ -322,8 +323,8 @@ func TestUnderFaults(t *testing.T) {
 	require.Len(t, c.Members().StoragesOf("group1"), 2)
 }
 
-// Attempts that fail together count once: the backoff is about how often a tracker failed, not
-// about how many requests saw it.
+// TestFailuresAtOneTime: concurrent failures count as one: the back-off grows with the failures of
+// the tracker, not with the requests that see them.
 func TestFailuresAtOneTime(t *testing.T) { synctest.Test(t, testFailuresAtOneTime) }
 
 func testFailuresAtOneTime(t *testing.T) {

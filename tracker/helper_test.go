@@ -22,17 +22,18 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// allocated is how many bytes were ever allocated.
+// allocated returns the total number of allocated bytes of this process.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// patient is how long a test waits for what has to come: only one that hangs waits so long.
+// patient is the maximum wait of a test for an expected event: only a bug makes a test wait so
+// long.
 const patient = time.Minute
 
-// quick is a backoff for tests.
+// quick is the back-off of the tests.
 var quick = backoff.Policy{First: 5 * time.Millisecond, Max: 40 * time.Millisecond}
 
 func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
@@ -45,7 +46,7 @@ func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
 	return cluster
 }
 
-// each makes one tracker of each address.
+// each returns one tracker for each address.
 func each(addresses ...string) (trackers [][]string) {
 	for _, a := range addresses {
 		trackers = append(trackers, []string{a})
@@ -53,8 +54,8 @@ func each(addresses ...string) (trackers [][]string) {
 	return trackers
 }
 
-// newClient starts a client whose lists have been loaded once. Its timeout, where the test names
-// none, is such that a tracker which replies is never too late.
+// newClient starts a client and waits for the first load of its lists. The default timeout is so
+// long that a reply of a running tracker is never late.
 func newClient(t *testing.T, o Options) (*Client, *logtest.Buffer) {
 	if o.Timeout == 0 {
 		o.Timeout = patient
@@ -71,8 +72,8 @@ func newClient(t *testing.T, o Options) (*Client, *logtest.Buffer) {
 	return c, log
 }
 
-// withoutBackground ends the background work of a client and gives it trackers that are up: from
-// then on all that happens is what the test asks for.
+// withoutBackground ends the background work of a client and marks its trackers as up: from then on
+// only the test sends requests.
 func withoutBackground(t *testing.T, c *Client) {
 	c.Close()
 	for i, addresses := range c.o.Trackers {
@@ -81,8 +82,8 @@ func withoutBackground(t *testing.T, c *Client) {
 	}
 }
 
-// stalls counts how often the machine stood still, or was late with this process: a reply that
-// came too late then says nothing.
+// stalls counts the moments at which the machine, or only this process, stood still. A reply that
+// is late because of that is no bug.
 type stalls struct{ n atomic.Int64 }
 
 func watchStalls(t *testing.T) *stalls {
@@ -97,18 +98,18 @@ func watchStalls(t *testing.T) *stalls {
 			}
 		}
 	})
-	t.Cleanup(wg.Wait) // the context ends before
+	t.Cleanup(wg.Wait) // the context of the test has ended before
 	return s
 }
 
-// asked asks until there is a reply, and gives the first error that the machine has no part in.
+// asked sends requests until one succeeds. It returns the first error that no stall explains.
 func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	for range 20 {
 		before := s.n.Load()
 		if err = ask(ctx, c); err == nil {
 			return nil
 		}
-		time.Sleep(50 * time.Millisecond) // a stall that was a moment ago is counted by then
+		time.Sleep(50 * time.Millisecond) // until a stall of the last moment is counted
 		if s.n.Load() == before {
 			return err
 		}
@@ -116,17 +117,17 @@ func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	return err
 }
 
-// ask sends a request that the client sends by itself only to trackers that are down, so that the
-// requests that the fakes count are those of the test.
+// ask sends an active test, which the client itself sends only to trackers that are down. So the
+// fakes count only the requests of the test.
 func ask(ctx context.Context, c *Client) error {
 	_, err := request(ctx, c, fdfs.CmdActiveTest, nil, 0, func([]byte) (any, error) { return nil, nil })
 	return err
 }
 
-// asked is how many of these requests a tracker has received.
+// asked returns the number of active tests that a tracker has received.
 func asked(n *fdfstest.Node) int { return n.Counts().Requests[fdfstest.CmdActive] }
 
-// addresses are those of a list of storages.
+// addresses returns the addresses of a list of storages.
 func addresses(list []fdfs.StorageInfo) (all []netip.AddrPort) {
 	for _, s := range list {
 		all = append(all, netip.AddrPortFrom(s.Addr, uint16(s.Port)))
@@ -134,7 +135,8 @@ func addresses(list []fdfs.StorageInfo) (all []netip.AddrPort) {
 	return all
 }
 
-// fake is a tracker that replies with whatever a function says; nil closes the connection.
+// fake starts a tracker whose replies come from a function, and returns its address. For nil the
+// tracker closes the connection.
 func fake(t *testing.T, reply func(cmd fdfs.Command, body []byte) []byte) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -180,7 +182,7 @@ func packet(status byte, body []byte) []byte {
 	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdReply, Status: status}.AppendTo(nil), body...)
 }
 
-// deadAddress refuses connections and is used by no other test.
+// deadAddress returns an address that rejects connections and that no other test uses.
 func deadAddress() string { return lab.Address(lab.Port()) }
 
 func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {

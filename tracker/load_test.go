@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 )
 
-// The client starts while all trackers are down, and finds everything by itself when one comes up.
+// TestRecovers: a client that starts while all trackers are down loads its lists when one is up.
 func TestRecovers(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2, UseStorageIDs: true,
@@ -40,7 +40,7 @@ func TestRecovers(t *testing.T) {
 	require.Equal(t, "group2", s.Group)
 	require.Equal(t, 1, log.Count("cannot load lists and settings"))
 
-	// And it keeps what it knows when they go down again.
+	// The lists stay in use when the trackers are down again.
 	for n := range 2 {
 		cluster.Tracker(n).Kill()
 	}
@@ -51,8 +51,8 @@ func TestRecovers(t *testing.T) {
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 }
 
-// A query that finds a tracker up again makes the lists be loaded at once, however long the backoff
-// has become.
+// TestQueryFindsTrackerBack: a query that gets a reply from a tracker that was down starts a load
+// at once, even during a long back-off.
 func TestQueryFindsTrackerBack(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Tracker(0).Kill()
@@ -65,8 +65,8 @@ func TestQueryFindsTrackerBack(t *testing.T) {
 	eventually.True(t, c.Members().Known)
 }
 
-// Settings of the configuration stay in force unless those of the trackers are asked for; the
-// members are loaded in any case.
+// TestParametersOfTheConfiguration: the parameters of the configuration hold unless UseParameters
+// is set. The members are loaded in both cases.
 func TestParametersOfTheConfiguration(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{UseStorageIDs: true})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...),
@@ -79,7 +79,7 @@ func TestParametersOfTheConfiguration(t *testing.T) {
 	require.True(t, ok, "the lists of storages name the ids too")
 }
 
-// Lists are loaded again when they are due, and what has changed is seen.
+// TestRefresh: the lists are loaded again when they are due, and changes take effect.
 func TestRefresh(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Refresh: 20 * time.Millisecond})
@@ -116,7 +116,8 @@ func TestLoadDuringProbes(t *testing.T) {
 	require.Less(t, time.Since(began), patient/2, "the probe has twice that time")
 }
 
-// One group that cannot be loaded keeps its members, while others change.
+// TestPartialLoad: a group that cannot be loaded keeps its members, while those of other groups
+// change.
 func TestPartialLoad(t *testing.T) {
 	var broken atomic.Bool
 	tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
@@ -149,8 +150,9 @@ func TestPartialLoad(t *testing.T) {
 	eventually.True(t, func() bool { return in("b", 1) })
 }
 
-// TestTrackersDisagree: the storages of a group cannot reach one of two trackers. Its rejection is
-// not the last word, and the list of groups does not come from it each time.
+// TestTrackersDisagree: the storages of a group cannot reach one of two trackers. After a rejection
+// by that one the other tracker is used, and the list of groups does not always come from the same
+// tracker.
 func TestTrackersDisagree(t *testing.T) {
 	tracker := func(groups string) string {
 		return fake(t, func(cmd fdfs.Command, body []byte) []byte {
@@ -176,7 +178,8 @@ func TestTrackersDisagree(t *testing.T) {
 	}
 }
 
-// A tracker that has lost its lists does not make the gateway forget its own.
+// TestEmptyLists: the empty list of a tracker that has lost its lists does not replace that of the
+// client.
 func TestEmptyLists(t *testing.T) {
 	var empty atomic.Bool
 	var loadSoon atomic.Int32
@@ -224,8 +227,8 @@ func TestGroupWithoutStorages(t *testing.T) {
 	}, "the next load is not an early one")
 }
 
-// A tracker that passes the active test and fails all else is in back-off for longer and longer,
-// and does not fill the log.
+// TestHalfDeadTracker: the back-off grows for a tracker that passes the active test and fails all
+// other requests, and the log stays short.
 func TestHalfDeadTracker(t *testing.T) {
 	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
 		if cmd == fdfs.CmdActiveTest {
@@ -244,7 +247,7 @@ func TestHalfDeadTracker(t *testing.T) {
 
 func TestStorageIDPages(t *testing.T) {
 	for name, c := range map[string]struct {
-		pages []string // total count lines, for each request
+		pages []string // for each request: total, count, lines
 		want  int
 	}{
 		"one page":             {[]string{"2 2 1 g h\n2 g h\n"}, 2},
@@ -295,8 +298,8 @@ func TestStorageIDPages(t *testing.T) {
 	}
 }
 
-// TestStorageIDsOfOneTracker: two trackers have the lines in different order. The pages of a list
-// come from one of them.
+// TestStorageIDsOfOneTracker: two trackers have the lines in different orders. All pages of a list
+// come from one tracker.
 func TestStorageIDsOfOneTracker(t *testing.T) {
 	tracker := func(lines ...string) string {
 		return fake(t, func(cmd fdfs.Command, body []byte) []byte {
@@ -342,7 +345,7 @@ func FuzzParseParameters(f *testing.F) {
 	})
 }
 
-// groupRecord and storageRecord are records as trackers of 6.13 and later send them.
+// groupRecord and storageRecord return records in the format of trackers since 6.13.
 func groupRecord(name string, storages int) []byte {
 	b := append([]byte(name), make([]byte, 113-len(name))...)
 	binary.BigEndian.PutUint64(b[49:], uint64(storages))

@@ -49,12 +49,12 @@ func TestMembers(t *testing.T) {
 				{Status: fdfs.StatusActive, ID: 100008},
 			}},
 			{fdfs.GroupInfo{Name: "empty"}, nil},
-			// on the same host
+			// on the host of storage 100002
 			{fdfs.GroupInfo{Name: "another"}, []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}},
 		},
 		ids: []fdfs.StorageID{
 			{ID: 100001, Group: "group1", Hosts: []string{"192.168.0.1", "10.0.0.1"}, Port: 23000},
-			// contradicts the tracker, which counts
+			// differs from the list of the tracker, which takes precedence
 			{ID: 100002, Group: "elsewhere", Hosts: []string{"10.6.6.6"}, Port: 6},
 			{ID: 100003, Group: "group1", Hosts: []string{"storage-3.example", "fd00::3"}},
 			{ID: 100004, Group: "group3", Hosts: []string{"::ffff:10.0.0.4"}, Port: 23004},
@@ -97,7 +97,7 @@ func TestMembers(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Without a tracker's lists the storage ids are all there is.
+// TestMembersOfStorageIDs: without lists of a tracker, the members are those of the storage ids.
 func TestMembersOfStorageIDs(t *testing.T) {
 	var m Members
 	m.set(lists{ids: []fdfs.StorageID{{ID: 1, Group: "g", Hosts: []string{"10.0.0.1", "fd00::1"}, Port: 5},

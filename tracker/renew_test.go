@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRequestedLoadsAreApart: however often loads are requested, each begins 2 s after the end of
-// the one before.
+// TestRequestedLoadsAreApart: each requested load begins 2 s after the end of the last one, however
+// many loads are requested.
 func TestRequestedLoadsAreApart(t *testing.T) {
 	dead := deadAddress()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,22 +40,22 @@ func TestRequestedLoadsAreApart(t *testing.T) {
 	})
 }
 
-// withoutLoads returns a client whose lists were loaded just now, and that loads nothing: the test
-// says when a load ends.
+// withoutLoads returns a client whose lists have just been loaded, and that loads nothing. The test
+// itself ends the loads.
 func withoutLoads() *Client {
 	return &Client{done: make(chan struct{}), wake: make(chan struct{}, 1), loadEnd: make(chan struct{}),
 		loadedAt: time.Now()}
 }
 
-// renews is how long a call of Renew takes.
+// renews returns the duration of a call of Renew.
 func (c *Client) renews() time.Duration {
 	began := time.Now()
 	c.Renew()
 	return time.Since(began)
 }
 
-// TestRenewWaits: a call waits for the end of the load, for a second at most; not at all while the
-// lists are fresh, behind a load that has failed, or beside 64 calls that wait.
+// TestRenewWaits: a call waits at most a second for the end of the load. It returns at once if the
+// lists are fresh, if the last load has failed, or if 64 other calls wait.
 func TestRenewWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withoutLoads()
@@ -95,7 +95,7 @@ func TestRenewWaits(t *testing.T) {
 	})
 }
 
-// TestRenewEndsWithTheClient: a call that waits returns when the client is closed.
+// TestRenewEndsWithTheClient: a waiting call returns when the client is closed.
 func TestRenewEndsWithTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := withoutLoads()
