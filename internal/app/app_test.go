@@ -24,7 +24,8 @@ import (
 )
 
 // ofLibraries are goroutines of fasthttp that outlive a server: the clock of its Date headers,
-// which never ends, and the cleaner of idle workers, which looks every 2 s whether it is to end.
+// which never ends, and the cleaner of idle workers, which checks every 2 s whether the server has
+// stopped.
 var ofLibraries = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
@@ -32,7 +33,7 @@ var ofLibraries = []goleak.Option{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, ofLibraries...) }
 
-// verifyNoLeak fails when goroutines that the test has started are left at its end.
+// verifyNoLeak fails if goroutines that the test has started still run at its end.
 func verifyNoLeak(t *testing.T) {
 	before := append([]goleak.Option{goleak.IgnoreCurrent()}, ofLibraries...)
 	t.Cleanup(func() { goleak.VerifyNone(t, before...) })
@@ -47,8 +48,8 @@ type running struct {
 	log   string
 }
 
-// write writes the configuration: keys of the module, then sections. The [gateway] section gets
-// what a test needs.
+// write writes the configuration: keys of the module, then sections. It adds the keys that the
+// tests need to the [gateway] section.
 func (r *running) write(lines ...string) {
 	r.t.Helper()
 	own := []string{"listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false"}
@@ -67,7 +68,7 @@ func (r *running) write(lines ...string) {
 	require.NoError(r.t, os.WriteFile(r.conf, []byte(r.store.Config(out...)), 0o600))
 }
 
-// edit replaces texts of the configuration: each is followed by the new one.
+// edit replaces texts of the configuration. Its arguments are pairs of an old text and a new one.
 func (r *running) edit(oldnew ...string) {
 	r.t.Helper()
 	text, err := os.ReadFile(r.conf)
@@ -95,14 +96,14 @@ func start(t *testing.T, lines ...string) *running {
 	return r
 }
 
-// address is where the first listener of a role listens.
+// address returns the address of the first listener of a role.
 func (r *running) address(p role) string {
 	list := ofRole(r.listeners(), p)
 	require.NotEmpty(r.t, list)
 	return list[0].Addr().String()
 }
 
-// get asks a listener and returns the status and the body.
+// get sends a request to a listener and returns the response with its body.
 func (r *running) get(p role, path string) (*http.Response, string) {
 	r.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -127,16 +128,16 @@ func (r *running) logText(text string) string {
 	r.t.Helper()
 	var log []byte
 	eventually.True(r.t, func() bool {
-		log, _ = os.ReadFile(r.log) // there may be none yet
+		log, _ = os.ReadFile(r.log) // the file may not exist yet
 		return strings.Contains(string(log), text)
 	}, text)
 	return string(log)
 }
 
-// fleetLines are the sections of one gateway of a fleet.
+// fleetLines returns the configuration sections of one gateway of a fleet.
 func fleetLines(t *testing.T, redis string) []string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // finds a free port
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	return []string{
@@ -146,8 +147,8 @@ func fleetLines(t *testing.T, redis string) []string {
 	}
 }
 
-// TestParts: a configuration decides which components there are; each gateway serves and stops, and
-// leaves no goroutine.
+// TestParts: the configuration decides which components a gateway has. Each gateway serves and
+// stops, and leaves no goroutine.
 func TestParts(t *testing.T) {
 	redis := redistest.Start(t).Addr()
 	for _, tt := range []struct {
@@ -186,7 +187,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestStartFails: after a start that failed, at whatever step, nothing is open and nothing runs.
+// TestStartFails: after a start that failed at any step, nothing stays open and nothing runs.
 func TestStartFails(t *testing.T) {
 	redis := redistest.Start(t).Addr()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -230,7 +231,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestReloadRejected: a configuration that cannot be used changes nothing, and the old one stays.
+// TestReloadRejected: a rejected configuration changes nothing, and the old one stays in use.
 func TestReloadRejected(t *testing.T) {
 	r := start(t, "[gateway]", "cache_control = max-age=1")
 	file := r.store.Normal("txt", []byte("hello"))
@@ -278,7 +279,7 @@ func TestReloadRejectedLate(t *testing.T) {
 	eventually.True(t, func() bool { return descriptors(t) <= before }, "the log closes its old files a little later")
 }
 
-// descriptors counts those of this process.
+// descriptors returns the number of open descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -286,7 +287,7 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestReload: a configuration is put to use; components that it does not concern stay.
+// TestReload: a reload applies the new configuration. Components without a changed setting stay.
 func TestReload(t *testing.T) {
 	r := start(t)
 	file := r.store.Normal("txt", []byte("hello"))
@@ -310,7 +311,7 @@ func TestReload(t *testing.T) {
 	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
 }
 
-// TestReloadNamesRestartKeys: the log names the keys that were changed in vain.
+// TestReloadNamesRestartKeys: the log names the changed keys that a reload does not apply.
 func TestReloadNamesRestartKeys(t *testing.T) {
 	r := start(t)
 	r.write("[gateway]", "admin_socket_mode = 0660", "user = nobody", "read_timeout = 3s",
@@ -336,7 +337,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	}
 }
 
-// TestPurgeWithoutFleet: a gateway on its own purges files itself.
+// TestPurgeWithoutFleet: a gateway without a fleet purges its own caches.
 func TestPurgeWithoutFleet(t *testing.T) {
 	for _, cache := range []string{"memory_max = 1MB", "memory_max = 0"} {
 		r := start(t, "[cache]", cache)
@@ -356,14 +357,14 @@ func TestPurgeWithoutFleet(t *testing.T) {
 	}
 }
 
-// TestFailedListener: the error of a listener that breaks reaches the owner of the gateway.
+// TestFailedListener: the error of a failed listener arrives at the channel Ended.
 func TestFailedListener(t *testing.T) {
 	r := start(t)
 	r.serve(func() error { return adminError(io.ErrUnexpectedEOF) })
 	require.ErrorContains(t, <-r.Ended(), "admin listener: unexpected EOF")
 }
 
-// TestStopBeforeServing: a gateway that is stopped before it has come to serve its listeners ends.
+// TestStopBeforeServing: Stop returns even if a listener is not served yet.
 func TestStopBeforeServing(t *testing.T) {
 	r := prepare(t)
 	require.NoError(t, r.Start())
@@ -374,7 +375,7 @@ func TestStopBeforeServing(t *testing.T) {
 	r.components.Store(&p)
 	served := make(chan error, 1)
 	r.running.Go(func() {
-		<-r.stopping // late
+		<-r.stopping // after Stop has begun
 		served <- r.server.Serve(ln, nil)
 	})
 	stopped := make(chan error, 1)
@@ -388,7 +389,7 @@ func TestStopBeforeServing(t *testing.T) {
 	}
 }
 
-// TestSnapshot: the status page shows what the components know, and no secret.
+// TestSnapshot: the status page shows the state of the components, and no secret.
 func TestSnapshot(t *testing.T) {
 	r := start(t, "tracker_server = 127.0.0.1:1", "[antisteal]", "extra_secrets = hush-0123456789-hush",
 		"[cache]", "memory_max = 64MB")
@@ -417,8 +418,8 @@ func TestSnapshot(t *testing.T) {
 	require.EqualValues(t, 1, r.metrics.Sample().Hits)
 }
 
-// TestFleetOnThePage: each gateway shows what the others tell about themselves, and of what no
-// gateway can have written it shows nothing.
+// TestFleetOnThePage: each gateway shows the announcements of the others, and ignores values that
+// no gateway can have written.
 func TestFleetOnThePage(t *testing.T) {
 	server := redistest.Start(t)
 	one := start(t, fleetLines(t, server.Addr())...)
@@ -453,8 +454,8 @@ func TestFleetOnThePage(t *testing.T) {
 	require.Equal(t, status.Announcement{}, row().Announcement, "a key of another type")
 }
 
-// TestPurgeInUpgrade: a purge by a process that has left the cache on disk to another one is not
-// reported as done.
+// TestPurgeInUpgrade: after a process has handed over the disk tier to another one, its purges
+// fail.
 func TestPurgeInUpgrade(t *testing.T) {
 	a := New(Options{})
 	_, err := a.purge(t.Context(), admin.PurgeTarget{All: true})

@@ -28,17 +28,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remoteFile is a file of another host, and counts its downloads.
+// remoteFile is a file of another host. It counts its downloads.
 type remoteFile struct {
 	id, key   string
 	content   []byte
-	wait      chan struct{} // a download begins when it is closed; nil = at once
+	wait      chan struct{} // downloads begin when the channel is closed; nil = at once
 	downloads atomic.Int64
 }
 
 var _ cache.Source = (*remoteFile)(nil)
 
-// newRemoteFile makes a file whose id is not used otherwise.
+// newRemoteFile returns a file with a new file id.
 func newRemoteFile(t *testing.T) *remoteFile {
 	f := someFile()
 	id := storetest.New(t).Normal("txt", f.content).ID
@@ -46,7 +46,7 @@ func newRemoteFile(t *testing.T) *remoteFile {
 	return f
 }
 
-// someFile makes one that cannot be purged by its id.
+// someFile returns a remote file without a file id, which cannot be purged.
 func someFile() *remoteFile {
 	content := make([]byte, 100+rand.IntN(100_000))
 	return &remoteFile{key: fmt.Sprintf("group1/M00/00/00/%d", rand.Int64()), content: content}
@@ -81,7 +81,7 @@ func (f *remoteFile) Fetch(ctx context.Context, _ *cache.Version, offset, length
 	return f.version(), io.NopCloser(bytes.NewReader(f.content[offset:end])), nil
 }
 
-// reads gets a file through the cache of a gateway.
+// reads reads a file through the cache of a gateway, and checks its content.
 func (r *running) reads(f *remoteFile) error {
 	e, err := r.cache.Get(context.Background(), f.key, f, cache.GetOptions{})
 	if err != nil {
@@ -96,18 +96,18 @@ func (r *running) reads(f *remoteFile) error {
 	return err
 }
 
-// costs requires that a read of a file costs so many downloads.
+// costs requires that a read of a file causes that number of downloads.
 func (r *running) costs(downloads int64, f *remoteFile) {
 	r.t.Helper()
 	if r.fleet != nil {
-		<-r.fleet.Synced() // what was read before may be dropped then
+		<-r.fleet.Synced() // until then cached segments may still be purged
 	}
 	before := f.downloads.Load()
 	require.NoError(r.t, r.reads(f))
 	require.Equal(r.t, downloads, f.downloads.Load()-before)
 }
 
-// purges purges a file, which so many gateways confirm.
+// purges purges a file, and requires that that number of gateways confirm it.
 func (r *running) purges(f *remoteFile, gateways int) {
 	r.t.Helper()
 	purged, err := r.purge(r.t.Context(), admin.PurgeTarget{ID: f.id})
@@ -115,8 +115,8 @@ func (r *running) purges(f *remoteFile, gateways int) {
 	require.Equal(r.t, admin.Purged{Gateways: gateways}, purged)
 }
 
-// TestDiskFailures: a gateway starts without its cache on disk where the disk is at fault, and not
-// where the configuration is.
+// TestDiskFailures: a gateway starts without its disk tier if the disk has failed, and not if the
+// configuration is wrong.
 func TestDiskFailures(t *testing.T) {
 	for _, err := range []error{unix.EIO, unix.ENOSPC, unix.EROFS, unix.EBADMSG, unix.EUCLEAN} {
 		require.True(t, isDiskFailure(&os.PathError{Op: "statat", Path: "fastdfs-gateway-cache", Err: err}), err)
@@ -124,7 +124,7 @@ func TestDiskFailures(t *testing.T) {
 	require.False(t, isDiskFailure(&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}))
 }
 
-// endedProcess is a process that this one replaces, and that has ended.
+// endedProcess returns the predecessor of an upgrade, whose process has ended.
 func endedProcess(t *testing.T) *upgrade.Predecessor {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestPurgeWithoutDisk(t *testing.T) {
 
 			part, aside := filepath.Join(folder, "ff"), filepath.Join(t.TempDir(), "ff")
 			require.NoError(t, os.Rename(part, aside))
-			require.NoError(t, os.WriteFile(part, nil, 0o600)) // the tier is not opened
+			require.NoError(t, os.WriteFile(part, nil, 0o600)) // so that the tier cannot be opened
 			one.App = New(Options{Config: one.conf, Version: "test", Replaces: endedProcess(t)})
 			require.NoError(t, one.Start())
 			purged, err := one.purge(t.Context(), admin.PurgeTarget{ID: f.id})
@@ -180,8 +180,8 @@ func TestPurgeWithoutDisk(t *testing.T) {
 	}
 }
 
-// TestStopKeepsNumber: the number beside the disk cache does not tell of purges that arrive when
-// that was closed.
+// TestStopKeepsNumber: after the stop, the stored fence of the last applied purge does not change:
+// a purge that arrives later has not reached the disk tier.
 func TestStopKeepsNumber(t *testing.T) {
 	one := prepare(t, fleetLines(t, redistest.Start(t).Addr())...)
 	require.NoError(t, one.Start())
@@ -195,9 +195,9 @@ func TestStopKeepsNumber(t *testing.T) {
 	require.Equal(t, number, after)
 }
 
-// TestRestartToLog: a gateway that starts with another Redis than before drops what was purged
-// there, also before the last purge that it has applied of the one before; and the others keep what
-// they have.
+// TestRestartToLog: a gateway that starts with another Redis applies the purges of that Redis, even
+// those older than its last applied purge of the first Redis. The other gateways keep their
+// entries.
 func TestRestartToLog(t *testing.T) {
 	from, to := redistest.Start(t), redistest.Start(t)
 	lines := fleetLines(t, from.Addr())

@@ -40,7 +40,7 @@ func TestTuneGCLeavesTheOperatorsChoice(t *testing.T) {
 
 func notMoved() uint64 { return 0 }
 
-// tuneFor tunes for a while.
+// tuneFor runs tuneGC for the duration d.
 func tuneFor(d time.Duration, moved func() uint64) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -52,7 +52,8 @@ func tuneFor(d time.Duration, moved func() uint64) {
 	<-ended
 }
 
-// What was moved out of the heap is collected soon, also where nothing is allocated.
+// TestTuneGCCollectsWhatWasMoved: bytes that were moved out of the heap are collected soon, even if
+// nothing is allocated.
 func TestTuneGCCollectsWhatWasMoved(t *testing.T) {
 	t.Setenv("GOGC", "off")
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

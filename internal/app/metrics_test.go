@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everyCount has another value in each count.
+// everyCount has a different value in each count.
 var everyCount = counts{
 	storages: client.Stats{Resumes: 1, Hedges: 2, WrongReplies: 3, CRCErrors: 4},
 	files:    local.FileCacheStats{Hits: 5, Misses: 6, Files: 7, Bodies: 8, Bytes: 9, Descriptors: 10},
@@ -35,7 +35,7 @@ var everyCount = counts{
 	origin:    origin.Stats{Fetched: 36, NotFound: 37, Timeouts: 38, Failed: 39, Bytes: 40, TrunkMismatches: 1000},
 }
 
-// everyMetric is what the page shows of it, without the peer metrics that are 0.
+// everyMetric is the page of metrics for everyCount, without the metrics that are 0.
 const everyMetric = `
 cache_bytes{tier=disk} 13
 cache_bytes{tier=memory} 11

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReloadAdjustsCache: budgets and times of the cache need no restart.
+// TestReloadAdjustsCache: a reload applies budgets and times of the cache.
 func TestReloadAdjustsCache(t *testing.T) {
 	r := start(t)
 	r.write("[cache]", "memory_max = 8MB", "ttl = 7s")
@@ -27,8 +27,8 @@ func TestReloadAdjustsCache(t *testing.T) {
 	require.EqualValues(t, 7<<20, r.cache.Stats().Memory.Budget, "an eighth is for metadata")
 }
 
-// TestRetiredPartsGo: what a reload has replaced is closed once, when nothing uses it, or at the
-// stop.
+// TestRetiredPartsGo: components that a reload has replaced are closed once, when they are not in
+// use any more, or at the stop.
 func TestRetiredPartsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(Options{})
@@ -50,8 +50,8 @@ func TestRetiredPartsGo(t *testing.T) {
 	})
 }
 
-// TestReloadListeners: addresses that a configuration adds are served, those that it does not name
-// any more are closed; the others stay.
+// TestReloadListeners: a reload opens added addresses and closes removed ones. The other listeners
+// stay.
 func TestReloadListeners(t *testing.T) {
 	r := start(t)
 	socket := filepath.Join(r.store.Dir, "socket")
@@ -80,8 +80,8 @@ func TestReloadListeners(t *testing.T) {
 	require.Empty(t, r.Ended())
 }
 
-// TestReloadWithoutTrackers: a reload during a failure of all trackers keeps their lists, where it
-// changes other settings for other hosts: files that are not in the cache are found.
+// TestReloadWithoutTrackers: while all trackers are down, a reload that replaces the upstreams
+// keeps the lists of the trackers, so that files outside of the cache are still found.
 func TestReloadWithoutTrackers(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
@@ -117,8 +117,8 @@ func TestReloadWithoutTrackers(t *testing.T) {
 	serves(urls[1], "second")
 }
 
-// TestHangingStore: while the check of a store path hangs, this gateway is not ready, and no
-// further check hangs.
+// TestHangingStore: while the check of a store path hangs, the gateway is not ready, and starts no
+// further check.
 func TestHangingStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := local.Open(local.Options{})

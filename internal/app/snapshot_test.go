@@ -13,8 +13,8 @@ import (
 	"fastdfs-gateway/tests/storetest"
 )
 
-// TestStorageRows: the page lists a storage once, under the address by which it is asked: by
-// address_map with or without a port, and at the usual port where no list names one.
+// TestStorageRows: the page lists each storage once, under the address of its requests: that of
+// address_map, with or without a port, and with the default port if no list contains one.
 func TestStorageRows(t *testing.T) {
 	dir := t.TempDir()
 	ids, conf := filepath.Join(dir, "storage_ids.conf"), filepath.Join(dir, "mod_fastdfs.conf")
