@@ -22,8 +22,7 @@ func TestPurgeTarget(t *testing.T) {
 		require.NoError(t, err, query)
 		require.Equal(t, want, got, query)
 	}
-	// What is not understood as a whole is not applied in part, and least of all taken for
-	// everything.
+	// A query with an unknown or invalid part is rejected as a whole, and never counts as "all".
 	for _, query := range []string{
 		"", "id=", "id=/", "prefix=", "prefix=/", "all=", "all=0", "all=true", "id=a&id=b", "id=a&id=",
 		"prefix=a&prefix=b", "id=a&all=1", "all=1&all=1", "all=1&x=1", "ID=a",

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAdminHost: a Host field that is let in names no other site for a browser.
+// FuzzAdminHost: a Host field that is accepted names no other site in a browser.
 func FuzzAdminHost(f *testing.F) {
 	for _, seed := range []string{"", "localhost:8889", "127.0.0.1", "[::1]:8889", "gateway.example.",
 		"evil.example", "[evil.example]", "127.0.0.1.evil.example", "localhost.evil:1", "[::1%25eth0]:1",
@@ -23,7 +23,7 @@ func FuzzAdminHost(f *testing.F) {
 		}
 		u, err := url.Parse("http://" + host + "/")
 		if err != nil || u.User != nil || u.Host != host {
-			return // no browser sends it
+			return // no browser sends such a Host field
 		}
 		name := bytes.TrimSuffix(bytes.ToLower([]byte(u.Hostname())), []byte("."))
 		if _, err := netip.ParseAddr(string(name)); err == nil {

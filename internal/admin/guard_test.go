@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBugsAreContained: a panic is counted, the connection is cut, and the next request is served.
+// TestBugsAreContained: a panic is counted and closes the connection, and the next request is
+// served.
 func TestBugsAreContained(t *testing.T) {
 	s := httptest.NewServer(New(Options{Metrics: prometheus.NewRegistry(),
 		Explain: func(context.Context, string) fmt.Stringer { panic("test") }}))

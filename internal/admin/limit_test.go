@@ -43,8 +43,8 @@ func ask(t *testing.T, conn net.Conn) *http.Response {
 	return resp
 }
 
-// TestIdleConnectionsMakeRoom: connections without a request take the place of no operator, however
-// many there are; the longest idle are closed.
+// TestIdleConnectionsMakeRoom: connections without a request, however many, do not keep an operator
+// out: the longest idle ones are closed.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) {})
 	used := connect()
@@ -61,8 +61,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, silent[len(silent)-1]).StatusCode, "the newest stay")
 }
 
-// TestBusyConnectionsStay: no running response is aborted for a new connection, which is closed
-// instead.
+// TestBusyConnectionsStay: a new connection aborts no running response: without an idle connection,
+// the new one is closed.
 func TestBusyConnectionsStay(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) {
@@ -87,8 +87,8 @@ func TestBusyConnectionsStay(t *testing.T) {
 	}
 }
 
-// TestUnsentBodiesMakeRoom: a client that gets its response and does not send the body of its
-// request takes the place of no operator.
+// TestUnsentBodiesMakeRoom: clients that got a response and do not send the body of their request
+// do not keep an operator out.
 func TestUnsentBodiesMakeRoom(t *testing.T) {
 	done := make(chan bool, 2*MaxConnections)
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) { done <- true })

@@ -20,12 +20,12 @@ import (
 
 const pagedFile = "group1/M00/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 
-// explained is the explanation of a URL.
+// explained is a URL whose text is its explanation.
 type explained string
 
 func (e explained) String() string { return "asked " + string(e) + "\n" }
 
-// startPage serves the page of a gateway that purges as it is told to.
+// startPage serves the status page of a gateway with the given purge function.
 func startPage(t *testing.T, purge func(PurgeTarget) (Purged, error)) *httptest.Server {
 	s := httptest.NewServer(New(Options{
 		Metrics: prometheus.NewRegistry(),
@@ -39,7 +39,8 @@ func startPage(t *testing.T, purge func(PurgeTarget) (Purged, error)) *httptest.
 	return s
 }
 
-// askPage sends a request with the header fields of a browser, and returns the status and the page.
+// askPage sends a request as a browser does from a page of site, and returns the status and the
+// page.
 func askPage(t *testing.T, req *http.Request, site string) (int, string) {
 	t.Helper()
 	req.Header.Set("Sec-Fetch-Site", site)
@@ -63,7 +64,7 @@ func getPage(t *testing.T, s *httptest.Server, target string) (int, string) {
 	return askPage(t, req, "same-origin")
 }
 
-// postPage sends the form of the question whether to purge.
+// postPage sends the form that confirms a purge.
 func postPage(t *testing.T, s *httptest.Server, site string, fields url.Values) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/status/purge",
@@ -116,7 +117,8 @@ func TestStatusPageLanguage(t *testing.T) {
 	}
 }
 
-// TestPurgeByForm: a file is purged once that was confirmed, and only by the page itself.
+// TestPurgeByForm: a form purges a file after the confirmation, and only if the status page itself
+// has sent the form.
 func TestPurgeByForm(t *testing.T) {
 	var purged []PurgeTarget
 	s := startPage(t, func(what PurgeTarget) (Purged, error) {
@@ -144,7 +146,7 @@ func TestPurgeByForm(t *testing.T) {
 	require.NotContains(t, page, "Purge this file?")
 }
 
-// TestPurgeByFormFails: the page says why, with the status that POST /purge would have.
+// TestPurgeByFormFails: the page shows the reason, with the status that POST /purge would have.
 func TestPurgeByFormFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		purged Purged

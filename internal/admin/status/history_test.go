@@ -10,7 +10,7 @@ import (
 
 var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
-// steady is a sample of a gateway that serves 10 requests a second, one of them with a failure.
+// steady returns a sample of a gateway that serves 10 requests a second, one of which fails.
 func steady(seconds int) Sample {
 	n := uint64(seconds)
 	return Sample{At: start.Add(time.Duration(seconds) * time.Second), Requests: 10 * n, Failed: n, Rejected: 2 * n,
@@ -47,8 +47,8 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, 67*time.Second, got.Minute.End.Sub(got.Minute.Begin))
 }
 
-// TestHistoryWithoutTraffic: what nothing is known of is no number, and a count that begins anew is
-// no negative rate.
+// TestHistoryWithoutTraffic: values without data are NaN, and a count that restarts at 0 makes no
+// negative rate.
 func TestHistoryWithoutTraffic(t *testing.T) {
 	h := NewHistory([]float64{.001, .01})
 	h.Add(steady(100))
@@ -63,7 +63,7 @@ func TestHistoryWithoutTraffic(t *testing.T) {
 	}
 }
 
-// TestQuantile: as histogram_quantile of Prometheus computes it.
+// TestQuantile: quantiles are computed as by histogram_quantile of Prometheus.
 func TestQuantile(t *testing.T) {
 	h := NewHistory([]float64{1, 2, 4})
 	for _, c := range []struct {

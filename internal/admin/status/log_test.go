@@ -37,7 +37,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestLogIsBounded: the oldest entries make room, and long texts are cut.
+// TestLogIsBounded: new entries replace the oldest ones, and long texts are cut.
 func TestLogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLog()
@@ -54,8 +54,8 @@ func TestLogIsBounded(t *testing.T) {
 	})
 }
 
-// TestLogIsGrouped: a client who causes the same warning about ever other files does not drive out
-// the entries that an operator has to see.
+// TestLogIsGrouped: many equal warnings about different files, which one client can cause, do not
+// replace the other entries.
 func TestLogIsGrouped(t *testing.T) {
 	l := NewLog()
 	log := slog.New(l.Handler(slog.DiscardHandler))

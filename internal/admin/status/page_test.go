@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile is what a text from outside may be.
+// hostile is a text from outside that tries to inject markup and code.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>'{{.}}`
 
 var hostileText = i18n.Sprintf("%s", hostile)
 
-// fullPage is a page with something in every section, all texts of which are hostile.
+// fullPage returns a page with content in every section and with hostile texts everywhere.
 func fullPage() Page {
 	h := NewHistory([]float64{.001, .01})
 	for i := range 5 {
@@ -50,7 +50,7 @@ func fullPage() Page {
 		Purged: &Result{Warn, hostileText, hostileText}}
 }
 
-// TestPageEscapes: a text from outside is text, wherever it stands.
+// TestPageEscapes: texts from outside are escaped everywhere on the page.
 func TestPageEscapes(t *testing.T) {
 	page, err := Render(fullPage())
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// TestPageOfNothing: a gateway that has just started has a page, too.
+// TestPageOfNothing: the page of a gateway that has just started is valid.
 func TestPageOfNothing(t *testing.T) {
 	page, err := Render(Page{Snapshot: Snapshot{At: start, Started: start}})
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestPageOfNothing(t *testing.T) {
 	require.NotContains(t, string(page), `id="fleet"`)
 }
 
-// TestPlotGaps: a line is broken where nothing is known, and stays inside of the plot.
+// TestPlotGaps: a line has gaps where data is missing, and stays inside of the plot.
 func TestPlotGaps(t *testing.T) {
 	end := start.Add(time.Minute)
 	var traffic Traffic
@@ -102,7 +102,7 @@ func TestPlotGaps(t *testing.T) {
 		`aria-label="Hit ratio, downloads that needed no storage, of the last 15 minutes: 0 % now, 100 % at most"`)
 }
 
-// FuzzParseAbout: whatever another gateway has told, the page shows it.
+// FuzzParseAbout: the page can show any announcement of another gateway.
 func FuzzParseAbout(f *testing.F) {
 	p := fullPage()
 	f.Add(p.Announcement().String())
@@ -134,10 +134,10 @@ func TestAbout(t *testing.T) {
 	require.Equal(t, Announcement{}, ParseAnnouncement(strings.Repeat(" ", maxAnnouncement+1)))
 }
 
-// latin is a word in text that is not translated: of no name, unit or number.
+// latin matches a word of untranslated text.
 var latin = regexp.MustCompile(`[A-Za-z_]{2,}`)
 
-// TestPageInChinese: nothing on the page is left in English, and its script finds its texts.
+// TestPageInChinese: the page has no English text, and its script finds its texts.
 func TestPageInChinese(t *testing.T) {
 	p := fullPage()
 	p.Language = i18n.Chinese

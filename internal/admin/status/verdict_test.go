@@ -72,7 +72,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestVerdictInChinese: the sentence is whole in Chinese, with all that it is made of.
+// TestVerdictInChinese: the sentence and all its parts are in Chinese.
 func TestVerdictInChinese(t *testing.T) {
 	good, dead := i18n.Plain("replies"), i18n.Plain("does not reply")
 	for want, s := range map[string]Snapshot{
