@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var date = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
 
-// serve starts a server.
+// serve starts a server and returns its URL.
 func serve(t testing.TB, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -33,14 +33,14 @@ func serve(t testing.TB, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// content responds as a server of files does.
+// content returns a handler that serves body as a web server serves a file.
 func content(name string, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, name, date, bytes.NewReader(body))
 	}
 }
 
-// fixed sends the same response to each request.
+// fixed returns a handler that sends the same response to each request.
 func fixed(status int, body string, fields ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, field := range fields {
@@ -52,19 +52,19 @@ func fixed(status int, body string, fields ...string) http.HandlerFunc {
 	}
 }
 
-// raw sends bytes and closes the connection.
+// raw returns a handler that sends response as it is and closes the connection.
 func raw(response string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			panic(err)
 		}
-		_, _ = io.WriteString(conn, response) // the client sees what is missing
+		_, _ = io.WriteString(conn, response) // the client notices missing bytes
 		_ = conn.Close()
 	}
 }
 
-// run compares targets, and returns the results by target.
+// run compares targets, and returns the differences of each.
 func run(t testing.TB, o Options, targets ...string) (map[string][]Difference, error) {
 	t.Helper()
 	c, err := New(o)
@@ -103,7 +103,7 @@ func TestEqual(t *testing.T) {
 	require.Equal(t, map[string][]string{"old": want, "new": want}, asked)
 }
 
-// TestTargetsAsTheyAre: no escape, slash or dot is changed on the way.
+// TestTargetsAsTheyAre: requests contain the escapes, slashes and dots of a target unchanged.
 func TestTargetsAsTheyAre(t *testing.T) {
 	targets := []string{"/a%2Fb%zz", "/a/../b", "/./a//b", "/a\xe4b", `/a"b|c\d{}`, "/a?b?c=%20&d;e#f", "/?", "/a?"}
 	for _, target := range targets {
@@ -194,7 +194,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfRanges: HEAD, range and condition are each compared, and each is named.
+// TestDifferencesOfRanges: the responses to HEAD, Range and If-Modified-Since are compared, and
+// each difference names its request.
 func TestDifferencesOfRanges(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789"), 10)
 	address := serve(t, content("a.jpg", body))
@@ -216,7 +217,7 @@ func TestDifferencesOfRanges(t *testing.T) {
 	}, results["/a"])
 }
 
-// TestRangeOfSmallFiles: a file of one byte has a range, an empty one has none.
+// TestRangeOfSmallFiles: a range is requested of a file of one byte, and none of an empty file.
 func TestRangeOfSmallFiles(t *testing.T) {
 	for body, want := range map[string][]string{"a": {"", "bytes=0-0"}, "": {""}} {
 		var ranges []string
@@ -233,7 +234,7 @@ func TestRangeOfSmallFiles(t *testing.T) {
 	}
 }
 
-// TestRedirectIsNotFollowed: the address in it is not asked.
+// TestRedirectIsNotFollowed: no request is sent to the address of a redirect.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("followed") })
 	redirect := fixed(302, "", "Location: "+other)
@@ -242,8 +243,8 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	require.Equal(t, map[string][]Difference{"/a": nil}, results)
 }
 
-// TestSlowServer: bytes that come within the timeout are waited for, however long all of them take;
-// silence ends the request.
+// TestSlowServer: a response may take any time if its bytes come within the timeout of each other.
+// A pause of the timeout ends the request.
 func TestSlowServer(t *testing.T) {
 	timeout := 250 * time.Millisecond
 	ended := make(chan struct{})
@@ -254,7 +255,7 @@ func TestSlowServer(t *testing.T) {
 			for range 8 {
 				_, _ = io.WriteString(w, "a")
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(pause) // the network's
+				time.Sleep(pause) // a pause of the network
 			}
 		}
 	}
@@ -263,7 +264,7 @@ func TestSlowServer(t *testing.T) {
 		require.NoError(t, err)
 		return bodyOf(results["/a"])
 	}
-	eventually.True(t, func() bool { // a machine that stands still for the timeout gets a longer one
+	eventually.True(t, func() bool { // a machine that stands still may exceed the first timeouts
 		timeout *= 2
 		return difference(serve(t, trickle(timeout/5)), serve(t, fixed(200, "aaaaaaaa"))) == ""
 	})
@@ -294,8 +295,8 @@ func bodyOf(all []Difference) string {
 	return ""
 }
 
-// TestServerGone: the comparison ends after a few requests without a response, and says which
-// server it was.
+// TestServerGone: the comparison ends after a few requests in a row without a response, and its
+// error names the server.
 func TestServerGone(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -309,7 +310,7 @@ func TestServerGone(t *testing.T) {
 	require.ErrorContains(t, err, gone+" does not respond, 5 times in a row: dial tcp")
 	require.Less(t, len(results), 5)
 
-	// Failures that are not in a row are differences.
+	// Failures that are not in a row count as differences.
 	n := 0
 	var mu sync.Mutex // guards n
 	flaky := func(w http.ResponseWriter, r *http.Request) {
@@ -321,7 +322,7 @@ func TestServerGone(t *testing.T) {
 	}
 	c, err := New(Options{Old: serve(t, fixed(200, "")), New: serve(t, flaky)})
 	require.NoError(t, err)
-	for range 20 { // one at a time
+	for range 20 { // one comparison at a time
 		_, err := c.compare(context.Background(), "/a")
 		require.NoError(t, err)
 	}
@@ -329,7 +330,7 @@ func TestServerGone(t *testing.T) {
 	c.new.transport.CloseIdleConnections()
 }
 
-// TestEnds: by the error of report, and by ctx while a server does not respond.
+// TestEnds: Run ends with the error of report, and with ctx while a server does not respond.
 func TestEnds(t *testing.T) {
 	address := serve(t, fixed(200, "a"))
 	c, err := New(Options{Old: address, New: address})
@@ -358,7 +359,7 @@ func TestRate(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 190*time.Millisecond, "the first one does not wait")
 }
 
-// TestMemory: bodies are never kept.
+// TestMemory: the comparison holds no body in memory.
 func TestMemory(t *testing.T) {
 	const size = 16 << 20
 	chunk := make([]byte, 64<<10)

@@ -14,7 +14,7 @@ import (
 
 const id = "group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg"
 
-// logLine is a line of nginx's log in the combined form.
+// logLine returns a line of an nginx log in the combined format.
 func logLine(request string) string {
 	return `10.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "` + request + `" 200 1000 "http://a/\x22" "curl/8.0"`
 }
@@ -23,7 +23,7 @@ func TestTarget(t *testing.T) {
 	for line, want := range map[string]string{
 		id:                                      "/" + id,
 		"  " + id + "\r\n":                      "/" + id,
-		strings.TrimPrefix(id, "group1/"):       "/" + strings.TrimPrefix(id, "group1/"), // where URLs have no group
+		strings.TrimPrefix(id, "group1/"):       "/" + strings.TrimPrefix(id, "group1/"), // for URLs without a group
 		id + "?token=a&ts=0":                    "/" + id + "?token=a&ts=0",
 		"/any/path?q=%20":                       "/any/path?q=%20",
 		"//a":                                   "//a",
@@ -60,7 +60,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// FuzzTarget: a target can be sent as it is, and comes again out of a log line that has it.
+// FuzzTarget: a target is sent unchanged, and a log line with it has the same target.
 func FuzzTarget(f *testing.F) {
 	for _, line := range []string{id, "/a?b", "//a/b", logLine("GET /a HTTP/1.1"),
 		logLine(`GET /\x22\xE4\x5C HTTP/1.1`), logLine("POST / HTTP/1.1"), `a "GET /a`, `"\`, `"\x`,
@@ -99,7 +99,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// read returns all targets of a list, and the number of lines that it has left out.
+// read returns all targets of a list, and the number of lines that were skipped.
 func read(t *testing.T, text string) (l *List, targets []string, skipped int) {
 	t.Helper()
 	l = NewList(strings.NewReader(text), func() { skipped++ })
@@ -129,7 +129,7 @@ func TestList(t *testing.T) {
 	require.Equal(t, 1, l.Unreadable)
 }
 
-// TestListRemembers: so many targets, and no more.
+// TestListRemembers: a list remembers the last targets, up to a limit, and skips their repetitions.
 func TestListRemembers(t *testing.T) {
 	var text strings.Builder
 	for i := range remembered + 1 {
@@ -140,7 +140,8 @@ func TestListRemembers(t *testing.T) {
 	require.Equal(t, 1, l.Repeated)
 }
 
-// TestSample: so many different targets of the list, and each of them at some time.
+// TestSample: a sample has that number of different targets of the list, and each target is in some
+// sample.
 func TestSample(t *testing.T) {
 	seen := map[string]bool{}
 	for range 200 {
@@ -168,7 +169,7 @@ func send(t *testing.T, text string, sample int) (all []string) {
 	return all
 }
 
-// TestSendEnds with its context.
+// TestSendEnds: Send ends with its context.
 func TestSendEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSums: a log of many files of some kinds ends in some sums, whatever the number of files and
-// of requests for each.
+// TestSums: the differences of many files of a few kinds make a few sums, whatever the number of
+// files and of requests for each.
 func TestSums(t *testing.T) {
 	var s Sums
 	page := Difference{Method: "GET", Field: "body", Known: "the text of an error is the server's own"}
@@ -34,7 +34,7 @@ func TestSums(t *testing.T) {
 	}, s.All())
 }
 
-// TestSumsAreBounded: beyond the bound each difference is told by itself.
+// TestSumsAreBounded: beyond the limit of sums each difference is reported separately.
 func TestSumsAreBounded(t *testing.T) {
 	var s Sums
 	told := 0
