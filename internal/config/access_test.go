@@ -65,8 +65,8 @@ func TestAccessRules(t *testing.T) {
 	}
 }
 
-// TestAccessSections: a section has the keys of [access] that it does not write, and the default of
-// those that it empties.
+// TestAccessSections: a section inherits the keys of [access] that it does not contain. An empty
+// value sets the default.
 func TestAccessSections(t *testing.T) {
 	c := clean(t, base+"[access jpg group2/]\nsend_rate = 1KB\n[access]\nsend_rate = 2KB\nsend_rate_after = 3\n"+
 		"requests_per_second = 2\nallow = 10.0.0.0/8\n[access mp4]\nsend_rate =\nallow =\n"+

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fleet is a gateway that shares a Redis. What is behind it belongs to [peer].
+// fleet is the configuration of a gateway that shares a Redis. Text behind it belongs to [peer].
 const fleet = base + "[redis]\naddresses = 127.0.0.1:6379\n[peer]\n"
 
-// tlsKeys name a certificate.
+// tlsKeys are the keys of a certificate.
 const tlsKeys = "[gateway]\ntls_cert = c\ntls_key = k\n"
 
-// mistake is a text with a problem, and where it is found; no severity and want = none is.
+// mistake is a text with a problem and its place; without severity and want the text has none.
 type mistake struct {
 	name, text string
 	severity   Severity
@@ -28,7 +28,7 @@ type mistake struct {
 	want       string
 }
 
-// requireRules loads each text behind a head, and finds its problem.
+// requireRules loads each text behind head, and requires its problem.
 func requireRules(t *testing.T, head string, cases []mistake) {
 	t.Helper()
 	for _, c := range cases {
@@ -40,7 +40,7 @@ func requireRules(t *testing.T, head string, cases []mistake) {
 	}
 }
 
-// requireChecks checks each text, and finds its problem alone.
+// requireChecks checks each text, and requires its problem and no other one.
 func requireChecks(t *testing.T, cases []mistake) {
 	t.Helper()
 	for _, c := range cases {
@@ -57,7 +57,7 @@ func requireChecks(t *testing.T, cases []mistake) {
 	}
 }
 
-// What the text alone shows: each classic mistake, its line and its advice.
+// TestRules: loading a text reports each classic mistake with its line and an advice.
 func TestRules(t *testing.T) {
 	const multi = "url_have_group_name = true\n"
 	const token = base + "http.anti_steal.check_token = true\n"
@@ -173,8 +173,8 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// TestRulesPass: settings that are well, though they look like the mistakes above. A stock
-// http.conf names the file for rejected tokens and checks no tokens.
+// TestRulesPass: right settings that resemble the mistakes above have no problem. A stock http.conf
+// names the file for rejected tokens and checks no tokens.
 func TestRulesPass(t *testing.T) {
 	for _, text := range []string{
 		base + "http.anti_steal.check_token = false\nhttp.anti_steal.token_check_fail = /home/fastdfs/anti-steal.jpg\n",
@@ -212,7 +212,7 @@ func TestGroups(t *testing.T) {
 	require.Equal(t, []string{"/srv/fdfs"}, clean(t, base+"store_path0 =\n").Groups[0].StorePaths, "empty is not set")
 }
 
-// store makes a store path with a folder data/00/00 in it.
+// store creates a store path with the folder data/00/00.
 func store(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -220,7 +220,7 @@ func store(t *testing.T) string {
 	return dir
 }
 
-// checked loads a configuration without errors and checks it.
+// checked loads a configuration without errors and returns the problems of its check.
 func checked(t *testing.T, text string) []Problem {
 	t.Helper()
 	c, problems := load(t, text+vouched)
@@ -228,7 +228,7 @@ func checked(t *testing.T, text string) []Problem {
 	return c.Check(time.Now())
 }
 
-// vouched, at the end of a configuration, names sources.
+// vouched, at the end of a configuration, allows sources.
 const vouched = "[gateway]\nallow_sources=local-networks\n"
 
 func TestCheckSources(t *testing.T) {
@@ -352,7 +352,7 @@ func TestCheckClock(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 0, "the clock is off", "this file was written at"))
 }
 
-// pair makes a certificate that ends at the given time, and its key.
+// pair creates a certificate that ends at the given time, and its key.
 func pair(t *testing.T, end time.Time) (cert, key string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -408,7 +408,7 @@ func TestGoldenLists(t *testing.T) {
 	}, ids)
 }
 
-// TestCanMake: a folder can be made where the nearest one above it may be written to.
+// TestCanMake: a folder can be created if the nearest existing folder above it is writable.
 func TestCanMake(t *testing.T) {
 	dir := t.TempDir()
 	require.True(t, canMake(filepath.Join(dir, "a", "b")))
@@ -428,7 +428,7 @@ func tokenFile(t *testing.T, text string, mode os.FileMode) string {
 	return name
 }
 
-// linkTo makes a symbolic link to a folder.
+// linkTo creates a symbolic link to a folder.
 func linkTo(t *testing.T, dir string) string {
 	t.Helper()
 	link := filepath.Join(t.TempDir(), "link")

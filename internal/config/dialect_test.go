@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// read gives the entries of one text.
+// read returns the entries and problems of one text.
 func read(t testing.TB, text string) ([]entry, []Problem) {
 	t.Helper()
 	r := &report{}
@@ -26,7 +26,7 @@ func values(entries []entry) [][3]string {
 	return out
 }
 
-// hostile are values that INI parsers like to interpret.
+// hostile are values that common INI parsers interpret.
 var hostile = []string{
 	`a%(b)s;#"x\`, `a\`, `\`, "`", "`a`", "`a", `"""`, `"""a"""`, `"""a`, `"a"`, `'a'`, `"`, `[a]`, `[`, `]`, `a]`, `=`,
 	`==a`, `a=b`, `a:b`, `:a`, `:`,
@@ -68,8 +68,8 @@ func TestDialectLines(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 1, "opens no section"))
 }
 
-// TestIncludes: after an include, and inside it, the section is the global one. A section line
-// behind it is no reason to warn.
+// TestIncludes: inside and after an include the current section is the global one. A section line
+// after the include causes no warning.
 func TestIncludes(t *testing.T) {
 	dir := put(t, map[string]string{
 		"m.conf":     "# c\r\na=1\n\n  #include\tsub/i.conf  \nb=2\n[s]\n#include sub/j.conf\n[u]\nc=3",
@@ -140,7 +140,7 @@ func TestIncludeRejected(t *testing.T) {
 	}
 }
 
-// A symbolic link does not hide a circle.
+// TestIncludeCircleByLink: a circle of includes is found through a symbolic link too.
 func TestIncludeCircleByLink(t *testing.T) {
 	dir := put(t, map[string]string{"m.conf": "#include l.conf\n"})
 	require.NoError(t, os.Symlink("m.conf", filepath.Join(dir, "l.conf")))
@@ -178,11 +178,11 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: what is written as `key = value` in a section comes out as it was written.
+// FuzzRoundTrip: section, key and value of a line `key = value` are read as they are written.
 func FuzzRoundTrip(f *testing.F) {
 	for i, v := range hostile {
 		f.Add("s", "k", v)
-		if i < len(hostile)-5 { // the others are long, or empty
+		if i < len(hostile)-5 { // the last five are long, or empty
 			f.Add(v, v, v)
 		}
 	}
@@ -217,8 +217,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// A line without = is an error in the gateway's own sections. The module ignores it, so in its
-// sections the gateway does, too.
+// TestLinesWithoutEquals: a line without = is an error in the gateway's own sections. In the
+// sections of the module it is ignored, as by the module.
 func TestLinesWithoutEquals(t *testing.T) {
 	_, problems := load(t, base+"some words\n[gateway]\nlisten: 80\nx_cache\n# a comment\n[other]\nwords\n")
 	require.Equal(t, 1, found(problems, Error, 5, "a line without = is no setting of [gateway]"), "%v", problems)

@@ -7,8 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEffective: each key has the value that was written or its default, and no secret is among
-// them.
+// TestEffective: the list has the written value or the default of each key, and no secret.
 func TestEffective(t *testing.T) {
 	secrets := map[string]string{}
 	for section, settings := range newTables(&Config{}) {

@@ -36,8 +36,8 @@ func TestExpandValue(t *testing.T) {
 	}
 }
 
-// TestEnvironment: variables count in the gateway's own sections only, and no message shows a
-// secret from one.
+// TestEnvironment: variables are expanded in the gateway's own sections only, and no message shows
+// a secret of a variable.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GW_IP", "10.0.0.7")
 	t.Setenv("GW_SECRET", "hush-0123456789abcdef")

@@ -14,8 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAddresses: a value accepted as an address, a network or a URL is one for the packages that
-// use it.
+// FuzzAddresses: the packages that use an accepted address, network or URL accept it too.
 func FuzzAddresses(f *testing.F) {
 	for _, seed := range []string{"", ":8888", "127.0.0.1:80, [::1]:81", "unix:/run/gateway", "*:80", "a,b:22122",
 		"[a,::1]:22122", "::1", "[]:1", "a:", "a:0", "a,,b",
@@ -73,7 +72,7 @@ func FuzzAddresses(f *testing.F) {
 	})
 }
 
-// requirePort wants host:port that net can use, with a port from low on.
+// requirePort requires an address host:port that net accepts, with a port of at least low.
 func requirePort(t *testing.T, address string, low int) {
 	t.Helper()
 	_, text, err := net.SplitHostPort(address)
@@ -83,8 +82,8 @@ func requirePort(t *testing.T, address string, low int) {
 	require.True(t, low <= port && port <= 65535, "%q", address)
 }
 
-// FuzzValues: sizes and times are never negative by overflow, and mean the same when they are
-// written in bytes and seconds.
+// FuzzValues: sizes and times are never negative by an overflow, and have the same value when they
+// are written in bytes and seconds.
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", "256KB", "10 GB", "9223372036854775807", "8388608T", "-1", "1.5h",
 		"10s", "9223372036", "1e9h", "KB", "\u0250", "7\u0250", "1\u017f"} {

@@ -29,7 +29,7 @@ func TestHeaders(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 5, "is written already"))
 }
 
-// TestBadHeadersAndPages: each text of the table ends with the line of the error.
+// TestBadHeadersAndPages: each text of the table has an error at its last line.
 func TestBadHeadersAndPages(t *testing.T) {
 	for text, want := range map[string]string{
 		"[headers]\nContent-Length = 5":                                                  "computes",

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// base is the least that loads.
+// base is the smallest valid configuration.
 const base = "group_name = group1\nbase_path = /srv/fdfs\n"
 
-// put writes files into a new folder and gives its path.
+// put writes files into a new folder and returns its path.
 func put(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func clean(t *testing.T, text string) *Config {
 	return c
 }
 
-// found says how often a problem with all the parts is among problems.
+// found returns the number of problems that have this severity and line, and contain all the parts.
 func found(problems []Problem, severity Severity, line int, parts ...string) int {
 	n := 0
 	for _, p := range problems {
@@ -73,8 +73,8 @@ func TestRepeatedScalarLastCounts(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 10, "x_cache"))
 }
 
-// A file of the package includes the one of FastDFS and says otherwise in places: no mistake. The
-// included file that repeats a key is one.
+// TestOverrideOfIncluded: a file that includes the one of FastDFS and then overrides a key has no
+// problem. An included file that repeats an earlier key of the including one has one.
 func TestOverrideOfIncluded(t *testing.T) {
 	dir := put(t, map[string]string{"module.conf": base + "connect_timeout = 7\nlog_level = warn\n",
 		"m.conf":     "#include module.conf\nlog_level = debug\n",
@@ -89,8 +89,8 @@ func TestOverrideOfIncluded(t *testing.T) {
 	require.Equal(t, slog.LevelWarn, c.LogLevel)
 }
 
-// TestIncludedTwice: one warning names both places, however many keys the file has, and however
-// often it is included. Its values count where it stands last.
+// TestIncludedTwice: if a file is included several times, one warning names both places, whatever
+// the number of its keys. The last include counts.
 func TestIncludedTwice(t *testing.T) {
 	dir := put(t, map[string]string{"http.conf": "http.default_content_type = a/b\nhttp.anti_steal.token_ttl = 7\n",
 		"m.conf": base + "#include http.conf\n#include ./http.conf\n#include http.conf\n"})
@@ -99,7 +99,7 @@ func TestIncludedTwice(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 4, "http.conf", "is included already in", "m.conf line 3"))
 }
 
-// The stock files of FastDFS 5.11 to 6.15 misspell a key.
+// TestMisspelledMultiRange: the misspelled key of the stock files of FastDFS 5.11 to 6.15 works.
 func TestMisspelledMultiRange(t *testing.T) {
 	require.False(t, clean(t, base+"http.multi_range.enabed = false\n").MultiRange)
 	require.True(t, clean(t, base+"http.multi_range.enabed = true\n").MultiRange)
@@ -151,7 +151,7 @@ func TestProblemString(t *testing.T) {
 	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Severity: Warning, Text: i18n.Plain("x")}.String())
 }
 
-// Problems of a file that is no configuration are bounded.
+// TestProblemsAreBounded: the number of problems of a file is limited.
 func TestProblemsAreBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("[gateway]\n")
@@ -163,7 +163,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	require.Len(t, problems, maxProblems+1)
 }
 
-// No problem shows a secret, whatever is wrong with it.
+// TestSecretsAreNotShown: no problem shows a secret, whatever its mistake is.
 func TestSecretsAreNotShown(t *testing.T) {
 	const secret = "hush"
 	_, problems := load(t, base+"http.anti_steal.check_token=true\n"+
@@ -179,7 +179,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, 16, "extra_secrets = (not shown) has an empty member"))
 }
 
-// sampleSettings reads the sample as if every setting behind a # were set.
+// sampleSettings returns the settings of the sample, and those behind a #.
 func sampleSettings(t *testing.T, text string) (set, shown map[string]string) {
 	t.Helper()
 	setting := regexp.MustCompile(`^(#?)(\[\w+\]|([\w.]+) = (.*))$`)
@@ -200,13 +200,13 @@ func sampleSettings(t *testing.T, text string) (set, shown map[string]string) {
 	return set, shown
 }
 
-// The sample holds every key once, set to its default, or behind a # where the
-// default is empty.
+// TestSampleHoldsEveryKey: the sample contains every key once, set to its default, or behind a # if
+// the default is empty.
 func TestSampleHoldsEveryKey(t *testing.T) {
 	text, err := os.ReadFile("../../mod_fastdfs.conf")
 	require.NoError(t, err)
 	set, shown := sampleSettings(t, string(text))
-	// What a store cannot do without, and the form of URLs that clients expect.
+	// The values that a store needs, and the form of URLs that clients expect.
 	differs := map[string]string{"group_name": "group1", "base_path": "/opt/fastdfs", "url_have_group_name": "true"}
 	keys := newTables(&Config{})
 	keys["group1"] = groupKeys(new(string), new(int), new(int))
@@ -246,11 +246,11 @@ func TestSampleLoads(t *testing.T) {
 		require.Regexp(t, "store path|tracker_server", p.Text.String(), "what every operator has to set: %v", p)
 	}
 
-	// With every # in front of a setting taken away it is still free of errors.
+	// The sample has no errors without the # in front of its settings either.
 	text, err := os.ReadFile("../../mod_fastdfs.conf")
 	require.NoError(t, err)
 	all := regexp.MustCompile(`(?m)^#([\w.]+ = |\[)`).ReplaceAllString(string(text), "$1")
-	all = strings.Replace(all, "\nreferer_redirect = ", "\n#", 1) // it stands beside referer_file
+	all = strings.Replace(all, "\nreferer_redirect = ", "\n#", 1) // the sample has referer_file in its place
 	all = strings.Replace(all, "group_count = 0", "group_count = 1", 1)
 	c, problems = load(t, all)
 	for _, p := range problems {

@@ -48,7 +48,7 @@ func TestCheckAccount(t *testing.T) {
 	require.Equal(t, 1, found(checked(t, head+"root\n"), Error, 4, "is root"))
 }
 
-// Files of [redis] that cannot be used are errors of check, and of the program that needs them.
+// TestRedisFiles: unusable files of [redis] are errors of check.
 func TestRedisFiles(t *testing.T) {
 	dir := store(t)
 	cert, key := pair(t, time.Now().Add(time.Hour))
@@ -72,8 +72,8 @@ func TestRedisFiles(t *testing.T) {
 	})
 }
 
-// TestSecretFiles: files of secrets for tokens and peers that cannot be used are errors of check,
-// and of the program that needs them.
+// TestSecretFiles: unusable files of secrets for tokens and peers are errors of check. ReadSecrets
+// returns the secrets of the files and of extra_secrets.
 func TestSecretFiles(t *testing.T) {
 	dir := store(t)
 	for name, text := range map[string]string{"empty": "", "short": "0123456789abcde\n",

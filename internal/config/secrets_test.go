@@ -48,7 +48,7 @@ func TestSecretsThatOthersRead(t *testing.T) {
 				t.Skip("skipped: only root can give a file to another group")
 			}
 			name := filepath.Join(put(t, map[string]string{"m.conf": head + c.text}), "m.conf")
-			// made by testing for its own user alone
+			// testing creates the folder for its own user only
 			require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(name)), 0o755))
 			require.NoError(t, os.Chmod(filepath.Dir(name), c.folder))
 			require.NoError(t, os.Chown(name, -1, c.group))
@@ -68,8 +68,7 @@ func TestSecretsThatOthersRead(t *testing.T) {
 	}
 }
 
-// sharedGroup is a group that belongs to no account, with which only root can do something; 0 =
-// there is none.
+// sharedGroup returns a group without members, which only root can set; 0 = none.
 func sharedGroup(t *testing.T) int {
 	t.Helper()
 	group, err := user.LookupGroup("nogroup")
@@ -81,8 +80,8 @@ func sharedGroup(t *testing.T) int {
 	return id
 }
 
-// TestKeysThatOthersRead: files that hold nothing but a secret are looked at as well, where an
-// include names them too.
+// TestKeysThatOthersRead: files that contain only a secret are checked too. A file that two keys
+// name is reported once, with both keys.
 func TestKeysThatOthersRead(t *testing.T) {
 	cert, key := pair(t, time.Now().Add(600*time.Hour))
 	password := filepath.Join(filepath.Dir(key), "password")

@@ -10,8 +10,8 @@ import (
 )
 
 // commonTypes are the media types that browsers and players expect, from the IANA registry, RFC
-// 9239 and the documentation of browsers: written down here by hand, so that a slip in the table
-// shows.
+// 9239 and the documentation of browsers. They are a second list, so that a mistake in the table is
+// found.
 var commonTypes = map[string]string{
 	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
 	"json": "application/json", "xml": "text/xml", "wasm": "application/wasm", "txt": "text/plain", "csv": "text/csv",
@@ -67,7 +67,8 @@ func TestBuiltInTypes(t *testing.T) {
 // betterThanNginx are the extensions under "Not as in nginx".
 var betterThanNginx = []string{"js", "bmp", "rar", "mml", "deb"}
 
-// Where nginx is installed, its own list is the yardstick.
+// TestBuiltInTypesBesideNginx: the built-in types contain those of an installed nginx, except
+// betterThanNginx.
 func TestBuiltInTypesBesideNginx(t *testing.T) {
 	data, err := os.ReadFile("/etc/nginx/mime.types")
 	if err != nil {
@@ -85,7 +86,8 @@ func TestBuiltInTypesBesideNginx(t *testing.T) {
 	}
 }
 
-// [types] beats the file, the file beats the built-in table; the default type is for the rest.
+// TestTypesOrder: [types] takes precedence over the file, and the file over the built-in table. All
+// other extensions get the default type.
 func TestTypesOrder(t *testing.T) {
 	text := base + "http.mime_types_filename=t\nhttp.default_content_type=a/default\n[types]\nwebp = image/own\n" +
 		".LOG = text/plain; charset=gbk\n" +
@@ -103,7 +105,7 @@ func TestTypesOrder(t *testing.T) {
 		"one configuration does not change the table of another")
 }
 
-// The charset is for text types without one, wherever they come from.
+// TestCharset: text types without a charset get the configured one, whatever their source.
 func TestCharset(t *testing.T) {
 	c := clean(t, base+"http.default_content_type=text/plain\n[gateway]\ncharset = utf-8\n[types]\n"+
 		"log = text/plain; charset=gbk\nx = TEXT/x\njs = application/javascript\n")

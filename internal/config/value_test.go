@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Empty values of numbers, durations and sizes are defaults too.
+// TestEmptyValuesAreDefaults: the empty value of a number, a duration or a size means the default.
 func TestEmptyValuesAreDefaults(t *testing.T) {
 	c := clean(t, base+"connect_timeout =\nhttp.anti_steal.token_ttl=\nlog_level=\nresponse_mode=\nif_alias_prefix=\n"+
 		"[gateway]\nread_timeout=\nmax_ranges=\nmin_send_rate=\naccess_log_format=\nadmin_listen=\n")
@@ -27,7 +27,7 @@ func TestEmptyValuesAreDefaults(t *testing.T) {
 	require.Empty(t, c.Gateway.AdminListen, "an empty listener is off")
 }
 
-// everyKey sets every key to something else than its default.
+// everyKey sets every key to a value other than its default.
 const everyKey = `base_path = /b
 tracker_server = 10.0.0.1
 tracker_server = 10.0.0.2,192.168.0.2:22123
@@ -173,7 +173,7 @@ func TestNumberOrWord(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, 4, "or unlimited"))
 }
 
-// Every key of every section is read into its field.
+// TestEveryKey: every key of every section is read into its field.
 func TestEveryKey(t *testing.T) {
 	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n",
 		"m.conf": everyKey})
@@ -190,7 +190,7 @@ func TestEveryKey(t *testing.T) {
 	require.Equal(t, "text/plain; charset=gbk", types["txt"])
 }
 
-// everyKeyConfig is everyKey as read in dir.
+// everyKeyConfig returns the Config of everyKey in the folder dir.
 func everyKeyConfig(dir string) *Config {
 	jpg, _ := fileselect.Parse("jpg")
 	g2, _ := fileselect.Parse("g2/ png")
@@ -268,7 +268,7 @@ func everyKeyConfig(dir string) *Config {
 	}
 }
 
-// Each value that cannot be taken is an error at its line, with advice.
+// TestBadValues: each invalid value is an error at its line, with an advice.
 func TestBadValues(t *testing.T) {
 	for _, line := range []string{
 		"connect_timeout = soon", "group_count = 5000", "group_count = x", "store_path_count = 300",
@@ -303,7 +303,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// The module goes on with these; so does the gateway, and says so.
+// TestOddValues: odd values that the module accepts are accepted too, with a warning.
 func TestOddValues(t *testing.T) {
 	c, problems := load(t, base+"connect_timeout = 5s\nnetwork_timeout = 0\nuse_storage_id = ture\nlog_level = loud\n"+
 		"response_mode = both\nstorage_server_port = 99999\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPublishedSecrets: a secret that was copied out of a document or an example is weak.
+// TestPublishedSecrets: the secrets in documents and examples count as weak.
 func TestPublishedSecrets(t *testing.T) {
 	for _, name := range []string{"docs/hardening.md", "packaging/examples/fleet.conf",
 		"packaging/examples/kubernetes.yaml"} {
@@ -25,7 +25,7 @@ func TestPublishedSecrets(t *testing.T) {
 	}
 }
 
-// TestWeakSecrets: published and made-up secrets are weak, random ones are not.
+// TestWeakSecrets: published and invented secrets count as weak, random ones do not.
 func TestWeakSecrets(t *testing.T) {
 	for _, secret := range []string{
 		"FastDFS1234567890", "a-long-random-secret", "passwordpassword", "aaaaaaaaaaaaaaaa1", "0123456789abcdef",
