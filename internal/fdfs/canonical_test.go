@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alias is an id of the same slot with another source and other random bits.
+// alias returns an id of the same slot with another source and other random bits.
 func alias(t testing.TB, id FileID, source Source, random uint32) FileID {
 	head := append([]byte(nil), source[:]...)
 	var raw [20]byte
@@ -21,7 +21,7 @@ func alias(t testing.TB, id FileID, source Source, random uint32) FileID {
 	return mustParse(t, prefix+string(encoding.AppendEncode(nil, head))+id.Name[headLen:])
 }
 
-// All ids of a slot have one canonical id, which is one of them.
+// TestCanonicalTrunk: all ids of a slot have the same canonical id, which is an id of the slot.
 func TestCanonicalTrunk(t *testing.T) {
 	id := mustParse(t, trunkID)
 	want := id.Canonical()
@@ -49,7 +49,8 @@ func TestCanonicalTrunk(t *testing.T) {
 	}
 }
 
-// What the slot's header or its place has is part of the canonical id.
+// TestCanonicalDiffers: ids whose slot has another header or another place have different canonical
+// ids.
 func TestCanonicalDiffers(t *testing.T) {
 	id := mustParse(t, trunkID)
 	seen := map[string]string{}
@@ -82,7 +83,8 @@ func TestCanonicalDiffers(t *testing.T) {
 	}
 }
 
-// The name of any other file is the file's own on disk: all of its bits count.
+// TestCanonicalOthers: every other id is its own canonical id, because all its bits are part of the
+// name on disk.
 func TestCanonicalOthers(t *testing.T) {
 	for _, text := range []string{normalID, noExtID, htmlID, slaveID, appenderID, numericID} {
 		id := mustParse(t, text)

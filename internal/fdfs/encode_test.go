@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fieldsOf are the Fields that an id which is no slave was made of.
+// fieldsOf returns the Fields of an id that is not the id of a slave.
 func fieldsOf(t *testing.T, id FileID) Fields {
 	f := Fields{
 		Group: id.Group, PathIndex: id.PathIndex,
@@ -158,7 +158,7 @@ func FuzzEncode(f *testing.F) {
 		for range len(padOf(id)) {
 			mod *= 10
 		}
-		in.Pad %= mod // only so many digits fit
+		in.Pad %= mod // the pad has a limited number of digits
 		in.Ext, out.Ext = "", ""
 		require.Equal(t, in, out)
 		requireNameRebuilds(t, id)

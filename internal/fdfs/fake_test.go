@@ -17,15 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patient is how long a test waits for what has to come: only one that hangs waits so long. It is
-// less than patientTimeout, the network timeout of pools under test that are not to run out of it.
+// patient is the maximum wait of a test for an expected event: only a bug makes a test wait so
+// long. It is less than patientTimeout, the network timeout of pools whose requests must not reach
+// it.
 const (
 	patient        = 30 * time.Second
 	patientTimeout = time.Minute
 )
 
-// fake is a server whose every connection is handled by a function that gets the connection's
-// number, from 1.
+// fake is a server. A function handles each of its connections, and gets the number of the
+// connection, from 1.
 type fake struct {
 	net.Listener
 	accepted, open  atomic.Int32 // connections
@@ -69,15 +70,15 @@ func newFake(t *testing.T, handle func(f *fake, c net.Conn, n int)) *fake {
 	return f
 }
 
-// conn is the n-th connection that was accepted, from 0.
+// conn returns the n-th accepted connection, from 0.
 func (f *fake) conn(n int) net.Conn {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.conns[n]
 }
 
-// acceptedSoFar is how many connections had been made by now: one more is made, and counts are
-// complete when that was accepted.
+// acceptedSoFar returns the number of connections that were made before the call. It makes one more
+// connection: when that is accepted, all earlier ones are counted.
 func (f *fake) acceptedSoFar(t *testing.T) int {
 	t.Helper()
 	c, err := net.Dial("tcp", f.Addr().String())
@@ -94,7 +95,7 @@ func (f *fake) acceptedSoFar(t *testing.T) int {
 	return at
 }
 
-// next reads a request; its body is the reply of echo.
+// next reads a request and returns its header and its body.
 func (f *fake) next(c net.Conn) (Header, []byte, error) {
 	var head [HeaderSize]byte
 	if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -126,8 +127,7 @@ func echo(f *fake, c net.Conn, _ int) {
 	}
 }
 
-// newPool makes a pool; its timeouts, where the test names none, are such that only a test that
-// hangs runs into them.
+// newPool returns a pool. The default timeouts are so long that only a bug reaches them.
 func newPool(t *testing.T, f *fake, o PoolOptions) *Pool {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = patientTimeout
@@ -148,13 +148,13 @@ func call(p *Pool, text string) (string, error) {
 	return string(b), err
 }
 
-// refusing is an address that refuses connections and is used by no other test.
+// refusing returns an address that rejects connections and that no other test uses.
 func refusing(t *testing.T) string {
 	_, addr := bound(t)
 	return addr
 }
 
-// fullListener is an address that accepts no connection attempt: its backlog is full.
+// fullListener returns the address of a listener that accepts no connection: its backlog is full.
 func fullListener(t *testing.T) string {
 	fd, addr := bound(t)
 	require.NoError(t, syscall.Listen(fd, 0))
@@ -169,7 +169,7 @@ func fullListener(t *testing.T) string {
 	return ""
 }
 
-// bound is a socket that has an address and does not listen.
+// bound returns a socket that has an address and does not listen.
 func bound(t *testing.T) (fd int, addr string) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

@@ -49,8 +49,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseKinds(t *testing.T) {
-	// an id of FastDFS 2 whose random bits reach over the trunk flag, but not over the appender
-	// flag: a file of its own all the same, by its length
+	// An id of FastDFS 2 whose random bits set the trunk flag, but not the appender flag. Its
+	// length shows that it is the id of a separate file.
 	old := mustParse(t, normalID)
 	head := encoding.AppendEncode(nil, append(append(old.Source[:], 0x6b, 0, 0x4b, 0x2a),
 		0xfb, 0x3f, 0xce, 0x91, 0, 0, 0, 10, 1, 2, 3, 4))
@@ -204,7 +204,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// requireNameRebuilds makes the name's base64 again from the decoded fields.
+// requireNameRebuilds encodes the base64 of the name again from the decoded fields, and compares
+// it.
 func requireNameRebuilds(t *testing.T, id FileID) {
 	var head []byte
 	head = append(head, id.Source[:]...)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// goldenObject is what the manifest of a real cluster records about a file.
+// goldenObject is the record of a file in the manifest of a real cluster.
 type goldenObject struct {
 	Name       string
 	FileID     string `json:"file_id"`
@@ -44,7 +44,7 @@ type goldenObject struct {
 	Prefix   string
 }
 
-// goldenObjects reads the manifests of a recorded cluster, or skips the test.
+// goldenObjects returns the objects of the recorded clusters, or skips the test.
 func goldenObjects(t testing.TB) []goldenObject {
 	var all []goldenObject
 	for _, cluster := range []string{"a", "b"} {
@@ -56,7 +56,7 @@ func goldenObjects(t testing.TB) []goldenObject {
 	return all
 }
 
-// wantKind is the kind that the id of an object shows.
+// wantKind returns the kind that the id of an object has.
 func (o goldenObject) wantKind() Kind {
 	switch {
 	case o.Kind == "slave":
@@ -116,7 +116,7 @@ func requireSource(t *testing.T, want string, id FileID) {
 	require.False(t, ok)
 }
 
-// requireReencodes makes the id again from its fields.
+// requireReencodes encodes the id again from its fields, and compares it.
 func requireReencodes(t *testing.T, id FileID) {
 	if id.Kind == KindSlave {
 		return
@@ -139,8 +139,8 @@ func TestGoldenSlaves(t *testing.T) {
 	}
 }
 
-// Headers that the manifest records: those of the objects stored somewhere match their ids, those
-// where something was deleted do not.
+// TestGoldenSlots: the recorded slot headers of stored objects match their ids, and those of
+// deleted objects do not.
 func TestGoldenSlots(t *testing.T) {
 	matched, rejected := 0, 0
 	for _, o := range goldenObjects(t) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// groupRecordOf makes a record as trackers of this version send it.
+// groupRecordOf returns a record in the format of current trackers.
 func groupRecordOf(name string, port uint64) []byte {
 	b := padded16(name, groupNameField)
 	for i := range 12 {
@@ -23,8 +23,8 @@ func groupRecordOf(name string, port uint64) []byte {
 	return b
 }
 
-// storageRecordOf makes a record with addresses of 16 or 46 bytes; mode and tail are what other
-// versions have differently.
+// storageRecordOf returns a record with addresses of 16 or 46 bytes. mode and tail differ between
+// versions.
 func storageRecordOf(status byte, mode []byte, id, addr string, address int, port uint64, tail int) []byte {
 	b := append([]byte{status}, mode...)
 	b = append(append(b, padded16(id, 16)...), padded16(addr, address)...)
@@ -38,7 +38,7 @@ func storageRecordOf(status byte, mode []byte, id, addr string, address int, por
 	return b
 }
 
-// heartBeat is the time of the last one in the records.
+// heartBeat is the time of the last heartbeat in the records.
 const heartBeat = 1795181400
 
 func TestParseGroups(t *testing.T) {
@@ -51,7 +51,7 @@ func TestParseGroups(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, got)
 
-	// Records of another size are those of another version: the names are known.
+	// From records of another size, which other versions send, only the names are read.
 	var older []byte
 	for i := range 5 {
 		older = append(older, groupRecordOf(fmt.Sprintf("g%d", i), 1)[:105]...)
@@ -102,8 +102,8 @@ func TestParseStorages(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// Records of other sizes are those of other versions: without the mode, with more or fewer
-// counters. Their ports are not known.
+// TestParseStoragesOfOtherVersions: records of other sizes come from other versions, without the
+// mode or with another number of counters. They are read without the ports.
 func TestParseStoragesOfOtherVersions(t *testing.T) {
 	for _, mode := range [][]byte{nil, {6}} {
 		for _, address := range []int{16, 46} {
@@ -126,7 +126,8 @@ func TestParseStoragesOfOtherVersions(t *testing.T) {
 	}
 }
 
-// Records of older versions have a domain name of 128 bytes, and the version behind it.
+// TestParseStoragesOfOlderVersions: records of older versions, with a domain name of 128 bytes
+// before the version, are read.
 func TestParseStoragesOfOlderVersions(t *testing.T) {
 	record := func(size int, id, addr, version string) []byte {
 		b := append(append([]byte{7}, padded16(id, 16)...), padded16(addr, 16)...)
@@ -169,7 +170,7 @@ func TestParseStoragesBad(t *testing.T) {
 		"zeros": make([]byte, 487),
 	} {
 		got, err := ParseStorages(body)
-		if name == "port 65536" { // read as another version's, with ports at another offset
+		if name == "port 65536" { // read as a record of another version, whose ports are at another offset
 			require.NoError(t, err)
 			require.Zero(t, got[0].Port)
 			continue

@@ -75,7 +75,8 @@ func TestPoolRefused(t *testing.T) {
 	require.Zero(t, len(p.limit.used))
 }
 
-// When the context ends, whatever is under way ends at once with its cause, and nothing is kept.
+// TestPoolContext: the end of the context ends a request at any stage with its cause, and the
+// connection is not kept.
 func TestPoolContext(t *testing.T) {
 	cause := errors.New("the client is gone")
 	for _, stage := range []string{"before", "header", "body", "released"} {
@@ -101,7 +102,7 @@ func TestPoolContext(t *testing.T) {
 			require.Nil(t, c)
 		case "body":
 			require.NoError(t, err)
-			// while it is read, or before on a slow machine
+			// during the read, or before it on a slow machine
 			time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
 			_, err = io.ReadAll(c)
 			require.ErrorIs(t, err, cause, stage)
@@ -120,7 +121,8 @@ func TestPoolContext(t *testing.T) {
 	}
 }
 
-// A context that ends after the reply was read and given back does the connection no harm.
+// TestPoolContextAfterwards: a context that ends after the release of a connection has no effect on
+// it.
 func TestPoolContextAfterwards(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
@@ -133,7 +135,8 @@ func TestPoolContextAfterwards(t *testing.T) {
 	require.EqualValues(t, 1, f.accepted.Load())
 }
 
-// Closing a pool closes the connections that are in use when they are given back.
+// TestPoolCloseWhileInUse: after the pool was closed, connections in use are closed when they are
+// released.
 func TestPoolCloseWhileInUse(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
@@ -147,8 +150,8 @@ func TestPoolCloseWhileInUse(t *testing.T) {
 	eventually.True(t, func() bool { return f.open.Load() == 0 })
 }
 
-// Under any mixture of faults every reply is the right one, and no slot, descriptor or connection
-// is left.
+// TestPoolUnderFaults: under a mixture of faults every reply belongs to its request, and no slot,
+// descriptor or connection leaks.
 func TestPoolUnderFaults(t *testing.T) {
 	before := descriptors(t)
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
@@ -211,7 +214,7 @@ func TestPoolUnderFaults(t *testing.T) {
 	eventually.True(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 })
 }
 
-// Beyond the requests that may wait for a connection, requests fail at once.
+// TestPoolBoundsWaiting: if MaxWaiting requests wait for a connection, further ones fail at once.
 func TestPoolBoundsWaiting(t *testing.T) {
 	f := newFake(t, func(f *fake, c net.Conn, _ int) { io.Copy(io.Discard, c) })
 	p := newPool(t, f, PoolOptions{MaxOpen: 1, MaxWaiting: 2, ConnectTimeout: patient, NetworkTimeout: patient})

@@ -15,11 +15,11 @@ import (
 const (
 	connectTimeout = time.Second
 	networkTimeout = 5 * time.Minute
-	patient        = 20 * time.Second // less than all idle connections take one after the other
+	patient        = 20 * time.Second // less than the time for trying all idle connections in turn
 	idleConns      = 32
 )
 
-// idlePool returns a pool with idle connections to a storage.
+// idlePool returns a storage and a pool with idle connections to it.
 func idlePool(t *testing.T) (*fdfstest.Storage, *fdfs.Pool) {
 	t.Helper()
 	c, err := fdfstest.Start(fdfstest.Options{})
@@ -41,7 +41,7 @@ func idlePool(t *testing.T) (*fdfstest.Storage, *fdfs.Pool) {
 	return s, p
 }
 
-// ask sends a request, and ends one that hangs.
+// ask sends a request, and cancels it if it hangs.
 func ask(t *testing.T, p *fdfs.Pool) error {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patient, errors.New("the request hangs"))
 	defer cancel()
@@ -49,8 +49,8 @@ func ask(t *testing.T, p *fdfs.Pool) error {
 	return err
 }
 
-// TestPoolHostIsGone: the host of idle connections has gone without a notice. A request fails
-// after the connect timeout, not after the network timeout, and not once for each connection.
+// TestPoolHostIsGone: if the host of idle connections disappears without a notice, a request fails
+// after the connect timeout, neither after the network timeout nor once for each connection.
 func TestPoolHostIsGone(t *testing.T) {
 	t.Parallel()
 	s, p := idlePool(t)
@@ -59,8 +59,8 @@ func TestPoolHostIsGone(t *testing.T) {
 	require.ErrorContains(t, err, "cannot connect to "+p.Addr())
 }
 
-// TestPoolConnectionsAreLost: a firewall has forgotten the idle connections. A request is repeated
-// on a new one, and the others are not tried.
+// TestPoolConnectionsAreLost: if a firewall has dropped the idle connections, a request is repeated
+// on a new one, and the other idle ones are not tried.
 func TestPoolConnectionsAreLost(t *testing.T) {
 	t.Parallel()
 	s, p := idlePool(t)

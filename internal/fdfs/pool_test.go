@@ -46,10 +46,10 @@ func TestPoolRequestSends(t *testing.T) {
 	require.Equal(t, []byte("\x00\x00\x00\x00\x00\x00\x00\x03\x16\x01abc"), <-got)
 }
 
-// No more connections than MaxOpen at a time, and no more than MaxIdle stay.
+// TestPoolBounds: at most MaxOpen connections are open at a time, and at most MaxIdle stay open.
 func TestPoolBounds(t *testing.T) {
 	var asked, most atomic.Int32
-	// the first replies are sent when as many requests as may be have come
+	// the server sends its first replies when the maximum of concurrent requests has arrived
 	together, all := make(chan struct{}), sync.Once{}
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		for {
@@ -115,8 +115,8 @@ func TestPoolWaitsForASlot(t *testing.T) {
 	require.EqualValues(t, 1, f.accepted.Load())
 }
 
-// A status is an error that leaves the connection usable, with a short body or none; with a long
-// one it is closed.
+// TestPoolStatus: a reply with a status is an error. Its connection is used again if the body is
+// empty or short, and closed if it is long.
 func TestPoolStatus(t *testing.T) {
 	bodies := []string{"", "why it is not there", string(make([]byte, maxErrorBody)),
 		string(make([]byte, maxErrorBody+1)), ""}
@@ -137,7 +137,7 @@ func TestPoolStatus(t *testing.T) {
 	}
 }
 
-// A connection whose reply was not read to its end is not used again.
+// TestPoolIncompleteReplies: a connection whose reply was not read to its end is not used again.
 func TestPoolIncompleteReplies(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
@@ -163,8 +163,8 @@ func TestPoolIncompleteReplies(t *testing.T) {
 	require.Len(t, p.idle, 1)
 }
 
-// What is no reply is an error, not repeated, and its connection is closed. A promise of 2 GB is
-// not allocated.
+// TestPoolNonsense: an invalid reply is an error, the request is not repeated, and the connection
+// is closed. A length of 2 GB in a header allocates nothing.
 func TestPoolNonsense(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes []byte
@@ -192,7 +192,8 @@ func TestPoolNonsense(t *testing.T) {
 	}
 }
 
-// Idle connections that the server has closed, reset or written to are not used.
+// TestPoolTestsIdleConnections: idle connections that the server has closed, reset or written to
+// are not used.
 func TestPoolTestsIdleConnections(t *testing.T) {
 	for name, spoil := range map[string]func(net.Conn){
 		"closed":  func(c net.Conn) { c.Close() },
@@ -239,8 +240,8 @@ func TestPoolAgesIdleConnections(t *testing.T) {
 	require.Len(t, p.idle, 1)
 }
 
-// A server may close idle connections in the moment of a request: it is sent again on a new
-// connection, and the others are not tried.
+// TestPoolRetriesStaleConnections: if the server closes an idle connection at the moment of a
+// request, the request is repeated on a new connection, and the other idle ones are not tried.
 func TestPoolRetriesStaleConnections(t *testing.T) {
 	const stale = 3
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
@@ -249,7 +250,7 @@ func TestPoolRetriesStaleConnections(t *testing.T) {
 		if n > stale {
 			echo(f, c, n)
 		}
-		f.next(c) // it reads the second request and goes away without a word
+		f.next(c) // reads the second request and closes the connection without a reply
 	})
 	p := newPool(t, f, PoolOptions{})
 	var held []*Conn
@@ -267,7 +268,8 @@ func TestPoolRetriesStaleConnections(t *testing.T) {
 	require.EqualValues(t, stale+1, f.accepted.Load())
 }
 
-// A server that closes every connection gets a request once on a new one.
+// TestPoolDoesNotRetryNewConnections: if the server closes every connection, a request is repeated
+// once, on a new connection.
 func TestPoolDoesNotRetryNewConnections(t *testing.T) {
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		f.next(c)
@@ -284,7 +286,8 @@ func TestPoolDoesNotRetryNewConnections(t *testing.T) {
 	require.EqualValues(t, 3, f.requests.Load(), "on the stale one and on a new one")
 }
 
-// After a byte of a reply, or a timeout, a request is not repeated.
+// TestPoolRepeatsNothingBehindAByte: after a byte of a reply, or a timeout, a request is not
+// repeated.
 func TestPoolRepeatsNothingBehindAByte(t *testing.T) {
 	for name, second := range map[string]func(net.Conn){
 		"a byte":    func(c net.Conn) { c.Write([]byte{0}) },

@@ -26,7 +26,7 @@ func TestMatchSlot(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, SlotLink, typ)
 
-	for i := range good { // every byte counts
+	for i := range good { // each byte is compared
 		bad := append([]byte(nil), good...)
 		bad[i] ^= 0x20
 		_, err := MatchSlot(id, bad)
@@ -40,7 +40,8 @@ func TestMatchSlot(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A slot that says to be smaller than its content would reach into the next one.
+// TestMatchSlotTooSmall: a slot whose allocated size is less than its content is rejected, as it
+// would reach into the next one.
 func TestMatchSlotTooSmall(t *testing.T) {
 	name := string(appendTrunk(nil, Trunk{ID: 1, Offset: 0, Alloc: 4096 + SlotHeaderSize - 1}))
 	id := mustParse(t, strings.Replace(trunkID, "AAAAAQAAAQAAABEA", name, 1))

@@ -48,7 +48,7 @@ type goldenPacket struct {
 	}
 }
 
-// goldenPackets reads the recorded requests of FastDFS programs, or skips the test.
+// goldenPackets returns the recorded requests of FastDFS programs, or skips the test.
 func goldenPackets(t testing.TB) []goldenPacket {
 	var all, packets []goldenPacket
 	golden.Read(t, "protocol.json", &all)
@@ -67,9 +67,9 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// remake produces the body of a request from what it means: the file id where one is recorded, else
-// the names in the recorded body, which may be wrong on purpose. It is false for bodies that are
-// too short to mean anything.
+// remake builds the body of a request from its meaning: from the recorded file id, or else from the
+// names in the recorded body, which may be wrong on purpose. It returns false for a body without a
+// meaning, for example one that is too short.
 func remake(p goldenPacket, body []byte) ([]byte, bool) {
 	kind, variant, _ := strings.Cut(p.Name, ":")
 	switch kind {
@@ -91,7 +91,7 @@ func remake(p goldenPacket, body []byte) ([]byte, bool) {
 	case "storage_ids":
 		first := 0
 		if n, err := fmt.Sscanf(variant, "start%d", &first); n != 1 || err != nil || len(body) != 5 || body[4] != 1 {
-			return nil, false // as a client asks that takes no list for an error
+			return nil, false // AppendStorageIDs always sets the flag that an empty list is no error
 		}
 		return AppendStorageIDs(nil, first), true
 	case "params", "list_groups", "active_test", "quit":
@@ -110,7 +110,7 @@ func recordedID(p goldenPacket, body []byte) (FileID, bool) {
 	return FileID{Group: cutNUL(body[:groupSize]), Logic: string(body[groupSize:])}, true
 }
 
-// Every recorded request that means something is produced byte for byte.
+// TestGoldenRequests: every recorded request with a meaning is built byte for byte.
 func TestGoldenRequests(t *testing.T) {
 	made, commands := 0, map[Command]int{}
 	for _, p := range goldenPackets(t) {
@@ -140,7 +140,7 @@ func TestGoldenRequests(t *testing.T) {
 	}
 }
 
-// Every recorded reply is decoded to the recorded fields.
+// TestGoldenReplies: every recorded reply is decoded to the recorded fields.
 func TestGoldenReplies(t *testing.T) {
 	decoded := map[string]int{}
 	for _, p := range goldenPackets(t) {
@@ -196,7 +196,7 @@ func requireDecoded(t *testing.T, kind string, p goldenPacket, body []byte, deco
 			want := StorageInfo{Status: s.Status, Addr: netip.MustParseAddr(s.IP), Port: s.StoragePort,
 				Version: "6.16.1", HeartBeat: storages[i].HeartBeat}
 			require.InDelta(t, 1795181382, want.HeartBeat, 7*86400, "the time of the recording")
-			if p.Cluster == "b" { // it has storage ids
+			if p.Cluster == "b" { // cluster b uses storage ids
 				_, err := fmt.Sscan(s.ID, &want.ID)
 				require.NoError(t, err)
 			}

@@ -52,7 +52,7 @@ func TestAppendGroup(t *testing.T) {
 	require.Equal(t, make([]byte, groupSize), AppendGroup(nil, ""))
 }
 
-// edit is a copy of b with other bytes at an offset.
+// edit returns a copy of b with other bytes at an offset.
 func edit(b []byte, at int, with []byte) []byte {
 	b = bytes.Clone(b)
 	copy(b[at:], with)

@@ -66,7 +66,7 @@ func TestState(t *testing.T) {
 	})
 }
 
-// After a back-off exactly one of the callers probes, and its result counts for all.
+// TestSetProbe: after a back-off exactly one of the callers probes, and its result counts for all.
 func TestSetProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSet[string](policy, 10)
@@ -107,7 +107,8 @@ func TestSetProbe(t *testing.T) {
 	})
 }
 
-// A set that is full ignores further servers until back-offs are long over.
+// TestSetIsBounded: a full set ignores further servers until its back-offs have been over for a
+// while.
 func TestSetIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSet[int](policy, 100)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// plainLegacy is the definition of the legacy variant, byte by byte.
+// plainLegacy computes the legacy variant byte by byte, as it is defined.
 func plainLegacy(p []byte) uint32 {
 	state := int32(-1)
 	for _, b := range p {
@@ -27,7 +27,7 @@ func random(n int) []byte {
 	return b
 }
 
-// Values of ids that real storages have given, and of the definition.
+// TestKnownValues: the checksums match those in ids of real storages, and those of the definition.
 func TestKnownValues(t *testing.T) {
 	for _, c := range []struct {
 		content          string
@@ -53,7 +53,7 @@ func TestAgainstDefinition(t *testing.T) {
 		require.Equal(t, plainLegacy(all[n:2*n]), UpdateLegacy(0, all[n:2*n]), "%d bytes", n)
 	}
 	require.Equal(t, plainLegacy(all), UpdateLegacy(0, all))
-	for _, b := range []byte{0, 0xff, 0x80} { // all signs alike, and alternating
+	for _, b := range []byte{0, 0xff, 0x80} { // with states of one sign, and of changing signs
 		for n := range 70 {
 			p := make([]byte, n)
 			for i := range p {
