@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain runs the tests or, in a process of its own, takes the sockets that it was given.
+// TestMain runs the tests. In a child process with LISTEN_WANTED it takes the inherited sockets
+// instead.
 func TestMain(m *testing.M) {
 	if wanted := os.Getenv("LISTEN_WANTED"); wanted != "" {
 		if err := takeGiven(wanted); err != nil {
@@ -27,8 +28,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// takeGiven takes sockets for keys, "key=address,address" with spaces between them, and prints what
-// it has got.
+// takeGiven takes inherited sockets for keys, "key=address,address" with spaces between them, and
+// prints the result.
 func takeGiven(wanted string) error {
 	if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid()+pidOffset())); err != nil {
 		return err
@@ -54,10 +55,10 @@ func takeGiven(wanted string) error {
 	return given.Close()
 }
 
-// pidOffset is not 0 where the sockets are meant for another process.
+// pidOffset returns a number other than 0 if the sockets are meant for another process.
 func pidOffset() int { return len(os.Getenv("LISTEN_OTHER")) }
 
-// give starts a process with sockets under names, and returns what it prints.
+// give starts a process with named sockets, and returns its output.
 func give(t *testing.T, wanted string, env []string, names []string, files ...*os.File) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -70,14 +71,14 @@ func give(t *testing.T, wanted string, env []string, names []string, files ...*o
 	return string(out)
 }
 
-// open returns a listener's descriptor, and its address.
+// open returns the descriptor and the address of a new listener.
 func open(t *testing.T, network, address string) (*os.File, string) {
 	t.Helper()
 	ln, err := net.Listen(network, address)
 	require.NoError(t, err)
 	f, err := ln.(interface{ File() (*os.File, error) }).File()
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = f.Close(); _ = ln.Close() }) // the test has read what it wanted
+	t.Cleanup(func() { _ = f.Close(); _ = ln.Close() }) // the test needs neither any more
 	return f, ln.Addr().String()
 }
 
@@ -88,8 +89,8 @@ func port(t *testing.T, address string) string {
 	return port
 }
 
-// TestActivatedByAddress: a socket goes to the key whose address it is bound to; the others are
-// bound.
+// TestActivatedByAddress: a socket of systemd is used for the key with its address. All other
+// addresses are bound.
 func TestActivatedByAddress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	wildcard, any := open(t, "tcp", ":0")
@@ -119,7 +120,7 @@ func TestActivatedByName(t *testing.T) {
 		first, second), out)
 }
 
-// TestActivatedRejected: sockets that nothing can be done with are named.
+// TestActivatedRejected: the error names the sockets that cannot be used.
 func TestActivatedRejected(t *testing.T) {
 	tcp, address := open(t, "tcp", "127.0.0.1:0")
 	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"files"}, tcp),
@@ -143,7 +144,7 @@ func TestActivatedRejected(t *testing.T) {
 	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"listen"}, f), "Accept=no")
 }
 
-// TestActivatedForAnother: sockets that were meant for a process of another id are not taken.
+// TestActivatedForAnother: sockets for another process id are not used.
 func TestActivatedForAnother(t *testing.T) {
 	tcp, address := open(t, "tcp", "127.0.0.1:0")
 	out := give(t, "listen=127.0.0.1:0", []string{"LISTEN_OTHER=1"}, []string{"listen"}, tcp)
@@ -151,8 +152,9 @@ func TestActivatedForAnother(t *testing.T) {
 	require.NotContains(t, out, address)
 }
 
-// TestHanded: sockets go to the next process under their keys, with their owners, whatever their
-// addresses; those that its configuration does not name are closed, and their files stay.
+// TestHanded: in an upgrade the next process gets the sockets under their keys, with their owners
+// and whatever their addresses. Sockets that its configuration does not name are closed, and their
+// files stay.
 func TestHanded(t *testing.T) {
 	dir := t.TempDir()
 	path, other, left := filepath.Join(dir, "own"), filepath.Join(dir, "systemd"), filepath.Join(dir, "left")
@@ -160,7 +162,7 @@ func TestHanded(t *testing.T) {
 		[]string{"127.0.0.1:0", "127.0.0.1:0", "unix:" + path, "unix:" + other, "unix:" + left}, 0o600)
 	require.NoError(t, err)
 	sockets[3].SetOwned(false)
-	sockets[3].Activated, sockets[3].Address = true, "" // as if taken by its name
+	sockets[3].Activated, sockets[3].Address = true, "" // as if it was activated by its name
 	var files []*os.File
 	var names []string
 	for _, s := range sockets {
@@ -194,8 +196,9 @@ func TestHanded(t *testing.T) {
 	require.FileExists(t, other)
 }
 
-// TestHandedAtAnotherPath: a unix socket that is not where its giver says is not taken. Its file,
-// which may be anything by now, would be given to the account of the gateway.
+// TestHandedAtAnotherPath: an inherited unix socket at another path than its name contains is not
+// used. The file at that path may be any file by now, and the account of the gateway would become
+// its owner.
 func TestHandedAtAnotherPath(t *testing.T) {
 	dir := t.TempDir()
 	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")
@@ -205,7 +208,7 @@ func TestHandedAtAnotherPath(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=%q\n", configured, configured), out)
 }
 
-// TestListenFails: after an error nothing is open.
+// TestListenFails: after an error no listener stays open.
 func TestListenFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -216,7 +219,7 @@ func TestListenFails(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// TestListenBesideAnotherKind: a socket that is in use, but not by a listener, stays.
+// TestListenBesideAnotherKind: the file of a socket that is in use, but not by a listener, stays.
 func TestListenBesideAnotherKind(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -227,7 +230,8 @@ func TestListenBesideAnotherKind(t *testing.T) {
 	require.FileExists(t, path)
 }
 
-// TestOptions: what listeners accept inherits their options, also those of a given one.
+// TestOptions: accepted connections inherit the options of their listener, also of an inherited
+// one.
 func TestOptions(t *testing.T) {
 	sockets, err := new(Sockets).Listen("listen", []string{"127.0.0.1:0"}, 0)
 	require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestModeOfNewSocket: the umask takes nothing from the mode of a socket, and stays as it was.
+// TestModeOfNewSocket: a new socket has the given mode, whatever the umask, which does not change.
 func TestModeOfNewSocket(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -34,8 +34,8 @@ func TestModeOfNewSocket(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
-// TestPlantedLink: who owns the folder of a socket may replace it by a link at any time. The file
-// that the link leads to keeps its mode and its owner.
+// TestPlantedLink: the owner of the folder of a socket may replace the socket by a link at any
+// time. The target of the link keeps its mode and its owner.
 func TestPlantedLink(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")
@@ -54,7 +54,7 @@ func TestPlantedLink(t *testing.T) {
 		ln, err := bind("unix:"+path, 0o666)
 		if err == nil {
 			s := &Socket{Listener: ln}
-			_ = s.Give(nobody, nobody) // fails where the link is there already
+			_ = s.Give(nobody, nobody) // fails if the link is there already
 			s.SetOwned(false)
 			require.NoError(t, s.Close())
 		}
@@ -76,7 +76,7 @@ func owner(t *testing.T, path string) uint32 {
 	return info.Uid
 }
 
-// TestGive: only a socket is given away, and what stands in its place is not.
+// TestGive: the owner of a socket is changed, but not that of another file in its place.
 func TestGive(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: only root can give files away")

@@ -20,7 +20,7 @@ func TestLimit(t *testing.T) {
 			log.With("host", "a").Error("again")
 		}
 		require.Equal(t, 20, strings.Count(out.String(), "\n"))
-		time.Sleep(300 * time.Millisecond) // room for another one
+		time.Sleep(300 * time.Millisecond) // time for one more line
 		out.Reset()
 		log.Error("later")
 		require.Contains(t, out.String(), "left_out_before=80")
@@ -29,7 +29,7 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// TestWarner: one warning a minute about each subject.
+// TestWarner: each subject has at most one warning a minute.
 func TestWarner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

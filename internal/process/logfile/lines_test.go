@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLines: text that a library writes to a standard logger is cut, limited, and one line.
+// TestLines: text that a library writes to a standard logger is cut, limited, and in one line.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
-// load.
+// waitBudget bounds the wait for an event that normally happens at once, on a machine under load.
 const waitBudget = 30 * time.Second
 
 func content(t *testing.T, path string) string {
@@ -75,7 +74,7 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, err, "it stays open")
 }
 
-// TestFullDisk: a device without room loses lines, and the log goes on when there is room again.
+// TestFullDisk: a full device loses lines, and the log continues when space is free again.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	w, err := Open("/dev/full", 0)
@@ -88,7 +87,8 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, "kept\n", content(t, path))
 }
 
-// TestStuckPipe: without a reader, writers do not wait, memory is bounded, and Close gives up.
+// TestStuckPipe: if a pipe has no reader, writers do not wait, memory is bounded, and Close returns
+// after a while.
 func TestStuckPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(path, 0o600))
@@ -109,7 +109,7 @@ func TestStuckPipe(t *testing.T) {
 	require.Error(t, w.Close())
 	require.NoError(t, unix.SetNonblock(fd, true))
 	buf := make([]byte, 1<<20)
-	eventually.True(t, func() bool { // let the writer end
+	eventually.True(t, func() bool { // reads, so that the writer ends
 		_, _ = unix.Read(fd, buf)
 		select {
 		case <-w.done:
@@ -121,7 +121,7 @@ func TestStuckPipe(t *testing.T) {
 	require.NoError(t, unix.Close(fd))
 }
 
-// TestHalfALine: what follows a write that ended within a line begins on a new one.
+// TestHalfALine: after a write that ended within a line, the next write begins a new line.
 func TestHalfALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.Create(path)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain runs the tests or, in a process of its own, what they restrict: CONFINE_DIR names its
-// folder.
+// TestMain runs the tests. In a child process with CONFINE_DIR, which names the folder of a test,
+// it runs restricted instead.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CONFINE_DIR"); dir != "" {
 		if err := restricted(dir); err != nil {
@@ -34,7 +34,7 @@ const (
 		"outside", "link"
 )
 
-// restricted tries every access in folders with a rule for each kind.
+// restricted tries every access in folders with each kind of rule.
 func restricted(dir string) error {
 	at := func(names ...string) string { return filepath.Join(append([]string{dir}, names...)...) }
 	if err := NoNewPrivileges(); err != nil {
@@ -98,7 +98,7 @@ func restricted(dir string) error {
 	return nil
 }
 
-// signalsScoped reports whether this kernel can keep a process from sending signals to others.
+// signalsScoped reports whether this kernel can prevent signals of a process to others.
 func signalsScoped() bool {
 	errata, err := llsys.LandlockGetErrata()
 	return err == nil && scopes(errata, "")&llsys.ScopeSignal != 0
@@ -118,7 +118,7 @@ func dial(address string) error {
 	return err
 }
 
-// TestScopes: nothing is taken away that the program needs.
+// TestScopes: the sandbox keeps the communication that the program needs.
 func TestScopes(t *testing.T) {
 	const both = llsys.ScopeSignal | llsys.ScopeAbstractUnixSocket
 	require.EqualValues(t, both, scopes(0b11, "/run/systemd/notify"))
@@ -147,8 +147,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestFirstABI: on a kernel where Landlock keeps every process from moving files between folders,
-// the cache on disk counts more.
+// TestFirstABI: no sandbox is set up on a kernel whose Landlock forbids every move of a file
+// between folders, because the disk tier needs moves.
 func TestFirstABI(t *testing.T) {
 	d, err := restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}}, 0)
 	require.Nil(t, d)

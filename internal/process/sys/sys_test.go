@@ -44,7 +44,7 @@ func TestPread(t *testing.T) {
 	if _, err := PreadNoWait(int(f.Fd()), p[:], 0); err == unix.EOPNOTSUPP {
 		t.Skip("this file system cannot tell")
 	}
-	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
+	eventually.True(t, func() bool { // a machine without free memory may evict the page
 		_, err := os.ReadFile(name)
 		require.NoError(t, err)
 		n, err := PreadNoWait(int(f.Fd()), p[:], 3)
@@ -74,7 +74,7 @@ func TestReadNoWait(t *testing.T) {
 	require.True(t, err == nil && n == 0, "the end")
 }
 
-// TestNoWaitAllocatesNothing: what the kernel is told of lies on the stack.
+// TestNoWaitAllocatesNothing: the arguments of the system calls are on the stack.
 func TestNoWaitAllocatesNothing(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)

@@ -23,11 +23,12 @@ func conns(t *testing.T) (one, other *net.UnixConn) {
 	conn, err := net.FileConn(file)
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
-	t.Cleanup(func() { _ = one.Close(); _ = conn.Close() }) // a test may have closed them
+	t.Cleanup(func() { _ = one.Close(); _ = conn.Close() }) // a test may have closed one
 	return one, conn.(*net.UnixConn)
 }
 
-// pair returns a process that is replaced and one that replaces it.
+// pair returns both ends of an upgrade: the next process, as the old one sees it, and the old one,
+// as the next one sees it.
 func pair(t *testing.T) (*Successor, *Predecessor) {
 	t.Helper()
 	ours, theirs := conns(t)
@@ -35,8 +36,8 @@ func pair(t *testing.T) (*Successor, *Predecessor) {
 		&Predecessor{conn: theirs, links: []*net.UnixConn{theirs}}
 }
 
-// TestReady: a new process serves when it may, and when the old one has died; it ends when it is
-// not to serve.
+// TestReady: the new process serves after the permission of the old one or its end, and ends if the
+// old one aborts the upgrade.
 func TestReady(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reply   func(*Successor) error
@@ -55,7 +56,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestPurge: a purge returns when the other process has applied it, or has ended.
+// TestPurge: a purge returns when the other process has applied it or has ended.
 func TestPurge(t *testing.T) {
 	next, old := pair(t)
 	forgotten := make(chan string, 3)
@@ -83,8 +84,9 @@ func TestPurge(t *testing.T) {
 	require.Empty(t, old.links, "it is not asked again")
 }
 
-// TestForgetLate: a process that does not reply in time is reported once, and not asked again: its
-// late reply would be taken for that of another purge. It still learns that the new one serves.
+// TestForgetLate: a process that does not reply in time is reported once, and gets no further
+// purge: its late reply would count for that. The message that the new process serves still
+// arrives.
 func TestForgetLate(t *testing.T) {
 	t.Parallel()
 	next, old := pair(t)
@@ -94,7 +96,7 @@ func TestForgetLate(t *testing.T) {
 	requireServing(t, next, old)
 }
 
-// TestServingAfterPurge: the time limit of a purge does not hold for the message that follows.
+// TestServingAfterPurge: the time limit of a purge does not apply to the next message.
 func TestServingAfterPurge(t *testing.T) {
 	t.Parallel()
 	next, old := pair(t)
@@ -117,17 +119,17 @@ func requireServing(t *testing.T, next *Successor, old *Predecessor) {
 	require.NoError(t, next.AwaitServing(t.Context()))
 }
 
-// TestLeave: the connections are those of the next process alone.
+// TestLeave: after Leave the process holds no copies of the connections of the next process.
 func TestLeave(t *testing.T) {
 	next, old := pair(t)
 	old.Leave()
-	next.Follow(nil) // it returns: no copy is open
+	next.Follow(nil) // returns, since no copy is open
 	links, err := old.Links()
 	require.NoError(t, err)
 	require.Empty(t, links)
 }
 
-// TestNoPredecessor: a process that replaces none has nothing to wait for.
+// TestNoPredecessor: a process without a predecessor waits for nothing.
 func TestNoPredecessor(t *testing.T) {
 	old, err := FromEnvironment()
 	require.NoError(t, err)
@@ -145,8 +147,8 @@ func TestNoPredecessor(t *testing.T) {
 	require.ErrorContains(t, err, `GATEWAY_UPGRADE="x" is not a list of descriptors`)
 }
 
-// TestStartGivenUp: a new process that is given up before it is ready ends; it does not take the
-// closed connection for the death of this one.
+// TestStartGivenUp: a new process whose start is cancelled ends. It does not take the closed
+// connection for the end of this process.
 func TestStartGivenUp(t *testing.T) {
 	conn, starter := conns(t)
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -168,7 +170,8 @@ func TestStartGivenUp(t *testing.T) {
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRejected: what a starter cannot do, and one that does not reply, are errors.
+// TestStartRejected: an upgrade that the starter cannot run, and a starter that does not reply, are
+// errors.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]int, maxSockets+1), nil, nil)
@@ -182,9 +185,10 @@ func TestStartRejected(t *testing.T) {
 	require.ErrorContains(t, err, "the starter of upgrades does not reply")
 }
 
-// TestAwaitServing tells a new process that serves, or has served, from one that has died before.
+// TestAwaitServing: a new process that serves, or has served, is not taken for one that has ended
+// before.
 func TestAwaitServing(t *testing.T) {
-	for range 20 { // of two events that have come, either may be seen first
+	for range 20 { // select may return either of two events first
 		for _, serves := range []bool{true, false} {
 			next, old := pair(t)
 			if serves {
@@ -198,7 +202,7 @@ func TestAwaitServing(t *testing.T) {
 	}
 }
 
-// TestProgramFile: a name that is of no file, or of another one, does not name the program.
+// TestProgramFile: the name of no file, or of another file, is not used as the name of the program.
 func TestProgramFile(t *testing.T) {
 	own, err := os.Executable()
 	require.NoError(t, err)
