@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"hash/crc32"
 	"image"
-	_ "image/jpeg" // to decode
+	_ "image/jpeg" // registers the decoder
 	_ "image/png"
 	"os"
 	"path/filepath"
@@ -86,7 +86,7 @@ func read(t *testing.T, l *local.Store, want File) []byte {
 	return b
 }
 
-// TestIndex: the page leads to every file, and to what is given to it, and escapes it.
+// TestIndex: the page has links to every file and to the given URLs, and escapes them.
 func TestIndex(t *testing.T) {
 	s, err := Write(t.TempDir()+"/demo", now, Options{})
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWriteAgain: a second writer makes the same ids, writes nothing that is right, and mends the
-// rest.
+// TestWriteAgain: a second writer returns the same ids, writes no file that is right, and repairs
+// the others.
 func TestWriteAgain(t *testing.T) {
 	dir := t.TempDir()
 	created, changed := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
