@@ -20,8 +20,8 @@ func TestSameProgram(t *testing.T) {
 	}
 }
 
-// TestAddressTowardsRedis: of several routes to Redis, the first one that other hosts can take
-// counts.
+// TestAddressTowardsRedis: of several routes to Redis, the first one whose address other hosts can
+// reach is used.
 func TestAddressTowardsRedis(t *testing.T) {
 	list, err := net.InterfaceAddrs()
 	require.NoError(t, err)
@@ -63,8 +63,8 @@ func TestTrackerNames(t *testing.T) {
 	require.Contains(t, lines[0], "; correct the name")
 }
 
-// TestListening: a listener on another address of the host has the same port, and is in no
-// other's way; one on all addresses is in the way of each.
+// TestListening: listeners on different addresses of a host can use the same port; a listener on
+// all addresses conflicts with each of them.
 func TestListening(t *testing.T) {
 	t.Parallel()
 	listen := func(address string) string {
