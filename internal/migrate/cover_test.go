@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClassesOf: each combination of patterns that a path can match has a class, and the path of a
-// class matches the patterns as the class says.
+// TestClassesOf: each combination of patterns that a path can match has one class, and the path of
+// a class matches exactly the patterns of the class.
 func TestClassesOf(t *testing.T) {
 	t.Parallel()
 	expressions := []string{`\.jpg$`, `(?i)\.JPE?G$`, `^/g[12]/`, `_(\d+)x(\d+)\b`, `^/g1/M00/AB/x\.jpg$`, `^$`}

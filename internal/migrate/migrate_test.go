@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// optionsOf reads the first line of a configuration: what its mod_fastdfs.conf has.
+// optionsOf returns the Options that the first line of a configuration describes.
 func optionsOf(t testing.TB, text string) Options {
 	t.Helper()
 	head, _, _ := strings.Cut(text, "\n")
@@ -55,7 +55,7 @@ func optionsOf(t testing.TB, text string) Options {
 	return o
 }
 
-// subsequence reports whether all letters of a are in b, in their order.
+// subsequence reports whether b contains all letters of a in the same order.
 func subsequence(a, b string) bool {
 	for _, c := range b {
 		if a != "" && strings.HasPrefix(a, string(c)) {
@@ -65,8 +65,8 @@ func subsequence(a, b string) bool {
 	return a == ""
 }
 
-// TestGolden translates the configurations of testdata. A change of the translation is written by
-// go test -update, and looked at.
+// TestGolden: the translations of the configurations in testdata are the recorded ones. After a
+// change of the translation, go test -update records the new ones for a review.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.conf")
@@ -86,7 +86,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// translated is the whole result as a text.
+// translated returns the whole result as a text.
 func translated(t *testing.T, file string, o Options) string {
 	t.Helper()
 	tree, err := Read(file)
@@ -105,18 +105,18 @@ func translated(t *testing.T, file string, o Options) string {
 	return b.String() + "----\n" + config
 }
 
-// TestEveryDirective: a directive in a translated block is translated, needs nothing, or is a
+// TestEveryDirective: a directive in a translated block is translated, or is irrelevant, or is a
 // finding with its line.
 func TestEveryDirective(t *testing.T) {
 	t.Parallel()
 	for name := range advices {
 		if name == "return" {
-			continue // then no file is served
+			continue // after return no file is served
 		}
 		text := "server {\n listen 80;\n location /group1 {\n ngx_fastdfs_module;\n " + name + " on image/;\n }\n}"
 		tree, err := tryText(t, text)
 		if err != nil {
-			continue // not allowed there, or with other arguments
+			continue // the directive is not allowed here, or needs other arguments
 		}
 		r := Translate(tree, Options{})
 		require.True(t, mentions(r, 5) || strings.Contains(r.Config, "nginx.conf:5 "+name), name)
@@ -153,7 +153,7 @@ func tryText(t testing.TB, text string) (*Tree, error) {
 
 var ofOneLocation = regexp.MustCompile("^(internal|content|js_|perl)")
 
-// TestGuards: no way to write a check opens the files behind it.
+// TestGuards: files behind a check stay closed, in whatever form the check is written.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	for _, check := range []string{
@@ -174,7 +174,7 @@ func TestGuards(t *testing.T) {
 		} {
 			outer, nested := strings.Contains(form, "server { %s"), strings.Contains(form, "~ M00")
 			if (outer || nested) && ofOneLocation.MatchString(check) || nested && strings.HasPrefix(check, "ssl_v") {
-				continue // not allowed there, or not in force in the inner location
+				continue // the check is not allowed here, or does not apply to the inner location
 			}
 			text := fmt.Sprintf(form, check)
 			tree, err := tryText(t, text)
@@ -191,7 +191,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// FuzzTranslate: no text panics, and no argument gets out of its comment or value.
+// FuzzTranslate: no text causes a panic, and no argument leaves its comment or value.
 func FuzzTranslate(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.conf")
 	for _, file := range files {

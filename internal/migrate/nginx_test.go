@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFind: the location that nginx chooses, by the rules of its documentation.
+// TestFind: the chosen location is that of nginx, by the rules of its documentation.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	tree := readText(t, `server {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReach: files behind a check stay closed, however patterns share them, and files that only
-// resemble them stay open. A kind of files is group/store path/extension; a result without a
-// configuration closes all.
+// TestReach: files behind a check stay closed, however patterns overlap, and files with similar
+// paths stay open. A kind of files is group/store path/extension. A result without a configuration
+// closes all files.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	const module, auth = "ngx_fastdfs_module;", "auth_basic x; ngx_fastdfs_module;"

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// denied are lines for single addresses.
+// denied returns deny directives for n single addresses.
 func denied(n int) (text string) {
 	for i := range n {
 		text += fmt.Sprintf(" deny 10.%d.%d.1;", i/200, i%200)
@@ -16,15 +16,15 @@ func denied(n int) (text string) {
 	return text
 }
 
-// TestSaid: what a directive does is in the result, or is a finding with its line.
+// TestSaid: the effect of a directive is in the result, or is a finding with its line.
 func TestSaid(t *testing.T) {
 	t.Parallel()
 	const mod = "ngx_fastdfs_module;"
 	for _, c := range []struct {
 		name, text string
-		config     string // in the result
-		finding    string // the beginning of one, behind "nginx.conf:"
-		absent     string // in neither
+		config     string // part of the result
+		finding    string // beginning of a finding, after "nginx.conf:"
+		absent     string // text that is neither in the result nor in a finding
 	}{
 		{name: "locations beside a redirect",
 			text: "server { listen 443 ssl; location /group1/ { " +
@@ -170,7 +170,7 @@ func TestSaid(t *testing.T) {
 	}
 }
 
-// TestReadable: text that nginx accepts is no mistake.
+// TestReadable: text that nginx accepts causes no mistake.
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
