@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLoad: wherever a chunk is, its bytes are the same, and what is missing is an error.
+// TestLoad: a chunk has the same bytes in memory and in a file, and missing bytes are an error.
 func TestLoad(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "segment")
 	require.NoError(t, os.WriteFile(name, []byte("0123456789"), 0o600))

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An extent keeps its bytes until it is freed, and no other extent ever gets its offsets.
+// TestExtents: an extent keeps its bytes until it is freed, and no later extent gets its offsets.
 func TestExtents(t *testing.T) {
 	a, err := New("test")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestExtents(t *testing.T) {
 	require.Greater(t, third.Offset, second.Offset)
 }
 
-// TestProveHoles: where a hole writes zeros into what is on its way, there is no arena.
+// TestProveHoles: no arena is used if a hole writes zeros into bytes that are being sent.
 func TestProveHoles(t *testing.T) {
 	for _, huge := range []string{"never", "always"} {
 		dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestProveHoles(t *testing.T) {
 	}
 }
 
-// TestNoHugePages reads what the kernel may say.
+// TestNoHugePages: the settings of the kernel show whether files in memory may have huge pages.
 func TestNoHugePages(t *testing.T) {
 	defer func(before []string) { shmemFiles = before }(shmemFiles)
 	name := t.TempDir() + "/shmem_enabled"
@@ -80,7 +80,7 @@ func TestNoHugePages(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, none.noHugePages(), "a kernel without them")
 	require.NoError(t, os.WriteFile(name, nil, 0o600))
-	system, err := openSettings() // once
+	system, err := openSettings() // opened once, and read at each call
 	require.NoError(t, err)
 	for text, want := range map[string]error{
 		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil,
