@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain ends a starter of upgrades at once: it is the running program, so serve would run all
-// tests again.
+// TestMain ends a starter of upgrades at once: the starter runs this program, so the command serve
+// would run all tests again.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == upgrade.StarterCommand {
 		os.Exit(exitFailure)
@@ -56,7 +56,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestDocument: docs/cli.md has each row of the table, the Chinese page each command and flag.
+// TestDocument: docs/cli.md has each row of the table, and the Chinese page each command and flag.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/cli.md")
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestHelpShape: the help of every command has the same parts, on standard output.
+// TestHelpShape: the help of every command has the same parts, and goes to standard output.
 func TestHelpShape(t *testing.T) {
 	for _, cmd := range New("").Commands() {
 		for _, args := range [][]string{{cmd.Name(), "-h"}, {"help", cmd.Name()}, {cmd.Name(), "--help"}} {
@@ -105,7 +105,8 @@ func TestHelpJSON(t *testing.T) {
 	}, all[i].Flags)
 }
 
-// TestUsage: mistakes for which cobra would print help or its own words.
+// TestUsage: mistakes in arguments have messages of this program, not the help or the words of
+// cobra.
 func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"chekc":                        `there is no command "chekc" (did you mean check?)`,
@@ -131,7 +132,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestFlagForms: one hyphen or two, short or long, and a value behind a space or an equals sign.
+// TestFlagForms: flags may have one hyphen or two, a short or a long name, and a value after a
+// space or an equals sign.
 func TestFlagForms(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing.conf")
 	for _, args := range [][]string{
@@ -148,7 +150,7 @@ func TestFlagForms(t *testing.T) {
 	}
 }
 
-// TestNormalize: values, numbers, and arguments behind -- keep their hyphens.
+// TestNormalize: values, numbers and arguments after -- keep their hyphens.
 func TestNormalize(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                           "serve",
@@ -177,7 +179,7 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// TestCompletions: commands and flags.
+// TestCompletions: commands and flags are completed.
 func TestCompletions(t *testing.T) {
 	for line, want := range map[string]string{
 		"c":                "check compare completion",
@@ -192,7 +194,7 @@ func TestCompletions(t *testing.T) {
 		args := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)
 		require.Equal(t, exitOK, Run("v1", args, nil, &stdout, io.Discard), line)
 		lines := strings.Fields(stdout.String())
-		require.Equal(t, want, strings.Join(lines[:len(lines)-1], " "), line) // without the directive
+		require.Equal(t, want, strings.Join(lines[:len(lines)-1], " "), line) // without the directive in the last line
 	}
 }
 

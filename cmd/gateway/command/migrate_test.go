@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moduleFile writes the mod_fastdfs.conf that the first line of a configuration describes.
+// moduleFile writes the mod_fastdfs.conf that the first line of a configuration describes, and
+// returns its path.
 func moduleFile(t *testing.T, head string) string {
 	t.Helper()
 	words := strings.Fields(head)
@@ -49,7 +50,8 @@ func moduleFile(t *testing.T, head string) string {
 	return path
 }
 
-// TestMigrateOutput: each translation is a configuration without errors, and -json says the same.
+// TestMigrateOutput: each translation is a configuration without errors, and -json prints the same
+// result.
 func TestMigrateOutput(t *testing.T) {
 	files, err := filepath.Glob("../../../internal/migrate/testdata/*.conf")
 	require.NoError(t, err)
@@ -108,7 +110,8 @@ func TestMigrateFails(t *testing.T) {
 	}
 }
 
-// TestMigrateRejected: what gateway check rejects in a result is a finding with the line of nginx.
+// TestMigrateRejected: a part of a result that gateway check rejects is a finding with its line in
+// the configuration of nginx.
 func TestMigrateRejected(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nginx.conf")
 	text := "server {\n listen 80;\n location /group1/ {\n ngx_fastdfs_module;\n add_header 'X Y' 1;\n }\n}\n"

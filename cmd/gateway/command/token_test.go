@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestURLOf: the printed URL leads to a listener that serves files.
+// TestURLOf: the printed URL contains the address of a listener that serves files.
 func TestURLOf(t *testing.T) {
 	id := fdfs.FileID{Group: "group1", Logic: "M00/00/00/a.jpg"}
 	tls := []string{"cert.pem"}
