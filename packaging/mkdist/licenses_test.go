@@ -19,7 +19,7 @@ func TestLicenseOf(t *testing.T) {
 	type texts = map[string]string
 	for name, c := range map[string]struct {
 		texts texts
-		want  string // empty: an error
+		want  string // empty = an error
 	}{
 		"one":          {texts{"LICENSE": mit}, "MIT"},
 		"two clauses":  {texts{"LICENSE.md": two}, "BSD-2-Clause"},
@@ -41,7 +41,7 @@ func TestLicenseOf(t *testing.T) {
 	}
 }
 
-// TestModules: the license of each module in the program is known, and its text is there.
+// TestModules: the license of each module in the program is known, and its text is found.
 func TestModules(t *testing.T) {
 	t.Chdir("../..")
 	all, err := modules(context.Background(), runtime.GOARCH)

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConfigPage: the manual page has each line of the sample.
+// TestConfigPage: the manual page contains each line of the sample.
 func TestConfigPage(t *testing.T) {
 	t.Parallel()
 	sample, err := os.ReadFile("../../mod_fastdfs.conf")
@@ -24,8 +24,8 @@ func TestConfigPage(t *testing.T) {
 	}
 }
 
-// TestManuals: a page for the program with its signals, one for each command, and one for the
-// configuration.
+// TestManuals: the program, which has a page with its signals, each command and the configuration
+// have a manual page.
 func TestManuals(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir("../..")

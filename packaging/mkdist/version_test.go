@@ -27,7 +27,7 @@ func TestPackageVersion(t *testing.T) {
 	}
 }
 
-// TestPackageVersionOrder: dpkg upgrades from each version to the next one, and never back.
+// TestPackageVersionOrder: dpkg upgrades from each version to the next one, and does not downgrade.
 func TestPackageVersionOrder(t *testing.T) {
 	t.Parallel()
 	dpkg, err := exec.LookPath("dpkg")
