@@ -205,7 +205,7 @@ func TestEmptyLists(t *testing.T) {
 	require.Equal(t, 1, log.Count("cannot load lists and settings"))
 }
 
-// TestGroupWithoutStorages: a group whose storages were deleted is no failure of a load.
+// TestGroupWithoutStorages: a group whose storages were deleted does not make a load fail.
 func TestGroupWithoutStorages(t *testing.T) {
 	tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
 		switch {

@@ -34,8 +34,8 @@ func TestPurgeTarget(t *testing.T) {
 	}
 }
 
-// TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it
-// does nothing to a terminal.
+// TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and its content
+// cannot control a terminal.
 func TestPrefetchOfABadList(t *testing.T) {
 	admin := &Options{Prefetch: func(_ context.Context, id string) (int64, string, error) {
 		err := errors.New("file not found")

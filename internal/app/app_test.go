@@ -76,7 +76,7 @@ func (r *running) edit(oldnew ...string) {
 	require.NoError(r.t, os.WriteFile(r.conf, []byte(strings.NewReplacer(oldnew...).Replace(string(text))), 0o600))
 }
 
-// prepare makes a store and a configuration with these lines.
+// prepare creates a store and a configuration with these lines.
 func prepare(t *testing.T, lines ...string) *running {
 	t.Helper()
 	s := storetest.New(t)

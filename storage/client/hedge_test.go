@@ -164,8 +164,8 @@ func TestHedgeVersion(t *testing.T) {
 }
 
 // TestLostHedgesAreNoTries: a request that lost against a hedged one does not count as a try. When
-// the other server fails, the first one is used again, however often the other one broke off
-// before.
+// the other server fails, the first one is used again, even if the other one broke off several
+// times before.
 func TestLostHedgesAreNoTries(t *testing.T) {
 	r := newRig(t, 2, Options{HedgeBudget: 1})
 	body := contenttest.Bytes(4 << 20)

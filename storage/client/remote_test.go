@@ -142,7 +142,7 @@ func (r *rig) open(id fdfs.FileID) *Stream {
 	return s
 }
 
-// requireContent reads the whole file.
+// requireContent reads the whole file and compares its content.
 func (r *rig) requireContent(id fdfs.FileID, want []byte) {
 	r.t.Helper()
 	s := r.open(id)

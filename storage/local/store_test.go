@@ -25,7 +25,8 @@ var (
 	written = time.Unix(1795181999, 123456789)
 )
 
-// testStore is two groups below a temporary folder: group1 with two store paths, group2 with one.
+// testStore writes files into two groups in a temporary folder: group1 with two store paths, group2
+// with one.
 type testStore struct {
 	t     testing.TB
 	base  string

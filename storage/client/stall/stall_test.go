@@ -218,7 +218,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestSkippedEndsSearch: bytes that a read skips end the search for another source.
+// TestSkippedEndsSearch: bytes that a read receives and skips end the search for another source.
 func TestSkippedEndsSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := New(t.Context(), Options[int]{
