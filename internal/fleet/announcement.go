@@ -15,7 +15,7 @@ const (
 )
 
 // Publish announces a text about this gateway to the others, of announcementMax bytes at most.
-// Redis keeps it for announcementKept. After HandOver the other process publishes.
+// Redis keeps it for announcementKept. After HandOver only the other process publishes.
 func (f *Fleet) Publish(ctx context.Context, text string) error {
 	if f.handedOver.Load() || f.Name() == unknownName {
 		return nil
@@ -36,7 +36,7 @@ func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 			return nil
 		})
 		if _, rejected := errors.AsType[redis.Error](err); rejected {
-			return nil // a key of another type: this says nothing about Redis
+			return nil // a key of another type: no failure of Redis
 		}
 		return err
 	})

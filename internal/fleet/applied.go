@@ -15,14 +15,14 @@ import (
 const appliedName = "purges-applied"
 
 // AppliedFile keeps the fence of the last purge that was applied, in the folder of the disk tier.
-// No symbolic link leads out of the folder. The file has one line:
+// Symbolic links that lead out of the folder are not followed. The file has one line:
 //
 //	0001732280000123456 0123456789abcdef
 //
-// The fields are the fence, and Log of the fleet whose log of purges it belongs to. The line has
-// one length and is overwritten in place, when the purge has reached the disk: after a power
-// failure there is this fence or an earlier one. A file that is renamed may be empty then, which
-// would drop all that is stored.
+// The fields are the fence, and Log of the fleet whose log of purges it belongs to. The line has a
+// fixed length and is overwritten in place after the purge has reached the disk: after a power
+// failure the file holds this fence or an earlier one. A renamed file may be empty then, and the
+// whole disk tier would be purged.
 type AppliedFile struct {
 	folder, log string
 	sync        func() error // returns when the purges that were applied survive a power failure
@@ -31,13 +31,13 @@ type AppliedFile struct {
 	closed atomic.Bool
 }
 
-// NewAppliedFile opens nothing yet.
+// NewAppliedFile returns the file of a folder. Load and Store open it.
 func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
 	return &AppliedFile{folder: folder, log: log, sync: sync}
 }
 
-// Load is for Local. Behind a fence of another log, all purges of this one are to be applied: the
-// result is 0.
+// Load implements Local.Load. If the fence is one of another log, the result is 0: all purges of
+// this log are to be applied then.
 func (p *AppliedFile) Load() (fence int64, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(appliedName)
@@ -53,7 +53,7 @@ func (p *AppliedFile) Load() (fence int64, err error) {
 	return fence, err
 }
 
-// Store is for Local.
+// Store implements Local.Store.
 func (p *AppliedFile) Store(fence int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,15 +73,15 @@ func (p *AppliedFile) Store(fence int64) error {
 	})
 }
 
-// Close keeps the fence as it is: purges that arrive after the cache was closed may not reach the
-// disk. It does not wait for Store, and may be called for nil.
+// Close ends changes of the fence: purges that arrive after the cache was closed may not reach the
+// disk. It does not wait for Store. The receiver may be nil.
 func (p *AppliedFile) Close() {
 	if p != nil {
 		p.closed.Store(true)
 	}
 }
 
-// in calls f with the folder.
+// in calls f with the opened folder.
 func (p *AppliedFile) in(f func(folder *os.Root) error) error {
 	root, err := os.OpenRoot(p.folder)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *AppliedFile) in(f func(folder *os.Root) error) error {
 	return errors.Join(f(root), root.Close())
 }
 
-// Log names the log of purges: the Redis, and the keys there.
+// Log identifies the log of purges, by the Redis and the keys there.
 func (f *Fleet) Log() string { return f.log }
 
 // logOf is the Log of a fleet with these options. Versions hash the options as they are configured,

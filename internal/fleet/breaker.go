@@ -19,19 +19,19 @@ import (
 // maxFailures in a row open the breaker.
 const maxFailures = 3
 
-// redisBackoff is the pause between looks whether Redis serves again.
+// redisBackoff is the pause between probes of Redis while the breaker is open.
 var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 
-// breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
-// failures in a row, or one reply that says that Redis cannot serve: one failing server serves
-// some requests, a full one those that need no memory. Then nothing is asked, except by the
-// background loop after a pause, which closes the breaker when that succeeds.
+// breaker decides whether requests are sent to Redis. Normally it is closed. It opens after three
+// successive failures, or after one reply that reports that Redis cannot serve: a failing server
+// still serves some requests, a full one those that need no memory. While it is open, only the
+// background loop sends requests, after a pause. The first that succeeds closes the breaker.
 type breaker struct {
 	log    *slog.Logger
 	opened atomic.Int64 // times
 
 	mu       sync.Mutex      // guards the fields below
-	failures int             // in a row; since it has opened, of looks
+	failures int             // successive ones; of probes while it is open
 	up       context.Context // ends when the breaker opens; its cause is ErrFleetDown
 	open     context.CancelCauseFunc
 }
@@ -42,7 +42,8 @@ func newBreaker(log *slog.Logger) *breaker {
 	return b
 }
 
-// allow is ErrFleetDown while the breaker is open; else the context ends when it opens.
+// allow returns a context that ends when the breaker opens. The error is ErrFleetDown while it is
+// open.
 func (b *breaker) allow() (up context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,8 +65,8 @@ func (b *breaker) pause() time.Duration {
 	return redisBackoff.Delay(b.failures + 1)
 }
 
-// note counts the outcome of a request: nil = Redis has served. While the breaker is open only a
-// look of the background loop counts: the others began before.
+// note counts the outcome of a request: nil = Redis has served. While the breaker is open only
+// probes of the background loop count: the other requests began before.
 func (b *breaker) note(err error, look bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,15 +91,15 @@ func (b *breaker) note(err error, look bool) {
 }
 
 // rejected reports whether Redis has replied that it cannot serve: it is full, a replica, loading,
-// or wants another password.
+// or requires another password.
 func rejected(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && !errors.Is(err, redis.Nil)
 }
 
-// advices are remedies, by texts in the errors of Redis and its client.
+// advices are remedies by parts of the error texts of Redis and its client.
 var advices = []struct {
-	said   string // in the error
+	said   string // part of the error text
 	advice i18n.Text
 }{
 	{"signed by unknown authority",
@@ -127,7 +128,7 @@ var advices = []struct {
 	{"DB index", i18n.Plain("check db in [redis]")},
 }
 
-// Advice is the remedy for an error of Redis.
+// Advice returns the remedy for an error of Redis.
 func Advice(err error) i18n.Text {
 	for _, a := range advices {
 		if strings.Contains(err.Error(), a.said) {

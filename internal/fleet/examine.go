@@ -15,27 +15,27 @@ import (
 type Health struct {
 	Latency    time.Duration // of one request to Redis, on a connection that is open
 	ClockAhead time.Duration // of Redis before this host; exact to Latency
-	Version    string        // of Redis; empty = its user may not ask
-	Policy     string        // maxmemory-policy of Redis; empty = its user may not ask
-	Peers      []PeerHealth  // gateways that live, this one apart
+	Version    string        // of Redis; empty = its user has no right to read it
+	Policy     string        // maxmemory-policy of Redis; empty = its user has no right to read it
+	Peers      []PeerHealth  // the other running gateways
 	Self       string        // URL under which the others reach this one; empty = they do not
 }
 
-// PeerHealth is one gateway.
+// PeerHealth is the result of Examine for one gateway.
 type PeerHealth struct {
 	Name    string
 	Latency time.Duration // of a connection and its TLS handshake
-	Err     error         // nil = it is reached, and has the secret; else ErrSecret, or why it is not reached
+	Err     error         // nil = it is reached and has the secret; ErrSecret, or the failed connection
 }
 
-// Examine asks Redis and every gateway that is registered there. It changes nothing, and needs no
-// Start.
+// Examine sends requests to Redis and to every gateway that is registered there. It changes
+// nothing, and needs no Start.
 func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	if h.ClockAhead, h.Latency, err = f.clock(ctx); err != nil {
 		return h, err
 	}
 	for _, section := range []string{"server", "memory"} {
-		text, _ := f.rdb.Info(ctx, section).Result() // a user of few rights may not
+		text, _ := f.rdb.Info(ctx, section).Result() // a user with few rights gets an error
 		for line := range strings.Lines(text) {
 			switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
 			case "redis_version":
@@ -62,7 +62,7 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	return h, nil
 }
 
-// clock compares the clock of Redis with that of this host, in the quickest of three requests.
+// clock compares the clock of Redis with that of this host, by the quickest of three requests.
 func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err error) {
 	for range 3 {
 		var cmd *redis.TimeCmd

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The client of Redis would write a line for each failure: a Fleet logs the first one, and the end.
+// The client of Redis would log each failure; a Fleet logs the first one and the end.
 func init() { logging.Disable() }
 
 // Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many
@@ -42,7 +42,7 @@ type Fleet struct {
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
 	admission admission            // of connections to server
-	responses *semaphore.Weighted  // one for each response to another gateway; StopPeers takes all
+	responses *semaphore.Weighted  // one unit per response to another gateway; StopPeers takes all
 	drained   atomic.Bool          // StopPeers has taken all
 	warn      *logfile.Warner
 	stats     counters
@@ -57,9 +57,9 @@ type Fleet struct {
 	endBeat context.CancelFunc
 	running sync.WaitGroup // the background loop and the subscription
 
-	loopEnded chan struct{} // closed when loop has ended
+	loopEnded chan struct{} // closed at the end of loop
 
-	news    chan struct{} // holds one value: something was purged
+	news    chan struct{} // holds one value after a notification of a purge
 	synced  chan struct{} // closed when the log of purges was applied for the first time
 	logRead atomic.Pointer[logRead]
 	applied atomic.Int64 // fence of the last purge that was applied; -1 = not known
@@ -68,7 +68,7 @@ type Fleet struct {
 
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
-	seenLater  bool        // an exchange since may have happened without a response; guarded as lastSeen is
+	seenLater  bool        // a later exchange without a reply may have happened; guarded as lastSeen is
 	former     formerName  // to be removed; zero = none; guarded as lastSeen is
 	twin       twin        // guarded as lastSeen is
 
@@ -128,7 +128,7 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// ask does one request to Redis within the time that there is for it, unless the breaker is open.
+// ask sends one request to Redis, within Options.Timeout, unless the breaker is open.
 func (f *Fleet) ask(ctx context.Context, what string, request func(context.Context) error) error {
 	if _, err := f.breaker.allow(); err != nil {
 		return err
@@ -138,8 +138,8 @@ func (f *Fleet) ask(ctx context.Context, what string, request func(context.Conte
 	return f.judge(ctx, what, request(limited))
 }
 
-// judge reports the end of a request to the breaker, and gives the error its kind. A request that
-// its caller cancelled says nothing about Redis.
+// judge reports the outcome of a request to the breaker, and wraps the error in its kind. A request
+// that its caller cancelled is no sign of a failure of Redis.
 func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	var held *cachelock.HeldError
 	switch {
@@ -157,8 +157,9 @@ func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, cache.ErrFleetDown, err)
 }
 
-// ended is why a caller's context has ended; nil = it has not. A connection may notice the
-// context's deadline a moment before the context does: that is no fault of Redis either.
+// ended returns the cause of the end of a caller's context; nil = it has not ended. A connection
+// may notice the deadline of the context before the context does: that is no failure of Redis
+// either.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -169,7 +170,7 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// key is the name of a key or channel in Redis.
+// key returns the name of a key or channel in Redis.
 func (f *Fleet) key(name string) string { return f.o.KeyPrefix + ":{0}:" + name }
 
 func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

@@ -10,16 +10,17 @@ import (
 	"sync"
 )
 
-// identity is how other gateways know this one. It is not changed: Fleet.self is replaced when the
-// secret of the fleet changes, or the address for Options.AutoListen.
+// identity is the name, address and keys of this gateway for the others. It is immutable:
+// Fleet.self is replaced when the secret of the fleet changes, or the address for
+// Options.AutoListen.
 type identity struct {
 	advertise string // URL; empty = it has no peers, or its address is not known yet
-	name      string // among those that are registered
+	name      string // in the list of registered gateways
 	secret    string
 	records   records
 	holder    string // of leases
-	// waiting is the holder of a lease that is taken to see whether it is free: it is not asked for
-	// bytes.
+	// waiting is the holder of a lease that is only taken to find out that it is free. Other
+	// gateways request no bytes from it.
 	waiting string
 	tls     *tls.Config // of peer connections; nil = it has no peers
 }
@@ -27,7 +28,8 @@ type identity struct {
 // unknownName is the name of a gateway that does not know its address yet. It is not registered.
 const unknownName = "(address not known yet)"
 
-// newIdentity is that of a gateway with a URL; empty = it has none, or does not know it yet.
+// newIdentity returns the identity of a gateway with a URL; empty = it has none, or does not know
+// it yet.
 func newIdentity(o *Options, advertise, secret string) (id *identity, err error) {
 	id = &identity{advertise: advertise, name: o.Name, secret: secret, waiting: "waiting"}
 	if o.AutoListen != "" && advertise != "" {
@@ -48,13 +50,13 @@ func newIdentity(o *Options, advertise, secret string) (id *identity, err error)
 	return id, nil
 }
 
-// record is that of a member.
+// record returns the record of this gateway as a member.
 func (id *identity) record() string { return id.records.make(id.advertise) }
 
-// pending tells whether the address is not known yet.
+// pending reports whether the address is not known yet.
 func (id *identity) pending(o *Options) bool { return id.advertise == "" && o.AutoListen != "" }
 
-// verify is an error for a connection to a host without the secret.
+// verify returns an error for a connection to a host without the secret.
 func (id *identity) verify(state *tls.ConnectionState) error {
 	if state == nil || id.tls == nil {
 		return ErrSecret
@@ -76,8 +78,8 @@ func (f *Fleet) currentTLS() *tls.Config {
 	return config
 }
 
-// SetSecret replaces the secret of the fleet. From now on, gateways with another one are
-// not trusted, also on open connections. It does nothing for a gateway without peers.
+// SetSecret replaces the secret of the fleet. From then on, gateways with another one are not
+// trusted, also on open connections. Without peers it has no effect.
 func (f *Fleet) SetSecret(secret string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +94,8 @@ func (f *Fleet) SetSecret(secret string) error {
 	return f.become(self.advertise, secret)
 }
 
-// become replaces the identity. Until the next exchange this gateway knows no others. The caller
-// holds f.mu.
+// become replaces the identity. Until the next exchange this gateway knows no other members. f.mu
+// is held.
 func (f *Fleet) become(advertise, secret string) error {
 	self, err := newIdentity(&f.o, advertise, secret)
 	if err != nil {
@@ -105,11 +107,11 @@ func (f *Fleet) become(advertise, secret string) error {
 	return nil
 }
 
-// errNoAddress is the error for a Redis that is reached from a link-local address.
+// errNoAddress is the error if Redis is reached from a link-local address.
 var errNoAddress = errors.New("no address of this host is known under which other gateways reach it: set advertise")
 
-// findAddress makes the URL of this gateway of the address from which it reaches Redis, where that
-// is not known yet, or has changed. Only the goroutine of sync calls it once that runs.
+// findAddress sets the URL of this gateway to the address from which it reaches Redis, if that is
+// not known yet or has changed. Once sync runs, only its goroutine calls findAddress.
 func (f *Fleet) findAddress(ctx context.Context) error {
 	if f.o.AutoListen == "" {
 		return nil
@@ -147,12 +149,12 @@ func (f *Fleet) findAddress(ctx context.Context) error {
 }
 
 // formerName is a name under which this gateway was registered before its address changed. Without
-// lastSeen it is removed whatever has happened to it since: a gateway that has taken it over is
-// registered again by its next exchange, a beat later.
+// lastSeen it is removed unconditionally: a gateway that has taken it over is registered again by
+// its next exchange, one beat later.
 type formerName struct{ name, lastSeen string }
 
-// removeFormer takes the former name out of the list. It comes when all purges are applied that do
-// not name the new one: a purge does not wait for a gateway that has left.
+// removeFormer removes the former name from the list. The caller has applied all purges that wait
+// for the former name only: a purge does not wait for a gateway that has left.
 func (f *Fleet) removeFormer(ctx context.Context) {
 	former := f.former
 	if former.name == "" {
@@ -165,7 +167,7 @@ func (f *Fleet) removeFormer(ctx context.Context) {
 	}
 }
 
-// moveTo gives this gateway another URL, and returns the one before.
+// moveTo replaces the URL of this gateway, and returns the former one.
 func (f *Fleet) moveTo(url string) (was string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,11 +181,11 @@ func (f *Fleet) moveTo(url string) (was string, err error) {
 // twin is a sign of another process that is registered under the name of this one.
 type twin struct {
 	name  string // of this gateway at the last exchange
-	times int    // exchanges in a row before which another process had registered it
+	times int    // successive exchanges before which another process had registered the name
 }
 
-// twinTimes is after how many such exchanges a twin is believed: an exchange without a response is
-// one too.
+// twinTimes is the number of such exchanges after which a twin is reported. An own exchange whose
+// reply was lost looks the same.
 const twinTimes = 3
 
 // lookForTwin warns of another process with the name of this gateway. before is the last heartbeat
@@ -200,22 +202,22 @@ func (f *Fleet) lookForTwin(name, before string) {
 	}
 }
 
-// AutoURL is the URL of a gateway for Options.AutoListen whose address is known.
+// AutoURL returns the URL of a gateway with Options.AutoListen and a known address.
 func AutoURL(address netip.Addr, listen string) string {
 	_, port, _ := net.SplitHostPort(listen)
 	return "https://" + net.JoinHostPort(address.String(), port)
 }
 
-// IsUnreachable tells whether gateways on other hosts cannot reach an address of AutoURL, although
-// the listener would let them.
+// IsUnreachable reports whether gateways on other hosts cannot reach an address of AutoURL,
+// although the listener accepts connections from them.
 func IsUnreachable(address netip.Addr, listen string) bool {
 	host, _, _ := net.SplitHostPort(listen)
 	to, err := netip.ParseAddr(host)
 	return address.IsLoopback() && !(host == "localhost" || err == nil && to.IsLoopback())
 }
 
-// IsUnserved tells whether the listener takes no connections at an address of AutoURL that is not
-// loopback.
+// IsUnserved reports whether the listener accepts no connections at an address of AutoURL that is
+// not loopback.
 func IsUnserved(address netip.Addr, listen string) bool {
 	host, _, _ := net.SplitHostPort(listen)
 	to, err := netip.ParseAddr(host)
@@ -228,9 +230,9 @@ func IsUnserved(address netip.Addr, listen string) bool {
 	return to != address
 }
 
-// ownAddress is the address from which this host reaches Redis: that of the first connection, until
-// this host has it no more. A loopback address is replaced by any other one. So several servers of
-// Redis, or several addresses of one, do not make it change to and fro.
+// ownAddress is the address from which this host reaches Redis: the local address of the first
+// connection, as long as this host has it. A loopback address is replaced by any other one. So the
+// address is stable with several servers of Redis, or several addresses of one.
 type ownAddress struct {
 	mu      sync.Mutex // guards address
 	address netip.Addr // invalid = none is known yet
@@ -242,7 +244,7 @@ func (a *ownAddress) get() netip.Addr {
 	return a.address
 }
 
-// note looks at a connection to Redis.
+// note considers the local address of a connection to Redis.
 func (a *ownAddress) note(conn net.Conn) {
 	tcp, ok := conn.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -259,7 +261,7 @@ func (a *ownAddress) note(conn net.Conn) {
 	}
 }
 
-// isOwn tells whether this host has an address; true as well where its list cannot be read.
+// isOwn reports whether this host has an address. It is true if the addresses cannot be listed.
 func isOwn(address netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	return err != nil || address.IsLoopback() || slices.ContainsFunc(list, func(a net.Addr) bool {

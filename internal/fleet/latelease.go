@@ -8,9 +8,9 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// leaseRequest is a request to Redis for a lease, in a goroutine of its own.
+// leaseRequest is a request to Redis for a lease, in its own goroutine.
 type leaseRequest struct {
-	stop func() bool   // keeps the end of the fill from releasing the lease; false = it has; guarded by lateLeases.mu
+	stop func() bool   // prevents the release at the end of the fill; false = too late; guarded by lateLeases.mu
 	done chan struct{} // closed when the fields below are set
 	lock *cachelock.Lock
 	end  func() // releases the lease; nil without one
@@ -41,27 +41,27 @@ func (r *leaseRequest) hasFailed() bool {
 	}
 }
 
-// lateLeases are the requests for leases that fills did not wait for to the end. A fill goes on
-// without the lease then; when that comes, it is held until the fill ends, or until its next
-// attempt takes it: a gateway that cannot reach this one finds it held, and does not fetch the
-// entry a second time.
+// lateLeases are the requests for leases whose replies came too late for their fills. A fill
+// continues without the lease then. A late lease is held until the fill ends, or its next attempt
+// takes it: a gateway that cannot reach this one finds it held, and does not fetch the entry a
+// second time.
 type lateLeases struct {
 	mu    sync.Mutex // guards byKey
 	byKey map[string]*leaseRequest
 }
 
-// keep holds the lease of a request until ctx ends, unless take returns it before.
+// keep keeps a request, and so its lease, until ctx ends, unless take returns it before.
 func (l *lateLeases) keep(ctx context.Context, key string, r *leaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.byKey[key] = r // another one is of a fill that a purge has replaced
+	l.byKey[key] = r // a former request belongs to a fill that a purge has replaced
 	r.stop = context.AfterFunc(ctx, func() {
 		l.drop(key, r)
 		r.giveUp()
 	})
 }
 
-// drop forgets a request.
+// drop removes a request.
 func (l *lateLeases) drop(key string, r *leaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *lateLeases) drop(key string, r *leaseRequest) {
 	}
 }
 
-// take returns the request for the lease of a key that is kept; nil if there is none, or no lease
-// will come of it.
+// take removes and returns the kept request for the lease of a key; nil if there is none, or it has
+// failed.
 func (l *lateLeases) take(key string) *leaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *lateLeases) take(key string) *leaseRequest {
 	return r
 }
 
-// giveUp releases the lease when it has come.
+// giveUp waits for the lease and releases it.
 func (r *leaseRequest) giveUp() {
 	defer panics.Contain("releasing a lease")
 	<-r.done

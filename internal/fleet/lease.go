@@ -11,9 +11,9 @@ import (
 	"fastdfs-gateway/internal/cache"
 )
 
-// defaultLeadTimeout bounds the wait of the first gateway in rank for a lease: a client waits for
-// it before its first byte. Then the fill goes on without the lease, which is held when it comes
-// (latelease.go).
+// defaultLeadTimeout bounds the wait of the first gateway in rank for a lease, since a client waits
+// for its first byte meanwhile. After that the fill continues without the lease, which is held when
+// it comes (latelease.go).
 const defaultLeadTimeout = 100 * time.Millisecond
 
 // errLateLease is the error for a lease that has not come within leadTimeout.
@@ -36,7 +36,7 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
 		r = f.requestLease(ctx, key, self)
 	}
 	limited, cancel := ctx, func() {}
-	if first && self.advertise != "" { // without peers, the lease alone keeps others from fetching
+	if first && self.advertise != "" { // without peers, only the lease prevents a second fetch
 		limited, cancel = context.WithTimeoutCause(ctx, f.leadTimeout, errLateLease)
 	}
 	defer cancel()
@@ -59,7 +59,8 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
 				return f.awaitRelease(ctx, name, LockInfo{Key: key, Holder: cmp.Or(name, held.Holder), TTL: held.TTL})
 			}}
 		}
-		// No gateway of the fleet has taken it, or it does not expire: it is not waited for.
+		// A lease without an expiry, or of another program, may last for ever: the fill does not
+		// wait.
 		f.warn.Warn("lease", "a lease in redis is not one of this fleet: entries are fetched without it",
 			"key", held.Key, "holder", fmt.Sprintf("%.255s", held.Holder),
 			"advice", "give all gateways the same secret in [peer]")
@@ -72,11 +73,11 @@ func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
 	return nil, nil, err
 }
 
-// takeLease asks Redis for a lease.
+// takeLease requests a lease from Redis.
 func (f *Fleet) takeLease(ctx context.Context, key string, self *identity) (lock *cachelock.Lock, err error) {
 	err = f.ask(ctx, "take a lease", func(limited context.Context) (err error) {
-		// A lease from before a restart of this gateway is taken over: nothing would release it.
-		// After HandOver a lease of another process with this name is that of the new process.
+		// A lease from before a restart of this gateway is taken over: no process would release it.
+		// After HandOver, another lease with this name is one of the new process.
 		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load(), Holder: self.holder}
 		lock, err = f.locks.Acquire(limited, key, o)
 		return err
@@ -84,7 +85,7 @@ func (f *Fleet) takeLease(ctx context.Context, key string, self *identity) (lock
 	return lock, err
 }
 
-// hold counts a lease that was acquired, and lists it until it ends.
+// hold counts an acquired lease, and lists it until it ends.
 func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
 	f.stats.change(func(n *Stats) { n.Acquired++ })
 	end := f.stats.list(LockInfo{Key: key, Holder: f.Name(), Since: time.Now(), TTL: f.o.LockTTL, Fence: lock.Fence()})
@@ -97,24 +98,24 @@ func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
 	})
 	return func() {
 		f.release(lock)
-		end() // here: a reader of the list sees that the lease has ended
+		end() // not later, as by the function above: the list is right when release returns
 	}
 }
 
 // awaitRelease waits until a lease is released or has expired. A gateway that has released one is
-// alive: it is asked again at once, also if requests to it have failed.
+// running: its back-off ends, also if requests to it have failed.
 func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error {
 	began := time.Now()
 	err := f.wait(ctx, l)
-	if err == nil && time.Since(began) < l.TTL { // it has not expired
+	if err == nil && time.Since(began) < l.TTL { // released, not expired
 		f.backoff.Succeed(peer)
 	}
 	return err
 }
 
-// wait waits until a lease is released or has expired. It ends when the breaker opens as well. ctx
-// bounds it. A waiter takes the lease and gives it back at once, which wakes the next one: so all
-// waiters are served, one after the other, within the time of a few messages.
+// wait waits until a lease is released or has expired, the breaker opens, or ctx ends. A waiter
+// takes the lease and releases it at once, which wakes the next one: all waiters continue one after
+// the other, within the time of a few messages.
 func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	up, err := f.breaker.allow()
 	if err != nil {
@@ -139,12 +140,12 @@ func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	return f.judge(ctx, fmt.Sprintf("wait for the lease of %q", l.Key), err)
 }
 
-// release gives a lock back. When Redis does not serve it expires by itself.
+// release releases a lock. While Redis is unavailable the lock expires.
 func (f *Fleet) release(lock *cachelock.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.o.Timeout)
 	defer cancel()
 	if f.breaker.isOpen() {
-		cancel() // it ends for this process, and Redis is not asked
+		cancel() // the lock ends for this process, without a request to Redis
 	}
 	if err := lock.Release(ctx); errors.Is(err, cachelock.ErrUnreachable) {
 		f.breaker.note(err, false)

@@ -20,7 +20,7 @@ import (
 //	https://10.0.0.7:8887 <hex of 16 bytes>
 //
 // The second field is the beginning of the HMAC-SHA256 (RFC 2104) of key prefix, line feed and URL,
-// under a key derived from the fleet's secret. So a writer of Redis cannot name an address that
+// with a key derived from the fleet's secret. So a writer of Redis cannot choose an address that
 // gateways connect to.
 const (
 	recordKeyInfo = "fdfs-gateway member record v" + keyVersion // HKDF info
@@ -28,14 +28,14 @@ const (
 	maxRecord     = maxName + 1 + 2*recordMAC
 )
 
-// records makes and checks records. The zero value is that of a gateway without peers: it has none,
-// and believes none.
+// records makes and checks records. The zero value is for a gateway without peers: it makes no
+// record and accepts none.
 type records struct {
 	key    []byte
 	prefix string // of the keys in Redis
 }
 
-// make is the record of a gateway.
+// make returns the record of a gateway.
 func (r records) make(url string) string {
 	if r.key == nil {
 		return ""
@@ -45,7 +45,7 @@ func (r records) make(url string) string {
 	return url + " " + hex.EncodeToString(h.Sum(nil)[:recordMAC])
 }
 
-// parse returns the name in a record; false when it was not made with the secret.
+// parse returns the name in a record; ok is false if it was not made with the secret.
 func (r records) parse(record string) (name string, ok bool) {
 	name, _, _ = strings.Cut(record, " ")
 	if r.key == nil || len(record) > maxRecord || !hmac.Equal([]byte(record), []byte(r.make(name))) {
@@ -54,16 +54,17 @@ func (r records) parse(record string) (name string, ok bool) {
 	return name, true
 }
 
-// maxMembers bounds the list of members, and that of gateways. The scripts that give them do too.
+// maxMembers bounds the list of members, and the list of gateways. So do the scripts that return
+// them.
 const maxMembers = 1024
 
-// memberList is the last list of members that could be read. It is not changed.
+// memberList is the last list of members that was read. It is immutable.
 type memberList struct {
 	revision string // of the list in Redis
 	Members
 }
 
-// setMembers takes a list. A gateway that has peers is always a member itself.
+// setMembers replaces the list. A gateway with peers is always a member itself.
 func (f *Fleet) setMembers(revision string, urls []string) {
 	if self := f.self.Load(); self.advertise != "" {
 		urls = append(slices.Clip(urls), self.advertise)
@@ -71,7 +72,7 @@ func (f *Fleet) setMembers(revision string, urls []string) {
 	f.members.Store(&memberList{revision, NewMembers(urls)})
 }
 
-// membersOf gives the URLs of those whose records were made with the secret.
+// membersOf returns the URLs in the records that were made with the secret.
 func (f *Fleet) membersOf(list []string) (urls []string) {
 	self := f.self.Load()
 	for _, record := range list {
@@ -98,7 +99,7 @@ func (f *Fleet) Rank(key string, n int) []string {
 	return ranked
 }
 
-// Owners names the first n gateways in rank for the key of an entry.
+// Owners returns the names of the first n gateways in rank for the key of an entry.
 func (f *Fleet) Owners(key string, n int) []string {
 	members := f.members.Load()
 	if len(members.Members) <= 1 { // this gateway
@@ -107,11 +108,11 @@ func (f *Fleet) Owners(key string, n int) []string {
 	return members.Rank(key, n)
 }
 
-// shareKeys is how many keys Shares ranks: an estimate is off by half a percent or so.
+// shareKeys is the number of keys that Shares ranks: an estimate is off by about half a percent.
 const shareKeys = 4096
 
-// Shares estimates which part of all entries each member owns, from 0 to 1, by its name. It is
-// empty for a gateway that has no peers.
+// Shares estimates the part of all entries that each member owns, from 0 to 1, by its name. It is
+// empty for a gateway without peers.
 func (f *Fleet) Shares() map[string]float64 {
 	shares, members := make(map[string]float64), f.members.Load()
 	for i := range shareKeys {
@@ -122,11 +123,11 @@ func (f *Fleet) Shares() map[string]float64 {
 	return shares
 }
 
-// joinTimeout bounds the wait for a gateway to appear in the list that has joined just now.
+// joinTimeout bounds the wait until a gateway that has just joined appears in the list.
 const joinTimeout = 100 * time.Millisecond
 
-// peerOf is the URL of the member with a name; empty when it cannot be asked: it is no member, or
-// this gateway itself. For one that may have just joined, the list is read once more.
+// peerOf returns the URL of the member with a name; empty if that is this gateway, or no member.
+// For a gateway that may have just joined, the list is read once more.
 func (f *Fleet) peerOf(name string) string {
 	if _, err := parsePeer(name); err != nil || name == f.self.Load().advertise {
 		return ""
@@ -137,7 +138,7 @@ func (f *Fleet) peerOf(name string) string {
 	return name
 }
 
-// Members are the gateways that own entries. Every gateway with the same list ranks them alike.
+// Members are the gateways that own entries. All gateways with the same list rank them alike.
 type Members []ranked
 
 // ranked is a gateway and the hash of its name.
@@ -146,7 +147,7 @@ type ranked struct {
 	hash uint64
 }
 
-// NewMembers takes the names of the members in any order.
+// NewMembers returns the Members with these names, in any order.
 func NewMembers(names []string) Members {
 	var m Members
 	for _, name := range names {
@@ -156,12 +157,12 @@ func NewMembers(names []string) Members {
 	return slices.Compact(m)
 }
 
-// Has tells whether a gateway is one of them.
+// Has reports whether a gateway is a member.
 func (m Members) Has(name string) bool {
 	return slices.ContainsFunc(m, func(x ranked) bool { return x.name == name })
 }
 
-// Rank gives the first n members for a key, the owner first, by rendezvous hashing (Thaler and
+// Rank returns the first n members for a key, the owner first, by rendezvous hashing (Thaler and
 // Ravishankar: Using name-based mappings to increase hit rates, 1998): each member has a score for
 // the key, and the highest scores win. A member that joins or leaves changes the order of the
 // others for no key.

@@ -20,7 +20,7 @@ type Options struct {
 	Addresses  []string // host:port of Redis, of the Sentinels, or of some nodes of the Cluster
 	Mode       string   // "single", "sentinel" or "cluster"; default "single"
 	MasterName string   // for "sentinel", which needs it
-	// SentinelAuth gives the Sentinels the same user name and password.
+	// SentinelAuth uses the same user name and password for the Sentinels.
 	SentinelAuth bool
 	Username     string
 	Password     string
@@ -28,19 +28,19 @@ type Options struct {
 	TLS          *tls.Config // nil = plain TCP
 	KeyPrefix    string      // begins every key; default "fdfs:"; the same on all gateways of a fleet
 
-	LockTTL time.Duration // after that the lease of a dead gateway is free; default 10 s
+	LockTTL time.Duration // the lease of a killed gateway expires after it; default 10 s
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
 	// AutoListen is the host:port of the listener for other gateways, in place of Advertise: the
-	// URL is the address from which this host reaches Redis, with this port. It follows changes of
+	// URL has the address from which this host reaches Redis, and this port. It follows changes of
 	// that address.
 	AutoListen string
 	Secret     string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with peers
-	Name       string // of this gateway among those that are registered; default Advertise
+	Name       string // of this gateway in the list of registered gateways; default Advertise
 
 	Timeout time.Duration       // of one request to Redis; default 500 ms
 	Log     *slog.Logger        // default: none
-	Waited  func(time.Duration) // called with how long a lease was waited for; default: not called
+	Waited  func(time.Duration) // called with the time of each wait for a lease; default: not called
 }
 
 // maxName bounds the name of a gateway in bytes.
@@ -82,15 +82,15 @@ func (o *Options) check() error {
 	return err
 }
 
-// hasPeers tells whether gateways ask each other for entries.
+// hasPeers reports whether gateways request entries from each other.
 func (o *Options) hasPeers() bool { return o.Advertise != "" || o.AutoListen != "" }
 
 func errShortSecret(secret string) error {
 	return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(secret), MinSecret)
 }
 
-// parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request
-// away.
+// parsePeer checks the URL of a peer: https, a host and a port, and no other part, which could
+// change the target of a request.
 func parsePeer(text string) (*url.URL, error) {
 	if len(text) > maxName {
 		return nil, fmt.Errorf("URL of a gateway has %d bytes, %d are allowed", len(text), maxName)
@@ -105,12 +105,12 @@ func parsePeer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// clusterReload is how often a client of a Cluster looks which nodes are masters. go-redis does so
-// so rarely that a gateway missed a failover for a minute.
+// clusterReload is the interval at which a client of a Cluster reads the list of masters. With the
+// default of go-redis, a gateway missed a failover for a minute.
 const clusterReload = 2 * time.Second
 
-// client returns a client of Redis, which connects when it is used. Its limits are those of a
-// request that has no time to lose: behind it a client waits for a file. dialed is called with each
+// client returns a client of Redis, which connects at its first request. Its timeouts are short,
+// since a client of this gateway waits for the file meanwhile. dialed is called with each
 // connection; nil = not.
 func (o *Options) client(dialed func(net.Conn)) redis.UniversalClient {
 	u := &redis.UniversalOptions{

@@ -24,24 +24,25 @@ import (
 //	GET /entry/FILE
 //	Fdfs-Request: {"Key":{"File":"","Index":0},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Asked":"","Purge":0}
 //
-// asks for an entry as cache.PeerRequest says; the name of the file is in the path alone. Purge is
-// the last purge that the asking gateway has applied. Times are nanoseconds. The responses:
+// requests an entry, with the fields of cache.PeerRequest; the name of the file is only in the
+// path. Purge is the last purge that the requesting gateway has applied. Times are nanoseconds. The
+// responses:
 //
 //	200  Fdfs-Entry: {"Version":{"Size":1,"ModTime":0,"CRC32":0,"Immutable":true,"Linked":false},"Age":0,"TTL":0}
-//	     Age is the time since a storage has confirmed the version; negative where it is not known
+//	     Age is the time since a storage has confirmed the version; negative = not known
 //	     Content-Length: bytes from Offset to the end of the segment; the body is sent as it arrives
-//	404  there is no such file; TTL of Fdfs-Entry is the time for which that holds
+//	404  the file does not exist; TTL of Fdfs-Entry is the time for which that holds
 //	409  the file has another version
 //	421  this gateway neither has the entry nor fetches it
-//	400  no request that a gateway sends
-//	503  it failed
+//	400  a request that no gateway sends
+//	503  the fetch failed
 //
 // A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
 //
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
 // fleet's secret (peerkey.go), and each compares the other side's public key with its own. A host
-// without the secret can neither ask nor respond, and recorded bytes are of no use: TLS 1.3 has
-// fresh session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
+// without the secret can neither send requests nor respond, and recorded bytes are of no use: TLS
+// 1.3 has fresh session keys for each connection. HTTP/2 pings find killed and frozen peers.
 const (
 	entryPath     = "/entry/"
 	requestHeader = "Fdfs-Request"
@@ -56,7 +57,7 @@ const (
 // ErrSecret is the error for a peer whose certificate is not made from this fleet's secret.
 var ErrSecret = errors.New("the other side does not have the secret of this fleet")
 
-// ErrKeyVersion is the ErrSecret of a gateway that makes its keys in another way.
+// ErrKeyVersion is the ErrSecret for a gateway with another keyVersion.
 var ErrKeyVersion = fmt.Errorf("%w, or a version of the program that makes other keys of it", ErrSecret)
 
 // peerTLS derives the fleet's certificate from its secret, and returns the TLS settings of both
@@ -93,8 +94,8 @@ func peerTLS(secret string) (*tls.Config, error) {
 	}, nil
 }
 
-// http2Config has the limits of both ends. A peer that says nothing is sent an HTTP/2 ping, and is
-// given up after silence.
+// http2Config returns the limits of both ends. A silent peer gets an HTTP/2 ping, and its
+// connection is closed after silence.
 func http2Config(lockTTL time.Duration) *http.HTTP2Config {
 	ping := silence(lockTTL) / 2
 	return &http.HTTP2Config{
@@ -113,8 +114,8 @@ func onlyHTTP2() *http.Protocols {
 
 // Limits of requests and responses.
 const (
-	maxFile = 256                       // bytes of a file's name; those of FastDFS have 144 at most
-	maxAge  = 10 * 365 * 24 * time.Hour // any time
+	maxFile = 256                       // bytes of a file's name; names of FastDFS have 144 at most
+	maxAge  = 10 * 365 * 24 * time.Hour // more than any real time
 )
 
 // errRequest is the error for a request that no gateway sends.
@@ -123,10 +124,10 @@ var errRequest = errors.New("not written as gateways write it")
 // entryRequest is a request for an entry to another gateway.
 type entryRequest struct {
 	cache.PeerRequest
-	Purge int64 // fence of the last purge that the asking gateway has applied; 0 = none
+	Purge int64 // fence of the last purge that the requesting gateway has applied; 0 = none
 }
 
-// make makes the request to a peer.
+// make returns the HTTP request to a peer.
 func (r entryRequest) make(ctx context.Context, peer *url.URL) *http.Request {
 	to := *peer
 	to.Path = entryPath + r.Key.File
@@ -159,8 +160,8 @@ func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 // entryHead is the header field of a response.
 type entryHead struct {
 	Version cache.Version
-	Age     time.Duration // since a storage has confirmed that; negative: not known
-	TTL     time.Duration // of 404: for how long that holds
+	Age     time.Duration // since a storage has confirmed the version; negative = not known
+	TTL     time.Duration // of 404: the time for which that holds
 }
 
 func headOf(m cache.Meta) entryHead {
@@ -180,8 +181,8 @@ func parseHead(text string) (h entryHead, err error) {
 	return h, err
 }
 
-// outcomes are the responses, with the errors of cache.Fleet and the names for the counters. Where
-// two have one status, a peer means the last.
+// outcomes are the responses, with the errors of cache.Fleet and the names for the counters. A peer
+// reads a status that two of them have as the last one.
 var outcomes = []struct {
 	status int
 	err    error
@@ -195,7 +196,7 @@ var outcomes = []struct {
 	{http.StatusServiceUnavailable, errRejected, "refused"},
 }
 
-// outcomeOf is the status of an error, and its name for the counters.
+// outcomeOf returns the status of an error, and its name for the counters.
 func outcomeOf(err error) (status int, result string) {
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {

@@ -18,9 +18,9 @@ const (
 	maxHandshakesIP = 16   // before, of one IPv4 address or one /64 of IPv6
 )
 
-// admission bounds the connections to the listener for peers. Those whose TLS handshake has not
-// ended may be of other clients: they take no place of a peer, and the oldest makes room for the
-// next. One address makes room for itself.
+// admission bounds the connections to the listener for peers. Connections before the end of their
+// TLS handshake may come from other clients: they take no place of a peer, and the oldest one is
+// closed for the next. At the limit of one address, its own oldest one is closed.
 type admission struct {
 	mu         sync.Mutex  // guards the fields below
 	handshakes []*peerConn // the oldest first
@@ -39,7 +39,7 @@ func (l peerListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, _ := conn.RemoteAddr().(*net.TCPAddr) // nil has no address
+	tcp, _ := conn.RemoteAddr().(*net.TCPAddr) // a nil TCPAddr has no address
 	c := &peerConn{Conn: conn, admission: l.admission, from: clientaddr.Block(tcp.AddrPort().Addr().Unmap())}
 	if oldest := l.admission.addHandshake(c); oldest != nil {
 		_ = oldest.Conn.Close() // its handshake fails
@@ -52,7 +52,7 @@ type peerConn struct {
 	net.Conn
 	admission *admission
 	from      netip.Addr // clientaddr.Block of the peer
-	peer      bool       // is counted as a peer's. Guarded by admission.mu
+	peer      bool       // counted as a connection of a peer; guarded by admission.mu
 }
 
 // Close implements net.Conn.
@@ -61,7 +61,7 @@ func (c *peerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// addHandshake adds a new connection, and returns one that is to be closed for it, or nil.
+// addHandshake adds a new connection, and returns the one to be closed for it, or nil.
 func (a *admission) addHandshake(c *peerConn) (oldest *peerConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,14 +86,14 @@ func (a *admission) addHandshake(c *peerConn) (oldest *peerConn) {
 	return oldest
 }
 
-// promote counts a connection whose handshake has ended as one of a peer. It returns false where
-// there is no room for one more.
+// promote counts a connection whose handshake has ended as one of a peer. It returns false if the
+// limit is reached.
 func (a *admission) promote(c *peerConn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.handshakes, c)
 	if at < 0 {
-		return true // it is a peer's already, or was closed
+		return true // promoted before, or closed
 	}
 	a.handshakes = slices.Delete(a.handshakes, at, at+1)
 	c.peer = a.peers < maxPeerConns
@@ -116,8 +116,8 @@ func (a *admission) remove(c *peerConn) {
 	}
 }
 
-// changed is the ConnState of the server. A connection leaves StateNew when its handshake has
-// ended.
+// changed is the ConnState function of the server. A connection leaves StateNew at the end of its
+// handshake.
 func (a *admission) changed(conn net.Conn, state http.ConnState) {
 	if state != http.StateActive && state != http.StateIdle {
 		return

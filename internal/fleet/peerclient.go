@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	copyTimeout = 100 * time.Millisecond // until a peer begins to give a copy: the source can be asked as well
+	copyTimeout = 100 * time.Millisecond // until a peer begins to send a copy; the source has the content too
 	maxPeers    = 1024                   // in back-off at a time
 )
 
-// peerBackoff is for how long a peer that could not be reached is not asked. Then one request
-// probes it, and the others ask other gateways until that has reached it. One that is too slow for
-// a copy is in back-off for copies alone.
+// peerBackoff is the back-off time of a peer that could not be reached. After that, one request
+// probes it, and all others go to other gateways until the probe has reached it. A peer that is too
+// slow for a copy is in back-off for copies only.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
-// silence returns how long a gateway may say nothing before it is given up: a quarter of the TTL of
-// its leases, so that the next one has time to take over when they expire, and not less than a
-// gateway needs on a busy host. It bounds connecting, the TLS handshake, and a request.
+// silence returns the time after which a silent gateway is given up: a quarter of the TTL of its
+// leases, so that the next gateway has time to take over when they expire, and at least the time
+// that a gateway needs on a busy host. It bounds connecting, the TLS handshake, and a request.
 func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
 
-// newTransport makes connections to other gateways. It follows no redirect.
+// newTransport returns the transport to other gateways. It follows no redirect.
 func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
 	return &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: silence(lockTTL)}).DialContext,
@@ -54,10 +54,10 @@ var (
 	errSlow        = fmt.Errorf("it has not begun to give a copy after %s", copyTimeout)
 )
 
-// Open implements cache.Fleet. A peer that cannot be reached is cache.ErrNotHere too.
+// Open implements cache.Fleet. The error for a peer that cannot be reached is cache.ErrNotHere too.
 func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 	m, body, err := f.open(ctx, peer, entryRequest{PeerRequest: r, Purge: f.seen.Load()})
-	if body == nil { // else its end is counted
+	if body == nil { // otherwise the end of the body is counted
 		_, result := outcomeOf(err)
 		f.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
 	}
@@ -69,7 +69,7 @@ func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cac
 
 // open sends a request and waits for the head of the response.
 func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.Meta, body io.ReadCloser, err error) {
-	key := peer // in the back-off
+	key := peer // of the back-off
 	if r.Copy {
 		key = "copies of " + peer
 		limited, cancel := context.WithCancelCause(ctx)
@@ -88,7 +88,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	}
 	defer f.backoff.Abandon(key) // where neither Fail nor Succeed is called
 	resp, err := f.transport.RoundTrip(r.make(ctx, to))
-	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
+	if isCut(err) { // a new connection shows whether the peer runs; net/http retries so for HTTP/1 only
 		resp, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
@@ -109,12 +109,13 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, left: left, fleet: f, peer: key}, nil
 }
 
-// isCut tells whether a connection ended while a request on it was waiting for its response.
+// isCut reports whether a connection ended while a request on it was waiting for its response.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// failed is the error for a peer that did not respond. Its back-off spares other requests the wait.
+// failed returns the error for a peer that did not respond, and starts its back-off, which saves
+// other requests the wait.
 func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 	cause := context.Cause(ctx)
 	silent := errors.Is(cause, cache.ErrSilent)
@@ -179,12 +180,12 @@ func (f *Fleet) accept(peer string, r entryRequest, resp *http.Response) (m cach
 type peerBody struct {
 	io.ReadCloser
 	ctx   context.Context // of the request
-	left  int64           // bytes that are missing
-	fleet *Fleet          // nil: it has been counted
-	peer  string          // in the back-off
+	left  int64           // missing bytes
+	fleet *Fleet          // nil = the read was counted
+	peer  string          // key of the back-off
 }
 
-// isLost reports whether a peer has left a ping without reply. net/http exports no error for that.
+// isLost reports whether a peer has not replied to a ping. net/http exports no error for that.
 func isLost(err error) bool { return strings.Contains(err.Error(), "http2: client connection lost") }
 
 // Read implements io.Reader.
@@ -195,7 +196,7 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	case b.left == 0:
 		b.count("ok")
 	case err != nil:
-		// the next attempt would wait for silence again
+		// without the back-off, the next attempt would wait for silence again
 		if b.fleet != nil && (isLost(err) || errors.Is(context.Cause(b.ctx), cache.ErrSilent)) {
 			b.fleet.backoff.Fail(b.peer)
 		}
@@ -205,7 +206,7 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// count counts how the read has gone, once.
+// count counts the outcome of the read, once.
 func (b *peerBody) count(result string) {
 	if b.fleet != nil {
 		b.fleet.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
@@ -214,7 +215,7 @@ func (b *peerBody) count(result string) {
 }
 
 // Close implements io.Closer. A response that was not read to its end is cancelled; the connection
-// stays.
+// stays open.
 func (b *peerBody) Close() error {
 	b.count("abandoned")
 	return b.ReadCloser.Close()

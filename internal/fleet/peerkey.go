@@ -11,13 +11,13 @@ import (
 // MinSecret is the length of the shortest [peer] secret, in bytes.
 const MinSecret = 16
 
-// keyVersion is the way in which keys are made of the secret. Gateways of another version are
-// not trusted, as those with another secret: during an upgrade of a fleet each part of it is a
-// fleet, and purges reach both. Version 1 did not stretch the secret.
+// keyVersion is the version of the derivation of keys from the secret. Gateways of another version
+// are not trusted, like gateways with another secret: during an upgrade the two parts of a fleet
+// are two fleets, and purges reach both. Version 1 did not stretch the secret.
 const keyVersion = "2"
 
-// The cost of the stretched secret (scrypt, RFC 7914): 32 MiB and some 80 ms, so that who sees a
-// certificate or a record can try only about ten secrets a second and core.
+// The cost of the stretched secret (scrypt, RFC 7914): 32 MiB and some 80 ms, so that a host which
+// sees a certificate or a record can try only about ten secrets per second and core.
 const (
 	stretchSalt = "fdfs-gateway fleet secret v" + keyVersion
 	stretchN    = 1 << 15
@@ -27,10 +27,10 @@ const (
 // keyLength is the length of all keys, in bytes.
 const keyLength = sha256.Size
 
-// stretched are the secrets that this process has stretched.
+// stretched has the secrets that this process has stretched.
 var stretched = secretCache{keys: map[[sha256.Size]byte][]byte{}}
 
-// secretCache makes the cost of a secret one of the process, not of each Fleet.
+// secretCache keeps stretched secrets: a process pays for each once, not for each Fleet.
 type secretCache struct {
 	mu   sync.Mutex // held while a secret is stretched: one at a time
 	keys map[[sha256.Size]byte][]byte
@@ -39,7 +39,7 @@ type secretCache struct {
 // maxSecrets bounds the cache: each reload may name another secret.
 const maxSecrets = 16
 
-// get returns the key that a secret is stretched to.
+// get returns the key of a stretched secret.
 func (s *secretCache) get(secret string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *secretCache) get(secret string) []byte {
 	}
 	key, err := scrypt.Key([]byte(secret), []byte(stretchSalt), stretchN, stretchR, 1, keyLength)
 	if err != nil {
-		panic("BUG: " + err.Error()) // it fails for other costs
+		panic("BUG: " + err.Error()) // Key fails only for other costs
 	}
 	if len(s.keys) >= maxSecrets {
 		clear(s.keys)
@@ -58,12 +58,12 @@ func (s *secretCache) get(secret string) []byte {
 	return key
 }
 
-// derive makes a key of the fleet's secret: stretched once, then HKDF-SHA256 (RFC 5869). info names
-// its use.
+// derive returns a key for one use of the fleet's secret: stretched once, then HKDF-SHA256 (RFC
+// 5869). info names the use.
 func derive(secret, info string) []byte {
 	key, err := hkdf.Key(sha256.New, stretched.get(secret), nil, info, keyLength)
 	if err != nil {
-		panic("BUG: " + err.Error()) // it fails for longer keys
+		panic("BUG: " + err.Error()) // Key fails only for longer keys
 	}
 	return key
 }

@@ -23,14 +23,14 @@ import (
 const (
 	maxStreams    = 1000            // requests of one peer at a time
 	handshakeTime = 3 * time.Second // for a TLS handshake
-	peerIdle      = 2 * time.Minute // after which a connection without requests is closed
+	peerIdle      = 2 * time.Minute // until a connection without requests is closed
 )
 
-// PeerOpener gives an entry to another gateway, as the PeerOpen of a cache.Cache does. Reads of the
-// body end with ctx.
+// PeerOpener opens an entry for another gateway, as the PeerOpen of a cache.Cache does. Reads of
+// the body end with ctx.
 type PeerOpener func(ctx context.Context, r cache.PeerRequest) (m cache.Meta, body io.ReadCloser, err error)
 
-// newPeerServer makes the server of entries, without its handler.
+// newPeerServer returns the server of entries, without its handler.
 func newPeerServer(
 	config *tls.Config, lockTTL time.Duration, limits *admission, warn *logfile.Warner,
 ) *http.Server {
@@ -42,8 +42,8 @@ func newPeerServer(
 	}
 }
 
-// ServePeers serves other gateways on a listener until StopPeers; after that it closes the
-// listener and returns.
+// ServePeers serves other gateways on a listener until StopPeers. Then it closes the listener and
+// returns.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
 	err := f.server.ServeTLS(peerListener{ln, &f.admission}, "", "")
@@ -55,7 +55,7 @@ func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 
 // StopPeers rejects new requests of peers, waits until running responses have ended, or ctx has,
 // and closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2
-// connection for a second more.) Where they have ended, further calls do nothing.
+// connection for a second more.) After the end of the responses, further calls have no effect.
 func (f *Fleet) StopPeers(ctx context.Context) error {
 	if f.drained.Load() {
 		return nil
@@ -67,8 +67,8 @@ func (f *Fleet) StopPeers(ctx context.Context) error {
 	return errors.Join(err, f.server.Close())
 }
 
-// peerLog takes the lines that net/http logs, most of them about failed TLS handshakes: those of
-// other clients, or of a gateway with another secret.
+// peerLog receives the log lines of net/http, most of them about failed TLS handshakes of other
+// clients, or of a gateway with another secret.
 type peerLog struct{ warn *logfile.Warner }
 
 // Write implements io.Writer.
@@ -81,7 +81,7 @@ func (l peerLog) Write(line []byte) (int, error) {
 
 // servePeer handles a request of another gateway.
 func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpener) {
-	if !f.responses.TryAcquire(1) { // this gateway stops
+	if !f.responses.TryAcquire(1) { // this gateway is stopping
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
@@ -97,11 +97,11 @@ func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpene
 	f.o.Log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.Header.Get(requestHeader), "status", status,
 		"error", err)
 	if status == http.StatusOK && err != nil {
-		panic(http.ErrAbortHandler) // RST_STREAM: the peer sees that the body is cut
+		panic(http.ErrAbortHandler) // RST_STREAM: the peer sees that the body is incomplete
 	}
 }
 
-// respond sends an entry, and a segment as it arrives. With status 200, an error is one of the
+// respond sends an entry, and a segment as it arrives. With status 200, the error is one of the
 // body.
 func (f *Fleet) respond(w http.ResponseWriter, r *http.Request, open PeerOpener) (status int, err error) {
 	request, err := parseEntryRequest(r)
@@ -128,7 +128,7 @@ func (f *Fleet) respond(w http.ResponseWriter, r *http.Request, open PeerOpener)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(left, 10))
 	to := flushWriter{w}
-	if _, err = to.Write(nil); err == nil { // the head alone
+	if _, err = to.Write(nil); err == nil { // sends the head
 		var sent int64
 		if sent, err = io.Copy(to, body); err == nil && sent < left {
 			err = io.ErrUnexpectedEOF
@@ -137,8 +137,8 @@ func (f *Fleet) respond(w http.ResponseWriter, r *http.Request, open PeerOpener)
 	return status, err
 }
 
-// flushWriter sends each write at once. A stream out of the cache is not copied: its WriteTo gives
-// the stored pieces.
+// flushWriter sends each write at once. A stream of the cache is not copied: its WriteTo writes the
+// stored pieces.
 type flushWriter struct{ http.ResponseWriter }
 
 // Write implements io.Writer.

@@ -15,16 +15,16 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Purge makes all gateways forget the files that are meant, and returns how many have: this one and
-// the others that are registered and were seen within 15 s. Those that have not confirmed it within
-// 5 s are named; they apply it when they can be reached again, and before they use what they have
-// kept over a restart.
+// Purge purges the matching files in all gateways: this one, and the registered ones with a
+// heartbeat within the last 15 s. It returns the number of those that have applied the purge, and
+// the names of those that have not confirmed it within 5 s. These apply it when they can be reached
+// again, and before they use content that they have kept over a restart.
 //
-// The folder lock on the path makes purges of overlapping paths one after the other, and keeps
-// purges out of a folder that another program has locked. It is held only while the purge is
-// written down: each gateway invalidates its fills when it applies the purge.
+// The folder lock on the path puts purges of overlapping paths in an order, and keeps purges out of
+// a folder that another program has locked. It is held only while the purge is appended to the log:
+// each gateway invalidates its fills when it applies the purge.
 //
-// An error that is cache.ErrFleetDown means that no other gateway has applied it.
+// After the error cache.ErrFleetDown, no other gateway has applied the purge.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
@@ -52,11 +52,11 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 }
 
 // maxFolderLock is the longest time for which a purge respects the folder lock of another program.
-// A lock with longer to go was written by an attacker, and would block purges for ever.
+// Only an attacker writes a lock with more time left, which would block purges for ever.
 const maxFolderLock = time.Hour
 
-// writePurge writes the purge down under the folder lock, and returns its fence and the names
-// of the gateways that have to apply it.
+// writePurge appends the purge to the log under the folder lock, and returns its fence and the
+// names of the gateways that have to apply it.
 func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names []string, err error) {
 	if _, err := f.breaker.allow(); err != nil {
 		return 0, nil, err
@@ -90,8 +90,8 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	return parseFence(names[0]), names[1:], nil
 }
 
-// unacknowledged returns those of the names that have not confirmed a purge yet. A gateway that has
-// left meanwhile has nothing to apply.
+// unacknowledged returns the names of gateways that have not confirmed a purge yet. A gateway that
+// has left meanwhile has no purge to apply.
 func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string) {
 	list, err := f.registered(ctx)
 	if err != nil {
@@ -105,10 +105,10 @@ func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string)
 	return left
 }
 
-// ErrPath is the error for a file or folder that a purge cannot be about.
+// ErrPath is the error for a path that names no file or folder of a purge.
 var ErrPath = errors.New("no file id and no folder of one")
 
-// MatchFile is the purge of one file.
+// MatchFile returns the match of one file.
 func MatchFile(id string) (cache.Match, error) {
 	file, err := fdfs.Parse(id)
 	if err != nil {
@@ -117,12 +117,12 @@ func MatchFile(id string) (cache.Match, error) {
 	return tier.MatchFile(strings.Clone(file.Group + "/" + file.Logic)), nil
 }
 
-// folders are the beginnings of file ids up to a slash: a group, Mxx and two folders, whose digits
+// folders matches beginnings of file ids up to a slash: a group, Mxx and two folders, whose digits
 // are upper case.
 var folders = regexp.MustCompile(`^[0-9A-Za-z]{1,16}(/M[0-9A-F]{2}(/[0-9A-F]{2}){0,2})?/?$`)
 
-// MatchFolder is the purge of a folder: the beginning of a file id up to any of its slashes, with
-// or without that slash.
+// MatchFolder returns the match of a folder: the beginning of a file id up to one of its slashes,
+// with or without that slash.
 func MatchFolder(prefix string) (cache.Match, error) {
 	if !folders.MatchString(prefix) {
 		return "", fmt.Errorf("%w: %q is not group/Mxx/HH/LL/ or the beginning of it", ErrPath, prefix)

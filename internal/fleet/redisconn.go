@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialer connects to Redis. dialed is called with each connection; nil = not.
+// dialer returns a function that connects to Redis. dialed is called with each connection; nil =
+// not.
 func (o *Options) dialer(dialed func(net.Conn)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: o.Timeout, TLSConfig: o.TLS})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -35,7 +36,7 @@ func (o *Options) dialer(dialed func(net.Conn)) func(ctx context.Context, networ
 // fail with a reset, which does not name the cause, while the alert is still unread.
 type redisConn struct{ *tls.Conn }
 
-// alertTimeout bounds the read of an alert. A connection that was reset does not wait.
+// alertTimeout bounds the read of an alert. A read of a reset connection returns at once.
 const alertTimeout = time.Second
 
 // Write writes like a net.Conn.

@@ -14,9 +14,9 @@ import (
 // LockInfo is a lease that this gateway holds, or waits for.
 type LockInfo struct {
 	Key     string
-	Holder  string        // name of the gateway that has it, or had it when the waiting began
-	Since   time.Time     // when it was taken, or the waiting began
-	TTL     time.Duration // after that it ends unless it is renewed
+	Holder  string        // name of the gateway that has it, or had it at the beginning of the wait
+	Since   time.Time     // beginning of the lease, or of the wait
+	TTL     time.Duration // until its end, unless it is renewed
 	Fence   int64         // 0 = unknown
 	Waiting bool
 }
@@ -24,39 +24,39 @@ type LockInfo struct {
 // Stats are metrics since the start.
 type Stats struct {
 	Up       bool  // Redis serves
-	Opened   int64 // times that it stopped serving
+	Opened   int64 // times that the breaker has opened
 	Acquired int64 // leases taken
-	Held     int64 // leases that another gateway had
-	Failed   int64 // leases that could not be asked for
+	Held     int64 // requests for leases that another gateway had
+	Failed   int64 // requests for leases that failed
 	Lost     int64 // leases lost
-	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken,
+	// PeerFetches are reads from other gateways by outcome: ok, not_here, changed, broken,
 	// unreachable, refused, abandoned (by the reader).
 	PeerFetches  map[string]int64
 	PeerRequests map[int]int64 // requests of other gateways, by status of the response
 	Applied      int64         // fence of the last purge that was applied; -1 = none yet
-	LogsMissed   int64         // times that the log of purges did not reach back far enough, and everything was dropped
+	LogsMissed   int64         // times that the log of purges did not reach back far enough, so all was purged
 	LocksHeld    int           // now
 	LocksWaiting int           // now
 }
 
-// Gateway is one that is registered.
+// Gateway is a registered gateway.
 type Gateway struct {
 	Name         string
 	LastSeen     time.Time
 	Announcement string // empty = none
 	Live         bool   // purges wait for it
 	Applied      int64  // fence of the last purge that it has applied; -1 = none
-	record       string // of a member
+	record       string // as a member
 }
 
-// counters count what happens in a Fleet, and list the leases of now.
+// counters are the counts of a Fleet, and its present leases.
 type counters struct {
 	mu    sync.Mutex // guards the fields below
 	n     Stats      // the counts
 	locks map[*LockInfo]struct{}
 }
 
-// change changes counts.
+// change calls a function that changes counts.
 func (s *counters) change(f func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *counters) change(f func(*Stats)) {
 	f(&s.n)
 }
 
-// list lists a lock until its end is called.
+// list lists a lock until end is called.
 func (s *counters) list(l LockInfo) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *counters) list(l LockInfo) (end func()) {
 	}
 }
 
-// Stats gives the metrics. Redis is not asked.
+// Stats returns the metrics, without a request to Redis.
 func (f *Fleet) Stats() Stats {
 	n := f.stats.copy()
 	n.Up, n.Opened, n.Applied = !f.breaker.isOpen(), f.breaker.opened.Load(), f.applied.Load()
@@ -119,10 +119,10 @@ func (f *Fleet) Locks() []LockInfo {
 	return list
 }
 
-// Name is the name of this gateway among those that are registered.
+// Name returns the name of this gateway in the list of registered gateways.
 func (f *Fleet) Name() string { return f.self.Load().name }
 
-// Gateways lists those that are registered, by name.
+// Gateways lists the registered gateways, by name.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	list, err := f.registered(ctx)
 	if err == nil {
@@ -131,8 +131,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	return list, err
 }
 
-// registered is the list without announcements. members is the key of the records, where
-// these are wanted too.
+// registered returns the list without announcements. members is the key of the records; empty =
+// they are not read.
 func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
 		keys := append([]string{f.key("gateways"), f.key("applied")}, members...)

@@ -14,28 +14,27 @@ import (
 
 // Local are the functions of the cache of this gateway for a Fleet.
 type Local struct {
-	// Purge purges a match. When it returns nothing of that is served any more to requests
-	// that begin. It may be called by several goroutines; the others are called by one.
+	// Purge purges a match. After its return, new requests get no purged content. Several
+	// goroutines may call it; one calls the other functions.
 	Purge func(cache.Match)
-	// Load and Store keep the number of the last purge that was applied beside a disk tier, where
-	// there is one: so that a gateway which starts again need not drop it all. Load is an error
-	// when no number was stored. Store comes once behind several calls of Purge, before any of them
-	// is confirmed to other gateways; it returns when they survive a power failure. Both nil: there
-	// is no disk tier.
+	// Load and Store keep the fence of the last applied purge beside a disk tier, so that a
+	// restarted gateway need not purge all of it. Load returns an error if no fence was stored.
+	// Store is called once after several calls of Purge, before any of them is confirmed to other
+	// gateways; it returns when they survive a power failure. Both are nil without a disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
 }
 
-// purgeLimits are times and sizes about purges.
+// purgeLimits are times and sizes of purges and heartbeats.
 type purgeLimits struct {
 	log     int           // purges that the log keeps
-	age     time.Duration // how long it keeps them
-	keep    time.Duration // how long all that is about purges and gateways is kept when no gateway comes
-	page    int           // that are read at a time
-	beat    time.Duration // how often a gateway says that it lives, and looks for purges
-	live    time.Duration // how long it counts as living after that
-	forget  time.Duration // after which a gateway that is not seen is forgotten
-	confirm time.Duration // how long Purge waits for the others
+	age     time.Duration // time for which the log keeps a purge
+	keep    time.Duration // expiry of the keys of purges and gateways, from the last heartbeat on
+	page    int           // purges read at a time
+	beat    time.Duration // interval of the heartbeats of a gateway, each of which reads the log
+	live    time.Duration // time after a heartbeat for which purges wait for the gateway
+	forget  time.Duration // time after the last heartbeat until a gateway is removed
+	confirm time.Duration // time for which Purge waits for the other gateways
 }
 
 var defaultPurgeLimits = purgeLimits{
@@ -46,8 +45,8 @@ var defaultPurgeLimits = purgeLimits{
 // errStarted is the error for a second Start.
 var errStarted = errors.New("the fleet was started or closed before")
 
-// Start registers this gateway, and begins to apply purges and to look after Redis. It does not
-// wait for Redis: see Synced.
+// Start registers this gateway, and begins to apply purges and to watch Redis. It does not wait for
+// Redis: see Synced.
 func (f *Fleet) Start(l Local) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,8 +68,8 @@ func (f *Fleet) Start(l Local) error {
 	return nil
 }
 
-// Synced returns a channel that is closed when this gateway has applied all purges that it missed
-// while it was away. Until then nothing that it has kept from before may be used.
+// Synced returns a channel that is closed when this gateway has applied all purges since its last
+// run. Until then, content that was kept from that run must not be used.
 func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 
 // loop sends heartbeats, applies purges, and probes Redis while the breaker is open.
@@ -109,8 +108,8 @@ func (f *Fleet) isFull() bool {
 	return f.rdb.Set(ctx, f.key("probe"), "", time.Second).Err() != nil
 }
 
-// listen is the goroutine that is notified of purges. After a lost connection it looks at once, and
-// loop looks at every heartbeat.
+// listen is the goroutine that receives the notifications of purges. After a lost connection it
+// wakes loop at once. loop reads the log at every heartbeat too.
 func (f *Fleet) listen() {
 	pubsub := f.rdb.Subscribe(f.beating, f.key("purged"))
 	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
@@ -127,15 +126,15 @@ func (f *Fleet) wake() {
 	}
 }
 
-// logRead says when the log of purges was read. It is not changed.
+// logRead records a read of the log of purges. It is immutable.
 type logRead struct {
-	// Start of the last exchange that left nothing to apply. Zero: there was none, so nothing is
-	// kept that could be older than a purge.
+	// Start of the last exchange that left no purge to apply. Zero: there was none, so no content
+	// is kept that could be older than a purge.
 	at   time.Time
-	next chan struct{} // closed when the log was read once more, or that has failed
+	next chan struct{} // closed after the next read of the log, also if that fails
 }
 
-// tried notes that the log was read to its end by an exchange that began at a time; zero: that has
+// tried records that an exchange, which began at a time, has read the log to its end; zero: it has
 // failed.
 func (f *Fleet) tried(at time.Time) {
 	was := f.logRead.Load()
@@ -150,22 +149,22 @@ func (f *Fleet) tried(at time.Time) {
 	close(was.next)
 }
 
-// WaitApplied returns when this gateway is current. A gateway that was stopped, or cut off from
-// Redis without noticing it, for so long that a purge may have been given up on it, first applies
-// the purges of that time; it waits for that until ctx ends, no longer than two seconds, and not
-// at all while Redis is known to be away.
+// WaitApplied returns when this gateway is current. If this process was stopped, or disconnected
+// from Redis without an error, for so long that a purge may not have waited for it, it first
+// applies the purges of that time. It waits for that until ctx ends, for two seconds at most, and
+// not at all while the breaker is open.
 func (f *Fleet) WaitApplied(ctx context.Context) { f.catchUp(ctx, catchUpTime, f.IsCurrent) }
 
-// IsCurrent tells whether this gateway may serve from its caches: every purge that has returned
-// since the log was read would have waited for it. Behind a process that has its name, that one
-// takes care of it. It is normally true.
+// IsCurrent reports whether this gateway may serve from its caches: every purge that has returned
+// since the last read of the log would have waited for it. After HandOver the other process passes
+// purges on. Normally it is true.
 func (f *Fleet) IsCurrent() bool {
 	at := f.logRead.Load().at
 	return f.handedOver.Load() || at.IsZero() || time.Since(at) < f.purges.confirm-f.purges.beat || f.breaker.isOpen()
 }
 
-// waitFor returns when this gateway has applied the purge with a fence, and so has all that another
-// one knows; 0 = it knows none.
+// waitFor returns when this gateway has applied the purge with a fence, the last one that another
+// gateway has applied; 0 = that has applied none.
 func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
 	f.WaitApplied(ctx)
 	has := func() bool { return f.applied.Load() >= fence }
@@ -175,11 +174,11 @@ func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
 	return nil
 }
 
-// catchUpTime is how long a request waits for the log of purges to be read.
+// catchUpTime bounds the wait of a request for a read of the log of purges.
 const catchUpTime = 2 * time.Second
 
-// catchUp has the log of purges, and the list of members, read until ok is true or ctx ends, for no
-// longer than limit.
+// catchUp has loop read the log of purges and the list of members until ok is true, ctx ends, or
+// the limit is over.
 func (f *Fleet) catchUp(ctx context.Context, limit time.Duration, ok func() bool) bool {
 	if ok() {
 		return true
@@ -203,8 +202,7 @@ func (f *Fleet) catchUp(ctx context.Context, limit time.Duration, ok func() bool
 	}
 }
 
-// sync registers this gateway, and applies and confirms purges. One goroutine calls
-// it at a time.
+// sync registers this gateway, and applies and confirms purges. One goroutine calls it at a time.
 func (f *Fleet) sync(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "reading the log of purges")
 	for {
@@ -219,7 +217,7 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 			return nil
 		}
 		err = f.applyAll(purges)
-		f.note() // once for all of them: it waits for the disk
+		f.note() // once for all of them, since it waits for the disk
 		if err != nil || f.handedOver.Load() {
 			return err // the process that has the name now confirms them
 		}
@@ -239,8 +237,8 @@ func (f *Fleet) applyAll(purges []string) error {
 	return nil
 }
 
-// exchange runs the script: it confirms the last purge that was applied, takes the list of members,
-// and returns the next purges, as "fence path" in order.
+// exchange runs the script: it confirms the last applied purge, receives the list of members, and
+// returns the next purges, as "fence path" in order.
 func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
@@ -277,7 +275,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	return texts(reply[1]), nil
 }
 
-// texts gives the strings of a list.
+// texts returns the strings of a list.
 func texts(list any) (texts []string) {
 	items, _ := list.([]any)
 	for _, item := range items {
@@ -287,8 +285,8 @@ func texts(list any) (texts []string) {
 	return texts
 }
 
-// apply applies a purge. Requests to peers carry its fence from before that on: their entries are
-// to be newer.
+// apply applies a purge. Requests to peers carry its fence already before that, so that they get
+// newer entries.
 func (f *Fleet) apply(fence int64, path string) {
 	local := f.local.Load()
 	f.seen.Store(fence)
@@ -296,7 +294,7 @@ func (f *Fleet) apply(fence int64, path string) {
 	f.applied.Store(fence)
 }
 
-// note stores the number of the last purge that was applied beside the disk tier.
+// note stores the fence of the last applied purge beside the disk tier.
 func (f *Fleet) note() {
 	local := f.local.Load()
 	if local.Store == nil {
@@ -307,10 +305,10 @@ func (f *Fleet) note() {
 	}
 }
 
-// maxFence is the highest fence: numbers of Lua scripts are exact up to it.
+// maxFence is the highest fence: numbers in Lua scripts are exact up to it.
 const maxFence = 1<<53 - 1
 
-// parseFence reads a fence; -1 = it is none.
+// parseFence parses a fence. The result for any other text is -1.
 func parseFence(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > maxFence {
