@@ -11,8 +11,8 @@
 //	err := c.Check("M00/00/0C/x.jpg", token, ts, time.Now())
 //
 // FastDFS and its tools use MD5, so the scheme is as strong as its secret. Tokens are compared in
-// constant time. The package depends on the standard library only. Other programs can use it:
-// docs/locks.md says how.
+// constant time. The package depends on the standard library only. Other programs can use it,
+// see docs/locks.md.
 package antisteal
 
 import (
@@ -46,7 +46,8 @@ const TokenLength = 2 * md5.Size
 type Options struct {
 	// Secrets are the accepted keys, the current one first. Further ones are for a change of keys.
 	Secrets []string
-	// TTL is how long after its ts a token is valid; 0 means 600 s, the default of FastDFS.
+	// TTL is the time after its ts for which a token is valid; 0 means 600 s, the default of
+	// FastDFS.
 	TTL time.Duration
 }
 

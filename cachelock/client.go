@@ -36,7 +36,7 @@ type Options struct {
 	// Poll is the interval in which a waiting process checks the lock without having been notified,
 	// up to half longer at random; default 1 s.
 	Poll time.Duration
-	// NodeTimeout is how long a Redlock waits for a node while the other nodes have not decided;
+	// NodeTimeout bounds the wait of a Redlock for a node while the other nodes have not decided;
 	// default a tenth of the ttl, at most 50 ms. It must be longer than the round trip to the
 	// nodes, and far shorter than the ttl.
 	NodeTimeout time.Duration
@@ -83,8 +83,8 @@ type LockOptions struct {
 	// must set it.
 	Fair bool
 	// TakeOver releases the lock first if an earlier process with the same Holder has it, as after
-	// a crash; those who wait for the lock are notified. The holder must name one process at a
-	// time. An earlier process that still runs learns the loss at its next renewal or extension.
+	// a crash; waiters are notified. The holder must name one process at a time. An earlier process
+	// that still runs gets ErrLost at its next renewal or extension.
 	TakeOver bool
 	// Holder names the holder of this lock; default Options.Holder. It is for a process whose name
 	// changes while it runs: locks that it holds keep the name that they were acquired with.
@@ -159,7 +159,7 @@ type store interface {
 	close() error
 }
 
-// holding is what a store keeps about acquired locks.
+// holding is the state that a store keeps for acquired locks.
 type holding interface {
 	// extend sets a new expiry. It returns ErrLost if the lock is not held with this token any
 	// more. The lock may expire sooner than before only if sooner is true.
@@ -287,8 +287,8 @@ func (c *Client) granted(ctx context.Context, keys []string, token string, h hol
 	return l, nil
 }
 
-// queueTTL is how long a name stays in a lock's queue without another attempt: longer than the
-// longest poll interval.
+// queueTTL is the time for which a name stays in a lock's queue without another attempt: longer
+// than the longest poll interval.
 func (c *Client) queueTTL() time.Duration { return 4 * c.o.Poll }
 
 func checkKeys(keys []string) error {

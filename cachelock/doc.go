@@ -35,7 +35,7 @@
 // # Kinds
 //
 //   - Client.Acquire acquires one lock. LockOptions make it renewed (Renew), reentrant (Owner),
-//     served in the order of arrival (Fair); Policy says whether and how to wait.
+//     served in the order of arrival (Fair); Policy bounds the wait.
 //   - Client.AcquireAll acquires several, all or none.
 //   - Client.Folders has locks on the paths of a tree, shared or exclusive, and for the operations
 //     of a cloud drive.

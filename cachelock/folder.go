@@ -83,8 +83,8 @@ func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOpt
 }
 
 // Begin acquires the lock for an operation on source and target; target is empty if the operation
-// has none. The table of operations says which operations exclude each other. Operations and locks
-// of Acquire on overlapping paths exclude each other.
+// has none. The table of operations has the operations that exclude each other. Operations and
+// locks of Acquire on overlapping paths exclude each other.
 func (f *Folders) Begin(ctx context.Context, op Operation, source, target string, o LockOptions) (*Lock, error) {
 	switch {
 	case op >= operations:

@@ -46,8 +46,8 @@ func (l *Lock) setTimerLocked(after time.Duration) {
 	}
 }
 
-// validity returns how long a holder relies on a lock with this ttl, less 1 % and 2 ms for clock
-// drift.
+// validity returns the time for which a holder relies on a lock with this ttl: less 1 % and 2 ms
+// for clock drift.
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
 // Key returns the key; the first one of several.

@@ -3,7 +3,7 @@ package cachelock
 import "strings"
 
 // Operation is an operation of a user on folders and files. The table below, also in docs/locks.md,
-// says which operations may run concurrently on overlapping paths.
+// has the operations that may run concurrently on overlapping paths.
 type Operation uint8
 
 // The operations. source and target are those of Folders.Begin: source is the folder that is
@@ -48,7 +48,7 @@ const (
 	roleTarget             // B
 )
 
-// verdict says whether an operation may start while another one runs.
+// verdict is the condition under which an operation may start while another one runs.
 type verdict byte
 
 const (

@@ -49,7 +49,7 @@ var _ store = (*redlockStore)(nil)
 // quorum returns the number of nodes in a majority.
 func (s *redlockStore) quorum() int { return len(s.nodes)/2 + 1 }
 
-// limit returns how long to wait for a node. It is far below the ttl, so that a node that hangs
+// limit returns the longest wait for a node. It is far below the ttl, so that a node that hangs
 // costs little of the validity.
 func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	if s.timeout > 0 {

@@ -40,9 +40,9 @@ var (
 var (
 	// FleetPurge purges files and returns the gateways that have to apply it.
 	FleetPurge = join("fleet_purge")
-	// FleetSync says that a gateway lives, and tells it what was purged and which others live.
+	// FleetSync is the heartbeat of a gateway, which returns the purges and the other members.
 	FleetSync = join("fleet_sync")
-	// FleetGateways lists the gateways that are registered.
+	// FleetGateways lists the registered gateways.
 	FleetGateways = join("fleet_gateways")
 	// FleetLeave takes a gateway out of that list.
 	FleetLeave = join("fleet_leave")

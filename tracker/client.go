@@ -16,7 +16,7 @@
 // them. Trackers in back-off come last. The error is ErrUnavailable if none has replied.
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
-// minutes. It starts while all trackers are down, and then keeps what it has loaded before.
+// minutes. It starts while all trackers are down, and keeps the last loaded lists while they are.
 package tracker
 
 import (
@@ -38,7 +38,8 @@ type Options struct {
 	Trackers [][]string
 	// Pool bounds the connections to each address.
 	Pool fdfs.PoolOptions
-	// Timeout is how long one address may take to reply before the next is asked; default 3 s.
+	// Timeout bounds the wait for the reply of one address, after which the next gets the request;
+	// default 3 s.
 	Timeout time.Duration
 	// Refresh is the interval between loads, plus or minus a tenth; default 5 minutes.
 	Refresh time.Duration

@@ -60,8 +60,8 @@ func (s *server) addresses() []int {
 	return list
 }
 
-// replied records a reply at an address and how long it took: the tracker is up. It reports
-// whether it was down.
+// replied records a reply at an address and its time: the tracker is up. It reports whether the
+// tracker was down.
 func (s *server) replied(address int, took time.Duration) (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

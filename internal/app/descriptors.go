@@ -16,7 +16,8 @@ import (
 // connections.
 const reserved = 64 + admin.MaxConnections
 
-// spareFiles is how many files may be open besides the reserved ones; 0 after an error.
+// spareFiles returns the number of files that may be open besides the reserved ones; 0 after an
+// error.
 func spareFiles() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -28,9 +29,9 @@ func spareFiles() (int, error) {
 // DefaultConnections is max_connections where no number is configured.
 const DefaultConnections = 100_000
 
-// MaxConnections lowers max_connections to what the limit on open files allows besides the files
-// that are kept open: each connection may be sending a file that is not kept, and a quarter as many
-// more may be there to be rejected.
+// MaxConnections lowers max_connections to the number that the limit on open files allows besides
+// the files that are kept open: each connection may be sending a file that is not kept, and a
+// quarter as many further connections may be open until they are rejected.
 func MaxConnections(cfg *config.Config, log *slog.Logger) int {
 	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
 	spare, err := spareFiles()

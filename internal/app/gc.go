@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it
-// would be collected many times a second under load, and every collection shows in the slowest
+// A gateway whose files are sent by sendfile(2) has a heap of a few MB. With Go's default of 100 %
+// it would be collected many times a second under load, and every collection shows in the slowest
 // responses. A small heap is collected less often, at the price of at most 100 MB. A large heap
 // (many connections, a full cache) is collected as usual.
 //
-// Bytes that the cache moves out of the heap are garbage from then on, and nothing is allocated:
-// the collector would not come, and the memory would be taken twice.
+// Bytes that the cache has moved out of the heap are garbage from then on. A move allocates no heap
+// memory: without further allocations no collection would begin, and the memory would be taken
+// twice.
 
-// collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it
-// and in stacks: growth stays below 100 MB until 100 % are that much.
+// collectEvery returns the value of GOGC for a number of live bytes in the heap and in stacks: the
+// heap grows by less than 100 MB between collections until 100 % are that much.
 func collectEvery(live uint64) int {
 	switch {
 	case live <= 16<<20:
@@ -27,15 +28,15 @@ func collectEvery(live uint64) int {
 	return 100
 }
 
-// gcLookEvery is how often the size of the heap is looked at.
+// gcLookEvery is the interval of the looks at the size of the heap.
 const gcLookEvery = time.Second
 
-// gcMoved is how many bytes are moved out of the heap until it is collected for that, and given
-// back to the system.
+// gcMoved is the number of bytes moved out of the heap after which it is collected, and its memory
+// is returned to the system.
 const gcMoved = 32 << 20
 
-// tuneGC adapts the collector to the heap until stop is closed. GOGC of the operator
-// has precedence. moved is how many bytes were moved out of the heap so far.
+// tuneGC adapts the collector to the heap until stop is closed. GOGC of the operator has
+// precedence. moved returns the number of bytes moved out of the heap so far.
 func tuneGC(stop <-chan struct{}, moved func() uint64) {
 	own := os.Getenv("GOGC") == ""
 	tick := time.NewTicker(gcLookEvery)

@@ -18,14 +18,14 @@ type logs struct {
 	level slog.LevelVar
 	main  *logfile.Writer
 	log   *slog.Logger
-	// recent remembers the last warnings and errors for the status page.
+	// recent has the last warnings and errors for the status page.
 	recent *status.Log
 
 	accessPath string                         // empty = off
 	access     atomic.Pointer[logfile.Writer] // nil = it has always been off
 }
 
-// accessDelay is how long lines of the access log are gathered.
+// accessDelay is the time for which lines of the access log are buffered.
 const accessDelay = time.Second
 
 // openLogs begins with standard error; use follows the configuration.

@@ -156,7 +156,7 @@ func (p page) fleet(n *fleet.Stats) {
 	}
 }
 
-// newLockWait measures how long locks of other gateways were waited for.
+// newLockWait returns the histogram of the waits for leases of other gateways.
 func newLockWait() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    gateway.MetricPrefix + "lock_wait_seconds",

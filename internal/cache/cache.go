@@ -41,7 +41,7 @@ type (
 	Version = content.Version
 	// SegmentKey names a segment of a file.
 	SegmentKey = tier.Key
-	// Match says which files a purge is about.
+	// Match selects the files of a purge.
 	Match = tier.Match
 )
 

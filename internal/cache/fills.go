@@ -80,7 +80,7 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	return f
 }
 
-// loaderTime is how long a goroutine waits for its next fill: its stack has grown by the last one.
+// loaderTime bounds the wait of a goroutine for its next fill, which finds its stack grown.
 const loaderTime = time.Second
 
 // loadEach loads a fill, and then others.

@@ -129,8 +129,8 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 	return m, f, err
 }
 
-// maxChanges is how often metadata is fetched of a file that changes during the fetch. Two storages
-// with different versions look like that, for as long as one of them lags behind.
+// maxChanges bounds the fetches of the metadata of a file that changes meanwhile. Two storages with
+// different versions have that effect, as long as one of them lags behind.
 const maxChanges = 3
 
 // Attachment returns the value of the last Attach, or nil. It is lost when the metadata is fetched

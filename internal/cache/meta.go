@@ -25,7 +25,7 @@ const (
 	failsFor = time.Minute
 )
 
-// freshness tells what to do with the metadata of a file.
+// freshness is the state of the metadata of a file, which decides about its use.
 type freshness int
 
 const (

@@ -24,8 +24,9 @@ type Version struct {
 // Time returns ModTime as a time.
 func (v Version) Time() time.Time { return time.Unix(0, v.ModTime) }
 
-// SettleTime is how long ago a file must have changed for the second of its change to tell its
-// versions apart: until then it may change again in that second (RFC 9110 section 8.8.2.2).
+// SettleTime is the time since its last change after which the second of that change identifies the
+// version of a file: before, the file may change again in the same second (RFC 9110 section
+// 8.8.2.2).
 const SettleTime = 2 * time.Second
 
 // IsSettled reports whether a file that changed at a time cannot have another version of the same

@@ -25,10 +25,10 @@ var NoSource = Source{255, 255, 255, 255}
 // maxCanonical is the length of the longest canonical id.
 const maxCanonical = MaxGroup + 1 + MaxLogic
 
-// Canonical returns the canonical id of the file. Source stays that of id: it says which storage is
-// likely to have the file.
+// Canonical returns the canonical id of the file. Source stays that of id: that storage is likely
+// to have the file.
 func (id FileID) Canonical() FileID {
-	_ = id.MakeCanonical(nil) // a text of its own
+	_ = id.MakeCanonical(nil) // allocates the text
 	return id
 }
 

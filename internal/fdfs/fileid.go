@@ -45,7 +45,7 @@ const (
 	flagAppender = 1 << 58
 )
 
-// Kind says how a file is stored, and whether its id describes its content.
+// Kind is the way in which a file is stored; it decides whether the id describes the content.
 type Kind uint8
 
 // The kinds of files. An appender that was made final (regenerated) is a normal file.

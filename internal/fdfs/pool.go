@@ -23,8 +23,8 @@ type PoolOptions struct {
 	MaxWaiting  int           // requests that wait for a connection; further ones fail; default 1024
 	MaxIdle     int           // idle connections that are kept; default 8
 	IdleTimeout time.Duration // after which an idle connection is closed; default 60 s
-	// ConnectTimeout bounds a connection attempt, and how long the host of a connection may leave a
-	// request unacknowledged: a host that is gone does neither. Default 5 s.
+	// ConnectTimeout bounds a connection attempt, and the time until the host of a connection
+	// acknowledges a request: a host that was switched off does neither. Default 5 s.
 	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for each read and write; default 30 s
 	// Lost is called when a request has failed on an idle connection, after the Pool has closed the

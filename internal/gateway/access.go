@@ -36,7 +36,8 @@ type RuleSection struct {
 	Replace []func(to, from *Rules) // copies from Rules what it replaces
 }
 
-// String names what the rules look at; empty = they allow every request.
+// String names the properties of a request that the rules depend on; empty = all requests are
+// allowed.
 func (r *Rules) String() string {
 	var of []string
 	if r == nil {

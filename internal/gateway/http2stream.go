@@ -184,7 +184,7 @@ func (st *stream) Write(p []byte) (int, error) {
 	return n, reason(err)
 }
 
-// Flush sends what was written, since the next bytes may be late. The last bytes are sent together
+// Flush sends the written bytes, since the next ones may be late. The last bytes are sent together
 // with the end of the stream.
 func (st *stream) Flush() error {
 	if st.left == 0 {

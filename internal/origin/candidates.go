@@ -108,8 +108,8 @@ func (f *fetcher) byLists() candidates {
 	return c
 }
 
-// deletionDelay is how long after the sync window replicas are still asked for a slave whose
-// master's source is this host, for clocks that differ.
+// deletionDelay is the time after the sync window for which replicas still get requests for a slave
+// whose master has this host as its source, since clocks differ.
 const deletionDelay = time.Second
 
 // isOwn reports whether the source of a file is this host.
@@ -118,11 +118,11 @@ func (a *Resolver) isOwn(id fdfs.FileID) bool {
 	return status == SourceSelf
 }
 
-// isDeleted reports whether the source of a file is this host, and the file was deleted, so that a
-// replica that still has it does not count: what was uploaded here was nowhere before it was here,
-// and the store path is sound. The id of a slave has the source of its master, and a slave may have
-// been uploaded to another storage of the group: until it is past its sync window it may be on its
-// way here.
+// isDeleted reports whether this host is the source of a file that was deleted. A replica that
+// still has the file does not count then: a file that was uploaded here was on this host first, and
+// the store path is sound. The id of a slave has the source of its master, but the slave may have
+// been uploaded to another storage of the group: within its sync window it may not be replicated
+// yet.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
 	return errors.Is(localErr, fdfs.ErrNoFile) && a.isOwn(id) &&
 		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) &&

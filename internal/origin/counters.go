@@ -8,9 +8,9 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Stats count what was asked of other hosts. They only rise.
+// Stats are the counts of requests to other hosts. They only rise.
 type Stats struct {
-	Fetched, NotFound, Timeouts, Failed uint64 // files that were asked for
+	Fetched, NotFound, Timeouts, Failed uint64 // requested files
 
 	Bytes uint64 // of files that came from other hosts
 	// TrunkMismatches are trunk files whose content did not have their CRC32.

@@ -89,7 +89,7 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 	return w
 }
 
-// timeoutConn gives every read its own time. A request is so short that writes do not wait.
+// timeoutConn sets a deadline for each read. Requests are so short that writes do not wait.
 type timeoutConn struct {
 	net.Conn
 	timeout time.Duration

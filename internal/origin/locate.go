@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// redirectProbe is how long the first two storages are waited for.
+	// redirectProbe bounds the wait for the first two storages.
 	redirectProbe = 200 * time.Millisecond
-	// redirectTimeout is how long the others are waited for. Not longer: clients may reach hosts
-	// whose storage ports this host cannot.
+	// redirectTimeout bounds the wait for the others. It is short, since clients may reach hosts
+	// whose storage ports this host cannot reach.
 	redirectTimeout = 800 * time.Millisecond
 )
 

@@ -38,8 +38,8 @@ type Options struct {
 	TryReplicas bool // ask the other storages of the group before 404
 	Redirect    bool // send the client to the source instead of fetching
 
-	// SyncDelay says how long after its creation a file may still be on its way to this host; nil =
-	// never.
+	// SyncDelay returns the time after its creation within which a file may not be replicated to
+	// this host yet; nil = 0.
 	SyncDelay func() time.Duration
 	// Purges are those of the fleet; nil = the cache may always be used.
 	Purges Purges
@@ -66,8 +66,8 @@ type Store interface {
 	Deleted(id fdfs.FileID, openErr error, since time.Time) bool
 }
 
-// Purges tell when the cache may be used: always, except where this gateway was away and has to
-// apply first what was purged meanwhile.
+// Purges restrict the use of the cache: a gateway that was disconnected first applies the purges of
+// that time.
 type Purges interface {
 	// IsCurrent reports whether the cache may be used now.
 	IsCurrent() bool

@@ -27,10 +27,10 @@ func (t *Targets) AppendPath(dst []byte, id fdfs.FileID) []byte {
 	return append(dst, id.Logic...)
 }
 
-// Fetch is the target to fetch a file by: the path of the parsed id, a token, and redirect=1, by
-// which the next server knows not to send the request on. The client's spelling of the path never
-// goes on. A gateway that checks tokens adds one of its own, which is valid now. One that does not
-// check them passes on the token of the client; what is fetched for a cache has no client: nil.
+// Fetch returns the target of the request that fetches a file: the path of the parsed id, a token,
+// and redirect=1, which keeps the next server from sending the request on. The client's spelling of
+// the path is never passed on. A gateway that checks tokens adds its own, which is valid now. A
+// gateway that does not check them passes on the token of the client; nil = none, for the cache.
 func (t *Targets) Fetch(id fdfs.FileID, token, timestamp []byte, now time.Time) string {
 	target := append(t.AppendPath(nil, id), '?')
 	switch {

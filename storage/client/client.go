@@ -106,7 +106,7 @@ type timing struct {
 	// pause: when the reader waits so long between two Reads of a stream, the storage may close the
 	// connection, which does not count as a failure.
 	pause time.Duration
-	// stall is how long a stream waits for a byte before it looks for another storage.
+	// stall is the time without a byte after which a stream looks for another storage.
 	stall time.Duration
 	// window is the time of waiting in which the rate of a storage is measured.
 	window time.Duration

@@ -14,8 +14,8 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// blameAfter is how long a server may keep a request waiting before the end of the caller's
-// deadline counts as the server's failure. The shortest deadline is 200 ms, that of a redirect.
+// blameAfter is the time without a reply after which the end of the caller's deadline counts as a
+// failure of the server. The shortest deadline is 200 ms, for a redirect.
 const blameAfter = 150 * time.Millisecond
 
 // request is sent to one server after the other until one gives a good reply.

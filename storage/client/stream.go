@@ -14,7 +14,7 @@ import (
 	"fastdfs-gateway/storage/client/stall"
 )
 
-// triesPerServer is how often a Stream asks one server for bytes.
+// triesPerServer bounds the requests of a Stream to one server.
 const triesPerServer = 2
 
 // minProgress is the number of bytes after which a failure of the source does not count as a try.

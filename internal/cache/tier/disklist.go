@@ -18,7 +18,7 @@ type listedFile struct {
 	used  time.Time
 }
 
-// listBatch is how many files are listed under the lock at a time.
+// listBatch is the number of files listed under the lock at a time.
 const listBatch = 1024
 
 // list is the goroutine that lists the segments on the disk at start. It reads names, sizes and

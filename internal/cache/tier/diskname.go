@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Files of a disk tier are named after their segments, so that the folders alone tell what is
-// there:
+// Files of a disk tier are named after their segments, so that a listing of the folders is the
+// index of the tier:
 //
 //	ab/group1+M00+00+0C+name.ext+0.seg
 //

@@ -17,7 +17,7 @@ import (
 //	segment.new             the one that is being written
 //	purges-applied          the program's own
 //
-// Folders have the mode 0700 and files 0600: what a token protects is in them.
+// Folders have the mode 0700 and files 0600, since they hold content that tokens protect.
 const (
 	marker     = "fastdfs-gateway-cache"
 	markerText = "Files of other hosts, kept by fastdfs-gateway. It may be removed while no gateway runs.\n"

@@ -67,7 +67,7 @@ func (f files[T]) visit(mu sync.Locker, match Match, do func(key Key, value *T))
 	})
 }
 
-// walkStep is how many entries Visit visits before it lets others have the mutex.
+// walkStep is the number of entries that Visit visits before it unlocks the mutex for others.
 const walkStep = 512
 
 // Visit calls do, with mu held, for the files of an index that match. For one file it walks

@@ -299,7 +299,7 @@ type extent struct {
 	pinned bool         // in no list, but counted; guarded by memory.mu
 }
 
-// listed is what a list counts among the users of an extent.
+// listed is the share of a list in the number of users of an extent.
 const listed = 1 << 30
 
 // newExtent copies chunks into the arena. The caller is the only reader of the extent.

@@ -84,7 +84,7 @@ func (m *Memory) put(k *memoryEntry) bool {
 // them.
 const maxInUse = 256
 
-// shrink evicts until no more than limit bytes are taken, or readers use what it could evict.
+// shrink evicts until at most limit bytes are taken, or readers use all that is left to evict.
 func (m *Memory) shrink(limit int64) {
 	for inUse := 0; m.total() > limit; {
 		left := min(m.frequent.Len(), maxInUse) > inUse

@@ -1,4 +1,4 @@
-// Package backoff decides for how long a server that failed is not asked.
+// Package backoff decides for how long a failed server gets no requests.
 //
 // The first back-off of a server takes Policy.First, each further one twice as long, up to
 // Policy.Max. Failures during a back-off belong to the incident that began it and change nothing.
@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Policy says how long back-offs take.
+// Policy has the durations of back-offs.
 type Policy struct {
 	First time.Duration // nominal duration of the first back-off; > 0
 	Max   time.Duration // nominal duration of the longest; at least First

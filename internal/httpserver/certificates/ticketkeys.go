@@ -15,7 +15,7 @@ const ticketPurpose = "fastdfs-gateway session tickets "
 // the day (UTC), of the day before, and of the next one, since another host may be ahead. They are
 // made from the private key of the first certificate, so that a process continues the sessions of
 // the one before it, and of other hosts with the same certificate, and no key is kept in a file.
-// Who has the private key has the ticket keys of all days: docs/hardening.md says what that means.
+// The private key yields the ticket keys of all days; docs/hardening.md has the consequences.
 // The result is nil for a key that has no PKCS #8 form.
 func (s *Set) ticketKeys(now time.Time) (keys [][32]byte) {
 	secret, err := x509.MarshalPKCS8PrivateKey(s.list[0].tls.PrivateKey)

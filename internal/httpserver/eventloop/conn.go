@@ -140,8 +140,9 @@ func (c *Conn) Close() error {
 func (c *Conn) isClosed() bool { return c.users.Load() >= closing }
 
 // Park passes the connection to its loop, whose group serves it as soon as there is something to
-// read, or its read deadline has passed. The caller must not use it then. Park returns false if
-// that is so already, or the connection is closed: the caller goes on, and its next read tells.
+// read, or its read deadline has passed. The caller must not use it after that. Park returns false
+// if one of these has happened, or the connection is closed: the caller keeps the connection, and
+// its next read returns bytes or the error.
 func (c *Conn) Park() bool {
 	if !c.use() {
 		return false
@@ -283,8 +284,8 @@ func (c *Conn) CloseWrite() error {
 	})
 }
 
-// SetLinger sets the time in seconds that Close goes on to send; with 0 it discards what was not
-// acknowledged.
+// SetLinger sets the time in seconds for which the kernel sends after Close; with 0 it discards all
+// unacknowledged bytes.
 func (c *Conn) SetLinger(seconds int) error {
 	return c.Control(func(fd uintptr) error {
 		return os.NewSyscallError("setsockopt", unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER,

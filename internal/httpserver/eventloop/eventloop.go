@@ -222,9 +222,9 @@ func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
 	return nil, nil, false
 }
 
-// yieldAfter is how long a leader that always finds events keeps other goroutines of its processor
-// waiting. The runtime would preempt it after 10 ms. A turn for the others costs a wake-up of an
-// idle processor, too much for each batch of events.
+// yieldAfter is the time after which a leader that always finds events yields to other goroutines
+// of its processor. The runtime would preempt it after 10 ms. Yielding costs a wake-up of an idle
+// processor, too much for each batch of events.
 const yieldAfter = 500 * time.Microsecond
 
 // awaitEvents waits for events; false at the end of the loop. mu is held before and after.

@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts the connections of a listening socket. The loops take turns: a loop accepts what
-// waits, lets the socket report further connections to the next loop, and serves what it has
-// accepted. So a connection for one request is served where it was accepted, without an event.
+// Listener accepts the connections of a listening socket. The loops take turns: a loop accepts the
+// waiting connections, makes the socket report further ones to the next loop, and serves those that
+// it has accepted. So the loop that accepts a connection for one request serves it without an
+// event.
 type Listener struct {
 	g      *Group
 	accept func(*Conn)

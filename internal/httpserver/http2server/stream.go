@@ -112,7 +112,7 @@ func (st *Stream) bodyEnds() error {
 	return nil
 }
 
-// run calls the handler and sends what it has written.
+// run calls the handler and sends the written bytes.
 func (st *Stream) run() {
 	st.handle()
 	c := st.c
@@ -197,7 +197,7 @@ func (st *Stream) Write(p []byte, end bool) (n int, err error) {
 	}
 }
 
-// Flush sends what was written, since the next bytes may be late.
+// Flush sends the written bytes, since the next ones may be late.
 func (st *Stream) Flush() error {
 	st.c.mu.Lock()
 	defer st.c.mu.Unlock()

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Budgets of a client. A frame of a response adds to them, since a client acknowledges what it
-// takes: by a WINDOW_UPDATE or two for each DATA frame.
+// Budgets of a client. A frame of a response adds to them, since a client acknowledges each DATA
+// frame by a WINDOW_UPDATE or two.
 const (
-	maxControl       = 4096 // control frames in a row
+	maxControl       = 4096 // successive control frames
 	controlPerSecond = 100  // added with time
 	controlPerFrame  = 32   // added by a DATA or HEADERS frame sent to the client
 
-	maxResets       = 1000 // streams in a row that the client or the server resets
+	maxResets       = 1000 // successive streams that the client or the server resets
 	resetsPerSecond = 100  // added with time; a complete response adds one too
 )
 
@@ -32,7 +32,7 @@ func (b *budget) refill(d time.Duration) {
 	b.resets = min(b.resets+resetsPerSecond*d.Seconds(), maxResets)
 }
 
-// progress tells whether the client takes its responses.
+// progress records whether the client takes its responses.
 type progress struct {
 	waiting int    // writes of handlers that wait for room in the connection
 	clears  uint64 // times that no response waited any longer
@@ -56,7 +56,7 @@ func (c *conn) cleared() {
 	}
 }
 
-// stall tells whether the client takes a response for which its connection has room.
+// stall records whether the client takes a response for which its connection has room.
 type stall struct {
 	waiting  bool  // a write waits for the window of the stream
 	sent     int64 // bytes of the body

@@ -254,7 +254,7 @@ func (b *Body) sendBuffered(p []byte) (err error) {
 	return b.f.Flush()
 }
 
-// Roomer is a writer that knows how many bytes of a copy it can take soon. The writer of a Body
+// Roomer is a writer that predicts the number of bytes that it can take soon. The writer of a Body
 // without a Conn may be one.
 type Roomer interface {
 	// Room returns the size of the next write in bytes.

@@ -268,8 +268,8 @@ func (s *Socket) describe(name string) {
 	s.name, s.Address, s.Activated = fields[0], fields[1], fields[2] == ofSystemd
 }
 
-// File returns a descriptor of the socket for another process, and the name that tells Inherited
-// there what it is. The caller closes the descriptor.
+// File returns a descriptor of the socket for another process, and the name by which Inherited
+// there recognizes it. The caller closes the descriptor.
 func (s *Socket) File(key string) (fd int, name string, err error) {
 	if fd, err = Duplicate(s); err != nil {
 		return 0, "", fmt.Errorf("cannot hand over %s: %w", s.Addr(), err)

@@ -57,8 +57,8 @@ type Domain struct {
 // (empty, or a path: none), and then abstract sockets stay. Not touched are descriptors that are
 // open, other sockets, the network, looking at names, times and modes, and changing the modes,
 // owners and times of files that the account owns. The error is ErrUnsupported on a kernel without
-// Landlock, and another one where its Landlock cannot allow what a rule does; then nothing has
-// changed.
+// Landlock, and another one if its Landlock has no right that a rule needs. After an error no
+// restriction is in force.
 func Restrict(rules []Rule, talks string) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {

@@ -61,9 +61,9 @@ func (p *Predecessor) tell(word, text string) {
 // purgeTimeout bounds the wait for a purge by another process.
 const purgeTimeout = 5 * time.Second
 
-// Purge purges files in the other processes, which may still serve requests. what is a file, a
-// folder with a slash at its end, or "" for all files. When Purge returns nil, all of them have
-// applied the purge or have ended.
+// Purge purges files in the other processes, which may still serve requests. Parameter what is a
+// file, a folder with a slash at its end, or "" for all files. After the result nil, all of these
+// processes have applied the purge or have ended.
 func (p *Predecessor) Purge(what string) error {
 	if p == nil {
 		return nil

@@ -225,9 +225,9 @@ func RunStarter(args []string) error {
 	}
 }
 
-// startProgram starts a process with sockets, and closes them here. what is the number of listening
-// sockets and their names. The other descriptors, at the end of fds, are connections to other
-// processes.
+// startProgram starts a process with sockets, and closes them here. Parameter what is the number of
+// listening sockets and their names. The other descriptors, at the end of fds, are connections to
+// other processes.
 func startProgram(program string, args []string, what string, fds []int) (*os.Process, error) {
 	number, names, _ := strings.Cut(what, " ")
 	listening, err := strconv.Atoi(number)
