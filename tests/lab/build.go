@@ -8,9 +8,9 @@ import (
 	"runtime"
 )
 
-// WithGateway calls run, which gives an exit code, when *binary names a gateway: where it is empty
-// it is that of one built for as long as run takes. It returns the code, or 1 when the build failed
-// and run was not called.
+// WithGateway calls run and returns the exit code that run returns. If *binary is empty,
+// WithGateway first builds a gateway, sets *binary to its path, and removes it after run. If the
+// build fails, run is not called and the result is 1.
 func WithGateway(binary *string, run func() int) int {
 	if *binary != "" {
 		return run()
@@ -22,7 +22,7 @@ func WithGateway(binary *string, run func() int) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "gateway")
-	_, source, _, _ := runtime.Caller(0) // tests of other modules call this too
+	_, source, _, _ := runtime.Caller(0) // tests of other modules call WithGateway too
 	build := exec.Command("go", "build", "-C", filepath.Dir(source), "-pgo=off", "-o", path,
 		"fastdfs-gateway/cmd/gateway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

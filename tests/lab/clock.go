@@ -26,7 +26,7 @@ type Clock struct {
 	seconds *int64
 }
 
-// clockVariable names the file in the environment.
+// clockVariable is the environment variable with the path of the file.
 const clockVariable = "GATEWAY_TEST_CLOCK"
 
 // NewClock makes a clock in a folder. The caller closes it when no gateway uses it any more.
@@ -47,18 +47,18 @@ func NewClock(dir string) (*Clock, error) {
 	return &Clock{path, mapped, (*int64)(unsafe.Pointer(&mapped[0]))}, nil
 }
 
-// Close ends the use of the clock.
+// Close unmaps the file of the clock.
 func (c *Clock) Close() error { return os.NewSyscallError("munmap", unix.Munmap(c.mapped)) }
 
-// Set makes the clock differ from that of the host by an offset in whole seconds.
+// Set sets the offset from the clock of the host, in whole seconds.
 func (c *Clock) Set(offset time.Duration) { atomic.StoreInt64(c.seconds, int64(offset/time.Second)) }
 
-// Now is the time on the clock.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	return time.Now().Add(time.Duration(atomic.LoadInt64(c.seconds)) * time.Second)
 }
 
-// Env is the variable of the environment by which a gateway finds the clock.
+// Env returns the environment variable by which a gateway finds the clock.
 func (c *Clock) Env() string { return clockVariable + "=" + c.path }
 
 // The edit of time.Now, in the source of the standard library.
@@ -67,7 +67,7 @@ const (
 	clockEdited = "\tsec, nsec, mono := runtimeNow()\n\tsec += testClock()\n\tif mono == 0 {\n"
 )
 
-// clockSource is added to package time. A process without the variable has the clock of the host.
+// clockSource is added to package time. A process without the variable uses the clock of the host.
 const clockSource = `package time
 
 import (
@@ -103,13 +103,13 @@ func testClock() int64 {
 }
 `
 
-// ErrNoClock means that package time of this Go is not as BuildWithClock expects it.
+// ErrNoClock means that BuildWithClock cannot edit package time of this version of Go.
 var ErrNoClock = errors.New("package time of this version of go cannot be edited: see clockRead in tests/lab/clock.go")
 
-// BuildWithClock builds a gateway in a folder whose wall clock is a Clock, by an overlay over
-// package time of the Go that builds it. The first time that takes a minute, since every package is
-// compiled again; later the build cache has them. The error is ErrNoClock where the source is
-// another one.
+// BuildWithClock builds a gateway whose wall clock is a Clock, with an overlay over package time.
+// dir receives the binary and the overlay. The first build takes a minute, since every package is
+// compiled again; later builds use the build cache. The error is ErrNoClock if the source of
+// package time is not the expected one.
 func BuildWithClock(dir string) (binary string, err error) {
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -9,41 +9,41 @@ import (
 	"strings"
 )
 
-// StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing when
-// there is none to start.
+// StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing if
+// redis-server is not installed.
 func StartRedis(dir string) (*Process, error) {
 	port := Port()
 	return Start(Address(port), filepath.Join(dir, "redis.log"), Listens(Address(port)), "redis-server",
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no")
 }
 
-// GatewayOptions say what a gateway is to be like.
+// GatewayOptions configure a gateway.
 type GatewayOptions struct {
 	Binary   string   // the built gateway
 	Dir      string   // for its configuration and its log
-	Trackers []string // of a gateway without a store of its own
-	Config   string   // of another one: the keys of the module and sections, but [gateway] and those named here
-	Redis    string   // host:port; empty = none, and the gateway is on its own
-	Peers    int      // port where other gateways are served; default: one that is free
-	Reached  string   // host:port at which the other gateways reach it; default: on loopback at Peers; "-" = nowhere
-	Secret   string   // of the fleet; default: Secret
-	Cache    []string // lines of its [cache] section
+	Trackers []string // for a gateway without a store
+	Config   string   // replaces Trackers: keys of the module, sections but [redis], [peer], [cache], [gateway]
+	Redis    string   // host:port; empty = the gateway runs standalone
+	Peers    int      // port of the listener for peers; default: a free port
+	Reached  string   // host:port that peers connect to; default: Peers of Host; "-" = no [peer] section
+	Secret   string   // of the fleet; default: the constant Secret
+	Cache    []string // lines of the [cache] section
 	Lines    []string // further lines: keys of the [gateway] section, then other sections
-	Types    string   // the file of its MIME types; default: one without types
-	Port     int      // default: one that is free; the admin listener is on the next free one, or AdminPort
-	Admin    int
-	Host     string // its IP address; default: 127.0.0.1
-	Netns    string // file of its network namespace; default: that of the test
-	Clock    *Clock // of a gateway that was built by BuildWithClock; default: that of the host
+	Types    string   // file of MIME types; default: a file with one type, for .bin
+	Port     int      // default: a free port
+	Admin    int      // port of the admin listener; default: a free port
+	Host     string   // IP address; default: 127.0.0.1
+	Netns    string   // file of the network namespace; default: the namespace of the test
+	Clock    *Clock   // for a gateway that was built by BuildWithClock; default: the clock of the host
 }
 
 // Gateway is a running gateway.
 type Gateway struct {
 	*Process
-	Admin string // host:port of its admin listener
+	Admin string // host:port of the admin listener
 }
 
-// Secret is that of the fleet of an experiment.
+// Secret is the default secret of a fleet.
 const Secret = "3f9ac07b51e8d2646a1cf0937be58d24"
 
 // StartGateway starts a gateway and waits until it is ready.
@@ -87,7 +87,7 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 	return &Gateway{Process: p, Admin: admin}, nil
 }
 
-// config is the configuration.
+// config returns the text of the configuration file.
 func (o *GatewayOptions) config(dir string) string {
 	var b strings.Builder
 	o.module(&b, dir)
@@ -126,7 +126,7 @@ func (o *GatewayOptions) reached() string {
 	return o.address(o.Peers)
 }
 
-// address is a port of the gateway's host as host:port.
+// address returns a port of the host of the gateway as host:port.
 func (o *GatewayOptions) address(port int) string {
 	if o.Host != "" {
 		return net.JoinHostPort(o.Host, strconv.Itoa(port))

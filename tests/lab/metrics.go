@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// ParseMetrics reads the text of /metrics: the value of each series.
+// ParseMetrics returns the value of each series in the text of /metrics.
 func ParseMetrics(text string) map[string]float64 {
 	values := map[string]float64{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		blank := strings.LastIndexByte(line, ' ') // labels may have blanks too
+		blank := strings.LastIndexByte(line, ' ') // labels may contain blanks too
 		if v, err := strconv.ParseFloat(line[blank+1:], 64); err == nil && blank > 0 {
 			values[line[:blank]] = v
 		}
@@ -22,7 +22,7 @@ func ParseMetrics(text string) map[string]float64 {
 	return values
 }
 
-// Metrics asks the gateway for its metrics, by a connection of its own.
+// Metrics requests the metrics of the gateway, over a new connection.
 func (g *Gateway) Metrics() (map[string]float64, error) {
 	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + g.Admin + "/metrics")

@@ -8,7 +8,7 @@
 //	})
 //	defer g.Stop()
 //
-// Each program dies with the process that has started it.
+// The kernel ends each program when the process that started it ends.
 package lab
 
 import (
@@ -28,8 +28,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testTimeout is how long a program may take to start or to stop: a slow machine under load is no
-// failure.
+// testTimeout bounds the start and the stop of a program. It is long: a slow machine under load is
+// no failure.
 const testTimeout = 3 * time.Minute
 
 // ErrMissing is the error for a program that is not installed.
@@ -37,22 +37,22 @@ var ErrMissing = errors.New("not installed")
 
 // Process is a running program.
 type Process struct {
-	Addr string        // host:port that it serves on
-	Done chan struct{} // closed when it has ended
+	Addr string        // host:port that the program serves on
+	Done chan struct{} // closed when the program has ended
 
-	log string // the file that it writes to
+	log string // path of the log file
 	pid int
 }
 
-// Start runs a program that writes to a log file, and waits until ready says that it serves. The
-// kernel kills a child when the thread that has made it ends, so one goroutine keeps its thread
-// until the child has ended. The error is ErrMissing when there is no such program.
+// Start starts a program that writes to a log file, and waits until ready returns nil. The kernel
+// ends a child when the thread that started it ends, so one goroutine keeps its thread until the
+// child has ended. The error is ErrMissing if the program is not installed.
 func Start(addr, log string, ready func() error, name string, args ...string) (*Process, error) {
 	path, err := LookUp(name)
 	if err != nil {
 		return nil, err
 	}
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // it may run again
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600) // the program may be started again
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func Start(addr, log string, ready func() error, name string, args ...string) (*
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if started <- err; err == nil {
-			_ = cmd.Wait() // why it has ended says its log
+			_ = cmd.Wait() // the log has the reason of the end
 		}
 	}()
 	if err := <-started; err != nil {
@@ -83,7 +83,8 @@ func Start(addr, log string, ready func() error, name string, args ...string) (*
 	return p, nil
 }
 
-// LookUp finds a program, also where only an administrator's shell looks.
+// LookUp returns the path of a program: in PATH, or in /usr/sbin, which only an administrator has
+// in PATH.
 func LookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -115,8 +116,8 @@ func (p *Process) await(ready func() error) error {
 	}
 }
 
-// Stop asks the program to end, kills it when it does not, and waits for it. One that is paused
-// goes on to end.
+// Stop sends SIGTERM and waits until the program has ended. After testTimeout it sends SIGKILL. A
+// paused program is resumed, so that it can end.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGTERM)
 	p.signal(syscall.SIGCONT)
@@ -128,13 +129,13 @@ func (p *Process) Stop() {
 	}
 }
 
-// Kill ends the program as a crash would, and waits until it is gone.
+// Kill ends the program by SIGKILL, as a crash would, and waits until it has ended.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.Done
 }
 
-// Pause stops the program without ending it, and returns when all of its threads stand still: its
+// Pause stops the program by SIGSTOP, and returns when all of its threads are stopped. Its
 // connections stay open, and it serves nothing.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
@@ -143,7 +144,7 @@ func (p *Process) Pause() {
 	}
 }
 
-// paused tells whether no thread of the program runs.
+// paused reports whether all threads of the program are stopped.
 func (p *Process) paused() bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid))
 	if err != nil || len(threads) == 0 {
@@ -159,13 +160,13 @@ func (p *Process) paused() bool {
 	return true
 }
 
-// Resume lets a paused program go on.
+// Resume continues a paused program.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }
 
-// PID is the number of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.pid }
 
-// Log is what the program has written.
+// Log returns the output of the program.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -174,24 +175,25 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// signal sends a signal unless the program has ended: its number may be another program's by then.
+// signal sends a signal unless the program has ended: its process id may belong to another one by
+// then.
 func (p *Process) signal(sig syscall.Signal) {
 	select {
 	case <-p.Done:
 	default:
-		_ = syscall.Kill(p.pid, sig) // it may end in this moment
+		_ = syscall.Kill(p.pid, sig) // the program may end at this moment
 	}
 }
 
-// LogEnd is the end of what the program has written.
+// LogEnd returns the end of the output of the program.
 func (p *Process) LogEnd() string {
 	text := p.Log()
 	return strings.TrimSpace(text[max(0, len(text)-1000):])
 }
 
-// Port is a port of loopback without a listener, which no other program gets as long as this
-// process lives: a socket that never listens holds it. Linux lets a program listen on it all the
-// same, as both sockets allow the reuse of their address.
+// Port returns a port of loopback without a listener. A socket that never listens holds it, so no
+// other program gets it as long as this process runs. Linux lets a program listen on it
+// nevertheless, as both sockets allow the reuse of their address.
 func Port() int {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -210,10 +212,10 @@ func Port() int {
 	return bound.(*unix.SockaddrInet4).Port
 }
 
-// Address is a port of loopback as host:port.
+// Address returns a port of loopback as host:port.
 func Address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// Listens waits for nothing but a listener.
+// Listens returns a check that connects to a listener.
 func Listens(addr string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", addr, 10*time.Second)

@@ -9,10 +9,11 @@ import (
 	"strconv"
 )
 
-// The proxies get as many connections and threads as the most clients at once need, and the
-// settings of their manuals for stampedes.
+// The proxies have enough connections and threads for the largest number of concurrent clients, and
+// the settings of their manuals for stampedes.
 
-// nginxFrame has as arguments: its folder, the user, further directives, and those of http.
+// nginxFrame is an nginx.conf. Its arguments are the folder, the directive user, the directives
+// outside of http, and those inside.
 const nginxFrame = `daemon off;
 pid %[1]s/pid;
 %[2]s%[3]s
@@ -23,11 +24,11 @@ http {
 `
 
 // WriteNginx writes dir/nginx.conf, for an nginx in the foreground with all its files in dir. main
-// are directives outside of http.
+// has the directives outside of http.
 func WriteNginx(dir, main, http string) (path string, err error) {
 	path, user := filepath.Join(dir, "nginx.conf"), ""
 	if os.Getuid() == 0 {
-		user = "user root;\n" // its workers use folders of ours
+		user = "user root;\n" // the workers use folders of this user
 	}
 	return path, os.WriteFile(path, fmt.Appendf(nil, nginxFrame, dir, user, main, http), 0o600)
 }
@@ -56,8 +57,8 @@ func RunHAProxy(dir, address, config string) (*Process, error) {
 const stampedeMain = "worker_processes auto; error_log stderr error; worker_rlimit_nofile 65536;\n" +
 	"events { worker_connections 16384; }"
 
-// stampedeHTTP has as arguments: where its files are, what to listen on, the origin, what the
-// location says about a cache.
+// stampedeHTTP has the directives of http. Its arguments are the folder, the address of the
+// listener, the address of the origin, and the directives for a cache.
 const stampedeHTTP = `	access_log off;
 	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:10m max_size=10g use_temp_path=off;
 	server {
@@ -71,8 +72,8 @@ const stampedeHTTP = `	access_log off;
 	}
 `
 
-// nginxCache makes nginx keep what it fetches, let one request fetch it, and serve old entries
-// while one request asks again.
+// nginxCache makes nginx store responses, coalesce requests, and serve stale entries while one
+// request revalidates them.
 const nginxCache = `proxy_cache files;
 			proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;
 			proxy_cache_revalidate on; proxy_cache_background_update on;
