@@ -33,7 +33,7 @@ var Created = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 // Changed is the modification time on disk of all files.
 var Changed = time.Date(2024, 3, 1, 7, 8, 9, 123456789, time.UTC)
 
-// Group is the group of the store; Other is a second one on the same host.
+// Group is the first group of the store, and Other the second one on the same host.
 const (
 	Group = "group1"
 	Other = "group2"
@@ -41,24 +41,24 @@ const (
 
 // Store is a store below a temporary folder: Group with two store paths, Other with one.
 type Store struct {
-	Dir string // the canary, a file that must never be served, lies in it beside the store paths
+	Dir string // parent of the store paths; it also has the canary, a file that must never be served
 
 	t     testing.TB
 	w     storewriter.Writer
-	count int // of contents
+	count int // number of results of Bytes
 }
 
 // Object is a file in the store.
 type Object struct {
 	ID      fdfs.FileID
 	Content []byte
-	Path    string // of the file on disk, or of the trunk file around it
+	Path    string // of the file, or of the trunk file that contains it
 }
 
-// URL is the path under which the file is served with the group's name.
+// URL returns the path of the file in a URL, with the name of the group.
 func (o Object) URL() string { return "/" + o.ID.String() }
 
-// Canary is what the file beside the store holds.
+// Canary is the content of the canary.
 const Canary = "canary: this lies outside the store\n"
 
 // New makes an empty store.
@@ -73,12 +73,12 @@ func New(t testing.TB) *Store {
 	return s
 }
 
-// Root is the folder of a store path.
+// Root returns the folder of a store path.
 func (s *Store) Root(group string, index int) string {
 	return filepath.Join(s.Dir, group, fmt.Sprintf("path%d", index))
 }
 
-// Bytes makes n bytes that are the same in every run and differ from file to file.
+// Bytes returns n bytes that differ from call to call and are the same in every run.
 func (s *Store) Bytes(n int) []byte {
 	s.count++
 	b := make([]byte, n)
@@ -86,40 +86,40 @@ func (s *Store) Bytes(n int) []byte {
 	return b
 }
 
-// fields are those of a new file of Group, in sub directory 00/0A.
+// fields returns the fields of a new file of Group, in sub directory 00/0A.
 func (s *Store) fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
 	f := s.w.Fields(kind, ext, content)
 	f.High, f.Low = 0, 10
 	return f
 }
 
-// Normal stores a file of its own.
+// Normal stores a normal file.
 func (s *Store) Normal(ext string, content []byte) Object {
 	return s.Put(s.fields(fdfs.KindNormal, ext, content), content)
 }
 
-// Appender stores a file that may grow.
+// Appender stores an appender file.
 func (s *Store) Appender(ext string, content []byte) Object {
 	f := s.fields(fdfs.KindAppender, ext, content)
 	f.CRC32 = 0
 	return s.Put(f, content)
 }
 
-// In stores a file of its own in another store path or group.
+// In stores a normal file in a store path of a group.
 func (s *Store) In(group string, index int, ext string, content []byte) Object {
 	f := s.fields(fdfs.KindNormal, ext, content)
 	f.Group, f.PathIndex = group, index
 	return s.Put(f, content)
 }
 
-// From stores a file that was uploaded to that source.
+// From stores a normal file that was uploaded to another source.
 func (s *Store) From(source fdfs.Source, ext string, content []byte) Object {
 	f := s.fields(fdfs.KindNormal, ext, content)
 	f.Source = source
 	return s.Put(f, content)
 }
 
-// Legacy stores a file of its own and one in a trunk slot whose ids have the CRC32 of FastDFS 5.x.
+// Legacy stores a normal file and a file in a slot. Their ids have the CRC32 of FastDFS 5.x.
 func (s *Store) Legacy(ext string, content []byte) (normal, packed Object) {
 	s.t.Helper()
 	f := s.fields(fdfs.KindNormal, ext, content)
@@ -127,7 +127,7 @@ func (s *Store) Legacy(ext string, content []byte) (normal, packed Object) {
 	return s.Put(f, content), s.pack(fdfs.SlotFile, ext, content, f.CRC32)
 }
 
-// Put stores a plain file under the id that the fields make.
+// Put stores a file under the id that encodes the fields.
 func (s *Store) Put(f fdfs.Fields, content []byte) Object {
 	s.t.Helper()
 	id, err := s.w.Put(f, content)
@@ -135,7 +135,7 @@ func (s *Store) Put(f fdfs.Fields, content []byte) Object {
 	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
-// Slave stores a file that belongs to a master.
+// Slave stores a slave file of master.
 func (s *Store) Slave(master Object, prefix, ext string, content []byte) Object {
 	s.t.Helper()
 	id, err := s.w.PutSlave(master.ID, prefix, ext, content)
@@ -143,14 +143,14 @@ func (s *Store) Slave(master Object, prefix, ext string, content []byte) Object 
 	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
-// Future are the fields of a file of 7 bytes whose id says that it was made tomorrow.
+// Future returns the fields of a file of 7 bytes whose creation time is tomorrow.
 func (s *Store) Future(ext string) fdfs.Fields {
 	f := s.fields(fdfs.KindNormal, ext, []byte("missing"))
 	f.Created = time.Now().Add(24 * time.Hour).Unix()
 	return f
 }
 
-// Missing is an id that no file has.
+// Missing returns the id of a file that does not exist.
 func (s *Store) Missing(ext string, created time.Time) Object {
 	s.t.Helper()
 	f := s.fields(fdfs.KindNormal, ext, []byte("missing"))
@@ -195,13 +195,14 @@ func (s *Store) slotOf(f fdfs.Fields, typ byte, content []byte) Object {
 	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
-// Free marks the slot of a packed file as FastDFS does when the file is deleted: its bytes stay.
+// Free marks the slot of a packed file as FastDFS does when it deletes the file: the content stays
+// in the slot.
 func (s *Store) Free(packed Object) {
 	s.t.Helper()
 	require.NoError(s.t, s.w.WriteSlot(packed.ID, fdfs.SlotFree, packed.Content))
 }
 
-// Reuse gives the slot of a packed file to another one.
+// Reuse packs another file into the slot of a packed file.
 func (s *Store) Reuse(packed Object, ext string, content []byte) Object {
 	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, ext, content)
@@ -209,8 +210,8 @@ func (s *Store) Reuse(packed Object, ext string, content []byte) Object {
 	return s.slotOf(f, fdfs.SlotFile, content)
 }
 
-// Forge packs an upload whose content begins with a slot's header, and gives the file whose id
-// finds that header. It claims n bytes behind the header, and crc for their CRC32.
+// Forge packs an upload whose content begins with the header of a slot, and returns it and the file
+// whose id leads to that header. The header claims n bytes of content with the CRC32 crc.
 func (s *Store) Forge(n int, crc uint32) (upload, forged Object) {
 	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, "txt", nil)
@@ -225,8 +226,8 @@ func (s *Store) Forge(n int, crc uint32) (upload, forged Object) {
 	return upload, Object{ID: id, Path: upload.Path}
 }
 
-// Link makes a file that is a symbolic link to target, a path. Its id has the size of the target,
-// and a CRC32 that describes nothing.
+// Link stores a symbolic link to target, a path. Its id has the size of the target, and the CRC32
+// of the path in place of the content.
 func (s *Store) Link(ext, target string) Object {
 	s.t.Helper()
 	f, path := s.fields(fdfs.KindNormal, ext, []byte(target)), target
@@ -243,8 +244,8 @@ func (s *Store) Link(ext, target string) Object {
 	return o
 }
 
-// Config is a mod_fastdfs.conf for the store with both groups and the group's name in URLs. Lines
-// are put behind its own keys: further keys of the module, then sections.
+// Config returns a mod_fastdfs.conf for the store with both groups, and with the name of the group
+// in URLs. lines are further keys of the module, then sections.
 func (s *Store) Config(lines ...string) string {
 	return fmt.Sprintf(
 		"base_path = %s\ngroup_name = %s\nurl_have_group_name = true\ngroup_count = 2\n"+
@@ -260,7 +261,7 @@ func (s *Store) Config(lines ...string) string {
 // Types is a mime.types for the extensions that tests use.
 const Types = "image/jpeg jpg jpeg\ntext/plain txt log\ntext/html html\nvideo/x-flv flv\nvideo/mp4 mp4\n"
 
-// keys are the lines before the first section, sections the rest.
+// keys returns the lines before the first section, and sections the others.
 func keys(lines []string) []string { return lines[:firstSection(lines)] }
 
 func sections(lines []string) []string { return lines[firstSection(lines):] }
