@@ -14,14 +14,14 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Options says what cluster to start. The zero value is one tracker, group1 with two storages and
+// Options describe a cluster. The zero value describes one tracker, group1 with two storages and
 // group2 with one.
 type Options struct {
 	Groups []GroupSpec
 
-	// Trackers is how many equal trackers there are; default 1, on free ports of 127.0.0.1.
-	// TrackerListen are the addresses (ip:port) of the first ones, or of all where there are more
-	// than Trackers.
+	// Trackers is the number of trackers, which are all equal; default 1, on free ports of
+	// 127.0.0.1. TrackerListen has the addresses (ip:port) of the first ones, or of all if it is
+	// longer than Trackers.
 	Trackers      int
 	TrackerListen []string
 
@@ -29,33 +29,35 @@ type Options struct {
 	// addresses.
 	UseStorageIDs bool
 	StorageIDs    []string // lines that CmdStorageIDs returns; default: one "id group host:port" a storage
-	IDsPerReply   int      // most lines in one reply of CmdStorageIDs; default: all
+	IDsPerReply   int      // limit of the lines in one reply of CmdStorageIDs; default: all
 
 	Parameters  map[string]string // add to the lines that CmdParameters returns, or change them
 	OldLists    bool              // CmdListServers returns records of 612 bytes, as trackers of 5.x
 	AddressSize int               // 15 (default) or 45: bytes of an address in replies
 
-	// OnUnknown is told the node's name and each request with a command that it does not
-	// know; the status of the reply is 22, as by the real programs. Tests should fail on it.
+	// OnUnknown is called with the name of the node and each request whose command the node does
+	// not know. The status of the reply is 22, as that of the real programs. Tests should fail on
+	// such a request.
 	OnUnknown func(node string, r Request)
 }
 
 // GroupSpec describes a group.
 type GroupSpec struct {
 	Name       string        // 1 to 16 letters and digits
-	Count      int           // of storages where Storages is empty; default 1
-	Storages   []StorageSpec // one by one
+	Count      int           // of storages if Storages is empty; default 1
+	Storages   []StorageSpec // each storage, in place of Count
 	StorePaths int           // of each storage; default 1
 	Version    string        // of FastDFS at the storages; default 6.16.1
 }
 
-// StorageSpec describes a storage. File ids name the source by its IPv4 address alone, so
-// the storages of a group need different ones unless there are storage ids.
+// StorageSpec describes a storage. File ids name the source by its IPv4 address, without a port, so
+// the storages of a group need different addresses unless the cluster has storage ids.
 type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
-	Advertise string // ip:port that trackers name; default: where it listens
-	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
-	// begins at its first byte, whatever the offset; the reply is as long as if it did not.
+	Advertise string // ip:port in the lists of the trackers; default: the address of the listener
+	// Version of FastDFS; default: Version of the group. A storage before 5.11 ignores the offset
+	// of a download from a trunk file: the reply begins at the first byte, and has the length of
+	// the range.
 	Version string
 }
 
@@ -68,8 +70,8 @@ const (
 	portTries    = 50
 )
 
-// Cluster is trackers and storages that run until Close. Its methods may be called from any
-// goroutine.
+// Cluster is a set of trackers and storages that run until Close. Its methods may be called from
+// any goroutine.
 type Cluster struct {
 	trackers []*Node
 	storages []*Storage
@@ -86,8 +88,8 @@ type Cluster struct {
 
 	mu       sync.RWMutex // guards all below
 	files    map[string]*file
-	put      uint32 // how many ids were made
-	trunkEnd int64  // of the trunk file's used part
+	put      uint32 // number of ids that were made
+	trunkEnd int64  // end of the used part of the trunk file
 }
 
 type group struct {
@@ -96,7 +98,7 @@ type group struct {
 	storages   []*Storage
 }
 
-// Start runs a cluster. Close must be called in the end.
+// Start starts a cluster, which the caller closes.
 func Start(o Options) (*Cluster, error) {
 	o.setDefaults()
 	c := &Cluster{
@@ -123,13 +125,13 @@ func (o *Options) setDefaults() {
 	if o.AddressSize == 0 {
 		o.AddressSize = shortAddress
 	}
-	o.TrackerListen = slices.Clone(o.TrackerListen) // the caller's is not to be written to
+	o.TrackerListen = slices.Clone(o.TrackerListen) // append must not write to the slice of the caller
 	for len(o.TrackerListen) < max(1, o.Trackers) {
 		o.TrackerListen = append(o.TrackerListen, "127.0.0.1:0")
 	}
 }
 
-// build takes all addresses and makes all nodes, without starting any.
+// build reserves all addresses and makes all nodes, and starts none.
 func (c *Cluster) build(o Options) error {
 	if c.addressSize != shortAddress && c.addressSize != longAddress {
 		return fmt.Errorf("address size %d is neither %d nor %d", c.addressSize, shortAddress, longAddress)
@@ -218,8 +220,8 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 	return s, nil
 }
 
-// addrSource is the source in the file ids of a storage without a storage id. An address that ends
-// in .0 would read as an id.
+// addrSource returns the source in the file ids of a storage without a storage id. An address that
+// ends in .0 is an error: as a source it is a storage id.
 func addrSource(addr netip.Addr) (fdfs.Source, error) {
 	addr = addr.Unmap()
 	if !addr.Is4() {
@@ -232,7 +234,7 @@ func addrSource(addr netip.Addr) (fdfs.Source, error) {
 	return s, nil
 }
 
-// IDSource is the source in the file ids of the storage with this storage id, 1 to 16777215.
+// IDSource returns the source in the file ids of the storage with this storage id, 1 to 16777215.
 func IDSource(id uint32) (s fdfs.Source) {
 	binary.LittleEndian.PutUint32(s[:], id)
 	return s
@@ -253,7 +255,7 @@ func (c *Cluster) nodes() []*Node {
 	return nodes
 }
 
-// Trackers are the addresses of the trackers, host:port.
+// Trackers returns the addresses of the trackers, host:port.
 func (c *Cluster) Trackers() []string {
 	var addrs []string
 	for _, n := range c.trackers {
@@ -262,16 +264,16 @@ func (c *Cluster) Trackers() []string {
 	return addrs
 }
 
-// Tracker is one of the trackers, from 0.
+// Tracker returns one of the trackers, from 0.
 func (c *Cluster) Tracker(i int) *Node { return c.trackers[i] }
 
-// Storages are all storages in the order of Options.
+// Storages returns all storages in the order of Options.
 func (c *Cluster) Storages() []*Storage { return append([]*Storage(nil), c.storages...) }
 
-// Storage is one of the storages of all groups, from 0.
+// Storage returns one of the storages of all groups, from 0.
 func (c *Cluster) Storage(i int) *Storage { return c.storages[i] }
 
-// Downloads sums up what all storages say of a file.
+// Downloads returns the sum of the counts of all storages for a file.
 func (c *Cluster) Downloads(id fdfs.FileID) FileCount {
 	var sum FileCount
 	for _, s := range c.storages {
@@ -291,7 +293,7 @@ func (c *Cluster) group(name string) *group {
 	return nil
 }
 
-// sourceAddr is the address of a file's source as text; empty when it is unknown.
+// sourceAddr returns the address of the source of a file; empty if no storage has that source.
 func (c *Cluster) sourceAddr(id fdfs.FileID) string {
 	if addr, ok := id.Source.Addr(); ok {
 		return addr.String()
@@ -304,7 +306,8 @@ func (c *Cluster) sourceAddr(id fdfs.FileID) string {
 	return ""
 }
 
-// handler wraps command with what is done about unknown commands.
+// handler returns a function that handles requests by command, and rejects unknown commands after a
+// call of unknown.
 func (n *Node) handler(command func(Request) (reply, bool), unknown func(string, Request)) func(Request) reply {
 	return func(r Request) reply {
 		a, known := command(r)

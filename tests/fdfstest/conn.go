@@ -17,22 +17,22 @@ import (
 
 const (
 	sendBuffer = 128 << 10
-	// How soon a connection that waits sees that it may go on, or that its client left.
+	// The interval at which a stalled connection checks its condition and its client.
 	stallPoll = 5 * time.Millisecond
-	// How often a reset looks, once a millisecond, whether the bytes before it have reached the
+	// The number of checks, one a millisecond, whether the bytes before a reset have reached the
 	// client.
 	drainPolls  = 1000
 	garbageLen  = 512
 	garbageSeed = 20
 )
 
-// reply is what a node has to say to a request, before faults.
+// reply is the reply of a node to a request, before faults.
 type reply struct {
 	status byte
 	body   io.ReaderAt // may be nil when size is 0
-	from   int64       // offset of the reply's first byte in body
+	from   int64       // offset in body of the first byte of the reply
 	size   int64
-	file   string // the id of a file that is downloaded by this reply
+	file   string // id of the downloaded file; empty = another kind of reply
 }
 
 func reject(status byte) reply { return reply{status: status} }
@@ -43,14 +43,14 @@ func replyOf(body []byte) reply {
 
 // conn is one connection, served by one goroutine.
 type conn struct {
-	ctx  context.Context // ends with this life of the node
+	ctx  context.Context // ends when the node is killed
 	node *Node
 	tcp  *net.TCPConn
 	in   *bufio.Reader
 	buf  []byte
 }
 
-// serve handles one request after the other until the client or the node wants no more.
+// serve handles requests one after the other until the client or the node ends the connection.
 func (c *conn) serve() {
 	defer c.node.dismiss(c)
 	for {
@@ -67,7 +67,7 @@ func (c *conn) serve() {
 
 var errLength = errors.New("bad length of a request")
 
-// read takes one request off the connection.
+// read reads one request.
 func (c *conn) read() (Request, error) {
 	var head [headerLen]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
@@ -131,7 +131,7 @@ func (c *conn) send(command byte, a reply, fault Faults, set *rules) bool {
 	return err == nil && end == out.Size()
 }
 
-// packet is header and body of a reply as one run of bytes.
+// packet is the header and the body of a reply as an io.ReaderAt.
 type packet struct {
 	header []byte
 	reply  reply
@@ -154,7 +154,7 @@ func (p *packet) ReadAt(b []byte, off int64) (int, error) {
 
 var errEnded = errors.New("the node was killed or the client has left")
 
-// copy sends the bytes of out between two offsets at the rate that is asked for before each piece.
+// copy sends the bytes of out between two offsets. rate is called before each piece.
 func (c *conn) copy(out *io.SectionReader, from, to int64, rate func() int, file string) error {
 	if c.buf == nil {
 		c.buf = make([]byte, sendBuffer)
@@ -182,8 +182,8 @@ func (c *conn) copy(out *io.SectionReader, from, to int64, rate func() int, file
 	return nil
 }
 
-// write sends one piece, which begins at byte at of the reply. It is counted before it is sent: a
-// client that has the last byte must find the books complete.
+// write sends one piece, which begins at byte at of the reply. The piece is counted before it is
+// sent, so that the counts are complete when a client has the last byte.
 func (c *conn) write(piece []byte, at int64, file string) error {
 	body := func(upTo int64) int64 { return max(0, upTo-headerLen) }
 	after := at + int64(len(piece))
@@ -193,7 +193,7 @@ func (c *conn) write(piece []byte, at int64, file string) error {
 	return err
 }
 
-// pause waits, and reports false when the node was killed meanwhile.
+// pause waits for d. It returns false if the node is killed meanwhile.
 func (c *conn) pause(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -208,8 +208,8 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// stall waits as long as cond holds, and reports false when the node was killed or the
-// client left meanwhile.
+// stall waits while cond returns true. It returns false if the node is killed or the client leaves
+// meanwhile.
 func (c *conn) stall(cond func() bool) bool {
 	if !cond() {
 		return true
@@ -228,14 +228,14 @@ func (c *conn) stall(cond func() bool) bool {
 	return c.ctx.Err() == nil
 }
 
-// reset ends the connection by RST. The bytes before it are given time to arrive, as the
-// kernel throws away what it has not yet sent.
+// reset ends the connection by RST. It first waits until the bytes before have arrived, as the
+// kernel discards bytes that it has not sent.
 func (c *conn) reset() {
 	raw, err := c.tcp.SyscallConn()
 	if err != nil {
 		return
 	}
-	for range drainPolls { // not up to a time: after a halt of the whole machine there may be none left
+	for range drainPolls { // no deadline: it may have passed after a halt of the whole machine
 		queued := 0
 		raw.Control(func(fd uintptr) { queued, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 		if queued == 0 || !c.pause(time.Millisecond) {
@@ -246,7 +246,8 @@ func (c *conn) reset() {
 	c.tcp.Close()
 }
 
-// garbage is always the same bytes. Read as a header they are no reply: the command is not 100.
+// garbage returns the same bytes in each call. As a header they are no reply: the command is not
+// 100.
 func garbage() []byte {
 	b := make([]byte, garbageLen)
 	random := rand.New(rand.NewPCG(garbageSeed, garbageSeed))

@@ -5,31 +5,31 @@ import (
 	"slices"
 )
 
-// logSize is how many requests a node keeps.
+// logSize is the number of requests that a node keeps.
 const logSize = 1024
 
-// Request is one request as it came over the wire.
+// Request is a request as it was received.
 type Request struct {
 	Command byte
 	Status  byte   // the flags of CmdFileInfo, else 0
 	Body    []byte // without the header
 }
 
-// FileCount says how often a file was downloaded.
+// FileCount are the counts of the downloads of a file.
 type FileCount struct {
 	Downloads int   // replies of CmdDownload that were begun
 	Bytes     int64 // of content that were sent
 }
 
-// Counts is what a node has done since it was started or its counts were reset.
+// Counts are the counts of a node since the start of the cluster or the last ResetCounts.
 type Counts struct {
 	Accepted int                  // connections
-	Open     int                  // connections now; a reset leaves it
+	Open     int                  // open connections, which ResetCounts does not change
 	Requests map[byte]int         // by command, unknown ones as well
 	Files    map[string]FileCount // by file id; storages only
 }
 
-// Total is the number of requests of all commands.
+// Total returns the number of requests of all commands.
 func (c Counts) Total() int {
 	total := 0
 	for _, n := range c.Requests {
@@ -38,7 +38,7 @@ func (c Counts) Total() int {
 	return total
 }
 
-// tally is a node's books. It is guarded by the node's mu.
+// tally has the counts and the log of a node. The node's mu guards it.
 type tally struct {
 	accepted int
 	requests map[byte]int
@@ -51,7 +51,7 @@ func (t *tally) reset() {
 	t.requests, t.files = map[byte]int{}, map[string]FileCount{}
 }
 
-// Counts is a copy of the node's counts.
+// Counts returns a copy of the node's counts.
 func (n *Node) Counts() Counts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,14 +63,14 @@ func (n *Node) Counts() Counts {
 	}
 }
 
-// Requests are the last 1024 requests at this node, the newest last.
+// Requests returns the last 1024 requests at this node, the newest last.
 func (n *Node) Requests() []Request {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.tally.log)
 }
 
-// ResetCounts sets the counts to zero and forgets the log of requests.
+// ResetCounts sets the counts to zero and clears the log of requests.
 func (n *Node) ResetCounts() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -87,8 +87,8 @@ func (n *Node) countRequest(r Request) {
 	n.tally.log = append(n.tally.log, r)
 }
 
-// addDownload adds to the count of a file; empty = the reply is another one: nothing is counted.
-// The bytes are fewer than none when some could not be sent.
+// addDownload adds to the counts of a file. An empty file means another kind of reply, which is not
+// counted. A negative number of bytes corrects the count for bytes that were not sent.
 func (n *Node) addDownload(file string, more FileCount) {
 	if file == "" {
 		return

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Faults says what goes wrong with the replies of a tracker or storage. The zero value is no fault.
+// Faults are faults of the replies of a tracker or storage. The zero value is no fault.
 type Faults struct {
-	Commands []byte // which commands are struck; none named: all
-	Times    int    // how many requests are struck, then the rule is spent; 0: all
+	Commands []byte // commands that are affected; empty: all
+	Times    int    // number of requests that are affected; 0: all
 
 	Delay time.Duration // passes before the first byte of the reply
-	Hang  bool          // no reply until the faults are set anew, which then decide
-	Rate  int           // bytes a second, header included; 0: as fast as it goes
+	Hang  bool          // no reply until the next SetFaults, whose faults then apply
+	Rate  int           // bytes a second, header included; 0: no limit
 
-	// BreakAt closes the connection when so many bytes of the body were sent, though the header
-	// promised all. A negative number stops inside the header: -10 is before its first byte. Bodies
-	// that are not longer go out whole. ResetAt does the same by a reset (RST).
+	// BreakAt closes the connection after so many bytes of the body, though the header has the
+	// whole length. A negative number ends the reply inside the header: -10 is before its first
+	// byte. A body that is not longer is sent completely. ResetAt does the same by a reset (RST).
 	BreakAt, ResetAt *int
-	// FreezeAt stops sending when so many bytes of the body were sent, counted like BreakAt, and
-	// keeps the connection open until the faults are set anew; then the rest goes out.
+	// FreezeAt stops sending after so many bytes of the body, counted like BreakAt. The connection
+	// stays open; the next SetFaults continues the reply.
 	FreezeAt *int
 
-	WrongLength int64 // is added to the length in the header; the bytes of the body stay what they are
-	Garbage     bool  // bytes without sense in place of header and body
-	Status      byte  // this errno in place of the reply
+	WrongLength int64 // is added to the length in the header; the body does not change
+	Garbage     bool  // random bytes in place of header and body
+	Status      byte  // errno that replaces the reply
 }
 
-// strikes reports whether the rule is about command.
+// strikes reports whether the faults affect a command.
 func (f *Faults) strikes(command byte) bool {
 	return len(f.Commands) == 0 || slices.Contains(f.Commands, command)
 }
 
-// stop is how many bytes of header and body go out, and whether the connection is reset
-// behind them; total when nothing cuts the reply.
+// stop returns the number of bytes of header and body that are sent, and whether a reset follows
+// them; total if the faults do not cut the reply.
 func (f *Faults) stop(total int64) (n int64, reset bool) {
 	n = total
 	if f.BreakAt != nil {
@@ -47,20 +47,20 @@ func (f *Faults) stop(total int64) (n int64, reset bool) {
 	return n, false
 }
 
-// rule is a Faults that is in force.
+// rule is one of the Faults that are in force.
 type rule struct {
 	Faults
-	left int // requests still to be struck where Times is not 0
+	left int // requests that are still affected, unless Times is 0
 }
 
-// rules are all that were set by one SetFaults. The pointer tells a later set from this one.
+// rules are the rules of one call of SetFaults. The pointer identifies the call.
 type rules struct{ list []rule }
 
 var noFaults Faults
 
-// SetFaults puts rules in force in place of those before it: for each request the first that names
-// its command and is not spent counts. Without any, all is well again. Replies under way follow the
-// new Rate at once; everything else counts from the next request on.
+// SetFaults replaces the faults of the node. To each request applies the first one that affects its
+// command and has requests left. SetFaults without arguments ends all faults. Replies in progress
+// follow the new Rate at once; all other faults apply from the next request on.
 func (n *Node) SetFaults(faults ...Faults) {
 	set := &rules{}
 	for _, f := range faults {
@@ -72,7 +72,8 @@ func (n *Node) SetFaults(faults ...Faults) {
 	n.rules = set
 }
 
-// takeFault is the rule for one request, which spends it, and the set it belongs to.
+// takeFault returns the faults of one request, and the rules in force. It counts the request in its
+// rule.
 func (n *Node) takeFault(command byte) (Faults, *rules) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +90,7 @@ func (n *Node) takeFault(command byte) (Faults, *rules) {
 	return noFaults, n.rules
 }
 
-// rate is the rate for a reply that was begun under set with rate old.
+// rate returns the current rate of a reply that began under set with rate old.
 func (n *Node) rate(command byte, set *rules, old int) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// FileSpec describes a file for Put. Exactly one of Storage and Group is needed, but neither
-// for a slave or where ID is given.
+// FileSpec describes a file for Put. Exactly one of Storage and Group is needed; neither for a
+// slave or with ID.
 type FileSpec struct {
-	Storage *Storage // the source: the storage that took the upload
+	Storage *Storage // the source: the storage that received the upload
 	Group   string   // its storages take turns as sources
 
-	Content []byte      // is kept, not copied
-	Reader  io.ReaderAt // in place of Content, for files that do not fit into memory
+	Content []byte      // not copied
+	Reader  io.ReaderAt // replaces Content, for files that do not fit into memory
 	Size    int64       // of Reader, in bytes
 
 	Kind      fdfs.Kind   // a slave needs Master and Prefix
@@ -31,17 +31,17 @@ type FileSpec struct {
 	Created   time.Time   // default: now
 	Modified  time.Time   // default: Created; what CmdFileInfo returns except for trunk files
 
-	// LegacyCRC: the CRC32 in the id is that of FastDFS 5.x, see package checksum.
+	// LegacyCRC: the id has the CRC32 of FastDFS 5.x, see package checksum.
 	LegacyCRC bool
 
-	On []*Storage // which storages hold the file; default: all of the group
+	On []*Storage // storages that have the file; default: all of the group
 
-	// ID puts the file under this very id, whatever size and CRC32 it speaks of: a link is such a
-	// file. The fields that make an id count for nothing then.
+	// ID is the id of the file, whatever size and CRC32 it encodes, as for a link. The fields from
+	// which an id is made are ignored then.
 	ID string
 }
 
-// file is what the storages keep. It is never changed: Change puts another in its place.
+// file is a file of the cluster. It is immutable: Change and Remove replace it.
 type file struct {
 	id       fdfs.FileID
 	content  io.ReaderAt
@@ -58,14 +58,14 @@ func bytesAt(b []byte) io.ReaderAt { return bytes.NewReader(b) }
 // ErrUnknownFile is the error for a file id that was not put, or was removed.
 var ErrUnknownFile = errors.New("unknown file")
 
-// Put stores a file in the cluster and gives its id. The same calls after the same Start, with
-// Created given, make the same ids when the addresses are the same.
+// Put stores a file in the cluster and returns its id. Equal calls after an equal Start make equal
+// ids if Created is set and the addresses are equal.
 func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	f := &file{content: spec.Reader, size: spec.Size}
 	if spec.Reader == nil {
 		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
 	}
-	variants := checksum.OnlyStandard // the other one takes minutes for 4 GiB with the race detector
+	variants := checksum.OnlyStandard // the legacy sum takes minutes for 4 GiB with the race detector
 	if spec.LegacyCRC {
 		variants = checksum.Both
 	}
@@ -95,7 +95,7 @@ func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	return f.id, nil
 }
 
-// nameFile gives f an id; c.mu must be held.
+// nameFile sets the id of f; c.mu must be held.
 func (c *Cluster) nameFile(f *file, spec FileSpec) (err error) {
 	switch {
 	case spec.ID != "":
@@ -116,10 +116,10 @@ func (c *Cluster) nameFile(f *file, spec FileSpec) (err error) {
 const (
 	trunkAlign = 256
 	maxRandom  = 1<<23 - 1
-	spread     = 2654435761 // prime, spreads counted numbers over the bits
+	spread     = 2654435761 // prime, spreads consecutive numbers over the bits
 )
 
-// newID makes an id out of what the file is and of a counter; c.mu must be held.
+// newID makes an id from the properties of the file and a counter; c.mu must be held.
 func (c *Cluster) newID(f *file, spec FileSpec) (fdfs.FileID, error) {
 	source, err := c.pickSource(spec)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Cluster) newID(f *file, spec FileSpec) (fdfs.FileID, error) {
 	return fdfs.Encode(fields)
 }
 
-// pickSource is the storage that takes an upload; c.mu must be held.
+// pickSource returns the storage that receives an upload; c.mu must be held.
 func (c *Cluster) pickSource(spec FileSpec) (*Storage, error) {
 	if spec.Storage != nil {
 		return spec.Storage, nil
@@ -164,7 +164,7 @@ func (c *Cluster) pickSource(spec FileSpec) (*Storage, error) {
 	return g.storages[int(c.put)%len(g.storages)], nil
 }
 
-// placeFile says where f is.
+// placeFile sets the storages that have f.
 func (c *Cluster) placeFile(f *file, spec FileSpec) error {
 	g := c.group(f.id.Group)
 	if g == nil {
@@ -181,8 +181,8 @@ func (c *Cluster) placeFile(f *file, spec FileSpec) error {
 	return nil
 }
 
-// Change gives a file other content and another time, as appending to an appender does. Its id
-// stays.
+// Change replaces the content and the time of a file, as an append to an appender file does. The id
+// stays the same.
 func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) err
 	return nil
 }
 
-// Remove takes a file from storages, or from all of them when none is named.
+// Remove removes a file from storages, or from all of them if none is given.
 func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,8 +212,8 @@ func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
 	return nil
 }
 
-// file finds a file by any of its ids, as storages do: the slot of a trunk file does not have all
-// bits of the id.
+// file returns the file with an id, or an alias of it, as storages do: the slot of a trunk file
+// does not have all bits of the id.
 func (c *Cluster) file(text string) *file {
 	id, err := fdfs.Parse(text)
 	if err != nil {
@@ -227,7 +227,8 @@ func (c *Cluster) file(text string) *file {
 // SetExactIDs makes storages find a file only by the id under which it was stored, and by no alias.
 func (c *Cluster) SetExactIDs() { c.exactIDs.Store(true) }
 
-// canonical is the name by which a file is kept. The zero FileID names none.
+// canonical returns the key of a file in Cluster.files. The zero FileID has the key "", which no
+// file has.
 func canonical(id fdfs.FileID) string {
 	if id.Logic == "" {
 		return ""

@@ -37,7 +37,7 @@ type goldenObject struct {
 	SourceRaw string `json:"source_raw_hex"`
 }
 
-// content makes an object's bytes out of their generators.
+// content generates the content of an object.
 func (o goldenObject) content(t *testing.T) []byte {
 	t.Helper()
 	var all []byte
@@ -62,7 +62,7 @@ func (o goldenObject) content(t *testing.T) []byte {
 	return all
 }
 
-// goldenCluster starts a cluster that speaks for the recorded one, and puts its objects.
+// goldenCluster starts a cluster like the recorded one, with its files.
 func goldenCluster(t *testing.T, name string) *Cluster {
 	t.Helper()
 	o := Options{UseStorageIDs: name == "b", Parameters: map[string]string{"use_trunk_file": "1"}}
@@ -80,7 +80,7 @@ func goldenCluster(t *testing.T, name string) *Cluster {
 	golden.Read(t, name+"/manifest.json", &manifest)
 	for _, object := range manifest.Objects {
 		if len(object.StoredOn) == 0 {
-			continue // it was deleted
+			continue // the object was deleted
 		}
 		_, err := c.Put(object.spec(t, c))
 		require.NoError(t, err, object.Name)
@@ -100,7 +100,7 @@ func (o goldenObject) spec(t *testing.T, c *Cluster) FileSpec {
 	}
 	spec.Modified = time.Unix(o.Modified[o.StoredOn[0]], 0)
 	if o.Kind == "link" {
-		spec.Modified = time.Unix(o.Created, 0) // of the link, the manifest has that of its target
+		spec.Modified = time.Unix(o.Created, 0) // of the link; the manifest has the time of its target
 	}
 	return spec
 }
@@ -109,14 +109,14 @@ func (o goldenObject) spec(t *testing.T, c *Cluster) FileSpec {
 // and storages for uploads, downloads and updates.
 var notSent = []int{15, 70, 90, 101, 102, 103, 105}
 
-// TestGolden holds the replies to recorded requests against the recorded replies.
+// TestGolden: a recorded request gets the recorded reply.
 func TestGolden(t *testing.T) {
 	var records []goldenRecord
 	golden.Read(t, "protocol.json", &records)
 	for _, name := range []string{"a", "b"} {
 		c := goldenCluster(t, name)
 		for _, phase := range []string{"up", "lag"} {
-			if phase == "lag" { // s2 was stopped, and its tracker knew
+			if phase == "lag" { // s2 was stopped, and the tracker had noticed
 				c.Storage(1).Kill()
 				c.Storage(1).SetOnline(false)
 			}
@@ -132,7 +132,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// holdGolden compares one reply.
+// holdGolden sends one recorded request and compares the reply.
 func (c *Cluster) holdGolden(t *testing.T, r goldenRecord) {
 	t.Helper()
 	request, err := hex.DecodeString(r.RequestHex)
@@ -148,7 +148,7 @@ func (c *Cluster) holdGolden(t *testing.T, r goldenRecord) {
 	got := exchange(t, addr, request)
 	where := fmt.Sprintf("%s %s to %s", r.Cluster, r.Name, r.To)
 	if r.Name == "bad_length_huge" && r.To == "t" {
-		require.Empty(t, got, where) // the real one cuts the length to 32 bits and replies
+		require.Empty(t, got, where) // a real tracker cuts the length to 32 bits and replies
 		return
 	}
 	require.Len(t, got, r.Total, where)
@@ -164,13 +164,13 @@ func (c *Cluster) holdGolden(t *testing.T, r goldenRecord) {
 	require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(got), where)
 }
 
-// statistics are the parts [from, to) of a record that a fake cannot know.
+// statistics are the parts [from, to) of a record that the cluster cannot reproduce.
 var statistics = map[byte][][2]int{
 	CmdListGroups:  {{17, 33}, {41, 49}, {81, 89}, {105, 113}},
 	CmdListServers: {{34, 50}, {58, 90}, {142, 487}},
 }
 
-// sameRecords compares lists without their statistics. want may be cut.
+// sameRecords compares lists without their statistics. want may be truncated.
 func sameRecords(t *testing.T, command byte, want, got []byte, where string) {
 	t.Helper()
 	size := 487

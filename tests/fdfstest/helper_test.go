@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testTimeout is how long a test waits for what should come at once: a machine may be slow, and may
-// stand still for a while.
+// testTimeout bounds operations that normally take no time: a machine may be slow, and may stand
+// still for a while.
 const testTimeout = 30 * time.Second
 
 func start(t *testing.T, o Options) *Cluster {
@@ -35,8 +35,7 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// exchange sends raw bytes and gives the one reply to them; empty when the connection was closed
-// without one.
+// exchange sends a request and returns the reply; empty if the connection was closed without one.
 func exchange(t *testing.T, addr string, request []byte) []byte {
 	t.Helper()
 	c := dial(t, addr)

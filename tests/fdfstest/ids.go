@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// IDFrom is an id of a file of 5 bytes whose source is an address or, where that is empty, a
-// storage id.
+// IDFrom returns the id of a file of 5 bytes. Its source is the address or, if that is empty, the
+// storage id number.
 func IDFrom(t testing.TB, group, address string, number uint32) fdfs.FileID {
 	t.Helper()
 	source := IDSource(number)

@@ -10,23 +10,22 @@ import (
 	"sync"
 )
 
-// Node is one server of a cluster, a tracker or a storage: where it listens, what is
-// wrong with it and what it has done. All its methods may be called at any time and from any
-// goroutine, except from OnUnknown.
+// Node is one server of a cluster, a tracker or a storage, with its address, its faults and its
+// counts. All its methods may be called at any time and from any goroutine, except from OnUnknown.
 type Node struct {
 	name   string
 	port   *reservation
 	handle func(Request) reply
 
-	life  sync.Mutex     // held by Kill, Revive and the end, which wait for goroutines; guards ended
+	life  sync.Mutex     // held by Kill, Silence, Revive and end; guards ended
 	ended bool           // the cluster was closed; guarded by life
-	wait  sync.WaitGroup // the goroutines of this life: one that accepts and one a connection
+	wait  sync.WaitGroup // goroutines: one that accepts, and one for each connection
 
 	mu          sync.Mutex         // guards all below
-	listener    net.Listener       // nil when dead or silent
+	listener    net.Listener       // nil when killed or silent
 	silence     *silence           // not nil when silent
-	ctx         context.Context    // of this life: ends the waiting of its connections
-	cancel      context.CancelFunc // nil when dead
+	ctx         context.Context    // ends when the node is killed, and with it the waits of its connections
+	cancel      context.CancelFunc // nil when killed
 	conns       map[*conn]struct{}
 	rules       *rules
 	partitioned bool
@@ -39,18 +38,18 @@ func newNode(name string, port *reservation) *Node {
 	return n
 }
 
-// Name is the node's name: t1, t2 .. for trackers and s1, s2 .. for storages.
+// Name returns the name of the node: t1, t2 .. for trackers and s1, s2 .. for storages.
 func (n *Node) Name() string { return n.name }
 
-// Addr is the host:port that the node listens on; it stays the same for good.
+// Addr returns the host:port that the node listens on, which never changes.
 func (n *Node) Addr() string { return n.port.addr.String() }
 
-// AddrPort is Addr in parsed form.
+// AddrPort returns Addr in parsed form.
 func (n *Node) AddrPort() netip.AddrPort { return n.port.addr }
 
-// Partition cuts the node off, or heals the cut: connections are accepted, but no byte is
-// sent, not even of replies under way. Requests of that time get their replies when the cut is
-// healed, if the client is still there.
+// Partition begins or ends a partition of the node. During it connections are accepted, but no byte
+// is sent, not even of replies in progress. Requests of that time get their replies after its end,
+// if the client has not left.
 func (n *Node) Partition(cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,18 +62,18 @@ func (n *Node) isPartitioned() bool {
 	return n.partitioned
 }
 
-// Kill closes the listener and all connections and returns when that is done. New connections
-// are refused. A dead node stays dead until Revive.
+// Kill closes the listener and all connections, and returns when the goroutines have ended. New
+// connections are refused. A killed node stays so until Revive.
 func (n *Node) Kill() {
 	n.life.Lock()
 	defer n.life.Unlock()
 	n.stop()
 }
 
-// Silence makes the node like a host that is switched off: there is no reply to an attempt to
-// connect, not even "connection refused", so that only the client's own time limit ends it.
-// Connections that are open stall as under Partition, and as after Lose: bytes to them are not
-// acknowledged. Revive ends it, Kill too. A dead node can be made silent.
+// Silence makes the node behave as a host that is switched off: an attempt to connect gets no
+// reply, not even "connection refused", so only the timeout of the client ends it. Open connections
+// stall as in a Partition, and as after Lose: bytes to them are not acknowledged. Revive ends the
+// silence, Kill too. A killed node can be made silent.
 func (n *Node) Silence() error {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -92,15 +91,16 @@ func (n *Node) Silence() error {
 	return n.lose()
 }
 
-// Lose makes all that clients send on connections that are open get lost, for good. The clients are
-// not told, as where a firewall has forgotten the connections. New connections work.
+// Lose drops all further bytes from the clients of open connections, until Revive ends a silence of
+// the node. The clients are not notified, as after a firewall has lost the state of the
+// connections. New connections work.
 func (n *Node) Lose() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.lose()
 }
 
-// lose drops what comes on connections that are open; mu must be held.
+// lose is Lose; mu must be held.
 func (n *Node) lose() error {
 	for c := range n.conns {
 		if err := DropReceived(c.tcp); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -110,7 +110,8 @@ func (n *Node) lose() error {
 	return nil
 }
 
-// Revive makes a dead or silent node listen on its address again, and does nothing to other nodes.
+// Revive makes a killed or silent node listen on its address again. For other nodes it does
+// nothing.
 func (n *Node) Revive() error {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -120,10 +121,10 @@ func (n *Node) Revive() error {
 	return n.start()
 }
 
-// ErrClosed is the error for reviving a node of a cluster that was closed.
+// ErrClosed is the error of Revive and Silence for a node of a closed cluster.
 var ErrClosed = errors.New("the cluster is closed")
 
-// end kills the node for good and gives up its address.
+// end kills the node for good and releases its address.
 func (n *Node) end() {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -134,7 +135,7 @@ func (n *Node) end() {
 	n.ended = true
 }
 
-// start begins a life, or ends the silence of one; life must be held.
+// start starts the node, or ends its silence; life must be held.
 func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,7 +146,7 @@ func (n *Node) start() error {
 		n.silence.close()
 		n.silence, n.partitioned = nil, false
 		for c := range n.conns {
-			_ = receive(c.tcp) // it may have been closed
+			_ = receive(c.tcp) // the connection may be closed
 		}
 	}
 	listener, err := again(func() (net.Listener, error) { return net.Listen("tcp", n.Addr()) })
@@ -161,7 +162,7 @@ func (n *Node) start() error {
 	return nil
 }
 
-// stop ends a life and waits for its goroutines; life must be held.
+// stop stops the node and waits for its goroutines; life must be held.
 func (n *Node) stop() {
 	n.mu.Lock()
 	n.closeListener()
@@ -206,7 +207,7 @@ func (n *Node) accept(ctx context.Context, listener net.Listener) {
 	}
 }
 
-// admit enters a connection into the books, or gives nil when the life has ended.
+// admit adds a connection to the node, or returns nil if the node was killed.
 func (n *Node) admit(ctx context.Context, tcp *net.TCPConn) *conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -37,7 +37,7 @@ trunk_binlog_max_backups=0
 store_slave_file_use_link=0
 `
 
-// parameters is the text that CmdParameters returns: key=value lines.
+// parameters returns the text of the reply to CmdParameters: key=value lines.
 func parameters(o Options) string {
 	useIDs, idType := 0, "ip"
 	if o.UseStorageIDs {

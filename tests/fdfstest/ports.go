@@ -10,7 +10,7 @@ type commonPort struct {
 	free []*reservation
 }
 
-// newCommonPort reserves as many addresses as o leaves open.
+// newCommonPort reserves an address for each storage without Listen.
 func newCommonPort(o Options) (*commonPort, error) {
 	need := 0
 	for _, g := range o.Groups {
@@ -35,7 +35,7 @@ func newCommonPort(o Options) (*commonPort, error) {
 	return nil, fmt.Errorf("cannot find a common port for %d storages: %w", need, err)
 }
 
-// reserve takes n addresses with one port that is free on the first.
+// reserve reserves n addresses with one port, which is free on the first.
 func (p *commonPort) reserve(n int) error {
 	port := uint16(0)
 	for i := range n {
@@ -50,7 +50,7 @@ func (p *commonPort) reserve(n int) error {
 	return nil
 }
 
-// take is the next of the reserved addresses, or the one that spec names.
+// take returns the address that spec names, or the next of the reserved ones.
 func (p *commonPort) take(spec StorageSpec) (*reservation, error) {
 	if spec.Listen != "" {
 		return reserveText(spec.Listen)
@@ -60,7 +60,7 @@ func (p *commonPort) take(spec StorageSpec) (*reservation, error) {
 	return r, nil
 }
 
-// release gives up what was not taken.
+// release releases the addresses that were not taken.
 func (p *commonPort) release() {
 	for _, r := range p.free {
 		r.close()

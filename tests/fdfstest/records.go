@@ -2,7 +2,7 @@ package fdfstest
 
 import "time"
 
-// What the lists of groups and storages say of things that a fake does not have.
+// Constants in the lists of groups and storages, in place of values that the cluster does not have.
 const (
 	statusOnline = 7 // FastDFS calls it active
 	statusGone   = 5 // offline
@@ -61,8 +61,8 @@ func appendGroup(b []byte, g *group) []byte {
 	return b
 }
 
-// listServers returns the records of a group's storages, or of the one whose id is named behind the
-// group.
+// listServers returns the records of the storages of a group, or of the storage whose id follows
+// the group in the request.
 func (c *Cluster) listServers(r Request) reply {
 	if len(r.Body) < groupLen || len(r.Body) > groupLen+idLen {
 		return reject(StatusInvalid)

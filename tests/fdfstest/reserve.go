@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservation holds a port without listening: connections to it are refused, and
-// no other program gets it. With it a node that was killed comes back on its old address,
-// which a mere free port may have lost to some outgoing connection by then.
+// reservation holds a port without listening: connections to it are refused, and no other program
+// gets it. So a killed node can be revived on its old address, while a port that is merely free may
+// have been assigned to an outgoing connection by then.
 type reservation struct {
 	fd   int
 	addr netip.AddrPort
 }
 
-// reserve takes addr; port 0 is any free one. Linux lets a second socket listen on
-// the address as both allow its reuse and this one never listens.
+// reserve reserves addr; port 0 is any free one. Linux lets a second socket listen on the address,
+// as both allow its reuse and the first one never listens.
 func reserve(addr netip.AddrPort) (*reservation, error) {
 	fd, err := bind(addr)
 	if err != nil {
@@ -42,7 +42,7 @@ func reserve(addr netip.AddrPort) (*reservation, error) {
 
 func (r *reservation) close() { unix.Close(r.fd) }
 
-// bind makes a socket that has addr and does not listen.
+// bind returns a socket that is bound to addr and does not listen.
 func bind(addr netip.AddrPort) (int, error) {
 	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()})
 	if addr.Addr().Is4() {
@@ -64,11 +64,12 @@ func bind(addr netip.AddrPort) (int, error) {
 	return fd, nil
 }
 
-// inheritedTime is how long a process that is being started may hold copies of descriptors.
+// inheritedTime bounds the time for which a starting process has copies of descriptors.
 const inheritedTime = 10 * time.Second
 
-// again calls take until the address is free. A process that is being started has copies of all
-// descriptors until it executes its program: a listener closed meanwhile goes on listening.
+// again calls take until the address is free, or inheritedTime has passed. A starting process has
+// copies of all descriptors until it executes its program: a listener that is closed meanwhile goes
+// on listening.
 func again[T any](take func() (T, error)) (T, error) {
 	for until := time.Now().Add(inheritedTime); ; time.Sleep(time.Millisecond) {
 		taken, err := take()
@@ -78,15 +79,15 @@ func again[T any](take func() (T, error)) (T, error) {
 	}
 }
 
-// silence is a listener whose queue has room for one connection and is full. Linux then drops
-// what a client sends to connect, and says nothing.
+// silence is a listener whose queue has room for one connection and is full. Linux drops the
+// packets of a client that connects, and sends no reply.
 type silence struct {
 	fd     int
-	filler net.Conn // nil when a client was there first
+	filler net.Conn // nil if the connection of a client fills the queue
 }
 
-// fillTime is how long the one connection that fills the queue may take: it is there at once,
-// except on a machine that stands still.
+// fillTime bounds the connection that fills the queue. It takes no time, except on a machine that
+// stands still.
 const fillTime = 5 * time.Second
 
 func newSilence(addr netip.AddrPort) (*silence, error) {
@@ -106,7 +107,8 @@ func newSilence(addr netip.AddrPort) (*silence, error) {
 	return &silence{fd: fd, filler: filler}, nil
 }
 
-// fill connects, or gives nil when there is no room: a client that happened to connect was first.
+// fill connects to addr. It returns nil if the queue is full: a client that happened to connect was
+// first.
 func fill(addr netip.AddrPort, limit time.Duration) (net.Conn, error) {
 	filler, err := net.DialTimeout("tcp", addr.String(), limit)
 	var timeout net.Error
@@ -123,7 +125,7 @@ func (s *silence) close() {
 	}
 }
 
-// DropReceived makes the kernel drop all packets that come to a connection, before it acknowledges
+// DropReceived makes the kernel drop all packets that a connection receives, before it acknowledges
 // them: to the client, the host seems to be gone.
 func DropReceived(c *net.TCPConn) error {
 	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // keep 0 bytes

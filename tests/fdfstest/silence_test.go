@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSilenceBesideForks: a node can be silenced and revived while processes are being started,
-// which hold its closed listener for a moment.
+// TestSilenceBesideForks: a node can be silenced and revived while other processes start, which
+// have copies of its closed listener for a moment.
 func TestSilenceBesideForks(t *testing.T) {
 	t.Parallel()
 	c := start(t, Options{})

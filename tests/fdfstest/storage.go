@@ -17,21 +17,21 @@ type Storage struct {
 	cluster   *Cluster
 	group     *group
 	advertise netip.AddrPort // the address that trackers name
-	id        uint32         // 0 when there are no storage ids
+	id        uint32         // 0 without storage ids
 	source    fdfs.Source
 	version   atomic.Pointer[string] // of FastDFS
-	unlisted  atomic.Bool            // the trackers do not know it
-	offline   atomic.Bool            // the trackers believe that it is down
-	corrupted sync.Map               // other bytes of files, by id
+	unlisted  atomic.Bool            // not in the lists of the trackers
+	offline   atomic.Bool            // offline in the lists of the trackers
+	corrupted sync.Map               // wrong content of files, by id
 }
 
-// Corrupt gives this storage other bytes of a file, as many as the file has.
+// Corrupt replaces the content of a file at this storage. content has as many bytes as the file.
 func (s *Storage) Corrupt(id fdfs.FileID, content []byte) { s.corrupted.Store(id.String(), content) }
 
-// Group is the name of the storage's group.
+// Group returns the name of the storage's group.
 func (s *Storage) Group() string { return s.group.name }
 
-// ID is the storage id as decimal text; without storage ids it is the advertised address, as in
+// ID returns the storage id as decimal text, or without storage ids the advertised address, as in
 // FastDFS.
 func (s *Storage) ID() string {
 	if s.id == 0 {
@@ -40,15 +40,15 @@ func (s *Storage) ID() string {
 	return strconv.FormatUint(uint64(s.id), 10)
 }
 
-// SetOnline says what the trackers believe. They name a storage that was killed until
-// SetOnline(false), as a real tracker does for some minutes.
+// SetOnline sets the status of the storage in the lists of the trackers. They list a killed storage
+// as online until SetOnline(false), as a real tracker does for some minutes.
 func (s *Storage) SetOnline(online bool) { s.offline.Store(!online) }
 
-// SetListed says whether the trackers know the storage at all, as before it has joined or after it
-// has moved away. A group without such a storage does not exist for them.
+// SetListed adds the storage to the lists of the trackers, or removes it, as before it joins or
+// after it moves away. The trackers do not know a group without listed storages.
 func (s *Storage) SetListed(listed bool) { s.unlisted.Store(!listed) }
 
-// SetVersion is an upgrade or a downgrade, see StorageSpec.
+// SetVersion upgrades or downgrades the storage, see StorageSpec.
 func (s *Storage) SetVersion(version string) { s.version.Store(&version) }
 
 // command handles a request at this storage.
@@ -64,7 +64,7 @@ func (s *Storage) command(r Request) (reply, bool) {
 	return reply{}, false
 }
 
-// find is the file that a body of group and logic filename names, or the status why there is none.
+// find returns the file that a body of group and logic filename names, or the status of the error.
 func (s *Storage) find(body []byte) (*file, byte) {
 	if len(body) <= groupLen || cutText(body[:groupLen]) != s.group.name {
 		return nil, StatusInvalid
@@ -138,8 +138,8 @@ func (s *Storage) ignoresTrunkOffset() bool {
 	return major < "5" || major == "5" && m < 11
 }
 
-// flagNoCRC in the status byte of CmdFileInfo: do not read the file for its CRC32. The other flag,
-// 2 (no line in the log when the file is missing), changes nothing that a client sees.
+// flagNoCRC is a flag in the status byte of CmdFileInfo: the file is not read for its CRC32. The
+// other flag, 2 (no line in the log if the file is missing), changes nothing that a client sees.
 const flagNoCRC = 1
 
 // info returns size, time, CRC32 and source of a file. The request's body is group and logic

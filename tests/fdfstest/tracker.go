@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// trackerCommand handles a request at any of the trackers, which all know the same.
+// trackerCommand handles a request at any of the trackers, which all have the same state.
 func (c *Cluster) trackerCommand(r Request) (reply, bool) {
 	switch r.Command {
 	case CmdParameters:
@@ -22,7 +22,7 @@ func (c *Cluster) trackerCommand(r Request) (reply, bool) {
 	return reply{}, false
 }
 
-// withoutBody rejects requests that have a body and should not.
+// withoutBody calls do for a request without a body, and rejects others.
 func withoutBody(r Request, do func() reply) reply {
 	if len(r.Body) != 0 {
 		return reject(StatusInvalid)
@@ -30,7 +30,7 @@ func withoutBody(r Request, do func() reply) reply {
 	return do()
 }
 
-// knownGroup is a group that the trackers know.
+// knownGroup returns a group that the trackers know, or nil.
 func (c *Cluster) knownGroup(name string) *group {
 	if g := c.group(name); g != nil && len(g.known()) > 0 {
 		return g
@@ -38,12 +38,12 @@ func (c *Cluster) knownGroup(name string) *group {
 	return nil
 }
 
-// known are the storages that the trackers know.
+// known returns the storages that the trackers know.
 func (g *group) known() []*Storage {
 	return slices.DeleteFunc(slices.Clone(g.storages), func(s *Storage) bool { return s.unlisted.Load() })
 }
 
-// online are those of storages that the trackers believe to be there.
+// online returns the storages that the trackers list as online.
 func online(storages []*Storage) []*Storage {
 	var list []*Storage
 	for _, s := range storages {

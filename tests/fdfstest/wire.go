@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// This encoding of the protocol is the package's own, on purpose: a mistake in
-// the codec of the clients under test must not be able to hide behind itself.
+// This encoding of the protocol is independent of the codec of the clients under test, on purpose:
+// in a shared codec, a mistake on both sides would not be found.
 //
 // Every packet, in both directions:
 //
@@ -38,7 +38,7 @@ const (
 	cmdReply byte = 100
 )
 
-// Statuses of replies, as errno of Linux has them.
+// Statuses of replies: errno values of Linux.
 const (
 	StatusNotFound    byte = 2
 	StatusInvalid     byte = 22
@@ -64,7 +64,7 @@ func appendInt(b []byte, v int64) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(v))
 }
 
-// cutText is the text of a NUL padded field.
+// cutText returns the text of a NUL padded field.
 func cutText(field []byte) string {
 	text, _, _ := bytes.Cut(field, []byte{0})
 	return string(text)
