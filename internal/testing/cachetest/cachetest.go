@@ -1,4 +1,4 @@
-// Package cachetest holds tiers to the contract of package tier:
+// Package cachetest tests implementations of the contract of package tier:
 //
 //	func TestMemory(t *testing.T) {
 //		cachetest.Run(t, func(t *testing.T) cachetest.Tier { return tier.NewMemory(cachetest.Room) })
@@ -20,7 +20,7 @@ import (
 	"fastdfs-gateway/internal/testing/contenttest"
 )
 
-// Tier is what memory and disk have in common.
+// Tier has the methods that the memory tier and the disk tier share.
 type Tier interface {
 	Get(key tier.Key, v tier.Version, touch bool) (tier.View, bool)
 	Holds(key tier.Key) (tier.Version, bool)
@@ -33,21 +33,21 @@ var (
 	_ Tier = (*tier.Disk)(nil)
 )
 
-// Room is the budget, in bytes, that the tiers under test need at least.
+// Room is the least budget of a tier under test, in bytes.
 const Room = 64 << 20
 
-// Content is the content of a file in tests: the same for the same name and size. It is read-only,
-// see contenttest.Shared.
+// Content returns the content of a file in tests: the same for the same name and size. It is
+// read-only, see contenttest.Shared.
 func Content(file string, size int64) []byte {
 	return contenttest.Shared(crc32.ChecksumIEEE([]byte(file)), size)
 }
 
-// Version is the version of a file with this content.
+// Version returns the version of a file with this content.
 func Version(content []byte) tier.Version {
 	return tier.Version{Size: int64(len(content)), ModTime: 1e18, CRC32: crc32.ChecksumIEEE(content), Immutable: true}
 }
 
-// Segment cuts a segment out of a file. It has the bytes of content itself, not a copy.
+// Segment returns a segment of a file. Its chunks are parts of content, not copies.
 func Segment(file string, index int64, content []byte) *tier.Segment {
 	v := Version(content)
 	rest := content[index*tier.SegmentSize:][:v.SegmentLength(index)]
@@ -60,7 +60,7 @@ func Segment(file string, index int64, content []byte) *tier.Segment {
 	return s
 }
 
-// Read reads a view from an offset on, in steps of at most limit bytes, the way that a reader does.
+// Read reads a view from an offset on, in steps of at most limit bytes, as a reader does.
 func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
 	got := make([]byte, 0, length)
 	for int64(len(got)) < length {
@@ -80,8 +80,8 @@ func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
 	return got, nil
 }
 
-// Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its
-// end by t.Cleanup.
+// Run runs the suite. create returns an empty tier with a budget of at least Room, and closes it by
+// t.Cleanup.
 func Run(t *testing.T, create func(t *testing.T) Tier) {
 	for name, test := range map[string]func(*testing.T, Tier){
 		"put and get": putAndGet, "sizes": sizes, "versions": versions, "replace": replace,
@@ -93,7 +93,7 @@ func Run(t *testing.T, create func(t *testing.T) Tier) {
 
 const file = "group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 
-// find gets a segment and reads all of it.
+// find returns the content of a segment, which must be stored.
 func find(t *testing.T, c Tier, s *tier.Segment) []byte {
 	t.Helper()
 	view, ok := c.Get(s.Key, s.Version, true)
@@ -129,7 +129,7 @@ func putAndGet(t *testing.T, c Tier) {
 	requireMiss(t, c, tier.Key{File: file + "x", Index: 0}, Version(content))
 }
 
-// sizes are those where something begins or ends.
+// sizes: files with sizes around those of pages, chunks and segments are stored and read.
 func sizes(t *testing.T, c Tier) {
 	for _, size := range []int64{1, 2, 4095, 4096, tier.ChunkSize - 1, tier.ChunkSize, tier.ChunkSize + 1,
 		tier.SegmentSize - 1, tier.SegmentSize} {
@@ -157,7 +157,7 @@ func versions(t *testing.T, c Tier) {
 	require.True(t, c.Put(s))
 	find(t, c, s)
 	requireMiss(t, c, s.Key, other)
-	requireMiss(t, c, s.Key, s.Version) // an old version is of no use: Get for another one has removed it
+	requireMiss(t, c, s.Key, s.Version) // Get for another version has removed the segment
 }
 
 func replace(t *testing.T, c Tier) {
@@ -200,7 +200,7 @@ func purge(t *testing.T, c Tier) {
 	}
 }
 
-// purgeInUse: a reader that has a view reads on.
+// purgeInUse: a reader with a view reads on after a purge.
 func purgeInUse(t *testing.T, c Tier) {
 	content := Content(file, 3*tier.ChunkSize)
 	s := Segment(file, 0, content)
@@ -215,7 +215,7 @@ func purgeInUse(t *testing.T, c Tier) {
 	requireMiss(t, c, s.Key, s.Version)
 }
 
-// names that a file system would take for something else.
+// names: a file is stored under a name that means something else to a file system.
 func names(t *testing.T, c Tier) {
 	all := []string{"a", "..", "../..", "/", "//", "a/b", ".seg", "A"}
 	for _, name := range all {
@@ -226,7 +226,7 @@ func names(t *testing.T, c Tier) {
 	}
 }
 
-// concurrent puts, gets and purges of a few keys: whatever is found is right.
+// concurrent: puts, gets and purges of a few keys at the same time return the right content.
 func concurrent(t *testing.T, c Tier) {
 	var segments []*tier.Segment
 	for i := range 6 {
@@ -250,7 +250,7 @@ func concurrent(t *testing.T, c Tier) {
 	wg.Wait()
 }
 
-// oneOf does with a segment what a number from 0 to 9 says.
+// oneOf purges, puts or gets a segment: which one depends on what, from 0 to 9.
 func oneOf(c Tier, s *tier.Segment, what int) error {
 	switch what {
 	case 0:

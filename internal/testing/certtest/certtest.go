@@ -32,7 +32,7 @@ type Order struct {
 	Begin time.Time     // default: an hour before End, or now
 	End   time.Time     // default: in 90 days
 	CA    bool          // may sign others
-	By    *Certificate  // signs it; default: its own key
+	By    *Certificate  // issuer; default: self-signed
 }
 
 // Certificate is a certificate with its key.
@@ -91,7 +91,7 @@ func Make(o Order) (*Certificate, error) {
 	return &Certificate{c, key}, err
 }
 
-// PEM returns the certificate, and the others behind it.
+// PEM returns the certificate, followed by its chain.
 func (c *Certificate) PEM(chain ...*Certificate) []byte {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 	for _, other := range chain {
@@ -105,15 +105,15 @@ func (c *Certificate) TLS() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: c.Key}
 }
 
-// Pool returns the certificate as the only authority.
+// Pool returns a pool with the certificate as the only authority.
 func (c *Certificate) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(c.Certificate)
 	return pool
 }
 
-// Write writes the certificate, with others behind it, and its key in PEM. It replaces each file at
-// once, the key last.
+// Write writes the certificate with its chain, and its key, in PEM. It replaces each file
+// atomically, the key last.
 func (c *Certificate) Write(t testing.TB, certFile, keyFile string, chain ...*Certificate) {
 	t.Helper()
 	require.NoError(t, c.Save(certFile, keyFile, chain...))

@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// ReadAll reads a file of size bytes. What it returns with an error is what there was.
+// ReadAll reads a file of size bytes. With an error it returns the bytes before the error.
 func ReadAll(f content.File, size int64) ([]byte, error) {
 	var all bytes.Buffer
 	all.Grow(int(size))
@@ -27,7 +27,7 @@ func ReadAll(f content.File, size int64) ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// ReadChunk reads a chunk, wherever it is.
+// ReadChunk reads a chunk in memory, in an open file or in a stream.
 func ReadChunk(chunk content.Chunk) (all []byte, err error) {
 	all = make([]byte, chunk.Length)
 	have := 0
@@ -39,7 +39,8 @@ func ReadChunk(chunk content.Chunk) (all []byte, err error) {
 	return all[:have], err
 }
 
-// Bytes returns n bytes that look random and differ from offset to offset, the same in every run.
+// Bytes returns n pseudo-random bytes, so that the content differs from offset to offset. They are
+// the same in every run.
 func Bytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedRoom and sharedStep are bytes: what Shared can return at most, and makes at a time. starts
-// is the number of offsets at which it begins.
+// sharedRoom is the size of the memory of Shared, and sharedStep the part of it that is filled at a
+// time, in bytes. starts is the number of offsets at which a result begins.
 const (
 	sharedRoom = 256 << 20
 	sharedStep = 1 << 20
 	starts     = 1 << 20
 )
 
-// shared is the memory of Shared. It is no memory of the Go heap: the race detector has nothing to
-// do for it.
+// shared is the memory of Shared. It lies outside of the Go heap, where the race detector has no
+// work.
 var shared struct {
 	mu     sync.Mutex
 	room   []byte // read-only up to made
@@ -25,9 +25,9 @@ var shared struct {
 	source *rand.ChaCha8
 }
 
-// Shared returns size bytes that look random, the same in every run for the same seed. Those of two
-// seeds differ, unless the seeds are equal modulo 2^20. All callers share them: a write ends the
-// process.
+// Shared returns size pseudo-random bytes, the same in every run for the same seed. The bytes of
+// two seeds differ, unless the seeds are equal modulo 2^20. All callers share the memory, which is
+// read-only: a write ends the process.
 func Shared(seed uint32, size int64) []byte {
 	start := int64(seed % starts)
 	end := start + size

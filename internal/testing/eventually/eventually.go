@@ -1,4 +1,4 @@
-// Package eventually lets a test wait for an event that it can only look for.
+// Package eventually lets a test wait for an event by polling.
 //
 //	eventually.True(t, func() bool { return server.Open() == 0 }, "connections are left open")
 package eventually
@@ -10,16 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Limit is how long True waits. It is there to end a test that would hang: a slow machine under
-// load is no failure.
+// Limit bounds the wait of True. It ends a test that would hang: a slow machine under load is no
+// failure.
 const Limit = 3 * time.Minute
 
-// longest is the longest pause between two looks.
+// longest is the longest pause between two calls of ok.
 const longest = 20 * time.Millisecond
 
-// True waits until ok returns true, and stops the test when that does not happen within Limit. The
-// message is that of testify. Unlike require.Eventually it calls ok on the goroutine of the test,
-// so ok may stop the test too, and it looks at once.
+// True waits until ok returns true, and stops the test if Limit passes before. The message is
+// formatted by testify. Unlike require.Eventually, True calls ok on the goroutine of the test, so
+// ok may stop the test too, and the first call has no delay.
 func True(t testing.TB, ok func() bool, message ...any) {
 	t.Helper()
 	end := time.Now().Add(Limit)

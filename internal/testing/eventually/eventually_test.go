@@ -26,7 +26,7 @@ func TestTrueLooksOften(t *testing.T) {
 	})
 }
 
-// stopped is a test that keeps its failure.
+// stopped is a testing.TB that records its failure.
 type stopped struct {
 	testing.TB
 	text string

@@ -1,5 +1,5 @@
-// Package golden finds the replies that were recorded from a real FastDFS. They are not in this
-// repository: GOLDEN_DIR names their folder, else it is shared/golden beside the repository.
+// Package golden reads the replies that were recorded from a real FastDFS. They are not in this
+// repository: GOLDEN_DIR is their folder; by default it is shared/golden beside the repository.
 package golden
 
 import (

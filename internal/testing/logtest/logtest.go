@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Buffer keeps what is written to it. It is safe for concurrent use.
+// Buffer records the bytes that are written to it. It is safe for concurrent use.
 type Buffer struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -24,12 +24,12 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns all that was written.
+// String returns the recorded bytes.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-// Count returns how often a text was written.
+// Count returns the number of times that a text was written.
 func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }

@@ -1,4 +1,4 @@
-// Package origintest has a Protocol for tests, to be embedded by others:
+// Package origintest has an implementation of origin.Protocol that other ones embed in tests:
 //
 //	type oneFile struct {
 //		origintest.Unreachable
@@ -17,7 +17,7 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// Unreachable implements origin.Protocol by storages that cannot be reached.
+// Unreachable implements origin.Protocol for storages that cannot be reached.
 type Unreachable struct{}
 
 // Order changes nothing.
@@ -37,7 +37,7 @@ func (Unreachable) Open(context.Context, client.FetchRequest, client.Info, int64
 // Exclude does nothing.
 func (Unreachable) Exclude(fdfs.FileID, client.Server) {}
 
-// Recheck finds the same content again: the only server sends it.
+// Recheck returns the first sum, as a server that sends the same content again.
 func (Unreachable) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
 	_ []client.Server) (checksum.Sum, error) {
 	return first, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clusterMasters is how many masters a cluster has; each has one replica.
+// clusterMasters is the number of masters of a cluster. Each has one replica.
 const clusterMasters = 3
 
 // slots is the number of slots of a Redis Cluster.
@@ -23,17 +23,17 @@ type Cluster struct {
 	admin *redis.ClusterClient
 }
 
-// The time of silence after which nodes take another one for dead. They speak to each other at
-// least twice in it, so it is short while they have much to tell. After that it is long: a node
-// that a slow machine has no time for is not dead.
+// The time without a message after which nodes consider another one as failed. Nodes exchange
+// messages at least twice within it, so it is short while the state of a new cluster spreads.
+// Afterwards it is long: a node on a slow machine has not failed.
 const (
 	talkative = 1000 // milliseconds
 	patient   = 600_000
 )
 
-// StartCluster starts six nodes, makes them a cluster, and returns when every node says that it is
-// whole. A dead master is replaced by its replica when KillMasterOf tells that one to: by itself
-// only after minutes. The nodes are stopped when the test ends.
+// StartCluster starts six nodes, makes them a cluster, and returns when every node reports that the
+// cluster is complete. KillMasterOf makes a replica replace its killed master; by itself the
+// replica does that only after minutes. The end of the test stops the nodes.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
@@ -56,7 +56,7 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// meet makes the nodes known to each other. A handshake that has failed is begun again.
+// meet introduces the nodes to each other, and repeats a failed handshake.
 func (c *Cluster) meet() {
 	c.t.Helper()
 	for i, node := range c.nodes {
@@ -80,7 +80,7 @@ func (c *Cluster) meet() {
 	}
 }
 
-// share gives the slots to the masters and a replica to each.
+// share assigns the slots to the masters, and a replica to each master.
 func (c *Cluster) share() {
 	c.t.Helper()
 	for i := range clusterMasters {
@@ -93,7 +93,7 @@ func (c *Cluster) share() {
 	}
 }
 
-// whole reports whether a node sees the whole cluster, and a replica its master.
+// whole reports whether a node sees the whole cluster, and has a link to its replica or master.
 func (c *Cluster) whole(ctx context.Context, node *Server) bool {
 	nodes, err := node.admin().ClusterNodes(ctx).Result()
 	if err != nil || strings.Count(nodes, "slave ") != clusterMasters {
@@ -104,7 +104,7 @@ func (c *Cluster) whole(ctx context.Context, node *Server) bool {
 			infoHas(ctx, node.Addr(), "replication", "role:slave", "master_link_status:up"))
 }
 
-// info reports whether a node's CLUSTER INFO has a line.
+// info reports whether the CLUSTER INFO of a node has a line.
 func (c *Cluster) info(ctx context.Context, node *Server, line string) bool {
 	info, err := node.admin().ClusterInfo(ctx).Result()
 	return err == nil && strings.Contains(info, line+"\r\n")
@@ -120,9 +120,9 @@ func (c *Cluster) do(node *Server, args ...any) {
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
-// Client returns a new client of the cluster, which is closed when the test ends. It learns of a
-// failover within a second or so; by default a client takes more than ten when a dead node refuses
-// connections.
+// Client returns a new client of the cluster, which the end of the test closes. The client notices
+// a failover within about a second; by default a client needs more than ten if a killed node
+// refuses connections.
 func (c *Cluster) Client() *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: c.Addrs(), DialerRetries: 1, DialTimeout: waitBudget, ReadTimeout: waitBudget,
@@ -132,7 +132,7 @@ func (c *Cluster) Client() *redis.ClusterClient {
 	return client
 }
 
-// MasterOf returns the node that serves a key's slot now.
+// MasterOf returns the node that serves the slot of a key now.
 func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
 	c.admin.ReloadState(context.Background())
@@ -155,8 +155,8 @@ func (c *Cluster) MasterOf(key string) *Server {
 	return master
 }
 
-// KillMasterOf kills the master of a key's slot and returns it when its replica has taken the place
-// and every living node says that the cluster is whole again.
+// KillMasterOf kills the master of a key's slot. It returns the killed node when the replica is the
+// new master and every running node reports that the cluster is complete again.
 func (c *Cluster) KillMasterOf(key string) *Server {
 	c.t.Helper()
 	dead := c.MasterOf(key)
@@ -179,7 +179,7 @@ func (c *Cluster) KillMasterOf(key string) *Server {
 	return dead
 }
 
-// replicaOf returns the node that follows a master.
+// replicaOf returns the replica of the master with an id.
 func (c *Cluster) replicaOf(id string) *Server {
 	c.t.Helper()
 	for _, node := range c.nodes {
@@ -200,8 +200,8 @@ func (c *Cluster) replicaOf(id string) *Server {
 	return nil
 }
 
-// ownsSlots reports whether a node still has slots by the text of CLUSTER NODES: a line of it has
-// eight fields and then the ranges.
+// ownsSlots reports whether the text of CLUSTER NODES assigns slots to the node with an id: a line
+// has eight fields, then the ranges of slots.
 func ownsSlots(nodes, id string) bool {
 	for line := range strings.Lines(nodes) {
 		fields := strings.Fields(line)

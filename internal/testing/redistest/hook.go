@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Hook wraps each command that a client sends from now on, but no pipeline.
+// Hook wraps each further command of a client, but no pipeline.
 func Hook(rdb redis.UniversalClient, wrap func(next redis.ProcessHook) redis.ProcessHook) {
 	rdb.AddHook(hook(wrap))
 }
 
-// Count counts the commands that a client sends from now on.
+// Count returns the number of further commands of a client, which grows with each of them.
 func Count(rdb redis.UniversalClient) *atomic.Int64 {
 	commands := &atomic.Int64{}
 	rdb.AddHook(counter{commands: commands, hook: func(next redis.ProcessHook) redis.ProcessHook {
@@ -24,7 +24,7 @@ func Count(rdb redis.UniversalClient) *atomic.Int64 {
 	return commands
 }
 
-// counter counts commands of pipelines too.
+// counter counts the commands of pipelines too.
 type counter struct {
 	hook
 	commands *atomic.Int64

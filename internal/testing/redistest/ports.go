@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of servers and relays. They lie below those that the kernel gives to outgoing
-// connections, and so do the bus ports of cluster nodes, busOffset above them: so a server which is
+// The ports of servers and relays. These ports and the bus ports of cluster nodes, busOffset above
+// them, are below the ports that the kernel assigns to outgoing connections. So a server that is
 // down for a while finds its port free.
 const (
 	firstPort = 10000
@@ -22,15 +22,14 @@ const (
 	busOffset = 10000
 )
 
-// ports are those that this process has taken, be they listened on at the moment or not.
+// ports are the ports that this process has taken, with and without a listener.
 var ports struct {
 	mu    sync.Mutex       // guards taken
 	taken map[int]*os.File // the lock that keeps other processes away
 }
 
-// takePort returns a port of loopback that no process listens on, and that no other caller gets
-// until it is given back: be it in this process, or in one that tests another package at the same
-// time.
+// takePort returns a port of loopback without a listener. No other caller gets it until givePort,
+// neither in this process nor in one that tests another package at the same time.
 func takePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
@@ -58,8 +57,8 @@ func takePort() (int, error) {
 	return 0, errors.New("no free port was found")
 }
 
-// lockPort keeps other processes from a port. The kernel gives the lock back when this process
-// ends, whatever ends it.
+// lockPort locks a port for this process. The kernel releases the lock when this process ends, also
+// by a crash.
 func lockPort(port int) (*os.File, error) {
 	dir := filepath.Join(os.TempDir(), "redistest-ports-"+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -76,7 +75,7 @@ func lockPort(port int) (*os.File, error) {
 	return file, nil
 }
 
-// givePort gives a port back.
+// givePort releases a port.
 func givePort(port int) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()

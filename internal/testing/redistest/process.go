@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// process is a child that does not outlive this process, whatever ends it.
+// process is a child of this process, and ends with it, also after a crash.
 type process struct {
 	pid  int
-	done chan struct{} // closed when the child is gone and reaped
+	done chan struct{} // closed when the child has ended and was reaped
 }
 
 // startProcess starts a program. The kernel sends a child its death signal when the *thread* that
-// made it ends, so one goroutine keeps its thread from the start of the child to its end: the
+// started it ends, so one goroutine keeps its thread from the start of the child to its end: the
 // signal comes when the whole process ends, not before.
 func startProcess(path string, args ...string) (*process, error) {
 	p := &process{done: make(chan struct{})}
@@ -30,7 +30,7 @@ func startProcess(path string, args ...string) (*process, error) {
 		}
 		p.pid = cmd.Process.Pid
 		started <- nil
-		_ = cmd.Wait() // The log of the child tells how it ended.
+		_ = cmd.Wait() // the log of the child has the reason of the end
 	}()
 	if err := <-started; err != nil {
 		<-p.done
@@ -45,11 +45,12 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// signal sends a signal unless the child is gone: its number may belong to another process by then.
+// signal sends a signal unless the child has ended: its process id may belong to another one by
+// then.
 func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.done:
 	default:
-		_ = syscall.Kill(p.pid, sig) // It may end in this moment; there is nothing to do about it then.
+		_ = syscall.Kill(p.pid, sig) // the child may end at this moment
 	}
 }

@@ -15,42 +15,42 @@ type End int
 
 // The ends.
 const (
-	Client End = iota // that has connected to the relay
-	Target            // that the relay has connected to
+	Client End = iota // the end that has connected to the relay
+	Target            // the end that the relay has connected to
 )
 
 func (e End) other() End { return Target - e }
 
-// Relay passes TCP connections on to a target and breaks them on demand. Its address stays the same
-// all the time. Its methods may be called from any goroutine.
+// Relay forwards TCP connections to a target and breaks them on demand. Its address never changes.
+// Its methods may be called from any goroutine.
 type Relay struct {
 	t      testing.TB
 	target string
 	port   int
 	wg     sync.WaitGroup // every goroutine of the relay
 
-	mu       sync.Mutex // guards what follows
-	changed  *sync.Cond // on mu: hung, mute, blown, closed or what gets lost has changed
+	mu       sync.Mutex // guards all below
+	changed  *sync.Cond // on mu: hung, mute, blown, closed or the lost of a pair has changed
 	listener net.Listener
 	pairs    map[*pair]struct{}
 	hung     bool // nothing passes
 	mute     bool // requests pass, replies do not
 	closed   bool
-	delays   [2]delay // of what goes to each end
-	fuse     int      // pieces until the relay cuts itself; 0 = it does not
-	blown    bool     // the last of these is on its way: no other passes before the cut
+	delays   [2]delay // of the pieces to each end
+	fuse     int      // pieces until the relay cuts itself; 0 = never
+	blown    bool     // the last of these pieces is in transit: no other passes before the cut
 }
 
-// delay is how long a piece is held: between least and most.
+// delay is the time for which a piece is held: between least and most.
 type delay struct{ least, most time.Duration }
 
 // pair is a relayed connection.
 type pair struct {
 	conns [2]net.Conn // of each end
-	lost  [2]bool     // guarded by Relay.mu: bytes to that end, and their end, get lost
+	lost  [2]bool     // guarded by Relay.mu: bytes to that end, and the end of the stream, are lost
 }
 
-// NewRelay starts a relay to an address of TCP. It is closed when the test ends.
+// NewRelay starts a relay to a TCP address. The end of the test closes it.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
 	r := &Relay{t: t, target: target, pairs: make(map[*pair]struct{})}
@@ -111,7 +111,8 @@ func (r *Relay) drop() {
 	}
 }
 
-// reset closes a connection. Without lingering the other side sees a reset, not an orderly end.
+// reset closes a connection. Without lingering the other side receives a reset (RST), not an
+// orderly end.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -119,9 +120,9 @@ func reset(c net.Conn) {
 	c.Close()
 }
 
-// HalfClose ends one direction of all connections that are open now: an end sees an orderly end of
-// what it receives, and what it sends still arrives. The other end is not told, and what it sends
-// from now on gets lost.
+// HalfClose ends one direction of all open connections: the end to receives an orderly end of the
+// stream, and its own bytes still arrive. The other end is not notified, and its further bytes are
+// lost.
 func (r *Relay) HalfClose(to End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +135,8 @@ func (r *Relay) HalfClose(to End) {
 	r.changed.Broadcast()
 }
 
-// Strand resets all connections that are open now at one end. The other end is not told: it goes on
-// believing that they are open, gets nothing, and what it sends gets lost.
+// Strand resets all open connections at the end gone. The other end is not notified: its
+// connections stay open, receive nothing, and lose the bytes that it sends.
 func (r *Relay) Strand(gone End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,20 +147,20 @@ func (r *Relay) Strand(gone End) {
 	r.changed.Broadcast()
 }
 
-// Drop drops the connections that are open now and accepts new ones, as a restarted middle box
-// does. Those that are just being connected stay.
+// Drop resets the open connections and accepts new ones, as a middlebox after a restart.
+// Connections that are being established stay.
 func (r *Relay) Drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()
 }
 
-// Hang accepts connections and passes nothing until Restore, which then delivers what has waited: a
-// network that loses every packet for a while.
+// Hang accepts connections and passes nothing until Restore, which then delivers the waiting bytes,
+// as a network that loses every packet for a while.
 func (r *Relay) Hang() { r.set(true, false) }
 
-// Mute passes what clients send and withholds the replies until Restore: commands run and their
-// clients do not learn of it.
+// Mute passes the bytes of clients and withholds the replies until Restore: commands run, and their
+// clients get no result.
 func (r *Relay) Mute() { r.set(false, true) }
 
 func (r *Relay) set(hung, mute bool) {
@@ -169,8 +170,8 @@ func (r *Relay) set(hung, mute bool) {
 	r.changed.Broadcast()
 }
 
-// CutAfter cuts the relay when n more pieces have passed, in either direction: a crash at a chosen
-// step of a conversation. 0 takes it back.
+// CutAfter cuts the relay after n more pieces, in either direction, as a crash at a chosen step of
+// a protocol. 0 cancels it.
 func (r *Relay) CutAfter(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,11 +197,11 @@ func (r *Relay) Restore() {
 	r.t.Errorf("cannot listen on the relay's port again: %v", err)
 }
 
-// Delay holds what clients send for d; 0 = not at all.
+// Delay holds each piece from a client for d; 0 = no delay.
 func (r *Relay) Delay(d time.Duration) { r.setDelays(delay{}, delay{d, d}) }
 
 // DelayBoth holds each piece, in either direction, for a time from least to most. As on a long
-// line, the order stays and many pieces are on their way at a time.
+// line, the order stays and many pieces are in transit at a time.
 func (r *Relay) DelayBoth(least, most time.Duration) {
 	r.setDelays(delay{least, most}, delay{least, most})
 }
@@ -211,7 +212,7 @@ func (r *Relay) setDelays(toClient, toTarget delay) {
 	r.delays = [2]delay{Client: toClient, Target: toTarget}
 }
 
-// Close ends the relay and waits for its goroutines. The end of the test does it too.
+// Close ends the relay and waits for its goroutines. The end of the test calls it too.
 func (r *Relay) Close() {
 	r.mu.Lock()
 	if !r.closed {
@@ -257,8 +258,8 @@ func (r *Relay) connect(l net.Listener, client net.Conn) {
 	<-done
 }
 
-// add notes a pair, unless the relay was cut since the listener has accepted it, be it restored
-// again or not.
+// add adds a pair, unless the relay was cut after the listener accepted the client. A Restore since
+// then changes nothing.
 func (r *Relay) add(l net.Listener, p *pair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +276,7 @@ func (r *Relay) remove(p *pair) {
 	delete(r.pairs, p)
 }
 
-// piece is what was read at once, and when it is to arrive.
+// piece is the result of one read, with the time of its delivery.
 type piece struct {
 	bytes []byte
 	due   time.Time
@@ -283,11 +284,11 @@ type piece struct {
 
 const (
 	maxPiece  = 32 << 10 // bytes
-	maxPieces = 1024     // of one direction that are on their way
+	maxPieces = 1024     // in transit in one direction
 )
 
-// pass copies what goes to one end, and closes both when it is over, which ends the other direction
-// as well; unless that direction is lost.
+// pass copies the bytes to one end. After the last one it closes both ends, which ends the other
+// direction as well, unless the bytes to this end are lost.
 func (r *Relay) pass(p *pair, to End) {
 	pieces, done := make(chan piece, maxPieces), make(chan struct{})
 	go func() {
@@ -312,7 +313,7 @@ func (r *Relay) pass(p *pair, to End) {
 	r.end(p, to)
 }
 
-// deliver writes pieces to one end when they are due. After a failure it takes those that are left.
+// deliver writes pieces to one end when they are due. After a failure it discards the others.
 func (r *Relay) deliver(p *pair, to End, pieces <-chan piece) {
 	for piece := range pieces {
 		time.Sleep(time.Until(piece.due))
@@ -327,7 +328,7 @@ func (r *Relay) deliver(p *pair, to End, pieces <-chan piece) {
 	}
 }
 
-// end closes both ends after the last piece to one of them, unless that gets lost.
+// end closes both ends after the last piece to one of them, unless the bytes to that end are lost.
 func (r *Relay) end(p *pair, to End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -337,8 +338,8 @@ func (r *Relay) end(p *pair, to End) {
 	}
 }
 
-// due is when a piece to an end that was read just now is to arrive. While nothing passes it waits,
-// so that no more is read and the sender has to wait too.
+// due returns the time of delivery of a piece that was just read. It waits while nothing passes, so
+// that no more is read and the sender waits too.
 func (r *Relay) due(p *pair, to End) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -347,8 +348,8 @@ func (r *Relay) due(p *pair, to End) time.Time {
 	return time.Now().Add(d.least + rand.N(d.most-d.least+1))
 }
 
-// flows waits while nothing passes to an end; false means that what comes gets lost, or the relay
-// is closed. The caller holds mu.
+// flows waits while nothing passes to an end. It returns false if the bytes to that end are lost,
+// or the relay is closed. The caller holds mu.
 func (r *Relay) flows(p *pair, to End) bool {
 	for !r.closed && !p.lost[to] && (r.hung || r.blown || r.mute && to == Client) {
 		r.changed.Wait()
@@ -356,7 +357,7 @@ func (r *Relay) flows(p *pair, to End) bool {
 	return !r.closed && !p.lost[to]
 }
 
-// passed cuts the relay after its last piece.
+// passed cuts the relay after the last piece of CutAfter.
 func (r *Relay) passed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -365,9 +366,9 @@ func (r *Relay) passed() {
 	}
 }
 
-// gate holds a piece for as long as the relay's state wants it; false means that the piece gets
-// lost, or the relay is closed. Pieces are counted before they pass, and behind the last one all
-// others wait for the cut: so no client gets a reply to it.
+// gate waits until a piece may pass. It returns false if the piece is lost, or the relay is closed.
+// Pieces are counted before they pass, and after the last one all others wait for the cut, so no
+// client gets a reply to that one.
 func (r *Relay) gate(p *pair, to End) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MasterName is the name under which the Sentinels know their master.
+// MasterName is the name of the master in the Sentinels.
 const MasterName = "test-master"
 
 // Sentinel is a master with two replicas, watched by three Sentinels of which two must agree.
@@ -25,10 +25,10 @@ type Sentinel struct {
 	sentinels []*Server
 }
 
-// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of
-// each other. They replace a dead master when KillMaster tells them to: by themselves only after
-// minutes, as they cannot tell a dead server from one that a slow machine has no time for. They are
-// stopped when the test ends.
+// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know each
+// other. KillMaster makes the Sentinels replace a killed master. By themselves they do that only
+// after minutes, as they cannot distinguish a killed server from one on a slow machine. The end of
+// the test stops all of them.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{t: t}
@@ -38,7 +38,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		master := strconv.Itoa(s.servers[0].port)
 		s.servers = append(s.servers, Start(t, append(quick, "--replicaof", "127.0.0.1 "+master)...))
 	}
-	// The Sentinels learn of replicas from the master, so these come first.
+	// The Sentinels get the list of replicas from the master, so the replicas start first.
 	for _, replica := range s.servers[1:] {
 		await(t, "a replica follows its master", func(ctx context.Context) bool {
 			return infoHas(ctx, replica.Addr(), "replication", "master_link_status:up")
@@ -55,7 +55,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	return s
 }
 
-// startSentinel starts one Sentinel, whose settings must be in a file that it can write.
+// startSentinel starts one Sentinel. Its settings must be in a file that it can write.
 func startSentinel(t testing.TB, master int) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func startSentinel(t testing.TB, master int) *Server {
 		t.Fatal(err)
 	}
 	s := launched(t, &Server{dir: dir, config: path})
-	// The periods of a Sentinel are seconds; a test does not want to wait for them.
+	// The default periods of a Sentinel are seconds, which is too long for a test.
 	client := s.Client()
 	args := []any{"sentinel", "debug", "info-period", 500, "publish-period", 200, "ask-period", 200, "ping-period", 200}
 	if err := client.Do(context.Background(), args...).Err(); err != nil {
@@ -78,7 +78,7 @@ func startSentinel(t testing.TB, master int) *Server {
 // Addrs returns the addresses of the Sentinels.
 func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
-// Client returns a new client which follows the master, and is closed when the test ends.
+// Client returns a new client that follows the master. The end of the test closes it.
 func (s *Sentinel) Client() *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: waitBudget,
@@ -88,8 +88,7 @@ func (s *Sentinel) Client() *redis.Client {
 	return client
 }
 
-// Master returns the server that the Sentinels take for the master now, and which takes itself for
-// it.
+// Master returns the server that the first Sentinel names as the master, when it has that role.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var master *Server
@@ -100,8 +99,8 @@ func (s *Sentinel) Master() *Server {
 	return master
 }
 
-// named returns the running server that a Sentinel names as the master; nil = none, or one that is
-// dead.
+// named returns the running server that a Sentinel names as the master; nil = none, or a killed
+// one.
 func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
 	defer client.Close()
@@ -117,15 +116,15 @@ func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
 	return nil
 }
 
-// KillMaster kills the master and returns it when the Sentinels have made another server the
-// master.
+// KillMaster kills the master. It returns the killed server when the Sentinels have made another
+// server the master.
 func (s *Sentinel) KillMaster() *Server {
 	s.t.Helper()
 	dead := s.Master()
 	dead.Kill()
 	await(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
 		first := s.named(ctx, s.sentinels[0])
-		if first == nil { // none yet; an order that comes twice is rejected
+		if first == nil { // none yet; a second order is rejected
 			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", MasterName)
 			return false
 		}
@@ -140,7 +139,7 @@ func (s *Sentinel) KillMaster() *Server {
 	return dead
 }
 
-// infoHas reports whether a section of a server's INFO holds all the texts.
+// infoHas reports whether a section of a server's INFO has all the texts.
 func infoHas(ctx context.Context, addr, section string, texts ...string) bool {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
@@ -153,7 +152,7 @@ func infoHas(ctx context.Context, addr, section string, texts ...string) bool {
 	return err == nil
 }
 
-// await waits until ok returns true. Requests of ok by ctx end when it has waited for long enough.
+// await waits until ok returns true, for eventually.Limit at most. ctx ends then.
 func await(t testing.TB, what string, ok func(ctx context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)

@@ -1,19 +1,18 @@
 // Package redistest starts real Redis servers on loopback for tests: one server, a Sentinel set, a
-// Cluster, and a TCP relay that stands between a client and a server and breaks on demand. Only
-// tests import it.
+// Cluster, and a TCP relay between a client and a server that breaks on demand. Only tests import
+// it.
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
 //	func TestSomething(t *testing.T) {
-//		// one server for the whole package; use keys of your own
+//		// one server for the whole package; each test uses other keys
 //		client := redistest.Shared(t).Client()
 //		...
 //	}
 //
-// Every server lives in a folder of its own, saves nothing unless told to, dies with the test
-// process (a killed one included) and is stopped by the cleanup of the test that started it. The
-// methods report what goes wrong through testing.TB and stop the test, so they belong on the test's
-// own goroutine.
+// Every server has its own folder and saves nothing by default. The cleanup of the test stops it,
+// and it ends with the test process, also with a killed one. The methods report errors through
+// testing.TB and stop the test, so only the goroutine of the test may call them.
 package redistest
 
 import (
@@ -37,7 +36,7 @@ import (
 // load.
 const waitBudget = time.Minute
 
-// portTries is how many ports are tried before giving up.
+// portTries is the number of attempts to get or to listen on a port.
 const portTries = 20
 
 // Server is one redis-server on a port of 127.0.0.1, which it keeps over restarts.
@@ -48,17 +47,17 @@ type Server struct {
 	config string // the file of a Sentinel; "" = a server
 	port   int
 	proc   *process      // the running server; nil = stopped
-	direct *redis.Client // the client of this package itself, made on first use
+	direct *redis.Client // the client for requests of this package, made on first use
 }
 
 // Start starts a redis-server with further arguments of its command line, such as "--appendonly",
-// "yes". It serves when Start returns, and is stopped when the test ends.
+// "yes". The server serves when Start returns. The end of the test stops it.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return launched(t, &Server{args: args, dir: t.TempDir()})
 }
 
-// launched launches a server that ends with the test.
+// launched launches a server, which the end of the test stops.
 func launched(t testing.TB, s *Server) *Server {
 	t.Helper()
 	if err := s.launch(); err != nil {
@@ -69,7 +68,7 @@ func launched(t testing.TB, s *Server) *Server {
 	return s
 }
 
-// launch starts the server on the first free port that it gets.
+// launch starts the server on a free port.
 func (s *Server) launch() error {
 	var err error
 	for range portTries {
@@ -97,7 +96,7 @@ func (s *Server) start() error {
 		"--logfile", filepath.Join(s.dir, "redis.log"),
 	}, s.args...)
 	if s.config != "" {
-		// The file comes first, and options of saving are not for a Sentinel.
+		// The file is the first argument, and a Sentinel has no options for saving.
 		args = []string{s.config, "--sentinel", "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
 			"--logfile", filepath.Join(s.dir, "redis.log")}
 	}
@@ -115,8 +114,8 @@ func (s *Server) start() error {
 	return nil
 }
 
-// await waits until the server that listens on the port is the process that was started, and is
-// done loading its data.
+// await waits until the server that listens on the port is the process that was started, and has
+// loaded its data.
 func (s *Server) await(ctx context.Context, proc *process) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
@@ -144,7 +143,7 @@ func (s *Server) explain() error {
 		return fmt.Errorf("redis-server on %s has ended and left no log: %w", s.Addr(), err)
 	}
 	if bytes.Contains(log, []byte("Address already in use")) {
-		os.Remove(path) // The next start writes its own.
+		os.Remove(path) // the next start writes a new log
 		return fmt.Errorf("redis-server on %s: %w", s.Addr(), errPortTaken)
 	}
 	return fmt.Errorf("redis-server on %s: its log ends with: %s", s.Addr(), log[max(0, len(log)-500):])
@@ -153,10 +152,10 @@ func (s *Server) explain() error {
 // Addr returns the server's address, such as 127.0.0.1:12345.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Client returns a new client of the server, which is closed when the test ends. It dials once
-// where a client by default dials five times in half a second, since nothing on loopback gets
-// better by that. Where a machine stands still for a while, it waits: it does not give up a request
-// and send it again. The clients of Sentinel and Cluster do the same.
+// Client returns a new client of the server, which the end of the test closes. The client dials
+// once; by default a client dials five times in half a second, which is of no use on loopback. Its
+// timeouts are long, so that it does not repeat a request on a machine that stands still for a
+// while. The clients of Sentinel and Cluster have the same settings.
 func (s *Server) Client() *redis.Client {
 	client := s.client()
 	s.t.Cleanup(func() { client.Close() })
@@ -168,7 +167,7 @@ func (s *Server) client() *redis.Client {
 		ReadTimeout: waitBudget})
 }
 
-// admin returns the client for this package's own questions.
+// admin returns the client for requests of this package.
 func (s *Server) admin() *redis.Client {
 	if s.direct == nil {
 		s.direct = s.Client()
@@ -176,7 +175,7 @@ func (s *Server) admin() *redis.Client {
 	return s.direct
 }
 
-// Kill ends the server by SIGKILL, as a crash would, and returns when it is gone.
+// Kill ends the server by SIGKILL, as a crash would, and waits until it has ended.
 func (s *Server) Kill() {
 	if s.proc != nil {
 		s.proc.kill()
@@ -184,15 +183,14 @@ func (s *Server) Kill() {
 	}
 }
 
-// finish ends the server for good. Nothing reads its further output.
+// finish kills the server and releases its port.
 func (s *Server) finish() {
 	s.Kill()
 	givePort(s.port)
 }
 
-// Restart starts the server again on its port and in its folder, after killing it when it still
-// runs. Data is kept when the server was started with "--appendonly", "yes", "--appendfsync",
-// "always".
+// Restart kills the server if it runs, and starts it again on its port and in its folder. Data is
+// kept if the server was started with "--appendonly", "yes", "--appendfsync", "always".
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -211,7 +209,7 @@ func (s *Server) Restart() {
 // Pause stops the server's process (SIGSTOP): connections stay open and get no replies.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server (SIGCONT).
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -224,10 +222,10 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Commands returns how often each command has run since the server started, by its name in lower
-// case. What a script calls is counted as well, beside the EVALSHA that ran it. INFO itself and
-// what connections do at their start (HELLO, CLIENT) are in the map too: compare the names that
-// matter, before and after.
+// Commands returns the number of runs of each command since the start of the server, by its name in
+// lower case. The commands of a script are counted too, beside the EVALSHA that ran it. The map
+// includes INFO itself and the commands at the start of a connection (HELLO, CLIENT), so tests
+// compare the counts of single commands, before and after.
 func (s *Server) Commands() map[string]int64 {
 	s.t.Helper()
 	client := s.client()

@@ -13,13 +13,13 @@ import (
 
 // shared is the server that all tests of a process use together.
 var shared struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards all below
 	server *Server
-	err    error // cause when there is none
+	err    error // reason why server is nil
 }
 
-// Shared returns the server that all tests of the process share. It starts on first use and Main
-// stops it. Each test uses keys of its own, and neither stops, pauses, flushes nor reconfigures it.
+// Shared returns the server that all tests of the process share. The first call starts it, and Main
+// stops it. Each test uses its own keys, and does not stop, pause, flush or reconfigure the server.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	server, err := useShared()
@@ -61,8 +61,8 @@ func startShared() (*Server, error) {
 }
 
 // Main is the TestMain of a package that uses Shared: it runs the tests, stops the shared server,
-// and fails when a goroutine is left behind. The client's own log is off: servers that go away are
-// what these tests are about.
+// and fails if goroutines are left. The log of the Redis client is off, since these tests stop
+// servers on purpose.
 func Main(m *testing.M, options ...goleak.Option) {
 	logging.Disable()
 	// A closed client tries to reach a stopped server once a second, and notices then that it is
@@ -74,7 +74,7 @@ func Main(m *testing.M, options ...goleak.Option) {
 
 // stopper runs the tests and then stops the shared server, whose goroutine would look like a leak.
 // It waits for goroutines that are about to end: goleak itself waits for less than half a second,
-// which is little for a slow machine.
+// which is too short for a slow machine.
 type stopper struct {
 	m       *testing.M
 	options []goleak.Option

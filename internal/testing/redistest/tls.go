@@ -13,13 +13,13 @@ import (
 
 // Authority signs certificates for one test.
 type Authority struct {
-	File string // its own certificate, in PEM
+	File string // its certificate, in PEM
 
 	t    testing.TB
 	cert *certtest.Certificate
 }
 
-// NewAuthority makes an authority that only its own pool trusts.
+// NewAuthority makes an authority. Only clients and servers with its File trust it.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +39,8 @@ func (a *Authority) Issue(hosts ...string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// TLS is a server that is also reached by TLS, and wants a certificate of its clients there. Addr
-// is that of its port without TLS, which only this package uses.
+// TLS is a server with a second port for TLS, where it requires a certificate of its clients. Addr
+// returns the address of the port without TLS.
 type TLS struct {
 	*Server
 	port int
@@ -59,7 +59,7 @@ func (a *Authority) StartTLS(args ...string) *TLS {
 	return &TLS{Start(a.t, args...), port}
 }
 
-// StartTLSCluster starts a cluster of one node, whose clients are told its address for TLS.
+// StartTLSCluster starts a cluster of one node, which sends clients its address for TLS.
 func (a *Authority) StartTLSCluster() *TLS {
 	a.t.Helper()
 	s := a.StartTLS("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")
@@ -92,7 +92,7 @@ func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
 	return s
 }
 
-// settings makes those of a server for TLS, with a port that is given back when the test ends.
+// settings returns the settings of a server for TLS, with a port that the end of the test releases.
 func (a *Authority) settings() (port int, list [][2]string) {
 	a.t.Helper()
 	port, err := takePort()
@@ -104,8 +104,8 @@ func (a *Authority) settings() (port int, list [][2]string) {
 	}
 }
 
-// Protect makes a user whose keys and channels begin with prefix and that may run the commands of
-// rules, and takes every right but that to look at the server from everybody else.
+// Protect adds a user that may run the commands of rules on keys and channels that begin with
+// prefix. The default user keeps only PING, INFO and HELLO.
 func (s *Server) Protect(user, password, prefix string, rules ...any) {
 	s.t.Helper()
 	ctx, client := context.Background(), s.Client()
