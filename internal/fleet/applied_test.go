@@ -9,7 +9,7 @@ import (
 )
 
 // TestAppliedFile: the fence is overwritten in place, since a file that is renamed may be empty
-// after a power failure. Behind a fence of another log, all purges are to be applied.
+// after a power failure. The fence of another log is loaded as 0, so that all purges are applied.
 func TestAppliedFile(t *testing.T) {
 	synced := func() error { return nil }
 	p := NewAppliedFile(t.TempDir(), "0123456789abcdef", synced)
@@ -38,8 +38,8 @@ func TestAppliedFile(t *testing.T) {
 	require.Error(t, err, "then it is not known what was purged")
 }
 
-// TestAppliedFileClosed: Close does not wait for a disk that hangs, and the fence of that time is
-// not stored.
+// TestAppliedFileClosed: Close does not wait for a disk that hangs, and the fence that is being
+// stored then is not kept.
 func TestAppliedFileClosed(t *testing.T) {
 	var p *AppliedFile
 	p = NewAppliedFile(t.TempDir(), "0123456789abcdef", func() error { p.Close(); return nil })

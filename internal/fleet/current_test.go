@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway applies before
-// it serves from its caches.
+// TestCurrentWaitsForPurges: a gateway that has not confirmed a purge in time applies the purge
+// before it serves from its caches.
 func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
-	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, testTimeout // it does not notice
+	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, testTimeout // no request fails while the relay hangs
 	a, b := member(t, o, 1), member(t, cutOff, 2)
 	b.purges.confirm = shortConfirm
 	var ma, mb memory
@@ -28,7 +28,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	start(t, b, mb.local())
 	for _, f := range []*Fleet{a, b} {
 		ready(t, f)
-		f.WaitApplied(t.Context()) // at once
+		f.WaitApplied(t.Context()) // returns at once
 	}
 	mb.take()
 
@@ -60,12 +60,11 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Fatal("it never became current")
 }
 
-// shortConfirm makes a gateway unsure of itself as soon as it has not read the log for somewhat
-// longer than it should.
+// shortConfirm makes a gateway not current when it has not read the log for a second.
 var shortConfirm = defaultPurgeLimits.beat + time.Second
 
-// TestCurrentGivesUp: nothing waits for a Redis that is away, nor for one that is silent for longer
-// than the promised time.
+// TestCurrentGivesUp: WaitApplied waits for a silent Redis for catchUpTime only, and a gateway is
+// current while Redis is known to be unavailable.
 func TestCurrentGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -74,7 +73,7 @@ func TestCurrentGivesUp(t *testing.T) {
 	o.Addresses, o.Timeout = []string{relay.Addr()}, testTimeout
 	f := member(t, o, 1)
 	f.purges.confirm = shortConfirm
-	f.WaitApplied(t.Context()) // it was never started: there is nothing that is old
+	f.WaitApplied(t.Context()) // not started yet: the caches have no old entries
 	var m memory
 	start(t, f, m.local())
 	ready(t, f)

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// z is a member of a sorted set.
+// z returns a member of a sorted set.
 func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
 
-// Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is
-// well again by itself.
+// TestRedisFails: whatever the failure of Redis, every method fails within bounded time, after a
+// few failures at once, and works again by itself after the failure.
 func TestRedisFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_, mend func(t *testing.T, s *redistest.Server, r *redistest.Relay)
@@ -64,7 +64,7 @@ func TestRedisFails(t *testing.T) {
 			server := redistest.Start(t)
 			relay := redistest.NewRelay(t, server.Addr())
 			o := fleetOf(relay.Addr())
-			o.Timeout, o.LockTTL = 500*time.Millisecond, 5*time.Second // a lease whose release was lost is waited for
+			o.Timeout, o.LockTTL = 500*time.Millisecond, 5*time.Second // a lease whose release was lost ends by its TTL
 			log := &logtest.Buffer{}
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			f := member(t, o, 1)
@@ -73,7 +73,7 @@ func TestRedisFails(t *testing.T) {
 
 			c.break_(t, server, relay)
 			eventually.True(t, func() bool {
-				_ = tryAll(f) // a few may still go well
+				_ = tryAll(f) // a few may still succeed
 				return !f.Stats().Up
 			}, "the breaker opens")
 			begin := time.Now()
@@ -93,7 +93,7 @@ func TestRedisFails(t *testing.T) {
 	}
 }
 
-// TestFullRedis: a Redis without free memory is known to be unavailable until it has memory again,
+// TestFullRedis: a Redis without free memory counts as unavailable until it has memory again,
 // although heartbeats succeed meanwhile.
 func TestFullRedis(t *testing.T) {
 	server := redistest.Start(t)
@@ -116,8 +116,8 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 	}
 }
 
-// tryAll calls every method and returns the first error; all must be of the kind with which the
-// cache runs standalone.
+// tryAll calls AcquireLease and wait, and returns their errors. Each must be one with which the
+// cache goes on: cache.ErrFleetDown or cache.Held.
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
@@ -136,7 +136,8 @@ func tryAll(f *Fleet) error {
 	return errors.Join(errs...)
 }
 
-// A wait ends when other requests find Redis unavailable, before its own request fails.
+// TestWaitEndsWithTheBreaker: a wait for a lease ends when other requests find Redis unavailable,
+// before its own request fails.
 func TestWaitEndsWithTheBreaker(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
@@ -151,7 +152,7 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 	require.Less(t, time.Since(begin), testTimeout)
 }
 
-// Callers that have gone say nothing about Redis.
+// TestCancelledRequestsAreNoFailures: a request that its caller cancels is no failure of Redis.
 func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -172,7 +173,7 @@ func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	require.True(t, f.Stats().Up)
 }
 
-// dueContext is a context whose deadline has come and that has not ended yet.
+// dueContext is a context that has not ended yet, although its deadline has passed.
 type dueContext struct{ context.Context }
 
 func (dueContext) Deadline() (time.Time, bool) { return time.Now(), true }
@@ -223,8 +224,8 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestAdvice: what a real Redis says to a client that was set up wrongly comes with what to do
-// about it.
+// TestAdvice: the log line about an error of a real Redis, for a client with wrong settings, has
+// the remedy.
 func TestAdvice(t *testing.T) {
 	server := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})

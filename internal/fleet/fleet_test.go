@@ -21,13 +21,13 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
 	lease := lead(t, a, "key")
-	heldBy(t, leaseRejected(t, b, "key"), "") // no member that b knows
+	heldBy(t, leaseRejected(t, b, "key"), "") // a is no member for b
 	know(a, b)
 	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887")
-	heldBy(t, leaseRejected(t, a, "key"), "") // its own, of another fill
+	heldBy(t, leaseRejected(t, a, "key"), "") // the lease of another fill of a
 
 	o.Secret, o.Name = "", "no peers"
-	noPeers := gatewayOf(t, o) // has no way to ask anything
+	noPeers := gatewayOf(t, o) // sends no requests to peers
 	heldBy(t, leaseRejected(t, noPeers, "key"), "")
 
 	require.Len(t, a.Locks(), 1)
@@ -40,7 +40,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	client := redistest.Shared(t).Client()
 	forged := "00:" + a.self.Load().records.make(a.o.Advertise)
 	require.NoError(t, client.Set(t.Context(), a.key("lock:key"), forged, time.Minute).Err())
-	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
+	heldBy(t, leaseRejected(t, b, "key"), "https://10.0.0.1:8887") // a gets the request, and does not have the entry
 	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())
 	for _, f := range []*Fleet{b, noPeers} {
 		require.ErrorIs(t, leaseRejected(t, f, "key"), cache.ErrFleetDown, "no lease lasts for ever")
@@ -78,7 +78,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.EqualValues(t, 3, waited.Load())
-	require.NoError(t, a.wait(t.Context(), LockInfo{Key: "key"})) // at once
+	require.NoError(t, a.wait(t.Context(), LockInfo{Key: "key"})) // returns at once
 
 	lease = lead(t, a, "key")
 	defer lease.release()
@@ -88,8 +88,8 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	require.True(t, others[0].Stats().Up, "a caller that gave up is no failure")
 }
 
-// leadInTime takes the lease of some file. A machine that has no time for it before the lease is
-// over gets another try.
+// leadInTime acquires the lease of a file. On a machine so slow that the lease ends first, it tries
+// another file.
 func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -103,7 +103,8 @@ func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {
 	}
 }
 
-// A gateway that is cut off for longer than its lease learns it.
+// TestLostLease: a gateway that is cut off from Redis for longer than the TTL of its lease notices
+// the loss.
 func TestLostLease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -127,8 +128,8 @@ func TestLostLease(t *testing.T) {
 	require.Empty(t, server.Eternal(o.KeyPrefix))
 }
 
-// Fills and purges at the same time, on all gateways: what was fetched before a purge began is not
-// read after it has returned.
+// TestPurgeAgainstManyFills: with fills and purges at the same time, on all gateways, content that
+// was fetched before a purge began is not read after the purge has returned.
 func TestPurgeAgainstManyFills(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	storage := &origin{data: []byte("0000")}
@@ -146,7 +147,7 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 	for _, g := range fleets {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = g.read(testFile, storage) // it may change while it is read
+				_, _ = g.read(testFile, storage) // the file may change while it is read
 			}
 		})
 	}

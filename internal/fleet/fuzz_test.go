@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParsePeer: the URL of a peer, which comes out of Redis, leads to its host and port and
-// nowhere else, whatever is put behind it.
+// FuzzParsePeer: the URL of a peer, which comes from Redis, leads only to its host and port, also
+// with a path behind it.
 func FuzzParsePeer(f *testing.F) {
 	for _, seed := range []string{"https://127.0.0.1:8887", "https://h", "http://h", "https://u@h", "https://h?",
 		"https://h#", "https://h/a", "https://h\\@i", "https://[::1%25x]:1", "https:h", "//h", "https://h:port"} {
@@ -30,7 +30,7 @@ func FuzzParsePeer(f *testing.F) {
 	})
 }
 
-// FuzzFence: what is read is a number that Redis counts exactly, or none.
+// FuzzFence: parseFence returns a number that Redis represents exactly, or -1.
 func FuzzFence(f *testing.F) {
 	for _, seed := range []string{"0", "9007199254740991", "9007199254740992", "-1", "+1", "", "1e3", " 1", "00"} {
 		f.Add(seed)
@@ -41,7 +41,7 @@ func FuzzFence(f *testing.F) {
 	})
 }
 
-// FuzzRecord: what is believed of a record is what the secret was used for.
+// FuzzRecord: parse accepts exactly the records that make returns for the same key and prefix.
 func FuzzRecord(f *testing.F) {
 	key := derive("the secret of a test", recordKeyInfo)
 	mine, other := records{key, "fdfs"}, records{key, "other"}

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAutoListen: a gateway is registered under the address from which it reaches Redis, and under
-// another one when that has changed.
+// TestAutoListen: a gateway is registered under the address from which it reaches Redis, and after
+// a change of that address under the new one.
 func TestAutoListen(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = "[::]:8887"
@@ -45,7 +45,8 @@ func TestAutoListen(t *testing.T) {
 	require.True(t, f.members.Load().Has("https://127.0.0.2:8887"))
 }
 
-// TestAutoWithoutRedis: a gateway that has not reached Redis yet has no URL, and is told why.
+// TestAutoWithoutRedis: a gateway that has not reached Redis yet has no URL, and the error has the
+// reason.
 func TestAutoWithoutRedis(t *testing.T) {
 	o := fleetOf("127.0.0.1:1")
 	o.AutoListen, o.Timeout = ":8887", time.Second
@@ -57,7 +58,7 @@ func TestAutoWithoutRedis(t *testing.T) {
 	require.False(t, f.address.get().IsValid(), "another host has no such interface")
 }
 
-// connFrom is a connection from an address.
+// connFrom is a connection with a local address.
 type connFrom struct {
 	net.Conn
 	local net.Addr
@@ -65,7 +66,9 @@ type connFrom struct {
 
 func (c *connFrom) LocalAddr() net.Addr { return c.local }
 
-// TestOwnAddress: which of the connections to Redis tell the address of this host.
+// TestOwnAddress: the address of this host is the local address of the first connection to Redis. A
+// later one replaces it if only the earlier one is loopback, or if the host does not have it any
+// more.
 func TestOwnAddress(t *testing.T) {
 	const gone = "192.0.2.77" // no host has it
 	for _, c := range []struct {
@@ -92,7 +95,8 @@ func TestOwnAddress(t *testing.T) {
 	require.Equal(t, "https://[fd00::5]:8887", AutoURL(netip.MustParseAddr("fd00::5"), ":8887"))
 }
 
-// TestAutoAddress: which addresses lead other gateways to the listener.
+// TestAutoAddress: IsUnreachable and IsUnserved report the addresses that do not lead other
+// gateways to the listener.
 func TestAutoAddress(t *testing.T) {
 	for _, c := range []struct{ address, listen, want string }{
 		{"10.0.0.1", ":8887", ""},
@@ -115,8 +119,8 @@ func TestAutoAddress(t *testing.T) {
 	}
 }
 
-// TestPurgeWhileTheAddressChanges: a purge waits for a gateway that has another name since, until
-// it is applied.
+// TestPurgeWhileTheAddressChanges: a purge waits for a gateway whose name changes meanwhile, until
+// that gateway has applied it.
 func TestPurgeWhileTheAddressChanges(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = ":8887"
@@ -135,7 +139,8 @@ func TestPurgeWhileTheAddressChanges(t *testing.T) {
 	require.Equal(t, []string{"https://127.0.0.2:8887"}, names(t, f))
 }
 
-// TestFormerNameIsRemoved: also when responses of Redis are lost around the change of the address.
+// TestFormerNameIsRemoved: the former name is removed, also when responses of Redis are lost around
+// the change of the address.
 func TestFormerNameIsRemoved(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.AutoListen = ":8887"
@@ -146,7 +151,7 @@ func TestFormerNameIsRemoved(t *testing.T) {
 	lost := &lostResponses{}
 	redistest.Hook(f.rdb, lost.hook)
 
-	time.Sleep(5 * time.Millisecond) // another time in Redis
+	time.Sleep(5 * time.Millisecond) // the next heartbeat has another time
 	lost.left = 1
 	require.ErrorIs(t, f.sync(t.Context()), errLost)
 	f.address.address = netip.MustParseAddr("127.0.0.2")
@@ -161,8 +166,8 @@ func TestFormerNameIsRemoved(t *testing.T) {
 	require.Equal(t, []string{"https://127.0.0.3:8887"}, names(t, f), "the removal was lost")
 }
 
-// lostResponses makes commands fail: after the first few, a number of them, whose responses are
-// lost, or already their requests.
+// lostResponses passes a number of commands (after), then makes some fail (left): their responses
+// are lost or, with request set, already their requests.
 type lostResponses struct {
 	after, left int
 	request     bool
@@ -186,7 +191,7 @@ func (l *lostResponses) hook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// names are those of the gateways that are registered.
+// names returns the names of the registered gateways.
 func names(t *testing.T, f *Fleet) (names []string) {
 	t.Helper()
 	list, err := f.registered(t.Context())
@@ -197,7 +202,7 @@ func names(t *testing.T, f *Fleet) (names []string) {
 	return names
 }
 
-// TestAutoByIPv6: gateways that reach Redis by IPv6 ask each other there.
+// TestAutoByIPv6: gateways that reach Redis by IPv6 reach each other by IPv6.
 func TestAutoByIPv6(t *testing.T) {
 	ln, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -230,7 +235,8 @@ func TestAutoByIPv6(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// TestTwins: two gateways with one name find that out; one that is alone is not taken for two.
+// TestTwins: two gateways with one name log a warning; a single gateway does not, also after a
+// restart.
 func TestTwins(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	var log bytes.Buffer
@@ -253,8 +259,8 @@ func TestTwins(t *testing.T) {
 	require.Contains(t, log.String(), "has the name of this one")
 }
 
-// TestSetSecret: from a change of the secret on, gateways with the old one are not trusted,
-// also on open connections, and those with the new one are peers.
+// TestSetSecret: after a change of the secret, gateways with the old one are not trusted, also on
+// open connections, and gateways with the new one are peers.
 func TestSetSecret(t *testing.T) {
 	const next = "the next secret of a test"
 	body := make([]byte, testVersion.Size)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hurried is a fleet of a gateway that reaches Redis by a relay and does not wait for leases, and
-// of one that is near to Redis.
+// hurried returns a fleet of two gateways. far reaches Redis by a relay and does not wait for
+// leases; near reaches Redis directly.
 func hurried(t *testing.T) (relay *redistest.Relay, far, near *Fleet) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -25,19 +25,20 @@ func hurried(t *testing.T) (relay *redistest.Relay, far, near *Fleet) {
 	throughRelay.Addresses = []string{relay.Addr()}
 	far, near = member(t, throughRelay, 1), member(t, o, 2)
 	know(far, near)
-	lead(t, far, "another key").release() // it has a connection
+	lead(t, far, "another key").release() // opens a connection to Redis
 	far.leadTimeout = time.Millisecond
 	return relay, far, near
 }
 
-// kept returns the requests that came late.
+// kept returns the late requests for leases, by key.
 func kept(f *Fleet) map[string]*leaseRequest {
 	f.late.mu.Lock()
 	defer f.late.mu.Unlock()
 	return maps.Clone(f.late.byKey)
 }
 
-// TestLateLease: a lease that comes after its fill has gone on without it is held until that ends.
+// TestLateLease: a lease that arrives after its fill has gone on without it is held until the fill
+// ends.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
@@ -59,8 +60,7 @@ func TestLateLease(t *testing.T) {
 	require.Empty(t, far.Locks())
 }
 
-// TestLateLeaseOfNextAttempt: the next attempt of the fill has the lease that came late, and with
-// it the release.
+// TestLateLeaseOfNextAttempt: the next attempt of a fill gets the late lease, and releases it.
 func TestLateLeaseOfNextAttempt(t *testing.T) {
 	t.Parallel()
 	for name, isThere := range map[string]bool{"it has come": true, "it has not come": false} {
@@ -89,8 +89,8 @@ func TestLateLeaseOfNextAttempt(t *testing.T) {
 	}
 }
 
-// TestLateRejection: a late reply that another gateway has the lease is forgotten: the next attempt
-// asks again.
+// TestLateRejection: a late reply that another gateway has the lease is discarded: the next attempt
+// sends a new request.
 func TestLateRejection(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
@@ -106,8 +106,8 @@ func TestLateRejection(t *testing.T) {
 	lead(t, far, "key").release()
 }
 
-// TestTwoFillsWaitForOneLease: a purge lets a fill go on for its clients, and the next one begins:
-// each of the requests that came late ends with its own fill.
+// TestTwoFillsWaitForOneLease: after a purge, a fill goes on for its readers while the next one
+// begins. Each of their late requests ends with its own fill.
 func TestTwoFillsWaitForOneLease(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
@@ -126,8 +126,8 @@ func TestTwoFillsWaitForOneLease(t *testing.T) {
 	eventually.True(t, func() bool { return len(kept(far)) == 0 }, "none is kept")
 }
 
-// TestPatientLease: a gateway that is not the first in rank waits for Redis: it has asked others
-// before, which may fetch the entry.
+// TestPatientLease: a gateway that is not the first in rank waits for Redis: it has sent requests
+// to other gateways before, which may be fetching the entry.
 func TestPatientLease(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
@@ -139,8 +139,8 @@ func TestPatientLease(t *testing.T) {
 	require.True(t, errors.As(err, &held), "%v", err)
 }
 
-// TestReleaseProvesLife: a gateway that releases a lease is asked again at once, one whose lease
-// expires is not.
+// TestReleaseProvesLife: the release of a lease ends the back-off of its gateway; the expiry of a
+// lease does not.
 func TestReleaseProvesLife(t *testing.T) {
 	t.Parallel()
 	_, a, b := hurried(t)

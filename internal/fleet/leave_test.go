@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeave: a process that was replaced takes its name out of the list, unless the new process has
+// TestLeave: a replaced process removes its name from the list, unless the new process has
 // registered the same name.
 func TestLeave(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
@@ -35,8 +35,8 @@ func TestLeave(t *testing.T) {
 	require.Equal(t, []string{other.o.Name}, names(t, other))
 }
 
-// TestHandOverWhileDiskHangs: a purge that does not end does not keep a process from handing over.
-// When it ends later, this process neither confirms it nor stores its number.
+// TestHandOverWhileDiskHangs: HandOver does not wait for a purge that hangs at the disk. When the
+// purge ends later, the process neither confirms it nor stores its fence.
 func TestHandOverWhileDiskHangs(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	f, other := member(t, o, 1), member(t, o, 2)
@@ -79,9 +79,9 @@ func TestHandOverWhileDiskHangs(t *testing.T) {
 	require.Equal(t, []string{other.o.Name}, names(t, other))
 }
 
-// TestOtherLog: behind a fence of another log, which AppliedFile gives as 0, all of a log is
-// applied, and the log is not changed; where it does not reach back to its beginning, all is
-// purged.
+// TestOtherLog: a gateway with the fence of another log, which AppliedFile returns as 0, applies
+// all purges of the log and does not change the log. If the log does not reach back to its
+// beginning, the gateway purges everything.
 func TestOtherLog(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())

@@ -19,19 +19,20 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 const (
-	// testTimeout is how long anything may take that normally takes a fraction of a second.
+	// testTimeout bounds operations that normally take a fraction of a second.
 	testTimeout = time.Minute
 	testFile    = "group1/M00/0A/FF/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 )
 
-// fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time,
-// so that a busy machine is no failure.
+// fleetOf returns the options of a new fleet in a Redis. Requests and leases have much time, so
+// that a busy machine is no failure.
 func fleetOf(addresses ...string) Options {
 	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: testTimeout / 2,
 		LockTTL: time.Minute, Secret: "the secret of a test"}
 }
 
-// unhurried gives a gateway much time for what must happen. It is called before the gateway starts.
+// unhurried sets long timeouts of purges, leases and connections to peers. It is called before the
+// gateway starts.
 func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
 	transport := f.transport
@@ -39,14 +40,14 @@ func unhurried(f *Fleet) *Fleet {
 	return f
 }
 
-// member makes a gateway of a fleet.
+// member returns gateway n of a fleet.
 func member(t testing.TB, o Options, n int) *Fleet {
 	t.Helper()
 	o.Advertise = fmt.Sprintf("https://10.0.0.%d:8887", n)
 	return gatewayOf(t, o)
 }
 
-// gatewayOf makes a gateway, which is closed when the test ends.
+// gatewayOf returns a gateway, which the end of the test closes.
 func gatewayOf(t testing.TB, o Options) *Fleet {
 	t.Helper()
 	f, err := New(o)
@@ -55,7 +56,7 @@ func gatewayOf(t testing.TB, o Options) *Fleet {
 	return unhurried(f)
 }
 
-// memory is a cache that only remembers what was purged.
+// memory is a cache that records purges.
 type memory struct {
 	mu     sync.Mutex // guards all
 	purged []string
@@ -65,7 +66,7 @@ type memory struct {
 
 func (m *memory) local() Local { return Local{Purge: m.purge} }
 
-// withDisk is a cache whose number survives a restart.
+// withDisk returns a Local that keeps the fence of the last purge over a restart.
 func (m *memory) withDisk() Local {
 	return Local{
 		Purge: m.purge,
@@ -92,7 +93,7 @@ func (m *memory) purge(match cache.Match) {
 	m.purged = append(m.purged, string(match))
 }
 
-// take returns what was purged since the last call.
+// take returns the purges since the last call.
 func (m *memory) take() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,14 +102,14 @@ func (m *memory) take() []string {
 	return list
 }
 
-// start starts a gateway and waits until it has applied what there is.
+// start starts a gateway and waits until it has applied all purges in the log.
 func start(t testing.TB, f *Fleet, l Local) {
 	t.Helper()
 	require.NoError(t, f.Start(l))
 	ready(t, f)
 }
 
-// ready waits until a gateway has applied what there is.
+// ready waits until a gateway has applied all purges in the log.
 func ready(t testing.TB, f *Fleet) {
 	t.Helper()
 	select {
@@ -118,13 +119,13 @@ func ready(t testing.TB, f *Fleet) {
 	}
 }
 
-// leaseOf is a lease that was taken.
+// leaseOf is an acquired lease.
 type leaseOf struct {
-	context.Context // ends when it was lost
+	context.Context // ends when the lease is lost
 	release         func()
 }
 
-// lead takes a lease that must be free.
+// lead acquires a lease, which must be free.
 func lead(t testing.TB, f *Fleet, key string) leaseOf {
 	t.Helper()
 	lease, release, err := f.AcquireLease(t.Context(), key, true)
@@ -132,7 +133,7 @@ func lead(t testing.TB, f *Fleet, key string) leaseOf {
 	return leaseOf{lease, release}
 }
 
-// leaseRejected is the error of AcquireLease for a lease that another gateway has.
+// leaseRejected returns the error of AcquireLease for a lease that is held.
 func leaseRejected(t testing.TB, f *Fleet, key string) error {
 	t.Helper()
 	_, _, err := f.AcquireLease(t.Context(), key, true)
@@ -140,7 +141,7 @@ func leaseRejected(t testing.TB, f *Fleet, key string) error {
 	return err
 }
 
-// know makes gateways members of each other's fleet, without a heartbeat.
+// know makes each gateway know all of them as members, without a heartbeat.
 func know(list ...*Fleet) {
 	var urls []string
 	for _, f := range list {
@@ -151,7 +152,7 @@ func know(list ...*Fleet) {
 	}
 }
 
-// heldBy requires that a lease is held.
+// heldBy requires that err is *cache.Held and names the holder.
 func heldBy(t testing.TB, err error, holder string) {
 	t.Helper()
 	var held *cache.Held

@@ -40,8 +40,8 @@ func TestRankSpreadsKeys(t *testing.T) {
 	}
 }
 
-// A member that joins takes its keys from all others, and one that leaves gives them to the next in
-// rank: no other key changes its owner.
+// TestRankMovesFewKeys: a member that joins takes its keys from all others, and the keys of a
+// member that leaves go to the next in rank. No other key changes its owner.
 func TestRankMovesFewKeys(t *testing.T) {
 	eight, nine := NewMembers(namesOf(8)), NewMembers(namesOf(9))
 	joined, moved := namesOf(9)[8], 0
@@ -68,7 +68,7 @@ func TestRankIgnoresOrderAndRepeats(t *testing.T) {
 	require.Empty(t, NewMembers(names).Rank(rankKey(1), 0))
 }
 
-// TestMembersStayWithoutRedis: the last list of members that could be read goes on.
+// TestMembersStayWithoutRedis: without Redis a gateway keeps the last list of members.
 func TestMembersStayWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	o := fleetOf(server.Addr())
@@ -101,7 +101,8 @@ func BenchmarkRank(b *testing.B) {
 	}
 }
 
-// TestTellAfterHandOver: what the process that takes over tells is not written over.
+// TestTellAfterHandOver: after HandOver, the replaced process does not overwrite the announcement
+// of the new one.
 func TestTellAfterHandOver(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	old, next := member(t, o, 1), member(t, o, 1)

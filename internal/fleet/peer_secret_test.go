@@ -27,8 +27,8 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// A gateway without the secret can neither send nor serve requests; both sides log it once, and the
-// sender does not try again at once.
+// TestPeerWithAnotherSecret: a gateway without the secret can neither send nor serve requests. Both
+// sides log it once, and the sender backs off.
 func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	here, there := &logtest.Buffer{}, &logtest.Buffer{}
@@ -55,8 +55,8 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, 1, here.Count("gateway=https://127.0.0.1:1 error="), here)
 }
 
-// Clients without the secret get no byte from the listener of peers: without TLS 1.3, without a
-// certificate, or with one of their own.
+// TestClientsWithoutTheSecret: the listener of peers serves no client without TLS 1.3, without a
+// certificate, or with a certificate of another secret.
 func TestClientsWithoutTheSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	b := serveAs(t, o, rejects(errors.New("BUG: a client without the secret gets a response")))
@@ -91,8 +91,7 @@ func TestClientsWithoutTheSecret(t *testing.T) {
 
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// TestStopBeforeServe: a gateway that is told to stop as soon as it has started does not begin to
-// serve peers.
+// TestStopBeforeServe: ServePeers serves nothing after StopPeers.
 func TestStopBeforeServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -126,8 +125,8 @@ func idleFrom(t *testing.T, from, to string, n int) (conns []net.Conn) {
 	return conns
 }
 
-// TestIdleConnectionsKeepNoPeerOut: connections that say nothing, from one address or from many,
-// keep no peer out, also one of their address. The oldest of them are closed.
+// TestIdleConnectionsKeepNoPeerOut: idle connections without a handshake, from one address or from
+// many, keep no peer out, also none with the same address. The oldest of them are closed.
 func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	for name, open := range map[string]func(t *testing.T, to string) []net.Conn{
@@ -154,8 +153,8 @@ func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
 	}
 }
 
-// TestAdmission: each address makes room for itself, and all for the next one; peers count apart,
-// each once.
+// TestAdmission: at its limit, an address loses its oldest handshake, and at the limit of all, the
+// oldest of all ends. Connections of peers are counted separately, each once.
 func TestAdmission(t *testing.T) {
 	var a admission
 	conn := func(address string) *peerConn {
@@ -201,8 +200,8 @@ func TestAdmission(t *testing.T) {
 	require.Equal(t, maxPeerConns-1, a.peers)
 }
 
-// TestSecretIsStretched: keys of a secret cost what scrypt costs, once in a process, and are not
-// those of version 1.
+// TestSecretIsStretched: the keys of a secret are derived by scrypt, once in a process, and differ
+// from the keys of version 1.
 func TestSecretIsStretched(t *testing.T) {
 	const secret = "a secret that only this test has"
 	want, err := scrypt.Key([]byte(secret), []byte("fdfs-gateway fleet secret v2"), 32768, 8, 1, 32)
@@ -215,8 +214,8 @@ func TestSecretIsStretched(t *testing.T) {
 	require.NotEqual(t, derive(secret, recordKeyInfo), derive(secret, peerKeyInfo))
 }
 
-// TestPeerOfVersion1: a gateway whose keys are made in another way is told apart from one with
-// another secret.
+// TestPeerOfVersion1: the error for a gateway that derives its keys as version 1 differs from the
+// error for another secret.
 func TestPeerOfVersion1(t *testing.T) {
 	o := fleetOf("127.0.0.1:1")
 	config, err := peerTLS(o.Secret)

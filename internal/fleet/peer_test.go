@@ -24,18 +24,18 @@ import (
 
 var testKey = cache.SegmentKey{File: testFile}
 
-// testVersion is that of a file of one segment.
+// testVersion is the version of a file of one segment.
 var testVersion = cache.Version{Size: 3 << 20, ModTime: 1767225600e9, CRC32: 0xdeadbeef, Immutable: true}
 
-// gateway is a Fleet that serves peers, and perhaps has a cache.
+// gateway is a Fleet that serves peers, with a cache or without one.
 type gateway struct {
 	*Fleet
 	cache   *cache.Cache
-	storage cache.Source // for what the others ask of it
+	storage cache.Source // of the entries that peers request
 }
 
-// serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a
-// cache.
+// serveAs starts a gateway that serves peers on loopback. open returns the segments; nil = a new
+// cache does.
 func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	} else {
 		go func() { served <- g.ServePeers(ln, open) }()
 	}
-	t.Cleanup(func() { // before those above
+	t.Cleanup(func() { // runs before the cleanups above
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = g.StopPeers(ctx) // streams of a test may hang for ever
@@ -61,14 +61,14 @@ func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	return g
 }
 
-// gives serves one stream to each request.
+// gives returns a PeerOpener that responds to each request with a stream.
 func gives(v cache.Version, stream func(ctx context.Context, r cache.PeerRequest) io.Reader) PeerOpener {
 	return func(ctx context.Context, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 		return cache.Meta{Version: v, Checked: time.Now()}, io.NopCloser(stream(ctx, r)), nil
 	}
 }
 
-// rejects responds to each request with an error.
+// rejects returns a PeerOpener that responds to each request with an error.
 func rejects(err error) PeerOpener {
 	return func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 		return cache.Meta{}, nil, err
@@ -106,7 +106,7 @@ func TestPeerGivesASegment(t *testing.T) {
 	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
 
-// TestPeerTellsAge: metadata is as old for the gateway that asks as for the one that responds.
+// TestPeerTellsAge: metadata has the same age in the requesting gateway as in the responding one.
 func TestPeerTellsAge(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	checked := time.Now().Add(-24 * time.Hour)
@@ -119,7 +119,8 @@ func TestPeerTellsAge(t *testing.T) {
 	require.WithinDuration(t, checked, m.Checked, testTimeout)
 }
 
-// Each response without a body is the error that the cache of the other gateway has given.
+// TestPeerThatHasItNot: a response without a body is an error that corresponds to the error of the
+// cache of the other gateway.
 func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	var given error
@@ -156,8 +157,8 @@ func TestPeerThatHasItNot(t *testing.T) {
 	require.True(t, m.Checked.IsZero(), "it is not known when")
 }
 
-// A peer that has not applied the purges that the asking gateway has applies them before it
-// responds, or does not respond.
+// TestPeerThatIsBehind: a peer that has not applied the purges of the requesting gateway applies
+// them before it responds, or does not send the entry.
 func TestPeerThatIsBehind(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -187,7 +188,7 @@ func TestPeerThatIsBehind(t *testing.T) {
 	eventually.True(t, func() bool { return b.applied.Load() == a.applied.Load() }, "it catches up")
 }
 
-// However a body goes wrong, its reader gets an error other than io.EOF.
+// TestPeerThatBreaks: whatever ends a body early, its reader gets an error other than io.EOF.
 func TestPeerThatBreaks(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	data := random(1 << 20)
@@ -196,7 +197,7 @@ func TestPeerThatBreaks(t *testing.T) {
 	broken := errors.New("the source broke")
 	for name, c := range map[string]struct {
 		open  PeerOpener
-		want  error // of open; nil = of the body
+		want  error // of Open; nil = reading the body fails
 		bytes int   // that may be read
 	}{
 		"ends early": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
@@ -234,8 +235,8 @@ func TestPeerThatBreaks(t *testing.T) {
 	}
 }
 
-// A connection that ends while a request waits for its response says nothing about the gateway: the
-// request is sent once more, over a new connection.
+// TestPeerWhoseConnectionEnds: the end of a connection while a request waits for its response is no
+// failure of the peer: the request is sent once more, over a new connection.
 func TestPeerWhoseConnectionEnds(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	for name, c := range map[string]struct {
@@ -280,7 +281,8 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 const testHead = `{"Version":{"Size":3145728,"ModTime":1767225600000000000,"CRC32":3735928559,` +
 	`"Immutable":true,"Linked":false},"Age":0,"TTL":0}`
 
-// A body that says less or more than the segment has is an error before a byte of it is used.
+// TestPeerWithAWrongHead: a response with a wrong head, or with fewer or more bytes than the
+// segment, is an error before a byte of its body is used.
 func TestPeerWithAWrongHead(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a := member(t, o, 1)
@@ -324,7 +326,7 @@ func TestPeerWithAWrongHead(t *testing.T) {
 	}
 }
 
-// serveHandler serves what is no gateway, but knows the secret.
+// serveHandler serves as a program that is no gateway, but has the secret.
 func serveHandler(t *testing.T, secret string, h http.Handler) (url string) {
 	t.Helper()
 	config, err := peerTLS(secret)

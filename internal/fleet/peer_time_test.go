@@ -18,12 +18,12 @@ import (
 
 const otherGateway = "https://10.0.0.2:8887"
 
-// pipes are a network inside of a bubble of synctest, whose clock stands still while a goroutine
-// can run.
+// pipes is a network inside of a bubble of synctest, whose clock stands still while a goroutine can
+// run.
 type pipes struct {
 	dialled chan net.Conn
 	closed  chan struct{}
-	frozen  atomic.Bool // nothing that is written arrives
+	frozen  atomic.Bool // written bytes do not arrive
 }
 
 var _ net.Listener = (*pipes)(nil)
@@ -54,8 +54,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// freezable is an end of a connection whose other end may freeze: writes succeed, as into the
-// buffer of a socket.
+// freezable is an end of a connection. While the network is frozen, nothing arrives at the other
+// end and writes succeed, as into the buffer of a socket.
 type freezable struct {
 	net.Conn
 	p *pipes
@@ -68,7 +68,7 @@ func (c *freezable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close ends this end alone if nothing arrives at the other one.
+// Close ends only this end while the network is frozen.
 func (c *freezable) Close() error {
 	if c.p.frozen.Load() {
 		return c.Conn.SetDeadline(time.Unix(1, 0))
@@ -76,8 +76,8 @@ func (c *freezable) Close() error {
 	return c.Conn.Close()
 }
 
-// bubbled is a gateway with the default times, in a bubble, and the network to another one that
-// gives segments.
+// bubbled returns a gateway with the default timeouts, in a bubble, and the network to
+// otherGateway, which serves the segments of open.
 func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 	made := func(advertise string) *Fleet {
 		f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: advertise, Secret: "the secret of a test"})
@@ -91,7 +91,7 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 	served := make(chan error, 1)
 	go func() { served <- server.ServePeers(network, open) }()
 	synctest.Wait()
-	t.Cleanup(func() { // before those above
+	t.Cleanup(func() { // runs before the cleanups above
 		f.transport.CloseIdleConnections()
 		require.NoError(t, server.server.Close())
 		require.NoError(t, <-served)
@@ -99,15 +99,15 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 	return f, network
 }
 
-// openSegment asks the other gateway for the segment of the tests.
+// openSegment requests testKey from otherGateway.
 func openSegment(ctx context.Context, f *Fleet, r cache.PeerRequest) (io.ReadCloser, error) {
 	r.Key = testKey
 	_, body, err := f.open(ctx, otherGateway, entryRequest{PeerRequest: r})
 	return body, err
 }
 
-// A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body
-// and before its head.
+// TestPeerThatFreezes: a gateway that freezes is noticed within a quarter of the TTL of a lease, in
+// the middle of a body and before its head.
 func TestPeerThatFreezes(t *testing.T) {
 	small := cache.Version{Size: 1 << 20}
 	for name, head := range map[string]time.Duration{"in a body": 0, "before the head": time.Hour} {
@@ -143,8 +143,8 @@ func TestPeerThatFreezes(t *testing.T) {
 	}
 }
 
-// A gateway that responds to pings and sends nothing is not asked again at once, when the caller
-// has given it up.
+// TestPeerThatIsStuck: after a caller has given up with ErrSilent, a gateway that responds to pings
+// and sends nothing is in back-off.
 func TestPeerThatIsStuck(t *testing.T) {
 	for name, head := range map[string]time.Duration{"in a body": 0, "before the head": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestPeerThatIsStuck(t *testing.T) {
 	}
 }
 
-// rest waits for a time, or until ctx ends.
+// rest waits for d, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -180,7 +180,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// slowStream gives its pieces, the second and each further one after a pause.
+// slowStream returns its pieces, the second and each further one after a pause.
 type slowStream struct {
 	ctx    context.Context
 	pause  time.Duration
@@ -203,8 +203,8 @@ func (s *slowStream) Read(p []byte) (int, error) {
 
 func (s *slowStream) Close() error { return nil }
 
-// A fill that waits for its source for much longer than a dead gateway is waited for stays
-// connected, and its bytes arrive when they come.
+// TestSlowFillStaysConnected: a fill that waits for its source for much longer than the timeout for
+// a frozen gateway stays connected, and its bytes arrive as soon as they are sent.
 func TestSlowFillStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
@@ -229,8 +229,8 @@ func TestSlowFillStaysConnected(t *testing.T) {
 	})
 }
 
-// A request that ends takes its stream on the other gateway with it, and the connection stays for
-// the next one.
+// TestCancelledRequestEndsThere: a cancelled request ends its stream on the other gateway too, and
+// the connection stays open for the next request.
 func TestCancelledRequestEndsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended sync.WaitGroup
@@ -256,8 +256,8 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 	})
 }
 
-// A gateway that cannot be reached costs one dial; further requests fail at once during the
-// back-off.
+// TestPeerInBackoff: a gateway that cannot be reached costs one dial; further requests fail at once
+// during the back-off.
 func TestPeerInBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, nil)
@@ -288,8 +288,8 @@ func TestPeerInBackoff(t *testing.T) {
 	})
 }
 
-// A gateway that does not begin to give a copy is not waited for, and not asked for copies during
-// the back-off. What it fetches is waited for meanwhile.
+// TestPeerTooSlowForCopies: a request for a copy fails after copyTimeout without a response, and
+// further ones fail at once during the back-off. Requests for a fetch wait meanwhile.
 func TestPeerTooSlowForCopies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

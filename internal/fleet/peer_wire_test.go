@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request is read as it was written, and nothing else is accepted.
+// FuzzEntryRequest: a request is read as it was written, and parseEntryRequest accepts no other
+// form.
 func FuzzEntryRequest(f *testing.F) {
 	for _, r := range []cache.PeerRequest{
 		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5},
@@ -61,7 +62,7 @@ func FuzzEntryRequest(f *testing.F) {
 	})
 }
 
-// FuzzHead: the numbers of a response are in their bounds.
+// FuzzHead: parseHead returns numbers within their bounds.
 func FuzzHead(f *testing.F) {
 	f.Add(testHead)
 	f.Add(`{"Version":{"Size":-1}}`)
@@ -73,7 +74,8 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// TestWire: gateways of two versions understand each other.
+// TestWire: requests and heads keep their form, so that gateways of two versions understand each
+// other.
 func TestWire(t *testing.T) {
 	peer, err := parsePeer(otherGateway)
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// purge purges and requires that so many gateways apply and those are missing.
+// purge requires the number of gateways that apply a purge, and the names of the missing ones.
 func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string) {
 	t.Helper()
 	n, missing, err := f.Purge(t.Context(), m)
@@ -32,9 +32,9 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 	require.Equal(t, gateways, n)
 }
 
-// purgeWithout purges while one gateway cannot apply, so that the purge ends with its time. When
-// the machine was too slow for the others within that time, the same is done once more with twice
-// of it: so a purge may be applied several times.
+// purgeWithout purges while the gateway missing cannot apply purges, so that the purge ends by its
+// timeout. On a machine too slow for the other gateways, it repeats the purge with twice the
+// timeout. So a purge may be applied several times.
 func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing string) {
 	t.Helper()
 	defer func() { f.purges.confirm = testTimeout }()
@@ -53,7 +53,7 @@ func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing s
 	t.Fatal("the others did not apply it")
 }
 
-// threeMembers starts a fleet. The third one reaches Redis by a relay.
+// threeMembers starts a fleet of three. The third one reaches Redis by a relay.
 func threeMembers(t *testing.T, server *redistest.Server, ma, mb, mc *memory) (a, b, c *Fleet, r *redistest.Relay) {
 	t.Helper()
 	o := fleetOf(server.Addr())
@@ -106,7 +106,7 @@ func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
 		return list[2].Applied == a.Stats().Applied
 	}, "it has confirmed")
 	require.NoError(t, c.Close())
-	purge(t, a, tier.MatchAll, 2) // one that has left in good order is not waited for
+	purge(t, a, tier.MatchAll, 2) // a purge does not wait for a gateway after Close
 	require.Empty(t, server.Eternal(a.o.KeyPrefix))
 }
 
@@ -127,7 +127,7 @@ func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
 	}
 }
 
-// lockFolder is another program, with the name "operator", that locks a folder.
+// lockFolder locks a folder as another program, with "operator" as the holder.
 func lockFolder(t *testing.T, server *redistest.Server, o Options, path string) *cachelock.Lock {
 	t.Helper()
 	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
@@ -139,7 +139,7 @@ func lockFolder(t *testing.T, server *redistest.Server, o Options, path string) 
 	return lock
 }
 
-// Who holds the folder lock keeps purges out of it, by its name.
+// TestPurgeTakesTheFolderLock: a folder lock blocks purges, and the error names its holder.
 func TestPurgeTakesTheFolderLock(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -164,7 +164,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 		late = false
 		purged := m.take()
 		for i, err := range errs {
-			if errors.Is(err, context.DeadlineExceeded) { // a slow machine; the lock is waited for in half of that time
+			if errors.Is(err, context.DeadlineExceeded) { // a slow machine; half of that time is for the lock
 				late = true
 				continue
 			}
@@ -180,7 +180,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	require.True(t, f.Stats().Up)
 }
 
-// A folder lock that no program can have taken keeps no purge out.
+// TestPurgePassesALockThatNeverExpires: a lock that no program can have taken blocks no purge.
 func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -214,7 +214,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 	}
 }
 
-// What others write into the list of gateways is read up to a bound.
+// TestListOfGatewaysIsBounded: names and the list of gateways in Redis are read up to a bound.
 func TestListOfGatewaysIsBounded(t *testing.T) {
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
@@ -275,8 +275,8 @@ func TestManyPurgesAtATime(t *testing.T) {
 	require.Equal(t, first, second, "all apply them in the same order")
 }
 
-// A gateway that was away reads on where it was; when the log does not reach back so far it drops
-// everything.
+// TestGatewayThatWasAway: a gateway that was away applies the purges that it missed. If the log
+// does not reach back that far, the gateway purges everything.
 func TestGatewayThatWasAway(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a := member(t, o, 1)
@@ -311,7 +311,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 	purge(t, a, tier.MatchFolder("group10"), 1)
 	require.Equal(t, []string{"group10/"}, again())
 
-	a.purges.age = time.Millisecond // the next one throws all others out
+	a.purges.age = time.Millisecond // the next purge removes all others from the log
 	time.Sleep(2 * time.Millisecond)
 	purge(t, a, tier.MatchFolder("group11"), 1)
 	time.Sleep(2 * time.Millisecond)
@@ -319,8 +319,8 @@ func TestGatewayThatWasAway(t *testing.T) {
 	require.Equal(t, []string{""}, again())
 }
 
-// While a gateway is not registered any more nothing waits for it, but it applies before it may use
-// what it has kept.
+// TestSyncedComesAfterApplying: a purge does not wait for a gateway that is not registered any
+// more. That gateway applies the purge before Synced.
 func TestSyncedComesAfterApplying(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -346,8 +346,8 @@ func TestSyncedComesAfterApplying(t *testing.T) {
 	require.NotEmpty(t, m.take())
 }
 
-// Redis loses its data. Nothing drops anything who has applied what the others have; who missed
-// something drops everything.
+// TestRedisLosesItsData: after a loss of data, a gateway that has applied the last purge purges
+// nothing; a gateway that has missed a purge purges everything.
 func TestRedisLosesItsData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -380,8 +380,8 @@ func TestRedisLosesItsData(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().LogsMissed)
 }
 
-// Redis loses its data, and there is a purge before the one who has applied most comes back:
-// nothing can tell who missed what.
+// TestRedisLosesItsDataAndGoesOn: if Redis has lost a purge and has a new one when a gateway with
+// the lost one returns, all gateways purge everything, as the missed purges are unknown.
 func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
@@ -397,7 +397,7 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	eventually.True(t, func() bool { return a.Stats().Applied == b.Stats().Applied }, "both have applied it")
 }
 
-// Entries that no purge has written are removed, and the others are applied.
+// TestLogThatCannotBeUnderstood: entries that no purge has written are removed, others applied.
 func TestLogThatCannotBeUnderstood(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -419,7 +419,7 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.key("purges")).Val())
 }
 
-// A purge is applied when the message about it comes, long before a gateway would look by itself.
+// TestPurgesAreHeardOf: the message of a purge makes gateways apply it before their next beat.
 func TestPurgesAreHeardOf(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -435,8 +435,8 @@ func TestPurgesAreHeardOf(t *testing.T) {
 	purge(t, a, tier.MatchFolder("group1"), 2)
 }
 
-// Redis loses its data, and its clock goes back: a purge that comes then is newer than all that
-// gateways have applied.
+// TestRedisLosesItsDataAndItsClock: after Redis has lost its data and its clock went back, the
+// fence of a new purge is higher than that of all applied ones.
 func TestRedisLosesItsDataAndItsClock(t *testing.T) {
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
@@ -446,8 +446,8 @@ func TestRedisLosesItsDataAndItsClock(t *testing.T) {
 	require.Equal(t, []string{"group1/"}, m.take())
 }
 
-// The clock of Redis goes back by more than a year, or another program has written a fence that no
-// clock gives: the gateway drops everything, and goes on from what Redis has.
+// TestAppliedInTheFarFuture: if the clock of Redis went back by over a year, or another program
+// wrote a fence that no clock gives, a gateway purges everything and takes the fence of Redis.
 func TestAppliedInTheFarFuture(t *testing.T) {
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
@@ -458,7 +458,7 @@ func TestAppliedInTheFarFuture(t *testing.T) {
 	require.Equal(t, []string{"group1/"}, m.take())
 }
 
-// Another program has written a long revision of the list of members: it is replaced.
+// TestRevisionIsBounded: a long revision of the members by another program is replaced.
 func TestRevisionIsBounded(t *testing.T) {
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
@@ -470,7 +470,7 @@ func TestRevisionIsBounded(t *testing.T) {
 	require.True(t, f.members.Load().Has(f.o.Advertise))
 }
 
-// Redis loses its data: a list of members of the same length as before is another one.
+// TestMembersAfterRedisLostItsData: a list of the same length as before counts as a new one.
 func TestMembersAfterRedisLostItsData(t *testing.T) {
 	server := redistest.Start(t)
 	o := fleetOf(server.Addr())

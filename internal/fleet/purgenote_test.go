@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPurgesAreNotedTogether: a gateway that comes back after many purges waits for its disk once
-// for each page of them that it reads, not for each purge.
+// TestPurgesAreNotedTogether: a gateway that has missed many purges stores the fence on its disk
+// once for each page of them that it reads, not for each purge.
 func TestPurgesAreNotedTogether(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a := member(t, o, 1)

@@ -21,11 +21,12 @@ const (
 	redisPassword = "a-long-random-secret"
 )
 
-// redisRights are what docs/hardening.md gives the user of the gateways.
+// redisRights are the rights of the user of the gateways in docs/hardening.md.
 var redisRights = []any{"+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+@transaction", "-@dangerous",
 	"-@admin", "+time", "+cluster|slots", "+cluster|shards", "+readonly"}
 
-// tlsOf is a client that trusts one authority, with a certificate of another one's.
+// tlsOf returns the configuration of a client that trusts one authority and has a certificate of
+// another one; nil = none.
 func tlsOf(t *testing.T, trusts, of *redistest.Authority) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(trusts.File)
@@ -40,7 +41,7 @@ func tlsOf(t *testing.T, trusts, of *redistest.Authority) *tls.Config {
 	return o
 }
 
-// secured are the options for a Redis with TLS and a user of its own.
+// secured returns the options for a Redis with TLS and a user for the gateways.
 func secured(t *testing.T, a *redistest.Authority, address string) Options {
 	t.Helper()
 	o := fleetOf(address)
@@ -48,8 +49,8 @@ func secured(t *testing.T, a *redistest.Authority, address string) Options {
 	return o
 }
 
-// TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user who has
-// no more rights than needed.
+// TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user with no
+// more rights than redisRights.
 func TestRedisByTLS(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	for _, c := range []struct {
@@ -86,7 +87,7 @@ func TestRedisByTLS(t *testing.T) {
 	}
 }
 
-// works tries what a gateway does with Redis.
+// works requires that leases, waits and purges work.
 func works(t *testing.T, first, second *Fleet) {
 	t.Helper()
 	know(first, second)
@@ -106,8 +107,7 @@ func works(t *testing.T, first, second *Fleet) {
 	require.True(t, first.Stats().Up)
 }
 
-// TestRedisRejects: what is wrong between the gateway and Redis is said once, with what to do about
-// it.
+// TestRedisRejects: an error between the gateway and Redis is logged once, with its remedy.
 func TestRedisRejects(t *testing.T) {
 	a, other := redistest.NewAuthority(t), redistest.NewAuthority(t)
 	server := a.StartTLS()

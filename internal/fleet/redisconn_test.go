@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAlertBehindReset: a server rejects the client's certificate and resets the connection before
-// the client, whose handshake is over, has written. The write says what the server has said.
+// TestAlertBehindReset: if the server rejects the client certificate and resets the connection
+// before the client, whose handshake is over, has written, the error of the write has the alert of
+// the server.
 func TestAlertBehindReset(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	pair, err := tls.LoadX509KeyPair(a.Issue("127.0.0.1"))

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// origin is a storage that counts. Each content that it has is another version.
+// origin is a storage that counts fetches. Each new content is a new version.
 type origin struct {
 	delay   time.Duration // before the first byte
 	fetches atomic.Int32
@@ -82,7 +82,7 @@ func (o *origin) Fetch(
 	return v, io.NopCloser(&dribble{bytes.NewReader(part)}), nil
 }
 
-// dribble gives a little at a time.
+// dribble returns a few bytes at a time, after a pause.
 type dribble struct{ r io.Reader }
 
 func (d *dribble) Read(p []byte) (int, error) {
@@ -101,8 +101,8 @@ func (g *gateway) read(file string, o *origin) ([]byte, error) {
 	return io.ReadAll(stream)
 }
 
-// Three gateways with caches, Redis and HTTP between them: one cold file that all clients want
-// costs the storage one fetch.
+// TestStampedeCostsOneFetch: concurrent requests for a cold file at three gateways, with Redis and
+// HTTP between them, cost the storage one fetch.
 func TestStampedeCostsOneFetch(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	gateways := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}
@@ -132,7 +132,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 		require.Zero(t, g.Stats().PeerFetches["broken"])
 	}
 	require.EqualValues(t, 2*3, fetches, "each of the others has read it from the owner")
-	// After a purge it is fetched again, once.
+	// After a purge the file is fetched again, once.
 	storage := &origin{data: random(100 << 10)}
 	for _, g := range gateways {
 		g.storage = storage
@@ -151,7 +151,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 	}
 }
 
-// random gives n bytes.
+// random returns n random bytes.
 func random(n int) []byte {
 	p := make([]byte, n)
 	_, _ = rand.Read(p) // never fails

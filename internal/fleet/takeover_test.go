@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leaseFromBefore writes a lease that a gateway had before it was restarted, and returns its value.
+// leaseFromBefore writes a lease of a gateway from before a restart, and returns its value.
 func leaseFromBefore(t *testing.T, f *Fleet, key string) string {
 	t.Helper()
 	holder := f.o.Name
@@ -24,8 +24,8 @@ func leaseFromBefore(t *testing.T, f *Fleet, key string) string {
 	return token
 }
 
-// A gateway takes over the lease that it had before a restart, and leases of others stay theirs. A
-// gateway that waits for the lease sees the new leader.
+// TestLeaseFromBeforeARestart: a gateway takes over its lease from before a restart, but no lease
+// of another gateway. A gateway that waits for the lease sees the new leader.
 func TestLeaseFromBeforeARestart(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
@@ -50,7 +50,8 @@ func TestLeaseFromBeforeARestart(t *testing.T) {
 	require.NoError(t, lead(t, b, "key").Err())
 }
 
-// Without peers the name of the gateway alone tells that the lease is its own.
+// TestLeaseFromBeforeARestartWithoutPeers: without peers, a gateway recognizes its lease by its
+// name only.
 func TestLeaseFromBeforeARestartWithoutPeers(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.Secret, o.Name = "", "alone"
@@ -59,12 +60,13 @@ func TestLeaseFromBeforeARestartWithoutPeers(t *testing.T) {
 	lead(t, f, "key").release()
 }
 
-// A process that was replaced leaves the leases of the new one alone: it has the same name.
+// TestReplacedProcessTakesOverNoLease: a replaced process does not take over a lease of the new
+// process, which has the same name.
 func TestReplacedProcessTakesOverNoLease(t *testing.T) {
 	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	start(t, f, (&memory{}).local())
 	f.HandOver(t.Context())
-	token := leaseFromBefore(t, f, "key") // the new process is one with another token as well
+	token := leaseFromBefore(t, f, "key") // stands for a lease of the new process, which has another token too
 	heldBy(t, leaseRejected(t, f, "key"), "")
 	require.Equal(t, token, redistest.Shared(t).Client().Get(t.Context(), f.key("lock:key")).Val())
 }

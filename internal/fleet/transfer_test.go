@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkTransfer brings 4 MiB from the memory of its owner into the cache of another gateway.
-// cpu-ms/op is the processor time of both together, the kernel's included.
+// BenchmarkTransfer transfers 4 MiB from the memory of the owner to the cache of another gateway.
+// cpu-ms/op is the processor time of both together, with that of the kernel.
 func BenchmarkTransfer(b *testing.B) {
 	o := fleetOf(redistest.Shared(b).Addr())
 	owner, reader := serveAs(b, o, nil), serveAs(b, o, nil)
@@ -53,7 +53,7 @@ func BenchmarkTransfer(b *testing.B) {
 	require.EqualValues(b, 1, storage.fetches.Load())
 }
 
-// ownedBy names a file whose first segment a gateway owns.
+// ownedBy returns the name of a file whose first segment a gateway owns.
 func ownedBy(f *Fleet) string {
 	for i := 0; ; i++ {
 		file := fmt.Sprintf("group1/M00/00/00/%d", i)
@@ -63,7 +63,7 @@ func ownedBy(f *Fleet) string {
 	}
 }
 
-// cpuTime is the processor time of the process so far.
+// cpuTime returns the processor time of the process so far.
 func cpuTime(t testing.TB) time.Duration {
 	t.Helper()
 	var r syscall.Rusage
