@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestAbandoned: what the last client leaves behind ends before the source has begun to respond,
-// and goes on after that; a client that stays is enough for it to go on.
+// TestAbandoned: a fill ends if its last client disconnects before the source has begun to respond,
+// and continues after that. One remaining client is enough for it to continue.
 func TestAbandoned(t *testing.T) {
 	leaveAfter := func(after time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(background)
@@ -69,7 +69,7 @@ func TestAbandoned(t *testing.T) {
 	})
 }
 
-// late is a source whose reply to Stat was on its way when its context ended.
+// late is a source whose reply to Stat arrives after the context of the call has ended.
 type late struct {
 	*origin
 	asked, reply chan struct{}
@@ -82,8 +82,8 @@ func (l late) Stat(context.Context) (Version, error) {
 	return v, err
 }
 
-// TestPurgeAfterAbandoning: the metadata that an abandoned fill got before a purge is not kept
-// after it.
+// TestPurgeAfterAbandoning: metadata that an abandoned fill got before a purge is not stored after
+// it.
 func TestPurgeAfterAbandoning(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAgain: many readers learn at once that a file has changed, and each looks it up once more. It
-// has changed once.
+// TestAgain: when a file has changed once, and many readers detect that at the same time, the
+// second look-up of each succeeds.
 func TestAgain(t *testing.T) {
 	var second, first atomic.Int64
 	for round := range 150 {
@@ -57,7 +57,7 @@ func TestAgain(t *testing.T) {
 	require.Zero(t, second.Load())
 }
 
-// slowRelease is a fleet in which a lease is given back as soon as held is closed.
+// slowRelease is a fleet whose leases are released only after held is closed.
 type slowRelease struct {
 	Standalone
 	held chan struct{}
@@ -68,8 +68,8 @@ func (f slowRelease) AcquireLease(context.Context, string, bool) (context.Contex
 	return context.Background(), func() { <-f.held }, nil
 }
 
-// TestEvictedBehind: a reader whose segment is evicted before its flight is over does not turn in a
-// circle.
+// TestEvictedBehind: a reader whose segment is evicted before its fill has ended does not spin
+// between the tiers and the fill.
 func TestEvictedBehind(t *testing.T) {
 	o := newOrigin(testFile(1), SegmentSize)
 	fleet := slowRelease{held: make(chan struct{})}
@@ -89,8 +89,8 @@ func TestEvictedBehind(t *testing.T) {
 	require.Less(t, c.Stats().Misses-before, uint64(20))
 }
 
-// TestBehindTheEnd: a cold file whose end something has asked beyond is not taken for corrupted:
-// its first reader gets all of it.
+// TestBehindTheEnd: a request behind the end of a cold file does not make the file count as
+// corrupted. The first reader gets the whole content.
 func TestBehindTheEnd(t *testing.T) {
 	plain := func(size int64) (*origin, Options) { return newOrigin(testFile(1), size), Options{} }
 	for size, make := range map[int64]func(size int64) (*origin, Options){
@@ -112,8 +112,8 @@ func TestBehindTheEnd(t *testing.T) {
 	}
 }
 
-// TestKnownMeanwhile: a request that has looked before another one has stored metadata and content,
-// and begins a fill after that, fetches nothing.
+// TestKnownMeanwhile: a fill fetches nothing if another request has stored metadata and content
+// after the look-up of the request that starts the fill.
 func TestKnownMeanwhile(t *testing.T) {
 	for _, index := range []int64{0, MetaOnly} {
 		bubble(t, fmt.Sprint(index), func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestKnownMeanwhile(t *testing.T) {
 	}
 }
 
-// meanwhile is a context that does something when something is about to wait for its end.
+// meanwhile is a context that calls do when a caller is about to wait for its end.
 type meanwhile struct {
 	context.Context
 	do func()
@@ -156,12 +156,12 @@ func (m meanwhile) Done() <-chan struct{} {
 	return m.Context.Done()
 }
 
-// TestQuickFill: what a fill finds out counts, too, when it has ended before something begins to
-// wait for it.
+// TestQuickFill: the result of a fill also counts if the fill has ended before a request waits for
+// it.
 func TestQuickFill(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})
-	for range 50 { // where two things have happened a wait ends by either
+	for range 50 { // a select with two ready cases takes either
 		f := c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		m, err := f.awaitMeta(meanwhile{background, func() {
 			require.NoError(t, f.setMeta(Meta{Version: o.v}))
@@ -183,8 +183,7 @@ func TestQuickFill(t *testing.T) {
 	}
 }
 
-// TestIdle: what was begun counts as running from then on, not only when its goroutine has come to
-// it.
+// TestIdle: a fill counts as running from its start on, also before its goroutine runs.
 func TestIdle(t *testing.T) {
 	bubble(t, "begun", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)

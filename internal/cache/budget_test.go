@@ -20,12 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManyFills: what is being fetched at a time is bounded, however many large files are asked
-// for, and all get their turn. Who keeps pace with a flight does not fetch again what was evicted
-// as soon as it was complete.
+// TestManyFills: the fills at one time are bounded, however many large files are requested, and all
+// get their turn. A reader that keeps pace with a fill does not fetch a segment again that was
+// evicted as soon as it was complete.
 func TestManyFills(t *testing.T) {
 	bubble(t, "slow origin", func(t *testing.T) {
-		const files = 24 // six times what fits into the memory
+		const files = 24 // six times the memory
 		c := newCache(t, Options{Memory: 16 << 20, Wait: time.Hour})
 		var running sync.WaitGroup
 		var origins []*origin
@@ -66,7 +66,7 @@ func TestManyFills(t *testing.T) {
 		const readers = 40 // five times as many as fetch at once
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
 		o := noFile(testFile(0))
-		o.content = make([]byte, readers*SegmentSize) // of which little comes
+		o.content = make([]byte, readers*SegmentSize) // little of it arrives
 		o.v = Version{Size: readers * SegmentSize}
 		o.whole = time.Hour
 		e, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
@@ -125,13 +125,13 @@ func TestSmallBehindLarge(t *testing.T) {
 }
 
 // TestBusyInTheMiddle: downloads that have begun wait longer for their next segment than new
-// requests do, and are not cut.
+// requests do, and are not aborted.
 func TestBusyInTheMiddle(t *testing.T) {
 	bubble(t, "slow storage", func(t *testing.T) {
 		c := newCache(t, Options{Wait: 30 * second})
 		var running sync.WaitGroup
 		var rejected, whole atomic.Int64
-		for i := range 80 { // each segment of them takes 10 s, and 16 come at a time
+		for i := range 80 { // each segment takes 10 s, and 16 are fetched at a time
 			o := newOrigin(testFile(i), 2*SegmentSize)
 			o.whole = 10 * second
 			running.Go(func() {
@@ -151,7 +151,7 @@ func TestBusyInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestNoMemoryForContent: what is known about files has a place where there is none for content.
+// TestNoMemoryForContent: metadata is kept also where content gets no memory.
 func TestNoMemoryForContent(t *testing.T) {
 	c := newCacheOnDisk(t, t.TempDir(), Options{Memory: -1})
 	eventually.True(t, c.disk.Listed)
@@ -169,7 +169,8 @@ func TestNoMemoryForContent(t *testing.T) {
 	require.LessOrEqual(t, fetches, 50+again)
 }
 
-// TestReserveAllocatesNothing: memory that is free is reserved without a timer.
+// TestReserveAllocatesNothing: a reservation of free memory allocates nothing, since it needs no
+// timer.
 func TestReserveAllocatesNothing(t *testing.T) {
 	c := newCache(t, Options{})
 	f := c.newFill(tier.KeyAt(testFile(1), 0), newOrigin(testFile(1), 1), fillOptions{})
@@ -184,8 +185,8 @@ func TestReserveAllocatesNothing(t *testing.T) {
 	c.unreserve(f)
 }
 
-// TestSlowReader: when the fetch is over the reader does not hold the segment; evicted, its chunks
-// are fetched again.
+// TestSlowReader: a slow reader does not hold the segment after its fill has ended. If the segment
+// is evicted, its chunks are fetched again.
 func TestSlowReader(t *testing.T) {
 	bubble(t, "holds a chunk", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -212,7 +213,8 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// TestReaderKeepsAChunk: a reader keeps a chunk in memory, not all of a segment that was evicted.
+// TestReaderKeepsAChunk: a reader keeps one chunk of an evicted segment in memory, not the whole
+// segment.
 func TestReaderKeepsAChunk(t *testing.T) {
 	o := newOrigin(testFile(1), SegmentSize)
 	c := newCache(t, Options{})
@@ -241,8 +243,8 @@ func TestReaderKeepsAChunk(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestNoTierTakesIt: a request fetches once what no tier takes: it reads from the fills that it has
-// waited for, or begun ahead, which free their bytes behind it.
+// TestNoTierTakesIt: a request fetches content once that no tier stores. It reads from the fills
+// that it waits for or starts ahead, which free their bytes behind it.
 func TestNoTierTakesIt(t *testing.T) {
 	for name, o := range map[string]Options{"memory": {Memory: -1}, "slot": {Memory: -1,
 		VerifyFirst: func(string) (int64, bool) { return 3*SegmentSize - 1, true }},

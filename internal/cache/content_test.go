@@ -19,7 +19,8 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 )
 
-// TestBroken: an origin that breaks off.
+// TestBroken: a fetch that breaks off is continued at the first missing byte. If the origin fails
+// for good, the clients get an error after a correct beginning of the body.
 func TestBroken(t *testing.T) {
 	bubble(t, "at half, once", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -64,7 +65,7 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestClientGone: the fetch goes on without the client that began it.
+// TestClientGone: a fetch continues after the client that started it has disconnected.
 func TestClientGone(t *testing.T) {
 	bubble(t, "leader's client", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -86,12 +87,13 @@ func TestClientGone(t *testing.T) {
 	})
 }
 
-// TestChanged: a file that changes while it is read is cut, and is new for the next request.
+// TestChanged: a response is aborted if the file changes while it is read. The next request gets
+// the new version.
 func TestChanged(t *testing.T) {
 	bubble(t, "between segments", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2*SegmentSize)
 		o.v.Immutable = false
-		o.whole = second // the second segment is not looked for before the file has changed
+		o.whole = second // so no request for the second segment is sent before the file has changed
 		c := gateways(t, newFleet(), 1, Options{})[0]
 		e, err := lookup(c, o)
 		require.NoError(t, err)
@@ -135,7 +137,8 @@ func TestChanged(t *testing.T) {
 	})
 }
 
-// slowStore is a fleet under whose leases segment 0 is stored as late as held is closed.
+// slowStore is a fleet whose lease of segment 0 delays the storing of the segment until held is
+// closed.
 type slowStore struct {
 	Standalone
 	held chan struct{}
@@ -149,8 +152,8 @@ func (f slowStore) AcquireLease(_ context.Context, key string, _ bool) (context.
 	return background, func() {}, nil
 }
 
-// slowLease takes its time to tell whether it was lost, which is asked before the segment is
-// stored.
+// slowLease is a lease whose Err blocks until held is closed. The fill calls Err before it stores
+// the segment.
 type slowLease struct {
 	context.Context
 	held chan struct{}
@@ -162,8 +165,8 @@ func (l slowLease) Err() error {
 	return nil
 }
 
-// TestChangedBefore: a request that asks again because a file has changed is not told the old
-// version by a fill that brought a part of it before, and has not ended yet.
+// TestChangedBefore: a request that looks up a changed file again does not get the old version from
+// an earlier fill that has not ended yet.
 func TestChangedBefore(t *testing.T) {
 	bubble(t, "first segment is not stored yet", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2*SegmentSize)
@@ -196,12 +199,12 @@ func TestChangedBefore(t *testing.T) {
 	})
 }
 
-// TestChecksum: content that is not the one of the CRC32 is not kept, unless it is a link's.
+// TestChecksum: content that does not match its CRC32 is not stored, unless the file is a link.
 func TestChecksum(t *testing.T) {
 	for name, size := range map[string]int64{"one segment": 5000, "three": 2*SegmentSize + 5} {
 		bubble(t, "corrupted, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)
-			o.whole = second // the first reader is there before the content is
+			o.whole = second // the first reader waits before the content arrives
 			c := newCache(t, Options{})
 			o.corrupt(size / 2)
 			e, err := c.Get(background, o.file, o, GetOptions{})
@@ -226,7 +229,7 @@ func TestChecksum(t *testing.T) {
 		})
 		bubble(t, "legacy, "+name, func(t *testing.T) {
 			c := newCache(t, Options{})
-			for i, again := range []int64{1, 0, 0} { // the first one of several segments is read once more
+			for i, again := range []int64{1, 0, 0} { // the first file of several segments is read once more
 				o := newOrigin(testFile(i), size)
 				o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
 				requireWhole(t, o, get(background, c, o))
@@ -238,7 +241,7 @@ func TestChecksum(t *testing.T) {
 			}
 			require.Zero(t, c.Stats().CRCErrors)
 			other := newOrigin("group2/M00/00/00/a", 100)
-			other.v.CRC32 = checksum.UpdateLegacy(0, other.content) // of a group that has shown none yet
+			other.v.CRC32 = checksum.UpdateLegacy(0, other.content) // of a group without a known legacy CRC32
 			requireWhole(t, other, get(background, c, other))
 			require.EqualValues(t, 1, other.fetches.Load())
 		})
@@ -272,15 +275,16 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// corrupt adds a storage whose content differs in a byte, and which is healthier than the good one.
+// corrupt adds a storage whose content differs in a byte, and which is healthier than the good
+// storage.
 func (o *origin) corrupt(at int64) {
 	wrong := bytes.Clone(o.content)
 	wrong[at] ^= 1
 	o.set(func() { o.corrupted["corrupted"], o.order = wrong, []string{"corrupted", "storage"} })
 }
 
-// TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one
-// asks again.
+// TestPurgeWhileFetching: a purge during a fetch does not abort the waiting requests. The fetched
+// content and metadata are not stored, and the next request starts another fetch.
 func TestPurgeWhileFetching(t *testing.T) {
 	purged := func(t *testing.T, whole time.Duration) (*origin, *Cache, <-chan result) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -322,7 +326,8 @@ func TestPurgeWhileFetching(t *testing.T) {
 	})
 }
 
-// TestSequential: a reader of many segments does not stand still between two of them.
+// TestSequential: a reader of many segments does not wait for each of them in full, since the next
+// one is fetched ahead. Nothing beyond the requested range is fetched.
 func TestSequential(t *testing.T) {
 	bubble(t, "read ahead", func(t *testing.T) {
 		o := newOrigin(testFile(1), 5*SegmentSize)
@@ -340,7 +345,8 @@ func TestSequential(t *testing.T) {
 	})
 }
 
-// TestHint: a range of a cold file, and one behind its end.
+// TestHint: a range of a cold file is fetched without a request for metadata. A hint behind the end
+// of the file still brings its version.
 func TestHint(t *testing.T) {
 	bubble(t, "ranges", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
@@ -359,8 +365,9 @@ func TestHint(t *testing.T) {
 	})
 }
 
-// TestRandomRanges: many readers of parts of a large file, with memory for a part of it and a disk
-// for the rest. However slow the disk is, all of the file fits into what waits to be written to it.
+// TestRandomRanges: many readers of parts of a large file fetch each segment about once, with
+// memory for a part of the file and a disk for the rest. The whole file fits into the write queue
+// of the disk.
 func TestRandomRanges(t *testing.T) {
 	const size, memory = 28<<20 + 321, 16 << 20
 	o := newOrigin(testFile(1), size)
@@ -396,13 +403,13 @@ func TestRandomRanges(t *testing.T) {
 	}
 	t.Logf("%d bytes touched, %d from the origin in %d fetches", bytesTouched, o.served.Load(), o.fetches.Load())
 	s := c.Stats()
-	again := int64(s.Disk.Skipped) * SegmentSize // the disk was slow: memory alone held these segments
+	again := int64(s.Disk.Skipped) * SegmentSize // the disk was slow: only memory held these segments
 	require.LessOrEqual(t, float64(o.served.Load()), 1.1*float64(bytesTouched)+float64(again))
 	require.LessOrEqual(t, float64(s.Memory.Bytes), 1.05*memory)
 }
 
-// TestCorruptedBehind: a reader that has read wrong content before that was found out does not come
-// to a clean end.
+// TestCorruptedBehind: a reader that has read wrong content before its detection gets an error, and
+// not the end of the file.
 func TestCorruptedBehind(t *testing.T) {
 	bubble(t, "first segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
@@ -427,7 +434,8 @@ func TestCorruptedBehind(t *testing.T) {
 	})
 }
 
-// TestFillKeepsItsVersion: bytes of another version are not appended to those that have come.
+// TestFillKeepsItsVersion: a fill with a version rejects the metadata of another one, so it does
+// not append bytes of that.
 func TestFillKeepsItsVersion(t *testing.T) {
 	file := testFile(1)
 	f := newCache(t, Options{}).newFill(SegmentKey{File: file}, newOrigin(file, 1), fillOptions{})

@@ -12,7 +12,8 @@ import (
 	"fastdfs-gateway/internal/testing/cachetest"
 )
 
-// A segment that another gateway reads stays where it is, and its bytes are not copied on the way.
+// TestPeerReadsInPlace: a segment that a peer reads stays in its place, and its bytes are not
+// copied.
 func TestPeerReadsInPlace(t *testing.T) {
 	c := newCache(t, Options{Memory: 64 << 20, Source: func(file, _ string) (Source, error) {
 		return originOf(file), nil
@@ -42,14 +43,15 @@ func TestPeerReadsInPlace(t *testing.T) {
 	require.Less(t, allocated()-before, uint64(tier.ChunkSize/2))
 }
 
-// allocated is what the process has allocated so far, in bytes.
+// allocated returns the number of bytes that the process has allocated so far.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
 
-// WriteTo gives the same bytes out of memory, where sendfile takes them from, and from the disk.
+// TestWriteTo: WriteTo writes the same bytes from memory, also from the file there that sendfile
+// uses, and from the disk.
 func TestWriteTo(t *testing.T) {
 	for name, c := range map[string]*Cache{
 		"memory": newCache(t, Options{Memory: 64 << 20}),
@@ -79,7 +81,7 @@ func TestWriteTo(t *testing.T) {
 	}
 }
 
-// failingWriter is a writer that fails.
+// failingWriter fails each write with errOrigin.
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errOrigin }

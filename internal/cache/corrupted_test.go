@@ -13,9 +13,9 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestCorruptedThroughPeers: another gateway has stored a segment of a corrupted storage. A gateway
-// that reads the whole file finds it, fetches the file without other gateways and without that
-// storage, and so does the next reader of the gateway that has the segment.
+// TestCorruptedThroughPeers: a gateway that reads a whole file detects a segment that a peer has
+// stored from a corrupted storage. It then fetches the file without peers and without that storage,
+// and so does the next reader at the peer.
 func TestCorruptedThroughPeers(t *testing.T) {
 	bubble(t, "segment of a peer", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
@@ -31,7 +31,7 @@ func TestCorruptedThroughPeers(t *testing.T) {
 		synctest.Wait()
 		o.set(func() { o.order = []string{"corrupted", "storage"}; o.excluded["corrupted"] = true })
 		requireWhole(t, o, get(background, list[1], o))
-		_ = get(background, list[0], o) // finds it too
+		_ = get(background, list[0], o) // detects it too
 		synctest.Wait()
 		requireWhole(t, o, get(background, list[0], o))
 	})
@@ -68,8 +68,8 @@ func TestCorruptedThroughPeers(t *testing.T) {
 	})
 }
 
-// TestReadWhileCorruptIsPurged: who begins to read a file when its content has been found wrong,
-// and is not purged yet, does not get that as a whole file.
+// TestReadWhileCorruptIsPurged: a request that begins after wrong content was detected and before
+// it is purged does not get that as a whole file.
 func TestReadWhileCorruptIsPurged(t *testing.T) {
 	o := newOrigin(testFile(1), 2*SegmentSize)
 	good := o.content
@@ -97,8 +97,8 @@ func TestReadWhileCorruptIsPurged(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().CRCErrors)
 }
 
-// TestPeerReadsWhatWasCorrupted: a file whose content was once found wrong is given to another
-// gateway. If that happens while the gateway reads, the last bytes do not come.
+// TestPeerReadsWhatWasCorrupted: a peer can read a file whose content was wrong some time ago. If
+// wrong content is detected during the read, the last bytes are not sent.
 func TestPeerReadsWhatWasCorrupted(t *testing.T) {
 	for name, meanwhile := range map[string]bool{"before": false, "meanwhile": true} {
 		bubble(t, name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestPeerReadsWhatWasCorrupted(t *testing.T) {
 				c.corrupted.end(o.file)
 			}
 			wrong()
-			time.Sleep(time.Hour) // other gateways are asked again
+			time.Sleep(time.Hour) // requests to other gateways are allowed again
 			_, body, err := c.PeerOpen(background, PeerRequest{Key: SegmentKey{File: o.file}, Want: &o.v})
 			require.NoError(t, err)
 			defer body.Close()

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// fleet is the gateways of a test and what they share.
+// fleet holds the gateways of a test and their shared state.
 type fleet struct {
 	ttl time.Duration
 
 	mu        sync.Mutex
-	names     []string // in rank, for every key
+	names     []string // in order of rank, the same for every key
 	caches    map[string]*Cache
 	leases    map[string]*lease
 	down      bool
-	cut       map[string]bool // gateways that no other one reaches
+	cut       map[string]bool // gateways without connections to others
 	dead      map[string]bool
-	stopped   map[string]bool // they are silent
+	stopped   map[string]bool // gateways that send nothing any more
 	noPeers   bool
 	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
 	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
-	firstLed  map[string]bool // gateways that have taken a lease as the first in rank
+	firstLed  map[string]bool // gateways that have requested a lease as the first in rank
 }
 
 func newFleet() *fleet {
@@ -40,7 +40,7 @@ func (f *fleet) do(work func()) {
 	work()
 }
 
-// member is the fleet as one gateway sees it.
+// member is the Fleet of one gateway.
 type member struct {
 	f    *fleet
 	name string
@@ -53,10 +53,10 @@ type lease struct {
 	key    string
 	ctx    context.Context
 	cancel context.CancelFunc
-	free   chan struct{} // closed when it is over
+	free   chan struct{} // closed when the lease ends
 }
 
-// enter is called with mu held.
+// enter counts a call, and returns its error. mu is held.
 func (m *member) enter() error {
 	m.f.calls++
 	if m.f.down || m.f.dead[m.name] {
@@ -118,7 +118,7 @@ func (m *member) wait(ctx context.Context, key string) error {
 	}
 }
 
-// reach reports whether a peer can be reached.
+// reach returns an error if this gateway cannot reach a peer.
 func (m *member) reach(peer string) error {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *member) reach(peer string) error {
 	return nil
 }
 
-// pingTimeout is when the connection to a silent gateway ends.
+// pingTimeout is the time after which the connection to a silent gateway ends.
 const pingTimeout = 2 * time.Second
 
 func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error) {
@@ -173,7 +173,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is called with mu held.
+// end ends a lease. mu is held.
 func (f *fleet) end(l *lease) {
 	if f.leases[l.key] == l {
 		delete(f.leases, l.key)

@@ -22,7 +22,8 @@ import (
 
 var errOrigin = errors.New("the storage is broken")
 
-// origin is the storages. Its behaviour is set before use, or by way of its mutex.
+// origin is the Source of one file: the storages of its group. Tests set its fields before use, or
+// under its mutex.
 type origin struct {
 	first    time.Duration // before the first byte of a response
 	whole    time.Duration // for all bytes of a segment
@@ -35,10 +36,10 @@ type origin struct {
 	content []byte // nil = no such file
 	v       Version
 	down    bool
-	breakAt func(fetch int64, served int64) bool // whether a fetch breaks after these bytes
+	breakAt func(fetch int64, served int64) bool // reports whether a fetch breaks off after these bytes
 
-	// order are the storages in the order of their health, which a test may change; the first that
-	// is not excluded is asked. Those in corrupted have other content.
+	// order lists the storages by health; a test may change it. The first one that is not excluded
+	// gets the request. The storages in corrupted have other content.
 	order     []string
 	corrupted map[string][]byte
 	excluded  map[string]bool
@@ -54,14 +55,14 @@ func newOrigin(file string, size int64) *origin {
 	return o
 }
 
-// noFile is the storages without the file.
+// noFile returns an origin whose storages do not have the file.
 func noFile(file string) *origin {
 	o := &origin{file: file, order: []string{"storage"}, corrupted: map[string][]byte{}, excluded: map[string]bool{}}
 	origins.Store(file, o)
 	return o
 }
 
-// origins has the newest origin of each file, for gateways that others ask for it.
+// origins holds the newest origin of each file, for the requests that gateways receive from peers.
 var origins sync.Map
 
 func originOf(file string) *origin {
@@ -85,7 +86,7 @@ func (o *origin) RequestedAs() string { return "" }
 // Exclude implements Source.
 func (o *origin) Exclude(server string) { o.set(func() { o.excluded[server] = true }) }
 
-// asked is the storage that is asked next, and its content. mu is held.
+// asked returns the storage that the next request is sent to, and its content. mu is held.
 func (o *origin) asked() (server string, content []byte) {
 	server = o.order[0]
 	for _, other := range o.order {
@@ -97,7 +98,7 @@ func (o *origin) asked() (server string, content []byte) {
 	return server, o.contentOf(server)
 }
 
-// contentOf is the content of one storage. mu is held.
+// contentOf returns the content of one storage. mu is held.
 func (o *origin) contentOf(server string) []byte {
 	if wrong, ok := o.corrupted[server]; ok {
 		return wrong
@@ -105,8 +106,9 @@ func (o *origin) contentOf(server string) []byte {
 	return o.content
 }
 
-// Recheck implements Source: it reads from all other storages, or else from the only one. One that
-// agrees proves nothing if some senders are unknown: it may be one of them.
+// Recheck implements Source. It reads the file from the storages that are not among the senders, or
+// from the only storage. With an unknown sender, which is "", the same sum from one storage proves
+// nothing, since it may be that sender: two are needed.
 func (o *origin) Recheck(_ context.Context, v Version, sum checksum.Sum, senders []string) (checksum.Sum, error) {
 	o.rechecks.Add(1)
 	o.mu.Lock()
@@ -143,7 +145,7 @@ func (o *origin) set(f func()) {
 	f()
 }
 
-// now is what the storages have at this moment.
+// now returns the present content and version of the file.
 func (o *origin) now() ([]byte, Version, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +158,7 @@ func (o *origin) now() ([]byte, Version, error) {
 	return o.content, o.v, nil
 }
 
-// part is what the storages have of a range at this moment.
+// part returns the present content of a range.
 func (o *origin) part(offset, length int64) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,7 +196,7 @@ func (o *origin) Fetch(ctx context.Context, want *Version, offset, length int64)
 		server: server}, nil
 }
 
-// body is a response: bytes come in 64 pieces.
+// body is the body of a response. Read returns at most a 64th of a segment.
 type body struct {
 	o      *origin
 	ctx    context.Context
@@ -246,7 +248,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// gateways makes n caches that know each other.
+// gateways makes the caches of n gateways of one fleet.
 func gateways(t *testing.T, f *fleet, n int, o Options) (list []*Cache) {
 	for i := range n {
 		m := &member{f: f, name: string(rune('a' + i))}
@@ -280,7 +282,7 @@ func idle(t *testing.T, c *Cache) {
 	eventually.True(t, func() bool { s := c.Stats(); return s.Fills == 0 })
 }
 
-// result is what a client saw.
+// result is the response to a client, as far as it has arrived.
 type result struct {
 	body  []byte
 	first time.Duration
@@ -289,11 +291,11 @@ type result struct {
 	err   error
 }
 
-// get is a client's GET of a whole file.
+// get requests a whole file, as the GET of a client does.
 func get(ctx context.Context, c *Cache, o *origin) result { return getRange(ctx, c, o, 0, -1) }
 
-// getRange is one of length bytes; -1 is the rest. What it gives may be there before the flight has
-// stored and published it: see idle.
+// getRange requests length bytes from offset on; a length of -1 is the rest of the file. It may
+// return before the fill has stored and published the segment: see idle.
 func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r result) {
 	began := time.Now()
 	e, err := c.Get(ctx, o.file, o, GetOptions{Hint: offset})
@@ -311,15 +313,15 @@ func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r
 	return r
 }
 
-// received is the bytes that a client has received. As long as they are the expected ones they take
-// no memory of their own.
+// received collects the bytes that a client receives. It keeps no copy as long as they equal the
+// expected bytes.
 type received struct {
 	expected []byte
 	n        int
-	other    []byte // all of them, from the first one on that was not expected; else nil
+	other    []byte // all received bytes, as soon as one of them was not expected; else nil
 }
 
-// bytes are all bytes.
+// bytes returns all received bytes.
 func (r *received) bytes() []byte {
 	if r.other != nil {
 		return r.other
@@ -339,10 +341,10 @@ func (r *received) add(p []byte) {
 	r.n = len(r.other)
 }
 
-// pieces are buffers of 64 KiB, into which clients read.
+// pieces is the pool of 64 KiB buffers that clients read into.
 var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// readFrom reads all. The first bytes are told by a call of first.
+// readFrom reads s to its end. It calls first when the first bytes have arrived.
 func (r *received) readFrom(s io.Reader, first func()) ([]byte, error) {
 	piece := pieces.Get().(*[64 << 10]byte)
 	defer pieces.Put(piece)
@@ -362,7 +364,7 @@ func (r *received) readFrom(s io.Reader, first func()) ([]byte, error) {
 	}
 }
 
-// readAll is io.ReadAll of a reader that is to give the expected bytes.
+// readAll is io.ReadAll without a copy, as long as the content is the expected one.
 func readAll(s io.Reader, expected []byte) ([]byte, error) {
 	r := received{expected: expected}
 	return r.readFrom(s, func() {})
@@ -379,7 +381,7 @@ func manyClients(list []*Cache, o *origin, n int) []result {
 	return results
 }
 
-// requireWhole wants the exact body.
+// requireWhole requires the exact body.
 func requireWhole(t *testing.T, o *origin, r result) {
 	t.Helper()
 	require.NoError(t, r.err)
@@ -387,7 +389,7 @@ func requireWhole(t *testing.T, o *origin, r result) {
 	require.True(t, bytes.Equal(o.content, r.body))
 }
 
-// requireHonest wants the exact body or an error, and the beginning of the body in either case.
+// requireHonest requires the exact body, or an error after a correct beginning of the body.
 func requireHonest(t *testing.T, o *origin, r result) {
 	t.Helper()
 	if r.err == nil {

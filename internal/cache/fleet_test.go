@@ -16,13 +16,14 @@ import (
 
 const second = time.Second
 
-// bubble runs a test in a bubble of its own time, where everything is exact.
+// bubble runs a test in a bubble of synctest, whose clock makes times exact.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// TestStampede: many clients at many gateways want a cold file at once. Each segment is fetched
-// once, everybody reads it as it arrives: the first byte comes when the origin's does.
+// TestStampede: when many clients request a cold file from many gateways at once, each segment is
+// fetched once. All clients read it as it arrives: their first byte comes with the first byte of
+// the origin.
 func TestStampede(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 2*SegmentSize + 12345} {
@@ -65,7 +66,7 @@ func TestStampede(t *testing.T) {
 	}
 }
 
-// TestLater: a gateway that comes later gets the segment from the owner, and nothing from the
+// TestLater: a gateway that requests a segment later gets it from the owner, and nothing from the
 // origin.
 func TestLater(t *testing.T) {
 	for name, first := range map[string]int{"from the owner": 0, "from the second": 1} {
@@ -93,7 +94,8 @@ func TestLater(t *testing.T) {
 	})
 }
 
-// TestTakeOver: a gateway that has become the owner asks the next in rank, which was it before.
+// TestTakeOver: a gateway that has become the owner requests a segment from the next in rank, which
+// was the owner before.
 func TestTakeOver(t *testing.T) {
 	for name, age := range map[string]time.Duration{"fresh": 0, "expired": time.Hour} {
 		bubble(t, name, func(t *testing.T) {
@@ -131,8 +133,8 @@ func TestTakeOver(t *testing.T) {
 	})
 }
 
-// TestOwnerAway: when the owner cannot be reached the next in rank fetches for all; when it has
-// failed each gateway finds out for itself.
+// TestOwnerAway: while the owner cannot be reached, the next in rank fetches for all gateways. It
+// does not request the lease as the first in rank.
 func TestOwnerAway(t *testing.T) {
 	bubble(t, "cut off", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -164,7 +166,7 @@ func TestOwnerAway(t *testing.T) {
 	})
 }
 
-// otherRank is a fleet whose list of gateways is another one.
+// otherRank is a member whose list of gateways differs from the lists of the others.
 type otherRank struct {
 	*member
 	names []string
@@ -172,8 +174,8 @@ type otherRank struct {
 
 func (r *otherRank) Rank(string, int) []string { return r.names }
 
-// TestDifferentRanks: gateways whose lists differ do not wait for each other in a circle, and the
-// lease still makes one download.
+// TestDifferentRanks: gateways whose lists differ do not wait for each other in a circle. The lease
+// still limits them to one download.
 func TestDifferentRanks(t *testing.T) {
 	for _, hint := range []int64{0, NoHint} {
 		bubble(t, fmt.Sprint(hint), func(t *testing.T) {
@@ -208,7 +210,8 @@ func TestDifferentRanks(t *testing.T) {
 	}
 }
 
-// TestNoPeers: gateways that cannot reach each other fill one after the other.
+// TestNoPeers: gateways that cannot reach each other fetch a file one after the other, under the
+// lease.
 func TestNoPeers(t *testing.T) {
 	bubble(t, "no peers", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -225,8 +228,9 @@ func TestNoPeers(t *testing.T) {
 	})
 }
 
-// TestLeaderDies: another one goes on at the first missing byte before the lease's time is over,
-// and no client notices more than a pause.
+// TestLeaderDies: when the leader is killed or stops, another gateway continues at the first
+// missing byte as soon as the lease has expired. The clients of the other gateways notice only a
+// pause.
 func TestLeaderDies(t *testing.T) {
 	bubble(t, "kill -9", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -270,8 +274,8 @@ func TestLeaderDies(t *testing.T) {
 	})
 }
 
-// TestLostLease: what was fetched under a lease that was lost is served to those that wait, and not
-// stored.
+// TestLostLease: a segment that was fetched under a lost lease is served to the waiting requests,
+// and not stored.
 func TestLostLease(t *testing.T) {
 	bubble(t, "told", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -289,8 +293,8 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
-// TestFleetDown: without leases the owner fetches, with a limit on what one source gets, and no
-// client sees an error.
+// TestFleetDown: without leases the owner still fetches for all, and the concurrent fetches from
+// one source are limited. No client gets an error.
 func TestFleetDown(t *testing.T) {
 	bubble(t, "from the beginning", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -342,8 +346,8 @@ func TestFleetDown(t *testing.T) {
 	})
 }
 
-// TestWait: a holder that cannot be reached and does not end is not waited for longer than
-// Options.Wait.
+// TestWait: a gateway waits at most Options.Wait for a lease whose holder cannot be reached and
+// does not release it.
 func TestWait(t *testing.T) {
 	bubble(t, "segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -374,7 +378,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestHeads: many requests without a body, at all gateways, are one question.
+// TestHeads: many requests without a body, at all gateways, cause one request to the origin.
 func TestHeads(t *testing.T) {
 	bubble(t, "cold", func(t *testing.T) {
 		o := newOrigin(testFile(1), 5000)
@@ -398,7 +402,7 @@ func TestHeads(t *testing.T) {
 	})
 }
 
-// slowLead is a fleet in which something happens while a lease is being taken.
+// slowLead is a member that calls meanwhile before it takes a lease.
 type slowLead struct {
 	*member
 	meanwhile func(key string)
@@ -409,7 +413,7 @@ func (s *slowLead) AcquireLease(ctx context.Context, key string, first bool) (co
 	return s.member.AcquireLease(ctx, key, first)
 }
 
-// TestLookAgain: what has come while the lease was being taken is not fetched.
+// TestLookAgain: an entry that was stored while the lease was being taken is not fetched.
 func TestLookAgain(t *testing.T) {
 	for name, hint := range map[string]int64{"known file": NoHint, "unknown file": 0} {
 		bubble(t, name, func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOriginHangs: what is stale is served when the origin says nothing, too: to the first one
-// after the time that the request has, which is over before the question is, and then to all at
-// once while one asks again and again.
+// TestOriginHangs: a stale entry is served also if the origin does not reply. Requests get it at
+// their deadline or when the first revalidation fails. After that all requests get it at once,
+// while revalidations follow each other.
 func TestOriginHangs(t *testing.T) {
 	bubble(t, "origin hangs", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -37,15 +37,15 @@ func TestOriginHangs(t *testing.T) {
 		require.Equal(t, 10*second, took, "the question has failed")
 		before := o.stats.Load()
 		for range 20 {
-			time.Sleep(5*second + second/7) // never the moment in which a question ends
+			time.Sleep(5*second + second/7) // never the moment at which a revalidation ends
 			took, err = ask(10 * second)
 			require.NoError(t, err)
 			require.Zero(t, took)
 		}
 		require.Greater(t, o.stats.Load(), before+2, "it is asked again all the time")
 		o.set(func() { o.down = false })
-		time.Sleep(30 * second)                             // the requests of before end, well or not
-		_, err = c.Get(background, o.file, o, GetOptions{}) // asks again unless it was well
+		time.Sleep(30 * second)                             // the earlier revalidations end, with success or not
+		_, err = c.Get(background, o.file, o, GetOptions{}) // revalidates, unless that has succeeded
 		require.NoError(t, err)
 		time.Sleep(30 * second)
 		e, err := c.Get(background, o.file, o, GetOptions{})

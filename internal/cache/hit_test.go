@@ -13,13 +13,14 @@ import (
 	"fastdfs-gateway/internal/testing/contenttest"
 )
 
-// hit is a Get that asks nothing.
+// hit is a Get without a source, which sends no request.
 func hit(c *Cache, o *origin) (Entry, bool) {
 	e, err := c.Get(background, o.file, nil, GetOptions{})
 	return e, err == nil
 }
 
-// TestHit: without a source Get tells what it tells with one, and only while it would ask nothing.
+// TestHit: Get without a source returns the same entry as with one, but only while no request to a
+// storage is due.
 func TestHit(t *testing.T) {
 	bubble(t, "hit", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -35,7 +36,8 @@ func TestHit(t *testing.T) {
 		require.NoError(t, err)
 		expires := found.rec.expires
 		require.Equal(t, known, found)
-		// From 40 times the second that it took on: Lookup draws lots then, once for each request.
+		// Early revalidation is possible from 40 times the duration of the fetch (1 s) before the
+		// expiry on: with a source, Get then decides by chance, once for each request.
 		time.Sleep(time.Until(expires) - 20*second)
 		_, ok = hit(c, o)
 		require.False(t, ok, "soon it is to be asked for early")
@@ -66,7 +68,7 @@ func TestHit(t *testing.T) {
 	})
 }
 
-// TestAttachment: an attachment is found with the next hit, until the file is asked about again.
+// TestAttachment: hits return the attachment of an entry until its metadata is revalidated.
 func TestAttachment(t *testing.T) {
 	bubble(t, "attachment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -91,7 +93,7 @@ func TestAttachment(t *testing.T) {
 	})
 }
 
-// TestPin: what is in memory in one piece is given as it is; all else is left to a Stream.
+// TestPin: Pin returns a range that is in memory in one piece. All others need a Stream.
 func TestPin(t *testing.T) {
 	const size = SegmentSize + 3*tier.ChunkSize + 100
 	o := newOrigin(testFile(1), size)
@@ -138,7 +140,7 @@ func TestPin(t *testing.T) {
 	require.False(t, ok, "purged")
 }
 
-// bytesOf are those of a chunk, wherever they are.
+// bytesOf returns the bytes of a chunk, in memory or in a file.
 func bytesOf(t *testing.T, c content.Chunk) []byte {
 	t.Helper()
 	b, err := contenttest.ReadChunk(c)
@@ -146,8 +148,9 @@ func bytesOf(t *testing.T, c content.Chunk) []byte {
 	return b
 }
 
-// TestFirstUse: what a request has brought itself, ahead of time or not, is used for the first time
-// when it reads it, and for the second time when another one does.
+// TestFirstUse: the first use of a segment is the read of the request that has fetched it, ahead of
+// time or not. The read of another request is the second use, after which the segment is in a file
+// in memory.
 func TestFirstUse(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"quick client": 0, "slow client": 10 * second} {
 		for _, size := range []int64{1 << 20, 4 * SegmentSize} {
@@ -168,7 +171,7 @@ func TestFirstUse(t *testing.T) {
 					}
 					require.ErrorIs(t, err, io.EOF)
 					require.NoError(t, s.Close())
-					synctest.Wait() // the last bytes are given out before the segment is stored
+					synctest.Wait() // the stream returns the last bytes before the segment is stored
 					for i := range e.Version.Segments() {
 						view, ok := c.memory.Get(tier.Key{File: o.file, Index: i}, e.Version, false)
 						require.True(t, ok)
@@ -184,8 +187,9 @@ func TestFirstUse(t *testing.T) {
 	}
 }
 
-// TestStoredBetween: a request has waited for a fill, which stores the segment after the stream has
-// looked in the tiers and ends before the stream joins a fill. The bytes are from the source.
+// TestStoredBetween: bytes count as read from the source if the fill that a request has waited for
+// stores the segment after the stream has looked in the tiers, and ends before the stream joins a
+// fill.
 func TestStoredBetween(t *testing.T) {
 	o := newOrigin(testFile(1), 100)
 	c := newCache(t, Options{})

@@ -24,8 +24,9 @@ func (cutOff) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCl
 	return Version{}, nil, errOrigin
 }
 
-// TestOwnerCutOff: the owner of a file reaches no storage, and serves what has expired.
-// Another gateway that reaches one serves what that has.
+// TestOwnerCutOff: if the owner of a file reaches no storage and has only expired metadata, another
+// gateway revalidates this with a storage, and serves the result. Without any storage, the expired
+// content is served.
 func TestOwnerCutOff(t *testing.T) {
 	for _, name := range []string{"changed", "deleted", "the same", "no storage at all"} {
 		bubble(t, name, func(t *testing.T) {
@@ -62,8 +63,8 @@ func TestOwnerCutOff(t *testing.T) {
 	}
 }
 
-// TestStaleCopy: what the former owner has kept is served while no storage replies, though it has
-// expired.
+// TestStaleCopy: an expired copy of the former owner is served while no storage replies, until
+// stale_if_error is over.
 func TestStaleCopy(t *testing.T) {
 	bubble(t, "storages down", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -73,7 +74,7 @@ func TestStaleCopy(t *testing.T) {
 		requireWhole(t, o, get(background, list[1], o))
 		o.set(func() { o.down = true })
 		time.Sleep(2 * time.Hour)
-		f.do(func() { f.names = []string{"a", "b"} }) // it has just joined
+		f.do(func() { f.names = []string{"a", "b"} }) // a has just joined
 		requireWhole(t, o, get(background, list[0], o))
 		time.Sleep(48 * time.Hour)
 		require.Error(t, get(background, list[0], o).err, "not for ever")
@@ -106,8 +107,7 @@ func (c closeFunc) Close() error {
 }
 
 // TestNoBodyWhileMemoryIsFull: a response of a peer is not kept open while there is no memory for
-// it: responses that are not read fill the connection, on which others would bring what ends the
-// wait.
+// it. Unread responses fill the connection, and block the responses on it that would end the wait.
 func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 	bubble(t, "full", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -128,8 +128,8 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 	})
 }
 
-// TestQueueOfDetachedFills: while the fleet is down, fills that nothing waits for do not queue up
-// without bound before a source that hangs.
+// TestQueueOfDetachedFills: while the fleet is down, the queue of fills without readers before a
+// source that hangs is bounded.
 func TestQueueOfDetachedFills(t *testing.T) {
 	bubble(t, "source hangs", func(t *testing.T) {
 		f := newFleet()
@@ -147,7 +147,7 @@ func TestQueueOfDetachedFills(t *testing.T) {
 	})
 }
 
-// splitRank is a Fleet of two gateways that own every other file each.
+// splitRank is a Fleet of two gateways, each of which owns every second file.
 type splitRank struct {
 	*member
 	own func(key string) bool
@@ -164,7 +164,8 @@ func (s splitRank) Rank(key string, _ int) []string {
 	return []string{other, ""}
 }
 
-// TestNoWaitInACircle: gateways whose memory is full of what they want of each other still get it.
+// TestNoWaitInACircle: two gateways whose rooms are full of requests to each other still get their
+// files.
 func TestNoWaitInACircle(t *testing.T) {
 	bubble(t, "two gateways", func(t *testing.T) {
 		f := newFleet()
@@ -181,7 +182,7 @@ func TestNoWaitInACircle(t *testing.T) {
 				return n%2 == i
 			}}
 			c.leaderRoom, c.waiterRoom = newRoom(2*SegmentSize), newRoom(2*SegmentSize)
-			for _, o := range files { // the version is known, so room is taken before a peer is asked
+			for _, o := range files { // the version is known, so room is reserved before a request to a peer
 				_, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 				require.NoError(t, err)
 			}
@@ -201,8 +202,8 @@ func TestNoWaitInACircle(t *testing.T) {
 	})
 }
 
-// TestHolderAskedAgain: a gateway that could not reach the holder of the lease reads from it when
-// the lease was released, also if the holder is no owner of the entry.
+// TestHolderAskedAgain: a gateway that could not reach the holder of the lease reads from it after
+// the lease is released, also if the holder is no owner of the entry.
 func TestHolderAskedAgain(t *testing.T) {
 	bubble(t, "holder", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)

@@ -22,11 +22,11 @@ func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCl
 	panic("bug")
 }
 
-// TestPanicIsAnError: a bug below a question or a flight is the error of those who wait for it, and
-// does not end the process.
+// TestPanicIsAnError: a panic of a source is the error of the requests that wait for metadata or
+// content, and does not end the process.
 func TestPanicIsAnError(t *testing.T) {
 	c := newCache(t, Options{Memory: 16 << 20})
-	for _, hint := range []int64{NoHint, 0} { // by a question, by content
+	for _, hint := range []int64{NoHint, 0} { // a request for metadata, and one for content
 		_, err := c.Get(t.Context(), "group1/file", broken{}, GetOptions{Hint: hint})
 		require.ErrorIs(t, err, panics.Err)
 	}

@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/internal/testing/cachetest"
 )
 
-// TestPurgeReachesTheWaiterFirst: a purge has reached one gateway and not yet the one that leads
-// with what is older. That catches up before it serves the first one.
+// TestPurgeReachesTheWaiterFirst: a leader that fetches older content, and has not received a purge
+// yet, applies the purge before it serves a gateway that has received it.
 func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 	bubble(t, "changed file", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -36,7 +36,7 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 		waits := make(chan result, 1)
 		go func() { waits <- get(context.Background(), list[1], o) }()
 		time.Sleep(second / 4)
-		list[0].Purge(tier.MatchFile(o.file)) // now it has reached all
+		list[0].Purge(tier.MatchFile(o.file)) // now the purge has reached all gateways
 		require.NoError(t, (<-leads).err)
 		r := <-waits
 		requireWhole(t, o, r)
@@ -49,8 +49,7 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 	})
 }
 
-// TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over
-// all that is kept.
+// TestNotFoundIsCheap: a missing file without an entry does not cost a walk over all entries.
 func TestNotFoundIsCheap(t *testing.T) {
 	c := newCacheOnDisk(t, t.TempDir(), Options{})
 	purges := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stuckPeer is a fleet whose other gateway can be reached, and is stuck: it sends no head, or a
+// stuckPeer is a fleet whose other gateway accepts requests, but is stuck: it sends no head, or a
 // head and the first bytes.
 type stuckPeer struct {
 	o    *origin
@@ -59,8 +59,8 @@ func (b *stuckBody) Read(p []byte) (int, error) {
 
 func (*stuckBody) Close() error { return nil }
 
-// TestStuckPeer: a gateway that can be reached and sends nothing is given up, before its head and
-// in a body, and its bytes are kept. The rest comes from the storage.
+// TestStuckPeer: a fill gives up a peer that accepts the request and sends no head, or stops within
+// the body. The bytes that have arrived are kept, and the rest comes from the storage.
 func TestStuckPeer(t *testing.T) {
 	for name, test := range map[string]struct {
 		peer  stuckPeer
@@ -89,7 +89,7 @@ func TestStuckPeer(t *testing.T) {
 	}
 }
 
-// TestStuckPeerWithSlot: the same for a file that is verified first.
+// TestStuckPeerWithSlot: a fill gives up a stuck peer also for a file that is verified first.
 func TestStuckPeerWithSlot(t *testing.T) {
 	bubble(t, "slot", func(t *testing.T) {
 		o, options := newSlot(64 << 10)
@@ -103,8 +103,8 @@ func TestStuckPeerWithSlot(t *testing.T) {
 	})
 }
 
-// TestSlowStorageBehindPeer: an owner that waits for a slow storage is not given up: the storage is
-// asked once, also for a file whose bytes come together at the end.
+// TestSlowStorageBehindPeer: a fill does not give up an owner that waits for a slow storage. The
+// storage sends the content once, also for a slot, whose bytes arrive together at the end.
 func TestSlowStorageBehindPeer(t *testing.T) {
 	for name, verifyFirst := range map[string]bool{"file": false, "slot": true} {
 		bubble(t, name, func(t *testing.T) {

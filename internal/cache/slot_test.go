@@ -15,13 +15,13 @@ import (
 	"fastdfs-gateway/internal/testing/cachetest"
 )
 
-// newSlot is a file that is verified first, and what a cache needs to know of it.
+// newSlot returns a file that is verified first, and the options of a cache for it.
 func newSlot(size int64) (*origin, Options) {
 	return newOrigin(testFile(1), size), Options{VerifyFirst: func(string) (int64, bool) { return size, true }}
 }
 
-// TestSlotAsWhole: whatever range of a slot is asked for first, the slot is fetched once, as a
-// whole, and no byte of it is given out before all of them were compared.
+// TestSlotAsWhole: whichever range of a slot is requested first, the slot is fetched once, as a
+// whole. No byte of it is sent before all of them are verified.
 func TestSlotAsWhole(t *testing.T) {
 	const size = 3*SegmentSize + 1000
 	for _, offset := range []int64{0, SegmentSize + 5, size - 1} {
@@ -48,14 +48,14 @@ func TestSlotAsWhole(t *testing.T) {
 	}
 }
 
-// TestSlotOfWrongContent: nothing of a slot with another CRC32 is given out, and for a while the
-// file is not there.
+// TestSlotOfWrongContent: no byte of a slot with another CRC32 is sent. After some fetches the file
+// counts as not found for a few seconds.
 func TestSlotOfWrongContent(t *testing.T) {
 	bubble(t, "slot", func(t *testing.T) {
 		o, options := newSlot(2 * SegmentSize)
 		good := o.content
 		o.content = slices.Clone(good)
-		o.content[len(good)-1] ^= 1 // the first segment is as it should be
+		o.content[len(good)-1] ^= 1 // the first segment is correct
 		c := newCache(t, options)
 		for range 5 {
 			r := get(background, c, o)
@@ -71,8 +71,8 @@ func TestSlotOfWrongContent(t *testing.T) {
 	})
 }
 
-// TestSlotAndLegacyCRC: a slot of several segments whose CRC32 is the legacy one is read once, and
-// tells which CRC32 its group has.
+// TestSlotAndLegacyCRC: a slot of several segments with the legacy CRC32 is read once. From then on
+// its group is known to have both CRC32s.
 func TestSlotAndLegacyCRC(t *testing.T) {
 	o, options := newSlot(2*SegmentSize + 1)
 	o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
@@ -83,8 +83,8 @@ func TestSlotAndLegacyCRC(t *testing.T) {
 	require.Zero(t, c.Stats().CRCErrors)
 }
 
-// TestSlotPartlyEvicted: a slot of which a segment is missing is fetched as a whole again, and one
-// that is larger than the memory is read from its fill.
+// TestSlotPartlyEvicted: a slot with a missing segment is fetched as a whole again. A slot that is
+// larger than the memory is read from its fill.
 func TestSlotPartlyEvicted(t *testing.T) {
 	o, options := newSlot(3 * SegmentSize)
 	c := newCache(t, options)
@@ -111,8 +111,8 @@ func TestSlotPartlyEvicted(t *testing.T) {
 	require.EqualValues(t, 5+3, o.fetches.Load(), "one for each request")
 }
 
-// TestSlotLargerThanShare: a slot that is larger than the share of its source in the room is
-// fetched too, alone: it waits for the other fetches from this source.
+// TestSlotLargerThanShare: a slot that is larger than the share of its source in the room waits for
+// the other fetches from this source, and then takes the whole share.
 func TestSlotLargerThanShare(t *testing.T) {
 	for unlisted, part := range map[bool]int64{false: listedShare, true: unlistedShare} {
 		bubble(t, fmt.Sprintf("unlisted %t", unlisted), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestSlotLargerThanShare(t *testing.T) {
 	}
 }
 
-// TestSlotLargerThanRoom: a slot that is larger than the whole room has a place in it, alone.
+// TestSlotLargerThanRoom: a slot that is larger than the room takes the whole room.
 func TestSlotLargerThanRoom(t *testing.T) {
 	o, options := newSlot(1)
 	options.Memory = minRoom / 2
@@ -147,7 +147,7 @@ func TestSlotLargerThanRoom(t *testing.T) {
 	require.True(t, c.leaderRoom.all.tryAcquire(minRoom))
 }
 
-// TestSlotInFleet: a fleet fetches a slot once. What another gateway gives is verified too.
+// TestSlotInFleet: a fleet fetches a slot once. Bytes of a peer are verified too.
 func TestSlotInFleet(t *testing.T) {
 	bubble(t, "fleet", func(t *testing.T) {
 		o, options := newSlot(3*SegmentSize + 7)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dripping is a source that begins to send content, and then sends next to nothing.
+// dripping returns a source that begins to send content, and then sends almost nothing.
 func dripping(n int, name string, content []byte) *origin {
 	o := noFile(testFile(n))
 	o.content, o.v = content, cachetest.Version(content)
@@ -19,8 +19,8 @@ func dripping(n int, name string, content []byte) *origin {
 	return o
 }
 
-// TestSharePerSource: one source whose files never come takes its share of the room, and files of
-// others are fetched as if it were not there; that of a source which no list names is smaller.
+// TestSharePerSource: a source whose files never arrive takes at most its share of the room, which
+// is smaller for an unlisted source. Fetches from other sources do not wait for it.
 func TestSharePerSource(t *testing.T) {
 	for name, unlisted := range map[string]bool{"listed": false, "unlisted": true} {
 		bubble(t, name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowReader is a client that takes a chunk at a time, when the fills are over.
+// slowReader is a client that reads one chunk at a time, when no fill makes progress any more.
 type slowReader struct {
 	*Stream
 	o    *origin
@@ -34,7 +34,7 @@ func slowReaders(t *testing.T, c *Cache, sources ...*origin) (list []*slowReader
 	return list
 }
 
-// next takes a chunk, or the rest of the file, which is compared.
+// next reads a chunk, or the rest of the file, and compares it.
 func (r *slowReader) next(t *testing.T) error {
 	t.Helper()
 	for end := r.read + tier.ChunkSize; r.read < end; {
@@ -52,8 +52,8 @@ func (r *slowReader) next(t *testing.T) error {
 	return nil
 }
 
-// takeAll lets the readers take chunks in turns until each has its file. evict is called before
-// each turn.
+// takeAll reads one chunk with each reader in turn until each has its whole file. It calls evict
+// before each round.
 func takeAll(t *testing.T, list []*slowReader, evict func()) {
 	t.Helper()
 	for left := len(list); left > 0; {
@@ -79,8 +79,8 @@ func large(n int) (list []*origin) {
 	return list
 }
 
-// TestSlowReaders: slow clients of more files than there is memory for. Each segment is fetched
-// twice at most: as a whole, and the rest of it chunk by chunk.
+// TestSlowReaders: for slow clients of more files than fit into the memory, each segment is fetched
+// at most twice: once as a whole, and its rest chunk by chunk.
 func TestSlowReaders(t *testing.T) {
 	for name, memory := range map[string]int64{"small memory": 4 * SegmentSize, "no memory": -1} {
 		bubble(t, name, func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestSlowReaders(t *testing.T) {
 	}
 }
 
-// TestSlowReadersOfOneSegment: many slow clients of one segment that is evicted before each of
-// their chunks. Three of them fetch chunks, the others share fills.
+// TestSlowReadersOfOneSegment: if a segment with many slow clients is evicted before each of their
+// chunks, three of the clients fetch chunks, and the others share fills.
 func TestSlowReadersOfOneSegment(t *testing.T) {
 	bubble(t, "one file", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -123,8 +123,8 @@ func TestSlowReadersOfOneSegment(t *testing.T) {
 	})
 }
 
-// TestUncachedOtherContent: a chunk that is fetched again has other bytes than the first time. A
-// client gets none of them.
+// TestUncachedOtherContent: a client gets no byte of a chunk that is fetched again with other
+// content.
 func TestUncachedOtherContent(t *testing.T) {
 	bubble(t, "corrupted", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -140,8 +140,8 @@ func TestUncachedOtherContent(t *testing.T) {
 	})
 }
 
-// TestUncachedBeforeTheFirstByte: a slot that was verified is evicted before a byte of it was sent,
-// and the next storage has other content. The slot is verified again.
+// TestUncachedBeforeTheFirstByte: a verified slot that is evicted before a byte of it was sent is
+// verified again, since the next storage may have other content.
 func TestUncachedBeforeTheFirstByte(t *testing.T) {
 	bubble(t, "corrupted", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -158,7 +158,8 @@ func TestUncachedBeforeTheFirstByte(t *testing.T) {
 	})
 }
 
-// TestUncachedSourceFails: a source that breaks off a chunk is asked again by a fill.
+// TestUncachedSourceFails: if the source breaks off an uncached chunk, a fill sends the next
+// request to it.
 func TestUncachedSourceFails(t *testing.T) {
 	bubble(t, "breaks off", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -174,7 +175,8 @@ func TestUncachedSourceFails(t *testing.T) {
 	})
 }
 
-// TestStoredMeanwhile: a fill that ends between two looks of its reader is not fetched again.
+// TestStoredMeanwhile: a segment whose fill ends between two look-ups of its reader is not fetched
+// again.
 func TestStoredMeanwhile(t *testing.T) {
 	c := newCache(t, Options{})
 	var clients sync.WaitGroup

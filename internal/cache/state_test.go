@@ -15,12 +15,12 @@ import (
 
 var background = context.Background()
 
-// lookup is a HEAD.
+// lookup requests the metadata of a file, as a HEAD does.
 func lookup(c *Cache, o *origin) (Entry, error) {
 	return c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 }
 
-// TestExpired: an expired entry is served at once while one request asks again.
+// TestExpired: an expired entry is served at once while one request revalidates it.
 func TestExpired(t *testing.T) {
 	bubble(t, "origin lives", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -53,8 +53,8 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// TestOriginDead: an expired entry is served for as long as it may be, and asking again holds
-// nothing up but the first.
+// TestOriginDead: while the origin fails, an expired entry is served until stale_if_error is over.
+// After the time of stale-while-revalidate, only the first request waits for the revalidation.
 func TestOriginDead(t *testing.T) {
 	bubble(t, "origin dead", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -84,7 +84,8 @@ func TestOriginDead(t *testing.T) {
 	})
 }
 
-// TestDeleted: a file that was deleted is served until that is known, and not after.
+// TestDeleted: a deleted file is served until a revalidation has found its deletion, and not after
+// that.
 func TestDeleted(t *testing.T) {
 	bubble(t, "deleted", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -104,7 +105,7 @@ func TestDeleted(t *testing.T) {
 	})
 }
 
-// TestOneRefresher: of all gateways one asks again, and all know the result.
+// TestOneRefresher: one gateway of the fleet revalidates an expired entry, and all get the result.
 func TestOneRefresher(t *testing.T) {
 	bubble(t, "one refresher in the fleet", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -130,15 +131,15 @@ func TestOneRefresher(t *testing.T) {
 	})
 }
 
-// TestEarly: the more often a file is asked for, the surer it is refreshed before it expires, and
-// never long before.
+// TestEarly: metadata of a file with many requests is revalidated once before it expires, and never
+// long before.
 func TestEarly(t *testing.T) {
 	bubble(t, "busy", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		o.first = second
 		c := newCache(t, Options{})
 		requireWhole(t, o, get(background, c, o))
-		for range 600 { // nine minutes, less what even chance does not reach
+		for range 600 { // eight minutes: the TTL is at least nine, and the last 40 s allow revalidation
 			time.Sleep(800 * time.Millisecond)
 			_, err := lookup(c, o)
 			require.NoError(t, err)
@@ -171,8 +172,8 @@ func TestEarlyByChance(t *testing.T) {
 	require.Zero(t, count(second, 0))
 }
 
-// TestJitter: what is learned at one moment does not expire at one moment, and at most a tenth
-// early.
+// TestJitter: metadata that was fetched at one moment expires at different times, at most a tenth
+// of the TTL early.
 func TestJitter(t *testing.T) {
 	r := newMetaCache(&Options{TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
 	now := time.Now()
@@ -187,8 +188,8 @@ func TestJitter(t *testing.T) {
 	require.Greater(t, most, 9*time.Minute+30*second)
 }
 
-// TestMutable: what is known of a file that can change is at most MutableTTL old, and it is asked
-// for once in the fleet; unchanged content is not downloaded again.
+// TestMutable: metadata of a file that can change is at most MutableTTL old. The fleet revalidates
+// it once, and does not download unchanged content again.
 func TestMutable(t *testing.T) {
 	bubble(t, "changes", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -244,7 +245,7 @@ func TestMutable(t *testing.T) {
 	})
 }
 
-// TestMaxAge: a request says how old the knowledge may be that it gets.
+// TestMaxAge: MaxAge bounds the age of the metadata that a request gets, while a storage replies.
 func TestMaxAge(t *testing.T) {
 	bubble(t, "immutable", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -318,8 +319,8 @@ func TestNegative(t *testing.T) {
 	})
 }
 
-// TestRestartWithDisk: the next process asks whether the file is still there, and downloads
-// nothing.
+// TestRestartWithDisk: the next process requests the metadata of a file on its disk once, and
+// downloads nothing.
 func TestRestartWithDisk(t *testing.T) {
 	path := t.TempDir()
 	o := newOrigin(testFile(1), 2*SegmentSize+77)
@@ -345,7 +346,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.EqualValues(t, 6, o.fetches.Load())
 }
 
-// TestRecordsBudget: metadata of files stays in its part of the memory.
+// TestRecordsBudget: the metadata of files stays within its part of the memory.
 func TestRecordsBudget(t *testing.T) {
 	r := newMetaCache(&Options{TTL: time.Minute}, 100<<10)
 	for i := range 5000 {
@@ -357,7 +358,7 @@ func TestRecordsBudget(t *testing.T) {
 	require.Zero(t, r.used)
 }
 
-// TestWarmIsCheap: a warm small file costs two allocations, the stream and what the clock needs.
+// TestWarmIsCheap: a hit of a small file costs at most one allocation, which is the stream.
 func TestWarmIsCheap(t *testing.T) {
 	o := newOrigin(testFile(1), 4000)
 	c := newCache(t, Options{})
@@ -410,7 +411,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestAdjust: a running cache takes over times, budgets and copies.
+// TestAdjust: a running cache adopts new times, budgets and copies.
 func TestAdjust(t *testing.T) {
 	bubble(t, "smaller", func(t *testing.T) {
 		c := newCache(t, Options{Memory: 64 << 20})
