@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// numbered is a segment of n bytes that are others for each number. They are read-only.
+// numbered returns a segment of n bytes that differ for each number. The bytes are read-only.
 func numbered(i, n int) *Segment {
 	s := &Segment{Key: Key{File: fmt.Sprintf("group1/M00/00/00/%09d.bin", i)}, Version: Version{Size: int64(n)}}
 	content := contenttest.Shared(uint32(i), int64(n))
@@ -38,7 +38,7 @@ func contentOf(t require.TestingT, v View, n int64) []byte {
 	return all
 }
 
-// resident is what an arena takes of the system's memory.
+// resident returns the memory of the system that the arena takes.
 func (m *Memory) resident(t *testing.T) int64 {
 	t.Helper()
 	var stat unix.Stat_t
@@ -46,7 +46,7 @@ func (m *Memory) resident(t *testing.T) int64 {
 	return stat.Blocks * 512
 }
 
-// withArena is a tier whose segments can move into an arena.
+// withArena returns a memory tier whose segments can move into an arena.
 func withArena(t *testing.T, budget int64) *Memory {
 	t.Helper()
 	m := NewMemory(budget)
@@ -56,7 +56,7 @@ func withArena(t *testing.T, budget int64) *Memory {
 	return m
 }
 
-// TestArena: what is asked for again is given as one stretch of a file in memory from then on,
+// TestArena: a segment that is requested again is in one piece of a file in memory from then on,
 // unless it is small.
 func TestArena(t *testing.T) {
 	m := withArena(t, 64<<20)
@@ -82,8 +82,8 @@ func TestArena(t *testing.T) {
 	require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 }
 
-// TestArenaGivesBack: what is evicted or purged gives its memory back, what is read is not evicted,
-// and nothing ever reads bytes of another segment.
+// TestArenaGivesBack: eviction and purge return the memory of a segment to the system. Segments
+// with readers are not evicted, and no reader gets bytes of another segment.
 func TestArenaGivesBack(t *testing.T) {
 	m := withArena(t, 4<<20)
 	first := numbered(0, 1<<20)
@@ -112,7 +112,8 @@ func TestArenaGivesBack(t *testing.T) {
 	require.Zero(t, m.resident(t))
 }
 
-// TestArenaUnderLoad: readers, evictions, purges and segments that are put again, all at once.
+// TestArenaUnderLoad: readers get the bytes of their segment beside concurrent evictions, purges
+// and new copies of segments.
 func TestArenaUnderLoad(t *testing.T) {
 	m := withArena(t, 4<<20)
 	segments := make([]*Segment, 60)
@@ -148,8 +149,8 @@ func TestArenaUnderLoad(t *testing.T) {
 	require.Zero(t, m.Stats().Bytes)
 }
 
-// TestArenaFull: where there is no memory for it, a segment stays where it is, and what was written
-// is given back.
+// TestArenaFull: if the arena has no memory for a segment, the segment stays in its place and is
+// readable.
 func TestArenaFull(t *testing.T) {
 	m := withArena(t, 64<<20)
 	require.NoError(t, m.arena.File().Close())
@@ -163,7 +164,7 @@ func TestArenaFull(t *testing.T) {
 	}
 }
 
-// TestSlowReadersCount: extents that readers use count in the budget, and leave a quarter of it to
+// TestSlowReadersCount: extents with readers count in the budget, and leave a quarter of it to
 // other segments.
 func TestSlowReadersCount(t *testing.T) {
 	m := withArena(t, 8<<20)
@@ -192,8 +193,8 @@ func TestSlowReadersCount(t *testing.T) {
 	view.Release()
 }
 
-// TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was
-// moved.
+// TestMovedMeanwhile: a segment that replaces another one while that is being moved into the arena
+// keeps its own content.
 func TestMovedMeanwhile(t *testing.T) {
 	m := withArena(t, 8<<20)
 	before, after := numbered(1, ChunkSize), numbered(2, ChunkSize)
@@ -216,7 +217,7 @@ func TestMovedMeanwhile(t *testing.T) {
 	require.EqualValues(t, ChunkSize, m.resident(t))
 }
 
-// TestMemoryCounts compares the counters with the lists after each of many calls.
+// TestMemoryCounts: the counters are equal to the sums over the lists after each of many calls.
 func TestMemoryCounts(t *testing.T) {
 	m := withArena(t, 6<<20)
 	r := rand.New(rand.NewPCG(7, 7))
@@ -257,7 +258,7 @@ func TestMemoryCounts(t *testing.T) {
 	require.Zero(t, m.resident(t))
 }
 
-// requireCounted adds up what there is.
+// requireCounted requires that the counters are equal to the sums over the entries.
 func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	t.Helper()
 	var used, recent, placed, stood int64

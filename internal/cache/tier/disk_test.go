@@ -21,7 +21,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 )
 
-// openDisk opens a tier that the test closes at its end, if it was not closed before.
+// openDisk opens a tier. The test closes it at its end, unless it is closed before.
 func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
 	t.Helper()
 	d, err := tier.OpenDisk(o)
@@ -30,7 +30,7 @@ func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
 	return d
 }
 
-// listed waits for the list of what was there.
+// listed waits until the files of earlier processes are listed.
 func listed(t *testing.T, d *tier.Disk) *tier.Disk {
 	t.Helper()
 	eventually.True(t, d.Listed)
@@ -43,8 +43,8 @@ func written(t *testing.T, d *tier.Disk, n int) {
 	eventually.True(t, func() bool { return d.Stats().Entries == n }, "%d segments", n)
 }
 
-// emptied opens a disk in a folder where others were before. It has none of their segments: to make
-// the 256 folders of a new one takes longer than most tests.
+// emptied opens a disk in a folder of an earlier one, and removes its segments. A new folder takes
+// longer than most tests, since 256 folders are made in it.
 func emptied(t *testing.T, path string) *tier.Disk {
 	t.Helper()
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
@@ -58,7 +58,7 @@ func TestDisk(t *testing.T) {
 	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return emptied(t, path) })
 }
 
-// settling is a disk that has written everything before a Get: what is found comes from a file.
+// settling is a disk whose Put waits for the write, so that Get reads from a file.
 type settling struct{ *tier.Disk }
 
 func (s settling) Put(segment *tier.Segment) bool {
@@ -72,7 +72,7 @@ func TestDiskFromFiles(t *testing.T) {
 	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return settling{emptied(t, path)} })
 }
 
-// files lists the files below a folder but the marker.
+// files lists the files below a folder except the marker.
 func files(t *testing.T, path string) (list []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
@@ -84,7 +84,7 @@ func files(t *testing.T, path string) (list []string) {
 	return list
 }
 
-// TestRestart: what was there is found by the next process, at once and after it was listed.
+// TestRestart: the next process finds the stored segments, before and after it has listed them.
 func TestRestart(t *testing.T) {
 	path := t.TempDir()
 	content := cachetest.Content("a", 2*tier.SegmentSize+5)
@@ -102,7 +102,7 @@ func TestRestart(t *testing.T) {
 
 	for range 2 {
 		d = openDisk(t, tier.DiskOptions{Path: path})
-		for i := range int64(3) { // perhaps it is not listed yet
+		for i := range int64(3) { // the listing may not have ended yet
 			s := cachetest.Segment("a", i, content)
 			view, ok := d.Get(s.Key, s.Version, true)
 			require.True(t, ok)
@@ -121,7 +121,7 @@ func TestRestart(t *testing.T) {
 }
 
 // TestTimesFromTheFuture: a segment that was used while the clock of the host was years ahead is
-// not kept in the place of all others.
+// evicted in its turn.
 func TestTimesFromTheFuture(t *testing.T) {
 	path, now := t.TempDir(), time.Now()
 	d := openDisk(t, tier.DiskOptions{Path: path})
@@ -146,8 +146,8 @@ func TestTimesFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestCorruption changes every part of a stored file: no wrong byte may come out, and the file is
-// removed.
+// TestCorruption: whichever part of a stored file is changed, no wrong byte is read, and the file
+// is removed.
 func TestCorruption(t *testing.T) {
 	path := t.TempDir()
 	content := cachetest.Content("group1/M00/00/00/a", 2*tier.ChunkSize+100)
@@ -188,7 +188,7 @@ func TestCorruption(t *testing.T) {
 	}
 	d = openDisk(t, tier.DiskOptions{Path: path})
 	changed := bytes.Clone(good)
-	for i := 0; i < len(good); i += 1 + i/13 { // to open it for each takes longer than all else
+	for i := 0; i < len(good); i += 1 + i/13 { // with one open disk: to open one for each takes longer than all else
 		require.True(t, d.Put(s))
 		d.Settle()
 		changed[i] ^= 1
@@ -198,7 +198,7 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// TestNamesOfNoFile: what can be no file id is not stored, and is not looked for.
+// TestNamesOfNoFile: a segment with a name that cannot be a file id is neither stored nor found.
 func TestNamesOfNoFile(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, tier.DiskOptions{Path: path})
@@ -212,7 +212,8 @@ func TestNamesOfNoFile(t *testing.T) {
 	require.Empty(t, files(t, path))
 }
 
-// TestForeignContent: a segment under another one's name is not taken for that.
+// TestForeignContent: the file of one segment under the name of another one is corrupt, and is
+// removed.
 func TestForeignContent(t *testing.T) {
 	path := t.TempDir()
 	one, other := small(1, 1000), small(2, 1000)
@@ -233,7 +234,8 @@ func TestForeignContent(t *testing.T) {
 	require.NoFileExists(t, name)
 }
 
-// TestDiskBudget: the oldest go, counted as the file system counts, after a restart too.
+// TestDiskBudget: the oldest entries are evicted. Entries count with the blocks that they take in
+// the file system, also after a restart.
 func TestDiskBudget(t *testing.T) {
 	path := t.TempDir()
 	const budget = 1 << 20
@@ -242,7 +244,7 @@ func TestDiskBudget(t *testing.T) {
 		require.True(t, d.Put(small(i, 5000))) // 8 KiB each
 		d.Settle()
 		require.LessOrEqual(t, d.Stats().Bytes, int64(budget))
-		if i >= 10 { // number 10 is used all the time
+		if i >= 10 { // number 10 stays the most recently used one
 			view, ok := d.Get(small(10, 5000).Key, small(10, 5000).Version, true)
 			require.True(t, ok, i)
 			view.Release()
@@ -259,8 +261,8 @@ func TestDiskBudget(t *testing.T) {
 	require.Len(t, files(t, path), budget/4/8192)
 }
 
-// TestTemporaryFileIsLeft: a temporary file that could not be removed, longer than a next segment,
-// does not keep that one from being stored.
+// TestTemporaryFileIsLeft: a temporary file that could not be removed does not prevent the next
+// segment from being stored, nor make a shorter one longer.
 func TestTemporaryFileIsLeft(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, tier.DiskOptions{Path: path, Retry: time.Hour})
@@ -276,8 +278,8 @@ func TestTemporaryFileIsLeft(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestFullDisk: a file system that is full switches writing off. A few of the oldest entries are
-// evicted, so that there is room when it is tried again; the others are served.
+// TestFullDisk: a full file system disables writes. A few of the oldest entries are evicted, so
+// that the next attempt finds room. The other entries are served.
 func TestFullDisk(t *testing.T) {
 	path := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path).CombinedOutput(); err != nil {
@@ -292,7 +294,7 @@ func TestFullDisk(t *testing.T) {
 	written(t, d, before)
 	_ = os.WriteFile(filepath.Join(path, "filler"), make([]byte, 4<<20), 0o600) // as much as fits
 	next := before
-	for ; !d.Stats().Disabled; next++ { // the first ones may find blocks that the filler has left
+	for ; !d.Stats().Disabled; next++ { // the first ones may use blocks that the filler has left
 		require.True(t, d.Put(small(next, each)))
 		d.Settle()
 	}
@@ -319,8 +321,8 @@ func TestFullDisk(t *testing.T) {
 // writerEnv names the folder that a helper process writes to until it is killed.
 const writerEnv = "CACHE_TEST_WRITER"
 
-// The helper writes so many files in turn, of several sizes, into so many bytes, which is half of
-// what they take.
+// The helper process writes killedFiles files of several sizes in turn, with a budget of killedMax
+// bytes, which is half of their total size.
 const (
 	killedFiles = 40
 	killedMax   = 5 << 20
@@ -353,8 +355,8 @@ func writeForEver(path string) {
 	}
 }
 
-// TestKilled kills a process that writes, again and again, and looks at every byte that comes out
-// afterwards.
+// TestKilled: after a process is killed while it writes, again and again, the next one reads no
+// wrong byte.
 func TestKilled(t *testing.T) {
 	path := t.TempDir()
 	found := 0
@@ -362,7 +364,7 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
 		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when this process is killed before it
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // ends with this process
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
@@ -377,8 +379,8 @@ func TestKilled(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
-		// Two files may have been about to go, and not counted any more: one that made room for
-		// another, and one that was purged.
+		// Two files may have been about to be removed and no longer counted: an evicted one and a
+		// purged one.
 		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax+2*killedFiles*killedFiles*500))
 		for i := range killedFiles {
 			name, content := killedContent(i)
@@ -400,7 +402,7 @@ func TestKilled(t *testing.T) {
 	require.Greater(t, found, 8)
 }
 
-// TestReady: what an earlier process has left is a miss until it may be used.
+// TestReady: segments of an earlier process are misses until Ready is closed.
 func TestReady(t *testing.T) {
 	path := t.TempDir()
 	s := cachetest.Segment("a", 0, cachetest.Content("a", 1000))

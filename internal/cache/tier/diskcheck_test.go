@@ -20,19 +20,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checked is a disk with one segment on it, and a count of the chunks that were read to be checked.
+// checked is a disk with one segment. It counts the chunks that are read to be checked.
 type checked struct {
 	*Disk
 	s       *Segment
 	content []byte
 	reads   atomic.Int64
-	lacking []string // system calls that there are not
-	reading func()   // is called before each of the reads, if not nil
+	lacking []string // system calls that the kernel lacks
+	reading func()   // called before each of the reads, if not nil
 	log     bytes.Buffer
 }
 
-// onChecked runs a test with a segment of three and a half chunks, in a bubble: the time that it
-// waits does not pass.
+// onChecked runs a test with a segment of three and a half chunks, in a bubble, where waits take no
+// time.
 func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checked)) {
 	t.Helper()
 	path := t.TempDir()
@@ -48,7 +48,7 @@ func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checke
 	})
 }
 
-// store stores a segment of so many bytes.
+// store stores a segment of size bytes.
 func (d *checked) store(t *testing.T, size int) {
 	t.Helper()
 	d.content = contenttest.Shared(1, int64(size))
@@ -73,7 +73,7 @@ func (d *checked) failure(op string) error {
 
 func (d *checked) file() string { return filepath.Join(d.o.Path, d.path(d.s.Key)) }
 
-// corrupt changes a byte of the content on the disk.
+// corrupt changes one byte of the content on the disk.
 func (d *checked) corrupt(t *testing.T, offset int) {
 	t.Helper()
 	f, err := os.OpenFile(d.file(), os.O_RDWR, 0)
@@ -85,7 +85,7 @@ func (d *checked) corrupt(t *testing.T, offset int) {
 	require.NoError(t, f.Close())
 }
 
-// evict takes the file out of the page cache.
+// evict removes the file from the page cache.
 func (d *checked) evict(t *testing.T) {
 	t.Helper()
 	f, err := os.Open(d.file())
@@ -100,7 +100,7 @@ func (d *checked) evict(t *testing.T) {
 	}
 }
 
-// get reads bytes as a client does; nil when there is no segment or it is corrupted.
+// get reads bytes as a client does. It returns nil if the segment is missing or corrupted.
 func (d *checked) get(t *testing.T, offset, length int) []byte {
 	t.Helper()
 	view, ok := d.Get(d.s.Key, d.s.Version, true)
@@ -122,14 +122,14 @@ func (d *checked) get(t *testing.T, offset, length int) []byte {
 	return got
 }
 
-// requireRead requires that bytes are found, and are right.
+// requireRead requires that the right bytes are read.
 func (d *checked) requireRead(t *testing.T, offset, length int) {
 	t.Helper()
 	require.True(t, bytes.Equal(d.content[offset:offset+length], d.get(t, offset, length)))
 }
 
-// requireCorrupt requires that bytes are found to be corrupted, and the segment is removed and
-// counted.
+// requireCorrupt requires that the corruption of bytes is detected and counted, and the segment is
+// removed.
 func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	t.Helper()
 	require.True(t, d.get(t, offset, length) == nil, "wrong bytes")
@@ -138,7 +138,7 @@ func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	require.True(t, d.get(t, 0, 1) == nil)
 }
 
-// requireStoredAnew requires that there can be a segment in the place of the removed one.
+// requireStoredAnew requires that a segment can be stored in the place of the removed one.
 func (d *checked) requireStoredAnew(t *testing.T) {
 	t.Helper()
 	require.True(t, d.Put(d.s))
@@ -146,7 +146,8 @@ func (d *checked) requireStoredAnew(t *testing.T) {
 	d.requireRead(t, 0, len(d.content))
 }
 
-// warm reads all of the segment, which checks every chunk once, and lets a second pass.
+// warm reads the whole segment three times, which checks every chunk once, and lets a second pass
+// after each.
 func (d *checked) warm(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -156,11 +157,11 @@ func (d *checked) warm(t *testing.T) {
 	require.EqualValues(t, 4, d.reads.Swap(0))
 }
 
-// logged counts the lines of the log with a text.
+// logged counts the occurrences of a text in the log.
 func (d *checked) logged(text string) int { return strings.Count(d.log.String(), text) }
 
-// TestRecheckEvicted: chunks whose pages were evicted are checked before they are used again, once;
-// one that was corrupted on the disk is found by that.
+// TestRecheckEvicted: chunks whose pages were evicted are checked once before they are used again.
+// This detects a chunk that was corrupted on the disk.
 func TestRecheckEvicted(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)
@@ -168,15 +169,15 @@ func TestRecheckEvicted(t *testing.T) {
 		d.warm(t)
 		d.corrupt(t, len(d.content)-1)
 		d.evict(t)
-		d.requireRead(t, 0, 100) // this chunk is right; the kernel reads others ahead
+		d.requireRead(t, 0, 100) // this chunk is correct; the kernel reads others ahead
 		d.requireCorrupt(t, 0, len(d.content))
 		d.requireStoredAnew(t)
 		require.Zero(t, d.logged("by time only"))
 	})
 }
 
-// TestRecheckBehindTheHeader: to read the header of an evicted file brings what is in the same page
-// into the page cache. It is checked nevertheless.
+// TestRecheckBehindTheHeader: the read of the header of an evicted file brings the content in the
+// same page into the page cache. That content is checked nevertheless.
 func TestRecheckBehindTheHeader(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.store(t, 1000)
@@ -188,7 +189,7 @@ func TestRecheckBehindTheHeader(t *testing.T) {
 	})
 }
 
-// TestRecheckOne: only the chunk is checked again whose pages are not there.
+// TestRecheckOne: only a chunk whose pages are not in the page cache is checked again.
 func TestRecheckOne(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)
@@ -199,8 +200,8 @@ func TestRecheckOne(t *testing.T) {
 	})
 }
 
-// TestRecheckAfterADay: where the page cache cannot be seen, and of what stays in it, everything is
-// checked again after a day.
+// TestRecheckAfterADay: all chunks are checked again after a day, both if they stay in the page
+// cache and if the kernel cannot report its state.
 func TestRecheckAfterADay(t *testing.T) {
 	for _, lacking := range [][]string{nil, {"cachestat"}} {
 		onChecked(t, lacking, func(t *testing.T, d *checked) {
@@ -220,8 +221,8 @@ func TestRecheckAfterADay(t *testing.T) {
 	}
 }
 
-// TestRecheckLooksOnceASecond: the kernel is not asked for each reader, and where it tells nothing
-// what is there is used. No reader compares a chunk again.
+// TestRecheckLooksOnceASecond: the page cache is looked up once a second, not for each reader. If
+// the kernel does not report its state, the chunks are used, and no reader checks one again.
 func TestRecheckLooksOnceASecond(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		looks := 0
@@ -244,11 +245,11 @@ func TestRecheckLooksOnceASecond(t *testing.T) {
 	})
 }
 
-// evicted makes the page cache one that loses everything at once.
+// evicted simulates a page cache that evicts everything at once.
 func (d *checked) evicted() { d.inPageCache = func(int, int64, int64) bool { return false } }
 
-// scan reads a short range of a chunk that was evicted again and again, until it is not checked any
-// more, and returns how often it was.
+// scan reads a short range of a chunk that is evicted each time, until it is not checked any more,
+// and returns the number of checks.
 func (d *checked) scan(t *testing.T) (checks int) {
 	t.Helper()
 	for before := int64(-1); d.reads.Load() != before && checks < 1000; checks++ {
@@ -259,8 +260,8 @@ func (d *checked) scan(t *testing.T) (checks int) {
 	return checks - 1
 }
 
-// TestRecheckRate: for short ranges of evicted chunks as much is read as is allowed, and no more.
-// Whole chunks are always checked.
+// TestRecheckRate: checks for short ranges of evicted chunks read up to the allowed rate in excess
+// of the ranges, and no more. Whole chunks are always checked.
 func TestRecheckRate(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		const excess = ChunkSize - 100 // for one check
@@ -271,7 +272,7 @@ func TestRecheckRate(t *testing.T) {
 		require.Equal(t, recheckRate/excess, d.scan(t))
 		require.Zero(t, d.scan(t))
 		d.inPageCache = func(int, int64, int64) bool { return true }
-		for range 2 { // the first time they are checked
+		for range 2 { // the first read checks them
 			d.requireRead(t, ChunkSize, 2*ChunkSize)
 		}
 		d.evicted()
@@ -287,8 +288,8 @@ func TestRecheckRate(t *testing.T) {
 	})
 }
 
-// TestRecheckLater: a chunk that was used unread is still to be checked, though it is in the page
-// cache again; and when it is corrupted nothing who has it open uses it.
+// TestRecheckLater: a chunk that was used without a due check is checked later, though it is in the
+// page cache again. If it is corrupted, readers that have it open get an error.
 func TestRecheckLater(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)
@@ -307,11 +308,11 @@ func TestRecheckLater(t *testing.T) {
 	})
 }
 
-// TestCheckedTogether: those who need a chunk at the same time read it once.
+// TestCheckedTogether: concurrent readers of a chunk check it once.
 func TestCheckedTogether(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.reading = func() {
-			for range 1000 { // so that the others come to it meanwhile
+			for range 1000 { // so that the other readers wait meanwhile
 				runtime.Gosched()
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onFive is a disk with five segments of one file, which is opened anew with a failure.
+// onFive returns a disk with five segments of one file, which is opened again with a failure.
 func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 	t.Helper()
 	o.Path = t.TempDir()
@@ -29,8 +29,8 @@ func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 	return openDisk(t, o)
 }
 
-// TestFileThatCannotBeExamined: where the size of a file cannot be read at start, those of the
-// others in its folder are known. The file is examined again until its size is known.
+// TestFileThatCannotBeExamined: if the size of a file cannot be read at start, the other files of
+// its folder are listed. The file is examined again until its size is known.
 func TestFileThatCannotBeExamined(t *testing.T) {
 	var examined atomic.Int64
 	var failing atomic.Bool
@@ -52,7 +52,7 @@ func TestFileThatCannotBeExamined(t *testing.T) {
 }
 
 // TestFolderThatCannotBeListed: a folder whose names cannot be read at start is read later, and its
-// files count for the budget.
+// files then count in the budget.
 func TestFolderThatCannotBeListed(t *testing.T) {
 	var failing atomic.Bool
 	failing.Store(true)
@@ -65,8 +65,8 @@ func TestFolderThatCannotBeListed(t *testing.T) {
 	require.Equal(t, 1, d.Stats().Entries)
 }
 
-// TestReleaseWhileListing: the next process does not wait until a slow disk is listed. Until it is,
-// a small part of the budget is used, since nothing can be evicted.
+// TestReleaseWhileListing: Release does not wait until a slow disk is listed. Until then only a
+// small part of the budget is used, since nothing can be evicted.
 func TestReleaseWhileListing(t *testing.T) {
 	examining, goOn := make(chan struct{}, 10), make(chan struct{})
 	d := onFive(t, DiskOptions{Max: 1 << 20}, func(op string) error {
@@ -93,8 +93,8 @@ func TestReleaseWhileListing(t *testing.T) {
 	require.False(t, d.Listed())
 }
 
-// TestHangingRead: while a read of the disk hangs, others do not begin, and their segments are
-// missing. When it has ended they are found.
+// TestHangingRead: while a read of the disk hangs, no other one begins, and segments on the disk
+// are misses. They are found after the read has ended.
 func TestHangingRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		path := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// tree lists what is below a folder, with modes.
+// tree lists the files and folders below a folder, with their modes.
 func tree(t *testing.T, path string) map[string]fs.FileMode {
 	t.Helper()
 	all := map[string]fs.FileMode{}
@@ -26,7 +26,7 @@ func tree(t *testing.T, path string) map[string]fs.FileMode {
 	return all
 }
 
-// plant makes files, folders (with a slash at the end) and links (name -> target) below a folder.
+// plant makes files, and folders for names with a slash at the end, below a folder.
 func plant(t *testing.T, path string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -40,7 +40,8 @@ func plant(t *testing.T, path string, names ...string) {
 	}
 }
 
-// TestForeignFolder: a folder that is something else is rejected, and nothing in it changes.
+// TestForeignFolder: a folder with other content than a cache is rejected, and nothing in it
+// changes.
 func TestForeignFolder(t *testing.T) {
 	for name, names := range map[string][]string{
 		"store":          {"data/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "data/storage_stat.dat"},
@@ -78,7 +79,7 @@ func TestLinkOutOfTheFolder(t *testing.T) {
 	}
 }
 
-// TestLinkMadeLater: a link that takes the place of a folder while the gateway runs leads nowhere.
+// TestLinkMadeLater: a symbolic link that replaces a folder while the gateway runs is not followed.
 func TestLinkMadeLater(t *testing.T) {
 	path, outside := t.TempDir(), t.TempDir()
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
@@ -99,8 +100,8 @@ func TestLinkMadeLater(t *testing.T) {
 	require.FileExists(t, victim)
 }
 
-// TestClosedToOthers: the next process closes the folder to others, and removes what a writer has
-// left behind.
+// TestClosedToOthers: the next process removes the permissions of other users, and the temporary
+// file of a writer.
 func TestClosedToOthers(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, tier.DiskOptions{Path: path})
@@ -129,7 +130,7 @@ func TestClosedToOthers(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(path, "segment.new"))
 }
 
-// TestCheckFolder: a folder that is not there, and one that is empty, are free.
+// TestCheckFolder: CheckFolder accepts a missing folder and an empty one.
 func TestCheckFolder(t *testing.T) {
 	path := t.TempDir()
 	require.NoError(t, tier.CheckFolder(path))

@@ -19,7 +19,7 @@ import (
 // InMemory reports whether the bytes are in memory.
 func (v View) InMemory() bool { return v.file == nil }
 
-// Settle waits until nothing is to be written.
+// Settle waits until the write queue is empty.
 func (d *Disk) Settle() {
 	for {
 		var some *job
@@ -31,7 +31,7 @@ func (d *Disk) Settle() {
 	}
 }
 
-// Pass lets the time pass that a disk which has failed is disabled for.
+// Pass ends the time for which a failed disk is disabled.
 func (d *Disk) Pass() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,7 +39,7 @@ func (d *Disk) Pass() {
 	d.reading.Reset()
 }
 
-// TestFailingDisk: reads and writes that fail switch off what fails, and it comes back.
+// TestFailingDisk: failed reads and writes disable the disk for a while. Then it is used again.
 func TestFailingDisk(t *testing.T) {
 	var failing atomic.Value
 	failing.Store("")
@@ -99,8 +99,8 @@ func (h onRecord) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestOffBeforeItLeavesTheQueue: when a segment that could not be written is not waiting any more,
-// the disk is off already: nothing is taken into the queue in between.
+// TestOffBeforeItLeavesTheQueue: the disk is disabled before a segment that could not be written
+// leaves the queue, so no segment enters the queue in between.
 func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	s := tiny("a")
 	var d *Disk
@@ -119,8 +119,8 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	require.True(t, waiting.Load())
 }
 
-// whileRemoved calls do when a segment that was canceled while it was written has a file, which is
-// about to be removed. It returns when the file is gone.
+// whileRemoved calls do when the file of a segment that was canceled during its write exists, and
+// is about to be removed. It returns after the removal.
 func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atomic.Int64)) {
 	t.Helper()
 	path := t.TempDir()
@@ -145,7 +145,7 @@ func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atom
 		close(write)
 		synctest.Wait()
 		require.FileExists(t, filepath.Join(path, d.path(s.Key)))
-		d.folders[folderOf(s.File)].named.Store(false) // so that the names of the files are read again
+		d.folders[folderOf(s.File)].named.Store(false) // so the names of the files are read again
 		do(d, s, &writes)
 		close(remove)
 		synctest.Wait()
@@ -154,8 +154,8 @@ func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atom
 	})
 }
 
-// TestCanceledWhileWritten: what was canceled while it was written is not found by its name, Purge
-// waits until it is gone, and what comes in its place is not removed instead of it.
+// TestCanceledWhileWritten: a segment that was canceled during its write is not found by its name.
+// Purge waits until its file is gone. The segment that replaces it is not removed instead of it.
 func TestCanceledWhileWritten(t *testing.T) {
 	whileRemoved(t, func(d *Disk, canceled *Segment, _ *atomic.Int64) {
 		_, found := d.Get(canceled.Key, canceled.Version, true)
@@ -185,7 +185,8 @@ func TestCanceledWhileWritten(t *testing.T) {
 	require.Equal(t, 1, disk.Stats().Entries)
 }
 
-// TestSlowDisk: what does not fit into the queue is not stored, and nothing waits for it.
+// TestSlowDisk: segments that do not fit into the queue are not stored, and Put does not wait for
+// the disk.
 func TestSlowDisk(t *testing.T) {
 	stuck := make(chan struct{})
 	d := openDisk(t, DiskOptions{Queue: 10000, failure: func(op string) error {
@@ -206,8 +207,8 @@ func TestSlowDisk(t *testing.T) {
 	require.Equal(t, 10, d.Stats().Entries)
 }
 
-// TestPurgeBesideASlowWrite: Purge does not wait while the disk writes other files, and what waited
-// to be written is not written after it.
+// TestPurgeBesideASlowWrite: Purge does not wait while the disk writes other files. A purged
+// segment in the queue is not written.
 func TestPurgeBesideASlowWrite(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,8 +271,8 @@ func TestHeader(t *testing.T) {
 	require.ErrorContains(t, err, "version 2 of the format")
 }
 
-// TestMissRemovesNoNewerEntry: who finds no file forgets the entry that there was before, not one
-// that a writer has made since.
+// TestMissRemovesNoNewerEntry: a reader that finds no file removes the index entry that it has
+// looked up, not one that a writer has added since.
 func TestMissRemovesNoNewerEntry(t *testing.T) {
 	d, key := openDisk(t, DiskOptions{}), Key{File: "a"}
 	newer := &diskEntry{key: key, bytes: 1}
@@ -284,8 +285,8 @@ func TestMissRemovesNoNewerEntry(t *testing.T) {
 	require.Zero(t, d.Stats().Entries)
 }
 
-// TestDiscardSparesNewer: who has found another version removes that one, not one that a writer has
-// put in its place since.
+// TestDiscardSparesNewer: a reader that finds another version removes that one, not one that a
+// writer has stored in its place since.
 func TestDiscardSparesNewer(t *testing.T) {
 	d := openDisk(t, DiskOptions{})
 	put := func(modTime int64) Version {
@@ -336,8 +337,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestSyncOfWhatWasRemoved: behind a purge the folders are synced from which a file was removed
-// since the last one, and not all 256: a gateway may have missed thousands of purges.
+// TestSyncOfWhatWasRemoved: Sync after a purge syncs only the folders from which a file was removed
+// since the last Sync, and not all 256: a gateway may have missed thousands of purges.
 func TestSyncOfWhatWasRemoved(t *testing.T) {
 	var syncs atomic.Int64
 	failing := false
@@ -370,7 +371,7 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	purges(2, MatchFolder("group1"))
 	put("group1/a")
 	d.mu.Lock()
-	d.index.startUnlink(Key{File: "group1/a"}) // as when it is evicted
+	d.index.startUnlink(Key{File: "group1/a"}) // as an eviction does
 	d.mu.Unlock()
 	_, _ = d.unlink(Key{File: "group1/a"}, false)
 	failing = true
@@ -380,8 +381,8 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	purges(0, MatchFile("group1/a"))
 }
 
-// TestRemovalOfANewerFile: the end of the removal of a file is not taken for that of a newer file
-// of the same segment, which was purged meanwhile.
+// TestRemovalOfANewerFile: the end of the removal of a file is not taken for the removal of a newer
+// file of the same segment, which was purged meanwhile.
 func TestRemovalOfANewerFile(t *testing.T) {
 	x, key := newIndex(), Key{File: "group1/a"}
 	x.add(&diskEntry{key: key})

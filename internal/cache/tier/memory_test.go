@@ -16,7 +16,7 @@ func TestMemory(t *testing.T) {
 	cachetest.Run(t, func(*testing.T) cachetest.Tier { return tier.NewMemory(cachetest.Room) })
 }
 
-// small is a segment of a small file.
+// small returns the segment of a small file.
 func small(i, size int) *tier.Segment {
 	return &tier.Segment{
 		Key:     tier.Key{File: fmt.Sprintf("group1/M00/00/00/wKgABF5xyzmAAAAAAAAAAAAAA%09d.jpg", i)},
@@ -24,7 +24,7 @@ func small(i, size int) *tier.Segment {
 	}
 }
 
-// ask gets a segment, or fetches it.
+// ask gets a segment, and stores it after a miss.
 func ask(m *tier.Memory, s *tier.Segment) (hit bool) {
 	view, ok := m.Get(s.Key, s.Version, true)
 	view.Release()
@@ -34,7 +34,7 @@ func ask(m *tier.Memory, s *tier.Segment) (hit bool) {
 	return ok
 }
 
-// TestScan: files that are asked for often stay while others are asked for once.
+// TestScan: files with many requests stay in memory while others are requested once.
 func TestScan(t *testing.T) {
 	m := tier.NewMemory(8 << 20)
 	const hot, size = 500, 8 << 10
@@ -55,7 +55,8 @@ func TestScan(t *testing.T) {
 	require.Equal(t, hot, hits, "of the hot files")
 }
 
-// TestComesBack: what is asked for again soon after it was evicted stays the next time.
+// TestComesBack: a file that is requested again soon after its eviction stays in memory the next
+// time.
 func TestComesBack(t *testing.T) {
 	m := tier.NewMemory(1 << 20)
 	for i := range 200 {
@@ -68,7 +69,7 @@ func TestComesBack(t *testing.T) {
 	require.True(t, ask(m, small(50, 8<<10)))
 }
 
-// TestMemoryBudget: of all sizes, with ghosts and reservations, the budget is kept, and used.
+// TestMemoryBudget: the budget is kept and used with entries of all sizes, ghosts and reservations.
 func TestMemoryBudget(t *testing.T) {
 	const budget = 16 << 20
 	m := tier.NewMemory(budget)
@@ -97,12 +98,12 @@ func TestMemoryBudget(t *testing.T) {
 	require.Zero(t, m.Stats().Bytes, "nothing is left, not even a ghost")
 }
 
-// TestMemoryIsCounted compares what is counted with what the process takes, for small files, where
-// bookkeeping is much of it.
+// TestMemoryIsCounted: the counted bytes are within 5% of the memory that the process takes for
+// small files, where bookkeeping is a large part.
 func TestMemoryIsCounted(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the tests before have left in a sync.Pool goes with the second one
+	runtime.GC() // the second one frees the sync.Pools of earlier tests
 	runtime.ReadMemStats(&before)
 	m := tier.NewMemory(1 << 30)
 	for i := range 50000 {
@@ -117,8 +118,8 @@ func TestMemoryIsCounted(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// TestPromotion: small segments go up when they are found below, large ones when memory had to give
-// them up not long ago.
+// TestPromotion: a small segment that is found on disk is promoted to memory, and a large one if
+// memory has evicted it not long ago.
 func TestPromotion(t *testing.T) {
 	d := openDisk(t, tier.DiskOptions{Path: t.TempDir()})
 	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)),
@@ -142,7 +143,7 @@ func TestPromotion(t *testing.T) {
 	require.Equal(t, 1, memory.Stats().Entries)
 	require.False(t, inMemory(large))
 	require.True(t, memory.Put(large))
-	// Evicts it.
+	// This evicts large.
 	require.True(t, memory.Put(cachetest.Segment("other", 0, cachetest.Content("other", 3*tier.ChunkSize))))
 	require.True(t, inMemory(large))
 	view, ok := d.Get(little.Key, little.Version, true)

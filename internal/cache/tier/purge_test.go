@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tiny is segment 0 of a file with a byte.
+// tiny returns segment 0 of a file of one byte.
 func tiny(file string) *Segment {
 	return &Segment{Key: Key{File: file}, Version: Version{Size: 1}, Chunks: [][]byte{{1}}}
 }
@@ -42,8 +42,8 @@ func allocated(f func()) int64 {
 	return int64(after.TotalAlloc-before.TotalAlloc) / runs
 }
 
-// TestPurgeOfAFileWalksNothing: what a purge of one file allocates, of which a list of the entries
-// would be a part, does not depend on the number of other entries.
+// TestPurgeOfAFileWalksNothing: the allocation of a purge of one file does not depend on the number
+// of other entries. A walk would allocate a list of them.
 func TestPurgeOfAFileWalksNothing(t *testing.T) {
 	costs := func(n int) (memory, disk int64) {
 		m := NewMemory(1 << 40)
@@ -64,7 +64,7 @@ func TestPurgeOfAFileWalksNothing(t *testing.T) {
 	require.Less(t, diskMany, disk+noise)
 }
 
-// TestPurgeOfSegments: a purge of a file takes all of its segments, wherever they are, and nothing
+// TestPurgeOfSegments: a purge of a file removes all of its segments from every tier, and nothing
 // else.
 func TestPurgeOfSegments(t *testing.T) {
 	d, m := openDisk(t, DiskOptions{}), NewMemory(100<<20)
@@ -97,8 +97,8 @@ func TestPurgeOfSegments(t *testing.T) {
 	}
 }
 
-// during returns a disk with two segments in files, which calls do once in the middle of an
-// operation. What others have left in the folder is gone.
+// during returns a disk with two segments in files. The disk calls do once, in the middle of the
+// operation with the name what. Files that were in the folder before are removed.
 func during(t *testing.T, path, what string) (d *Disk, do *atomic.Pointer[func()]) {
 	t.Helper()
 	do = new(atomic.Pointer[func()])
@@ -119,8 +119,8 @@ func during(t *testing.T, path, what string) (d *Disk, do *atomic.Pointer[func()
 	return d, do
 }
 
-// TestOpensBesidePurges: a segment whose file is being opened while others are purged is found; one
-// that is purged itself is not.
+// TestOpensBesidePurges: a segment whose file is being opened during a purge of others is found. A
+// segment that is purged itself is not found.
 func TestOpensBesidePurges(t *testing.T) {
 	s, path := tiny("group1/a"), t.TempDir()
 	for name, test := range map[string]struct {
@@ -161,8 +161,8 @@ func TestOpensBesidePurges(t *testing.T) {
 	}
 }
 
-// TestPurgesReadNamesOnce: a gateway that comes back applies thousands of purges before it knows
-// its disk. It reads the names in each folder once for all of them, and does not walk at each.
+// TestPurgesReadNamesOnce: thousands of purges on a disk that is not listed yet, as after a
+// restart, read the names in each folder once for all of them, and do not walk for each.
 func TestPurgesReadNamesOnce(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, DiskOptions{Path: path})
@@ -208,7 +208,7 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 	require.False(t, found)
 }
 
-// openDisk opens a disk until the end of the test, in a folder of its own if the options name none.
+// openDisk opens a disk until the end of the test, in a new folder if the options name none.
 func openDisk(t *testing.T, o DiskOptions) *Disk {
 	t.Helper()
 	if o.Path == "" {
@@ -220,7 +220,7 @@ func openDisk(t *testing.T, o DiskOptions) *Disk {
 	return d
 }
 
-// failureOf returns DiskOptions.failure for one operation, which fails while failing is set.
+// failureOf returns a DiskOptions.failure that fails one operation while failing is set.
 func failureOf(broken string, failing *atomic.Bool) func(op string) error {
 	return func(op string) error {
 		if op == broken && failing.Load() {
@@ -230,8 +230,8 @@ func failureOf(broken string, failing *atomic.Bool) func(op string) error {
 	}
 }
 
-// TestPurgeOfWhatCouldNotBeRemoved: an evicted segment whose file is still there, since the disk
-// failed, is removed by a purge: it would come back with the next process.
+// TestPurgeOfWhatCouldNotBeRemoved: a purge removes the file of an evicted segment that the
+// eviction could not remove, since the disk failed. Otherwise the next process would find it.
 func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	var failing atomic.Bool
 	d := openDisk(t, DiskOptions{failure: failureOf("remove", &failing)})
@@ -248,8 +248,8 @@ func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	require.NoFileExists(t, name)
 }
 
-// TestPurgeOnFailingDisk: a purge of files that the disk keeps, since it rejects removals or cannot
-// be read, is not confirmed by Sync until they are gone. So no later process finds them.
+// TestPurgeOnFailingDisk: Sync does not confirm a purge of files that the disk keeps, since it
+// rejects removals or cannot be read, until they are gone. So no later process finds them.
 func TestPurgeOnFailingDisk(t *testing.T) {
 	for _, test := range []struct {
 		broken   string
@@ -265,7 +265,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 			require.True(t, d.Put(purged))
 			require.True(t, d.Put(other))
 			d.Settle()
-			if broken == "list" { // a process that has not read the names yet
+			if broken == "list" { // a new process has not read the names yet
 				require.NoError(t, d.Close())
 				failing.Store(true)
 				d = openDisk(t, o)
@@ -292,8 +292,8 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 	}
 }
 
-// TestPurgedAndStoredAgain: Sync does not remove a file that took the place of one that a purge
-// could not remove.
+// TestPurgedAndStoredAgain: Sync does not remove a file that has replaced one that a purge could
+// not remove.
 func TestPurgedAndStoredAgain(t *testing.T) {
 	var failing atomic.Bool
 	d := openDisk(t, DiskOptions{Retry: time.Nanosecond, failure: failureOf("remove", &failing)})
@@ -311,7 +311,7 @@ func TestPurgedAndStoredAgain(t *testing.T) {
 	view.Release()
 }
 
-// countingLocker counts how often a mutex was taken.
+// countingLocker counts the calls of Lock.
 type countingLocker struct {
 	sync.Mutex
 	locks int
@@ -322,7 +322,8 @@ func (c *countingLocker) Lock() {
 	c.locks++
 }
 
-// TestWalkInSteps: a walk over an index lets others in between, who may change the map.
+// TestWalkInSteps: a walk over an index releases the mutex between its steps, so that other
+// goroutines can change the map.
 func TestWalkInSteps(t *testing.T) {
 	var mu countingLocker
 	m := map[string]int{}
