@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serveOne is a storage with the same content under each id. It returns its port.
+// serveOne starts a storage with the same content under each id, and returns its port.
 func serveOne(b *testing.B, content []byte) int {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,8 +62,8 @@ func serveOne(b *testing.B, content []byte) int {
 	return n
 }
 
-// BenchmarkCold finds and reads files of another host that the cache does not know, without HTTP.
-// cpu-us is the processor time of each, with that of the storage.
+// BenchmarkCold finds and reads files of another host that are not in the cache, without HTTP.
+// cpu-us is the processor time for each file, with that of the storage.
 func BenchmarkCold(b *testing.B) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
 	port := serveOne(b, content)
@@ -120,7 +120,7 @@ func BenchmarkCold(b *testing.B) {
 	b.ReportMetric(float64(used(after)-used(before))/1000/float64(b.N), "cpu-us/op")
 }
 
-// hinted is a Client that waits for ever and reads from the first byte on.
+// hinted is a Client without a limit of waits that reads from the first byte on.
 type hinted struct{ patient }
 
 func (hinted) Hint() int64 { return 0 }

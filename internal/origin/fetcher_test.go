@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTokensOfFetches: web servers of storages check tokens too. A fetch for the cache may begin
-// long after the request that it was made for, so it has a token of its own.
+// TestTokensOfFetches: each fetch from a web server has a new anti-steal token, since a storage's
+// web server checks tokens too, and a fetch for the cache may begin long after its request.
 func TestTokensOfFetches(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
 	web := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
@@ -41,7 +41,7 @@ func TestTokensOfFetches(t *testing.T) {
 	}
 }
 
-// TestNegativeTTL: while replication may still bring a file, "no such file" is not kept.
+// TestNegativeTTL: no negative entry is stored for a file that replication may still bring.
 func TestNegativeTTL(t *testing.T) {
 	old := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
 	young := old

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oneFile is a Protocol of storages that have one file.
+// oneFile is a Protocol for storages that have one file.
 type oneFile struct {
 	origintest.Unreachable
 	bytes []byte
-	open  atomic.Int64 // downloads
+	open  atomic.Int64 // running downloads
 }
 
 func (o *oneFile) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
@@ -48,14 +48,14 @@ func (d *oneDownload) Close() error {
 	return nil
 }
 
-// patient is a Client that waits for ever.
+// patient is a Client without a limit of waits that never disconnects.
 type patient struct{}
 
 func (patient) Wait(string, func()) (func(), error) { return func() {}, nil }
 func (patient) Hint() int64                         { return cache.NoHint }
 
 // TestFileAt: ranges of a file may follow each other, touch, and go back, with and without a cache.
-// What a range has opened is closed when its last bytes are at hand, or when the file is closed.
+// The download of a range is closed when its last bytes are at hand, or when the file is closed.
 func TestFileAt(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), 50_000)}
 	id := fileID(t, o.bytes, nil)
@@ -92,7 +92,7 @@ func TestFileAt(t *testing.T) {
 	require.Zero(t, o.open.Load())
 }
 
-// partOf is a file from an offset on.
+// partOf is a File that begins at an offset of another one.
 type partOf struct {
 	content.File
 	start int64
@@ -102,8 +102,8 @@ func (p partOf) At(offset, limit int64) (content.Chunk, error) {
 	return p.File.At(p.start+offset, limit)
 }
 
-// TestStoredNeedsNoPlace: a file of several segments on the disk of the cache is served while too
-// many requests wait for other hosts; one with a first byte that has to be fetched is not.
+// TestStoredNeedsNoPlace: a range whose first byte is on the disk of the cache is served while too
+// many requests wait for other hosts. A range whose first byte must be fetched is rejected.
 func TestStoredNeedsNoPlace(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/10)}
 	id := fileID(t, o.bytes, nil)

@@ -18,14 +18,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lostStore is a Store that has lost its files.
+// lostStore is a Store without files.
 type lostStore struct{}
 
 func (lostStore) Path(fdfs.FileID) (string, error)           { return "", nil }
 func (lostStore) Deleted(fdfs.FileID, error, time.Time) bool { return false }
 
-// TestOnePath: requests, prefetches and explanations decide alike. The cache keeps nothing of a
-// young file of this host, and metadata of a file of another one once a request has asked.
+// TestOnePath: requests, prefetches and explanations make the same decisions. The cache stores
+// nothing of a young file of this host. It stores metadata of a file of another host after a
+// request for it.
 func TestOnePath(t *testing.T) {
 	c := newCache(t, cache.Options{Memory: 64 << 20})
 	here := netip.MustParseAddr("10.0.0.1")
@@ -83,7 +84,7 @@ func TestExplainUnknownSource(t *testing.T) {
 	require.Equal(t, "it is an unknown storage id", steps["source"])
 }
 
-// countingFile is oneFile with a count of the requests for its metadata.
+// countingFile is a oneFile that counts the requests for metadata.
 type countingFile struct {
 	oneFile
 	stats atomic.Int64
@@ -95,7 +96,7 @@ func (o *countingFile) Stat(ctx context.Context, w client.FetchRequest, s []clie
 }
 
 // TestExpiredWithoutAPlace: while too many requests wait for other hosts, expired metadata is used,
-// and asked for in the background, within stale_while_revalidate and stale_if_error.
+// and revalidated in the background, within stale_while_revalidate and stale_if_error.
 func TestExpiredWithoutAPlace(t *testing.T) {
 	content := []byte("hello")
 	appender := func(f *fdfs.Fields) { f.Kind, f.Size = fdfs.KindAppender, 0 }

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPConnectionsAreLost: the connections to a web server are lost without a notice, as after a
-// host has moved. A request goes to a new connection after the connect timeout; other idle
-// connections are not tried.
+// TestHTTPConnectionsAreLost: if the connections to a web server are lost without a notice, as
+// after a host has moved, a request uses a new connection after the connect timeout. It does not
+// try other idle connections.
 func TestHTTPConnectionsAreLost(t *testing.T) {
 	const conns = 32
-	patient := 20 * time.Second // less than all idle connections take one after the other
+	patient := 20 * time.Second // less than the attempts on all idle connections take
 	content := []byte(strings.Repeat("x", 1000))
 	var together sync.WaitGroup // the first requests, each of which gets a connection
 	together.Add(conns)

@@ -21,8 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeWeb responds to each request by a function that writes raw bytes, on an address of loopback
-// of its own.
+// fakeWeb is a web server on one address of loopback. A function writes its responses as raw bytes.
 type fakeWeb struct {
 	server client.Server
 	port   int
@@ -63,7 +62,7 @@ func newFakeWeb(t *testing.T, ln net.Listener, respond func(w io.Writer, r *http
 	return s
 }
 
-// listen listens on the same port of each address of loopback.
+// listen opens listeners on the same port of each address of loopback.
 func listen(t *testing.T, hosts ...string) []net.Listener {
 	t.Helper()
 	var err error
@@ -79,7 +78,7 @@ func listen(t *testing.T, hosts ...string) []net.Listener {
 		if err == nil {
 			return listeners
 		}
-		for _, ln := range listeners { // a later address has the port in use
+		for _, ln := range listeners { // the port is in use at a later address
 			require.NoError(t, ln.Close())
 		}
 	}
@@ -87,11 +86,11 @@ func listen(t *testing.T, hosts ...string) []net.Listener {
 	return nil
 }
 
-// spoiler may change the head of a response, and returns another status and body; "" and nil leave
-// them.
+// spoiler may change the head of a response, and returns another status and body, or "" and nil to
+// keep both.
 type spoiler func(r *http.Request, head http.Header, body []byte) (string, []byte)
 
-// serveFile responds as a good web server does, but for what spoil changes.
+// serveFile responds as a correct web server does, with the changes of spoil.
 func serveFile(content []byte, spoil spoiler) func(io.Writer, *http.Request) {
 	return func(w io.Writer, r *http.Request) {
 		status, body := "200 OK", content
@@ -131,7 +130,7 @@ func newOrigin(t *testing.T, s *fakeWeb) Storages {
 	return Storages{c, true}
 }
 
-// fetchAll gets a stretch by HEAD and GET.
+// fetchAll gets a range of a file by HEAD and GET.
 func fetchAll(o Protocol, w client.FetchRequest, offset, length int64, servers ...client.Server) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -166,7 +165,8 @@ func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 	require.Len(t, s.requests, 2)
 }
 
-// TestHTTPInvalidResponses: responses that are no file, another part, without a length, or short.
+// TestHTTPInvalidResponses: responses with another status, range, size or encoding, without a
+// length, or with too few bytes are errors, and the next server is used.
 func TestHTTPInvalidResponses(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	onGet := func(change func(head http.Header, body []byte) (string, []byte)) spoiler {
@@ -244,7 +244,8 @@ func TestHTTPNotFound(t *testing.T) {
 	require.NotErrorIs(t, err, fdfs.ErrNoFile, "one could not be asked")
 }
 
-// TestHTTPMutable: a file that can change is one version throughout.
+// TestHTTPMutable: a mutable file must have the same Last-Modified in HEAD and GET, and must have
+// one.
 func TestHTTPMutable(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 100)
 	later := longAgo.Add(time.Second).Format(http.TimeFormat)
@@ -289,8 +290,9 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
 
-// TestHTTPFull: while all connections for downloads from a web server are in use, a further one
-// fails soon, and this is no failure of the server. Short requests have connections of their own.
+// TestHTTPFull: while all connections for downloads from a web server are in use, another download
+// fails soon, which does not count as a failure of the server. Short requests use other
+// connections.
 func TestHTTPFull(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("x"), 1000)
@@ -322,8 +324,8 @@ func TestHTTPFull(t *testing.T) {
 	require.NoError(t, stream.Close())
 }
 
-// TestHTTPFirstByte: the first byte of a file comes from a module too, which sends the whole file
-// for bytes=0-0 (golden/http-oracle.jsonl, a-0167).
+// TestHTTPFirstByte: the first byte of a file can be fetched from a module too, which sends the
+// whole file for bytes=0-0 (golden/http-oracle.jsonl, a-0167).
 func TestHTTPFirstByte(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 10_000} {
 		content := bytes.Repeat([]byte("0123456789"), 1000)[:size]
@@ -345,7 +347,7 @@ func TestHTTPFirstByte(t *testing.T) {
 	}
 }
 
-// TestHTTPSlotLink: a link in a trunk file is taken from a gateway, whose responses have an ETag,
+// TestHTTPSlotLink: a link in a trunk file is fetched from a gateway, whose responses have an ETag,
 // and not from a module, also if another server has reported the version.
 func TestHTTPSlotLink(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)

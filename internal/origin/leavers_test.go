@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// late is a Client whose callbacks come after done, as they may.
+// late is a Client whose callbacks may come after done, as the interface allows.
 type late struct{ gone []func() }
 
 func (l *late) Wait(_ string, gone func()) (func(), error) {
@@ -21,15 +21,15 @@ func (l *late) Wait(_ string, gone func()) (func(), error) {
 
 func (l *late) Hint() int64 { return cache.NoHint }
 
-// leave makes the callbacks of all waits so far.
+// leave calls the callbacks of all waits so far.
 func (l *late) leave() {
 	for _, gone := range l.gone {
 		gone()
 	}
 }
 
-// TestLateCallback: that a client has left is told when its wait is over, and even when the request
-// is used for another client. Nothing of the later one ends.
+// TestLateCallback: a callback of a disconnect may come after the end of its wait, even when
+// another client uses the request. It ends nothing of the later client.
 func TestLateCallback(t *testing.T) {
 	content := []byte("hello")
 	id := fileID(t, content, nil)
@@ -65,7 +65,7 @@ func TestLateCallback(t *testing.T) {
 			end()
 			find()
 			client.gone = earlier
-			client.leave() // the request is one of another client
+			client.leave() // another client uses the request
 			open()
 			client.gone = earlier
 			client.leave()
@@ -80,7 +80,7 @@ func TestLateCallback(t *testing.T) {
 	}
 }
 
-// awayPurges are purges that are not applied while a test runs.
+// awayPurges is a Purges whose purges are not applied during a test.
 type awayPurges struct{ waits chan struct{} }
 
 func (awayPurges) IsCurrent() bool { return false }
@@ -90,7 +90,7 @@ func (p awayPurges) WaitApplied(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// counting is a Client that counts waits and leaves when it is told to.
+// counting is a Client that counts its waits.
 type counting struct {
 	late
 	waiting int
@@ -106,8 +106,8 @@ func (c *counting) Wait(source string, gone func()) (func(), error) {
 	return func() { c.waiting-- }, nil
 }
 
-// TestWaitForPurges: a request that waits until the missed purges are applied counts as waiting,
-// and its wait ends when its client leaves.
+// TestWaitForPurges: a request that waits until the missed purges are applied counts as waiting.
+// Its wait ends when its client disconnects.
 func TestWaitForPurges(t *testing.T) {
 	id := fileID(t, []byte("x"), nil)
 	purges := awayPurges{make(chan struct{})}

@@ -15,12 +15,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// testTimeout is how long a test waits before it fails.
+// testTimeout is the time after which a waiting test fails.
 const testTimeout = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fileID makes the id of a file with this content; change, which may be nil, changes its fields.
+// fileID returns the id of a file with this content. change, which may be nil, changes its fields.
 func fileID(t *testing.T, content []byte, change func(f *fdfs.Fields)) fdfs.FileID {
 	t.Helper()
 	f := fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
@@ -33,7 +33,7 @@ func fileID(t *testing.T, content []byte, change func(f *fdfs.Fields)) fdfs.File
 	return id
 }
 
-// newCache makes a cache, which the end of the test closes.
+// newCache makes a cache that is closed at the end of the test.
 func newCache(t testing.TB, o cache.Options) *cache.Cache {
 	t.Helper()
 	c := cache.New(o)
@@ -46,12 +46,12 @@ func anyHost() *Sources {
 	return NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})
 }
 
-// packed makes a file one in a slot of a trunk file.
+// packed changes the fields of a file to those of a slot in a trunk file.
 func packed(f *fdfs.Fields) {
 	f.Kind, f.Trunk = fdfs.KindTrunk, fdfs.Trunk{ID: 1, Alloc: uint32(f.Size) + 256}
 }
 
-// fileOf begins a request for a file of another group, whose servers are decided.
+// fileOf begins a request for a file of another group, with these servers as its candidates.
 func fileOf(a *Resolver, id fdfs.FileID, servers ...client.Server) *File {
 	r := &Request{ID: id, Client: patient{}}
 	f := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)

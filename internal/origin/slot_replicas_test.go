@@ -17,17 +17,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// replicas is a Protocol of storages that differ in the content of one file. The test sets their
+// replicas is a Protocol for storages that differ in the content of one file. The test sets their
 // order.
 type replicas struct {
 	size    int64
-	content map[client.Server][]byte // nil: it cannot be reached; no entry: it does not have the file
+	content map[client.Server][]byte // nil: cannot be reached; no entry: does not have the file
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	order    []client.Server
 	excluded []client.Server
-	asked    []client.Server // by Open
-	// resumeAt: the first server breaks off there, and the next one sends the rest.
+	asked    []client.Server // the servers that Open has sent a request to
+	// resumeAt is the offset at which the first server breaks off, and the next one sends the rest.
 	resumeAt int64
 }
 
@@ -58,7 +58,7 @@ func (r *replicas) Stat(_ context.Context, w client.FetchRequest, _ []client.Ser
 	return client.Info{Version: v}, err
 }
 
-// Open implements Protocol: the first server that is not excluded and has the file sends it.
+// Open implements Protocol. The first server that has the file and is not excluded sends it.
 func (r *replicas) Open(_ context.Context, _ client.FetchRequest, _ client.Info, offset, length int64,
 	servers []client.Server) (io.ReadCloser, error) {
 	servers = r.Order(servers)
@@ -92,7 +92,7 @@ func (r *replicas) Open(_ context.Context, _ client.FetchRequest, _ client.Info,
 	return &sent{io.NopCloser(bytes.NewReader(first)), have[:1]}, nil
 }
 
-// sent is a body that names its senders.
+// sent is a body that reports its senders.
 type sent struct {
 	io.ReadCloser
 	from []client.Server
@@ -107,8 +107,8 @@ var (
 	other     = client.Server{Host: "10.0.0.3"}
 )
 
-// slotReplicas is a slot whose content at the corrupted storage differs in a byte, and a request
-// for it without a cache.
+// slotReplicas returns storages with a slot whose content at the corrupted storage differs in a
+// byte, the right content, and a request for a range of it without a cache.
 func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []byte, func(a, b int) ([]byte, error)) {
 	o, _ := aSlot(t, size)
 	wrong := bytes.Clone(o.bytes)
@@ -130,8 +130,9 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 	}
 }
 
-// TestSlotOfCorruptedReplica: one storage has other bytes of a slot. The first request already gets
-// the right ones, in each order, and the corrupted storage is not asked again.
+// TestSlotOfCorruptedReplica: if one storage has other bytes of a slot, the first request already
+// gets the right ones, in each order of the storages. No further request is sent to the corrupted
+// storage.
 func TestSlotOfCorruptedReplica(t *testing.T) {
 	for _, size := range []int{5000, maxHeldSlot, 3<<20 + 77} {
 		for name, order := range map[string][]client.Server{
@@ -154,8 +155,8 @@ func TestSlotOfCorruptedReplica(t *testing.T) {
 	}
 }
 
-// TestSlotOfSeveralSenders: a download that a good storage has begun and a corrupted one has ended
-// shows neither to be wrong, nor does the other way round: each is asked alone.
+// TestSlotOfSeveralSenders: a mismatch of a download with a good and a corrupted sender, in either
+// order, excludes neither of them. Each is asked for the whole slot instead.
 func TestSlotOfSeveralSenders(t *testing.T) {
 	for _, order := range [][]client.Server{{good, corrupted}, {corrupted, good}} {
 		const size = 3 << 20
@@ -171,8 +172,8 @@ func TestSlotOfSeveralSenders(t *testing.T) {
 	}
 }
 
-// TestSlotOfReplicaThatIsCorruptedLater: the slot was verified at the good storage. A corrupted one
-// that comes first afterwards is replaced within the response.
+// TestSlotOfReplicaThatIsCorruptedLater: a corrupted storage that comes first after the slot was
+// verified at the good one is replaced within the response.
 func TestSlotOfReplicaThatIsCorruptedLater(t *testing.T) {
 	const size = 3<<20 + 77
 	for _, from := range []int{0, size / 2} {
@@ -187,8 +188,8 @@ func TestSlotOfReplicaThatIsCorruptedLater(t *testing.T) {
 	}
 }
 
-// TestSlotMismatchIsNotRemembered: while the good storage cannot be asked, the slot is not known to
-// be wrong: it is no 404, and served as soon as that storage is back.
+// TestSlotMismatchIsNotRemembered: while the good storage cannot be reached, the slot does not
+// count as invalid. The response is no 404, and the slot is served as soon as that storage is back.
 func TestSlotMismatchIsNotRemembered(t *testing.T) {
 	r, want, get := slotReplicas(t, 5000, corrupted, good)
 	r.content[good] = nil
@@ -202,8 +203,8 @@ func TestSlotMismatchIsNotRemembered(t *testing.T) {
 	require.Equal(t, want[:10], got)
 }
 
-// TestSlotMismatchEverywhere: content that matches nowhere is read once at each storage, and then
-// not for a while.
+// TestSlotMismatchEverywhere: a slot that does not match at any storage is read once from each, and
+// then not again for a while.
 func TestSlotMismatchEverywhere(t *testing.T) {
 	r, _, get := slotReplicas(t, 5000, corrupted, other, good)
 	r.content[good], r.content[other] = r.content[corrupted], r.content[corrupted]

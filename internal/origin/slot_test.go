@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aSlot is a Protocol of storages that have one slot, and a request for it without a cache.
+// aSlot returns a Protocol for storages that have one slot, and a request for it without a cache.
 func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	o = &oneFile{bytes: contenttest.Bytes(size)}
 	id, a := fileID(t, o.bytes, packed), NewResolver(Options{Protocol: o})
@@ -25,8 +25,8 @@ func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	}
 }
 
-// TestSlotWithoutCache: each range of a slot is right, in memory or chunk by chunk, and no range is
-// given once the storage sends other bytes. The slot is read as a whole once.
+// TestSlotWithoutCache: each range of a slot is right, in memory or chunk by chunk. No range is
+// served if the storage sends other bytes. The slot is verified as a whole once.
 func TestSlotWithoutCache(t *testing.T) {
 	for _, size := range []int{1, slotChunk - 1, slotChunk, slotChunk + 1, maxHeldSlot, maxHeldSlot + 1, 3<<20 + 77} {
 		o, open := aSlot(t, size)
@@ -64,8 +64,8 @@ func TestSlotWithoutCache(t *testing.T) {
 	}
 }
 
-// TestForgedSlotWithoutCache: content that never had the CRC32 is downloaded once, and not again
-// for a while.
+// TestForgedSlotWithoutCache: a slot that never had the CRC32 is downloaded once, and not again for
+// a while.
 func TestForgedSlotWithoutCache(t *testing.T) {
 	o, open := aSlot(t, 500_000)
 	o.bytes[3] ^= 1
@@ -82,8 +82,8 @@ func TestForgedSlotWithoutCache(t *testing.T) {
 	require.Zero(t, o.open.Load())
 }
 
-// TestSlotMemory: slots of slow clients take a bounded amount of memory; without room, a slot is
-// downloaded once more and compared on the way.
+// TestSlotMemory: slots of slow clients take a bounded amount of memory. A slot without room in it
+// is downloaded once more, and compared meanwhile.
 func TestSlotMemory(t *testing.T) {
 	_, open := aSlot(t, maxHeldSlot)
 	var slow []*File
@@ -93,7 +93,7 @@ func TestSlotMemory(t *testing.T) {
 		_, err = f.Open(0, maxHeldSlot)
 		require.NoError(t, err)
 		slow = append(slow, f)
-		f.a.slots.known.Purge() // each of them reads it
+		f.a.slots.known.Purge() // so the next one reads the slot again
 	}
 	slots := slow[0].a.slots
 	require.False(t, slots.room.TryAcquire(maxSlotMemory-3*maxHeldSlot+1))
@@ -110,8 +110,8 @@ func TestSlotMemory(t *testing.T) {
 	require.True(t, slots.room.TryAcquire(maxSlotMemory))
 }
 
-// TestSlotMemoryWhileSent: a slot in memory counts as long as a client is sent bytes of it, until
-// its file is closed or another range is opened.
+// TestSlotMemoryWhileSent: a slot in memory counts until its file is closed or another range is
+// opened, since its bytes may still be sent to a client.
 func TestSlotMemoryWhileSent(t *testing.T) {
 	for _, length := range []int64{maxHeldSlot, 1} {
 		o, open := aSlot(t, maxHeldSlot)
@@ -139,7 +139,7 @@ func TestSlotMemoryWhileSent(t *testing.T) {
 	}
 }
 
-// TestLargeSlotIsNotFetched: an id that claims more than the largest slot is no file.
+// TestLargeSlotIsNotFetched: an id with a larger size than the largest slot counts as not found.
 func TestLargeSlotIsNotFetched(t *testing.T) {
 	a := NewResolver(Options{Sources: NewSources(SourcesOptions{}), MaxSlot: func() int64 { return 1 << 20 }})
 	id := fdfs.FileID{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1}, Size: 1 << 20}

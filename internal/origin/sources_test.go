@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// members are those of a list of storage ids, without any tracker.
+// members returns the members of a list of storage ids, without a tracker.
 func members(t *testing.T, lines ...string) *tracker.Members {
 	t.Helper()
 	o := tracker.Options{Parameters: tracker.Parameters{UseStorageID: true}}
@@ -111,8 +111,8 @@ func TestReplicas(t *testing.T) {
 	require.True(t, NewSources(SourcesOptions{}).mayExist("group9"), "no list denies it")
 }
 
-// TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the
-// gateway has its store paths itself or would ask its own web server.
+// TestStorageOfThisHost: a storage on the host of the gateway is a source like any other, unless
+// the gateway reads its store paths itself or would send requests to its own web server.
 func TestStorageOfThisHost(t *testing.T) {
 	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"),
 		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}

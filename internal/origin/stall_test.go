@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHTTPSilence: a web server that sends nothing, neither a head nor the rest of a body, is
-// replaced by another one, as a storage is. Its own timeout is much longer.
+// TestHTTPSilence: a web server that sends no head, no body or no rest of a body is replaced by
+// another one, as a storage is, long before its network timeout.
 func TestHTTPSilence(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 100_000)
 	for name, sent := range map[string]int{"no head": -1, "no body": 0, "in the middle": 300_000} {
@@ -32,7 +32,7 @@ func TestHTTPSilence(t *testing.T) {
 				}
 				end.Wait()
 			})
-			t.Cleanup(end.Done) // runs before those that wait for the servers
+			t.Cleanup(end.Done) // runs before the cleanups that wait for the servers
 			good := newFakeWeb(t, hosts[1], serveFile(content, nil))
 			o := newOrigin(t, good)
 			w := wanted(t, content)
@@ -47,7 +47,7 @@ func TestHTTPSilence(t *testing.T) {
 			require.Less(t, time.Since(began), testTimeout/2, "its own timeout was not waited for")
 			require.True(t, bytes.Equal(content, got))
 			require.NoError(t, stream.Close())
-			blamed := o.Health()[0] // a probe may have succeeded since then, and it would be healthy again
+			blamed := o.Health()[0] // a probe that has succeeded since then would make it healthy again
 			require.Equal(t, frozen.server, blamed.Server)
 			require.Error(t, blamed.LastError)
 			require.Equal(t, uint64(1), o.Stats().Failures)
