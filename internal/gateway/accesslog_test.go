@@ -19,7 +19,7 @@ func logged(t *testing.T, format string, e entry) string {
 	return out.String()
 }
 
-// TestAccessLogEscapes: no character on which a terminal or a viewer acts reaches a line.
+// TestAccessLogEscapes: characters that control a terminal or a viewer are escaped in a line.
 func TestAccessLogEscapes(t *testing.T) {
 	unsafe := "\x00\x1b\x7f\u0080\u009b\u009f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
 	e := entry{method: []byte("GET"), target: []byte("/a"), proto: []byte("HTTP/1.1"), agent: []byte(unsafe + "é漢"),
@@ -39,7 +39,7 @@ func TestAccessLogEscapes(t *testing.T) {
 	require.Contains(t, line, `\u2028`)
 }
 
-// TestAccessLogIsCut: a client does not choose how long a line is.
+// TestAccessLogIsCut: the length of a line is bounded, whatever a client sends.
 func TestAccessLogIsCut(t *testing.T) {
 	long := []byte("/" + strings.Repeat("x", 7000))
 	e := entry{method: []byte("GET"), target: long, proto: []byte("HTTP/1.1"), agent: long, referer: long}
@@ -54,7 +54,7 @@ func TestAccessLogIsCut(t *testing.T) {
 	require.NotContains(t, logged(t, "json", e), "55555555")
 }
 
-// TestRequestID: all variables of a line have the same id, and lines differ.
+// TestRequestID: $request_id has one value in a line, and another one in each line.
 func TestRequestID(t *testing.T) {
 	var out strings.Builder
 	log, err := NewAccessLog(&out, AccessLogOptions{Format: "$request_id $request_id"})

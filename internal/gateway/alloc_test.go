@@ -21,9 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file run without the race detector, which makes allocations of its own. From
-// the request's head to the last byte of the response nothing is allocated, but the one byte into
-// which fasthttp reads the first of a request. Their client allocates nothing.
+// The tests of this file run without the race detector, which allocates too. From the head of a
+// request to the last byte of its response nothing is allocated, except the one byte into which
+// fasthttp reads the first byte of a request. The client of these tests allocates nothing.
 
 // hotRequests are the fields of requests, by name.
 var hotRequests = map[string]string{
@@ -34,7 +34,7 @@ var hotRequests = map[string]string{
 	"not modified": "If-None-Match: TAG\r\n",
 }
 
-// hotFiles are a file of each way to be sent, with tokens in their URLs.
+// hotFiles returns a URL with a token for each way to send a file, by name.
 func hotFiles(s *storetest.Store) map[string]string {
 	urls := map[string]string{}
 	for name, o := range map[string]storetest.Object{
@@ -52,7 +52,8 @@ func hotOptions(t *testing.T, s *storetest.Store) Options {
 		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", "secret"}})}
 }
 
-// requireNoAllocations sends a request again and again on one connection.
+// requireNoAllocations sends a request many times on one connection, and requires that nothing is
+// allocated.
 func (r *running) requireNoAllocations(url, fields, status, what string) {
 	r.t.Helper()
 	request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + fields + "\r\n")
@@ -88,7 +89,8 @@ func (r *running) requireHot(url, what string) {
 	}
 }
 
-// TestHotPathAllocatesNothing: files of this host that are kept open or in memory.
+// TestHotPathAllocatesNothing: requests for files of this host that are kept open or in memory
+// allocate nothing.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	s := storetest.New(t)
 	r := run(t, hotOptions(t, s), ServerOptions{MinSendRate: 1})
@@ -97,7 +99,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestHitsAllocateNothing: files of other hosts that are in memory.
+// TestHitsAllocateNothing: requests for files of other hosts that are in memory allocate nothing.
 func TestHitsAllocateNothing(t *testing.T) {
 	content := strings.Repeat("x", 4096)
 	for _, kind := range []string{"normal", "packed", "without M00"} {
@@ -108,7 +110,8 @@ func TestHitsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestRulesAllocateNothing: the client behind a proxy, its rate and its referer.
+// TestRulesAllocateNothing: the rules on the client behind a proxy, its rate and its referer
+// allocate nothing.
 func TestRulesAllocateNothing(t *testing.T) {
 	s := storetest.New(t)
 	referers, err := access.NewReferers([]string{"none", "*.good.test"})

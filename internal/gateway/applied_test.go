@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// purges is a fleet whose purges are to be applied first.
+// purges is a fleet whose missed purges are applied when applied is closed.
 type purges struct {
 	waiting chan struct{} // gets a value for each call that waits
-	applied chan struct{} // closed when they are applied
+	applied chan struct{} // closed when the purges are applied
 }
 
 func (p purges) IsCurrent() bool {
@@ -37,8 +37,8 @@ func (p purges) WaitApplied(ctx context.Context) {
 	}
 }
 
-// TestLocalFilesDoNotWait: a gateway that has to apply purges first serves the files of this
-// host meanwhile, and those of other hosts after that.
+// TestLocalFilesDoNotWait: while a gateway still has to apply purges, it serves the files of this
+// host. Requests for files of other hosts wait until the purges are applied.
 func TestLocalFilesDoNotWait(t *testing.T) {
 	s := storetest.New(t)
 	here := s.Normal("jpg", []byte("local"))

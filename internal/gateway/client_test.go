@@ -34,13 +34,13 @@ func networksOf(t *testing.T, prefixes ...string) *clientaddr.Networks {
 	return clientaddr.NewNetworks(list, false)
 }
 
-// proxies are the trusted proxies of one network.
+// proxies returns trusted proxies of one network.
 func proxies(t *testing.T, network string, method clientaddr.Method) *clientaddr.Proxies {
 	t.Helper()
 	return &clientaddr.Proxies{Trusted: networksOf(t, network), Method: method}
 }
 
-// combinedLog returns an access log, and where it writes.
+// combinedLog returns an access log and its output.
 func combinedLog(t *testing.T) (*AccessLog, *logtest.Buffer) {
 	t.Helper()
 	var log logtest.Buffer
@@ -49,7 +49,7 @@ func combinedLog(t *testing.T) (*AccessLog, *logtest.Buffer) {
 	return lines, &log
 }
 
-// send writes texts, one after the other, on a connection of its own, and reads a response.
+// send writes texts, one after the other, on a new connection, and reads a response.
 func (r *running) send(texts ...string) (net.Conn, *http.Response, error) {
 	r.t.Helper()
 	c := r.dial()
@@ -62,8 +62,8 @@ func (r *running) send(texts ...string) (net.Conn, *http.Response, error) {
 	return c, resp, err
 }
 
-// TestClientOfARequest: the client in the log, by each method, from a proxy and from a client that
-// is no trusted proxy, with the same fields.
+// TestClientOfARequest: the log has the client from the fields of a trusted proxy, by each method.
+// From other peers the same fields are ignored.
 func TestClientOfARequest(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
@@ -83,8 +83,9 @@ func TestClientOfARequest(t *testing.T) {
 	}
 }
 
-// TestProxyHeaders: connections of a trusted proxy begin with a header, in pieces too; the client
-// of the header counts for the log and the limit. Without a header they are closed.
+// TestProxyHeaders: a connection of a trusted proxy begins with a PROXY header, perhaps in pieces.
+// The client in the header counts for the log and the limit. A connection without a header is
+// closed.
 func TestProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
@@ -115,8 +116,8 @@ func TestProxyHeaders(t *testing.T) {
 	require.NotContains(t, log.String(), "6.6.6.6")
 }
 
-// TestFieldsBehindProxyHeaders: a proxy with the PROXY protocol may pass on fields of the client,
-// so they decide nothing; the header itself tells of TLS.
+// TestFieldsBehindProxyHeaders: header fields of a proxy with the PROXY protocol are ignored, since
+// it may pass on those of the client. The PROXY header itself reports TLS.
 func TestFieldsBehindProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
@@ -164,8 +165,8 @@ func TestProxyHeaderLimit(t *testing.T) {
 	require.EqualValues(t, 1, testutil.ToFloat64(rejected))
 }
 
-// TestConnectionsOfProxies: those of a trusted proxy are of many clients and have no limit per
-// address, those of others do.
+// TestConnectionsOfProxies: connections of a trusted proxy are of many clients, and have no limit
+// per address. Connections of other peers have it.
 func TestConnectionsOfProxies(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
@@ -180,7 +181,8 @@ func TestConnectionsOfProxies(t *testing.T) {
 	}
 }
 
-// TestSchemeAndHost: a trusted proxy decides both, with values that may stand in a URL.
+// TestSchemeAndHost: a trusted proxy decides the scheme and the host, with values that are valid in
+// a URL.
 func TestSchemeAndHost(t *testing.T) {
 	for fields, want := range map[string]string{
 		"":                                              "http://gw.test",
@@ -206,7 +208,8 @@ func TestSchemeAndHost(t *testing.T) {
 	}
 }
 
-// TestHealthPath: before every rule, without a line in the log and without a count.
+// TestHealthPath: health_path is served before every rule, without a line in the log and without a
+// count.
 func TestHealthPath(t *testing.T) {
 	s := storetest.New(t)
 	lines, log := combinedLog(t)
@@ -232,7 +235,7 @@ func TestHealthPath(t *testing.T) {
 	require.Contains(t, r.ask("POST", "/health"), "HTTP/1.1 403 ")
 }
 
-// TestRules: each rule and their order.
+// TestRules: each access rule decides as configured, and the rules on addresses come first.
 func TestRules(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
@@ -280,8 +283,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRequestRate: HEAD and 304 count, an IPv6 /64 is one client, and Retry-After is what the next
-// request needs.
+// TestRequestRate: HEAD requests and 304 responses count for the rate, an IPv6 /64 is one client,
+// and Retry-After is the time until the next request is allowed.
 func TestRequestRate(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))

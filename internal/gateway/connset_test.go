@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// entrance is a server whose connections a test lets in, from addresses of its choice.
+// entrance is a server to which a test admits connections, from addresses of its choice.
 type entrance struct {
 	t        *testing.T
 	s        *Server
@@ -44,8 +44,8 @@ func newEntrance(t *testing.T, o ServerOptions) *entrance {
 	return e
 }
 
-// visit lets a client from an address in, nil when it is rejected. A busy one has sent a request
-// that is not served yet.
+// visit admits a client from an address, and returns nil if it is rejected. A busy client has sent
+// a request that is not served yet.
 func (e *entrance) visit(from string, busy bool) *conn {
 	e.t.Helper()
 	client, err := net.Dial("tcp", e.ln.Addr().String())
@@ -66,12 +66,13 @@ func (e *entrance) visit(from string, busy bool) *conn {
 	return c
 }
 
-// TestShareOfOneAddress: which limits count for whom.
+// TestShareOfOneAddress: the limit per address is a default share of all connections, which does
+// not apply to this host, or the configured number, which always applies.
 func TestShareOfOneAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limit int
 		from  []string // taken in turn
-		room  int      // for connections from there that are busy, of 32
+		room  int      // for busy connections from these addresses, of 32
 	}{
 		"an eighth, once half is in use":        {0, []string{"203.0.113.7"}, 16},
 		"an eighth for each of the others":      {0, []string{"198.51.100.9"}, 16},
@@ -97,12 +98,12 @@ func TestShareOfOneAddress(t *testing.T) {
 	}
 }
 
-// TestShareWhileOthersCome: an address over its share gives up its own idle connections, not those
-// of others.
+// TestShareWhileOthersCome: new connections of an address over its share replace its own idle
+// connections, not those of others.
 func TestShareWhileOthersCome(t *testing.T) {
 	e := newEntrance(t, ServerOptions{MaxConnections: 32})
 	s := e.s
-	others := e.visit("198.51.100.9", false) // idle for longest
+	others := e.visit("198.51.100.9", false) // the longest idle one
 	for range 100 {
 		require.NotNil(t, e.visit("203.0.113.7", false))
 	}
@@ -113,7 +114,7 @@ func TestShareWhileOthersCome(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
 }
 
-// TestEachTakesOnePlace: at the limit each new connection takes the place of one that is idle.
+// TestEachTakesOnePlace: at the limit each new connection replaces one idle connection.
 func TestEachTakesOnePlace(t *testing.T) {
 	e := newEntrance(t, ServerOptions{MaxConnections: 32})
 	s := e.s
@@ -149,8 +150,8 @@ func TestWalksAreBounded(t *testing.T) {
 	})
 }
 
-// TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few
-// seconds.
+// TestIdleTimeShrinks: the idle timeout is the whole one while half of the connections are free,
+// and shrinks to a few seconds at the limit.
 func TestIdleTimeShrinks(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 50 * time.Second}, NewHandler(Options{}))
 	for used, want := range map[int64]time.Duration{0: 50, 50: 50, 60: 40, 75: 25, 99: 5, 100: 5, 120: 5} {

@@ -35,8 +35,8 @@ func TestDisposition(t *testing.T) {
 	require.Equal(t, maxFilename*3, len(long[strings.Index(long, "''")+2:]), "cut at a whole character")
 }
 
-// FuzzDisposition: one header of printable ASCII, which the standard library reads back to the
-// cleaned name.
+// FuzzDisposition: the header is printable ASCII, and the standard library reads the cleaned name
+// from it.
 func FuzzDisposition(f *testing.F) {
 	for _, s := range []string{"a.jpg", "ä\"%41\\/", "\r\nx: y", "\xff", "; filename=x"} {
 		f.Add([]byte(s))

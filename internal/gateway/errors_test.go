@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A slot that was not checked may be in order: the client asks again, and no other host is asked.
+// TestSlotLimitStatus: a slot that was not verified because of a limit may be valid. The client
+// gets a 503 with Retry-After, and no request is sent to another host.
 func TestSlotLimitStatus(t *testing.T) {
 	err := fmt.Errorf("opening: %w", local.ErrSlotLimit)
 	require.False(t, mayBeElsewhere(err))
@@ -23,8 +24,8 @@ func TestSlotLimitStatus(t *testing.T) {
 	require.NoError(t, r.cause, "one line of the log for each such request")
 }
 
-// TestStatusOfErrors: the status of each failure of another host, and whether the client may come
-// back soon.
+// TestStatusOfErrors: each failure of another host has its status, and Retry-After if the client
+// may soon try again.
 func TestStatusOfErrors(t *testing.T) {
 	for _, test := range []struct {
 		err        error

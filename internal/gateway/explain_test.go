@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplainBeforeTheFile: the steps in front of a file are in an explanation: health_path, the
-// redirect to https, and what the rules of [access] look at.
+// TestExplainBeforeTheFile: an explanation contains the steps before the file: health_path, the
+// redirect to https, and the inputs of the rules of [access].
 func TestExplainBeforeTheFile(t *testing.T) {
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(10))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTagOfTheID: CRC32, size and time of a file that cannot change are its entity-tag, which every
-// gateway can make.
+// TestTagOfTheID: the entity-tag of a file that cannot change consists of its CRC32, size and time,
+// so every gateway makes the same one.
 func TestTagOfTheID(t *testing.T) {
 	f := &fileInfo{size: 0x1234}
 	f.identify(fdfs.FileID{CRC32: 0xdeadbeef, Created: 0x6553f100})

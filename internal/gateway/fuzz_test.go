@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFLV: a range lies within the file, and is not empty but for the whole of an empty file.
+// FuzzFLV: a range lies within the file. It is empty only for the whole of an empty file.
 func FuzzFLV(f *testing.F) {
 	f.Add("10", "20", int64(100))
 	f.Add("99999999999999999999999", "-1", int64(1)<<62)
@@ -34,8 +34,8 @@ func FuzzFLV(f *testing.F) {
 	})
 }
 
-// FuzzAccessLog: whatever a client sends, a line stays one line: of printable ASCII with its
-// quotes, or of JSON.
+// FuzzAccessLog: whatever a client sends, an entry is one line, of printable ASCII with its quotes,
+// or of JSON.
 func FuzzAccessLog(f *testing.F) {
 	f.Add([]byte("GET"), []byte("/a"), []byte("agent"), []byte(""))
 	f.Add([]byte("G\" 200 0\n"), []byte("/\\\"\r\n"), []byte("\xff\xfe\u2028"), []byte("\x00\x7f"))
@@ -58,8 +58,9 @@ func FuzzAccessLog(f *testing.F) {
 	})
 }
 
-// FuzzRedirectTarget: whatever comes, it is one URL in printable ASCII, redirected once, and
-// redirect=1 is what the next server reads.
+// FuzzRedirectTarget: whatever a client sends, the target of a redirect is one URL in printable
+// ASCII, from which the next server reads the parameter redirect=1 and the file name of the
+// request.
 func FuzzRedirectTarget(f *testing.F) {
 	f.Add("/a?redirect=0&x=%zz")
 	f.Add("/?redirect")

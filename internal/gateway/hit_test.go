@@ -42,7 +42,7 @@ func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions
 	return run(t, o, append(so, ServerOptions{MinSendRate: 1})[0]), o, remote
 }
 
-// kinds are URLs of a file of each kind, all with one content.
+// kinds returns the URL of a file of each kind, all with the same content.
 func kinds(t *testing.T, content string) map[string]string {
 	t.Helper()
 	source := fdfs.Source{10, 0, 0, 1}
@@ -62,9 +62,9 @@ func kinds(t *testing.T, content string) map[string]string {
 	return urls
 }
 
-// TestHitsSayTheSame: a response from the cache is, byte by byte, the one of the
-// request that has asked the storages, but for X-Cache; and so are the ones after it, whatever is
-// asked for.
+// TestHitsSayTheSame: except for X-Cache, a response from the cache is byte by byte the response to
+// the request that has caused the fetch. This holds for each method, range and condition, and for
+// all later responses.
 func TestHitsSayTheSame(t *testing.T) {
 	content := strings.Repeat("0123456789", 60_000) // more than one chunk
 	for kind, url := range kinds(t, content) {
@@ -99,8 +99,8 @@ func TestHitsSayTheSame(t *testing.T) {
 	}
 }
 
-// untilHit asks for a file until it comes out of the cache. The first responses may not: the
-// last bytes of a fetched file are sent before it is stored.
+// untilHit requests a file until it is a hit. The first responses may be misses: the last bytes of
+// a fetched file are sent before it is stored.
 func (r *running) untilHit(url string) {
 	r.t.Helper()
 	for end := time.Now().Add(testTimeout); !strings.Contains(r.ask("GET", url), "X-Cache: HIT"); {
@@ -108,16 +108,15 @@ func (r *running) untilHit(url string) {
 	}
 }
 
-// plainCache removes the source of a response.
+// plainCache removes the X-Cache field of a response.
 func plainCache(response string) string {
 	return regexp.MustCompile(`X-Cache: [^\r]*`).ReplaceAllString(response, "")
 }
 
-// changingProtocol is storages with an appender that changes, as a request sees it that comes just
-// in time to be disturbed by it.
+// changingProtocol is a fakeProtocol whose file changes once, after a request has its metadata.
 type changingProtocol struct {
 	fakeProtocol
-	before func() // is called once, before content is given
+	before func() // called once by Open, which then fails
 }
 
 func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, info client.Info, offset, length int64,
@@ -133,7 +132,7 @@ func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, info
 	return o.fakeProtocol.Open(ctx, w, info, offset, length, servers)
 }
 
-// hookedStore has no files, and tells when it is asked.
+// hookedStore is a Store without files that calls asked at each Open.
 type hookedStore struct {
 	Store
 	asked func()
@@ -146,9 +145,9 @@ func (s *hookedStore) Open(id fdfs.FileID) (*local.File, error) {
 	return s.Store.Open(id)
 }
 
-// TestSecondAttemptHits: a request whose file has changed under it tries again. When it is a hit
-// then, because others have fetched the new content meanwhile, nothing of the first attempt is
-// left.
+// TestSecondAttemptHits: a request whose file changes in its first attempt tries again. If the
+// second attempt is a hit, since other requests have fetched the new content meanwhile, the
+// response contains nothing of the first attempt.
 func TestSecondAttemptHits(t *testing.T) {
 	small := strings.Repeat("0123456789abcdefghij", 205)
 	for _, c := range []struct{ name, content, field string }{
@@ -168,7 +167,7 @@ func TestSecondAttemptHits(t *testing.T) {
 			store := &hookedStore{Store: o.Store}
 			o.Store = store
 			r.reload(o)
-			require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known now, and no byte
+			require.Contains(t, r.ask("HEAD", url), "200 OK") // now its size is known, and no content
 			protocol.before = func() {
 				remote.Cache.Purge(tier.MatchAll)
 				store.asked = func() { // the second attempt begins
@@ -187,7 +186,7 @@ func TestSecondAttemptHits(t *testing.T) {
 	}
 }
 
-// TestPinsAreGivenBack: however a response ends, nothing in memory stays in use by it.
+// TestPinsAreGivenBack: however a response ends, it leaves no memory of the cache in use.
 func TestPinsAreGivenBack(t *testing.T) {
 	content := strings.Repeat("x", 3<<20)
 	r, _, remote := edge(t, Options{}, &fakeProtocol{content: content})
@@ -201,7 +200,7 @@ func TestPinsAreGivenBack(t *testing.T) {
 	} {
 		r.ask(request[0], url, request[1:]...)
 	}
-	for range 10 { // clients that leave in the middle
+	for range 10 { // clients that disconnect in the middle
 		c := r.dial()
 		_, err := io.WriteString(c, "GET "+url+" HTTP/1.0\r\n\r\n")
 		require.NoError(t, err)
@@ -214,7 +213,7 @@ func TestPinsAreGivenBack(t *testing.T) {
 }
 
 // TestConnectionsInSequence: a client that waits for the end of one connection before it opens the
-// next one has one at a time.
+// next one counts with one connection at a time.
 func TestConnectionsInSequence(t *testing.T) {
 	content := "hello"
 	r, _, _ := edge(t, Options{}, &fakeProtocol{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
@@ -224,8 +223,8 @@ func TestConnectionsInSequence(t *testing.T) {
 	}
 }
 
-// TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of
-// this host, and may be there in a moment.
+// TestFileThatKeepsChanging: a file that changes again in the second attempt is no error of this
+// host. The response is a 503 with Retry-After.
 func TestFileThatKeepsChanging(t *testing.T) {
 	t.Run("all processors", keepsChanging)
 	// With one processor, the change is seen before the metadata.
@@ -251,7 +250,7 @@ func keepsChanging(t *testing.T) {
 			o.Origin = origin.NewResolver(remote)
 			r.reload(o)
 		}
-		require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
+		require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so a fetch is for one version
 		got := r.ask("GET", url)
 		require.Contains(t, got, "503 ", "uncached: %v", uncached)
 		require.Contains(t, got, "Retry-After: 1\r\n")

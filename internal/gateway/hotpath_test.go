@@ -26,7 +26,7 @@ func openCache(t *testing.T, s *storetest.Store, o local.FileCacheOptions) *loca
 	return c
 }
 
-// ask sends one request and returns the response, its date and the boundary of its parts taken out.
+// ask sends one request, and returns the response without its date and the boundary of its parts.
 func (r *running) ask(method, url string, fields ...string) string {
 	r.t.Helper()
 	c := r.dial()
@@ -52,8 +52,8 @@ var (
 	boundaryParameter = regexp.MustCompile(`boundary=([A-Z2-7]{26})`)
 )
 
-// With a cache every response is, byte by byte, the one without it: the first time, the second
-// (when small files go to memory), and from then on.
+// TestResponsesDoNotDependOnTheCache: each response with a file cache is byte by byte the response
+// without one: the first time, the second, when small files are read into memory, and later.
 func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	s := storetest.New(t)
 	small, big := s.Bytes(5000), s.Bytes(300_000)
@@ -107,8 +107,8 @@ func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(plain.handler.o.Metrics.requestsTotal.WithLabelValues("200", sourceMemory)))
 }
 
-// A file that is cut while it is sent ends the response, and the next request sees the file as it
-// is.
+// TestFileCutWhileSending: if a file is truncated while it is sent, the response is aborted, and
+// the next request sees the truncated file.
 func TestFileCutWhileSending(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("mp4", s.Bytes(32<<20))
@@ -138,8 +138,8 @@ func (r *running) reload(o Options) {
 	r.server.SetHandler(NewHandler(o))
 }
 
-// TestReloadChangesWhatIsPrepared: after a reload, files that are kept and files in the cache are
-// described by the new configuration.
+// TestReloadChangesWhatIsPrepared: after a reload, responses with open files and with files in the
+// cache follow the new configuration.
 func TestReloadChangesWhatIsPrepared(t *testing.T) {
 	s := storetest.New(t)
 	object, url := s.Normal("jpg", s.Bytes(100)), kinds(t, "hello")["normal"]

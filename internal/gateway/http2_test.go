@@ -56,7 +56,8 @@ func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, pro
 	return r, &tls.Config{RootCAs: certificate.Pool(), ServerName: "example.com", NextProtos: []string{protocol}}
 }
 
-// staller is a client that writes single frames, and takes the bytes that it asks for.
+// staller is an HTTP/2 client that writes single frames, and gets only the bytes that its windows
+// allow.
 type staller struct {
 	*http2.Framer
 	ended chan struct{} // closed with the connection
@@ -64,7 +65,7 @@ type staller struct {
 	taken int           // bytes of DATA
 }
 
-// stall opens a connection whose streams have a window of some bytes.
+// stall opens a connection whose streams have a window of window bytes.
 func (r *running) stall(config *tls.Config, window uint32) *staller {
 	r.t.Helper()
 	c, err := tls.Dial("tcp", r.address, config)
@@ -108,15 +109,15 @@ func (s *staller) ask(id uint32, method, path string) error {
 		EndHeaders: true})
 }
 
-// TestHTTP2Stalls: streams of which a client takes too few bytes are ended, whatever else it sends.
-// Their connection goes on.
+// TestHTTP2Stalls: streams whose client takes too few bytes are ended, whichever other frames the
+// client sends. Their connection stays open.
 func TestHTTP2Stalls(t *testing.T) {
 	s := storetest.New(t)
 	large, small := s.Normal("mp4", s.Bytes(10<<20)), s.Normal("jpg", s.Bytes(2000))
 	for name, tt := range map[string]struct {
 		window uint32
 		path   string
-		then   func(s *staller) error // again and again
+		then   func(s *staller) error // called repeatedly
 	}{
 		"nothing":           {0, large.URL(), nil},
 		"nothing of little": {0, small.URL(), nil},
@@ -148,8 +149,8 @@ func TestHTTP2Stalls(t *testing.T) {
 	}
 }
 
-// TestHTTP2Bodiless: a response without a body ends with its head, also when its state was used for
-// a download that has ended early, or the request is rejected.
+// TestHTTP2Bodiless: a response without a body ends with its head, also if its state was used for a
+// download that has ended early, or the request is rejected.
 func TestHTTP2Bodiless(t *testing.T) {
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(1<<20))
@@ -183,8 +184,8 @@ func TestHTTP2Bodiless(t *testing.T) {
 	}
 }
 
-// TestHTTP2RequestsOfAnAddress: while many requests are served, one address gets a share of them,
-// over all its connections.
+// TestHTTP2RequestsOfAnAddress: while many requests are served, one address gets at most a share of
+// them, over all of its connections.
 func TestHTTP2RequestsOfAnAddress(t *testing.T) {
 	h := &Server{o: ServerOptions{MaxConnections: 80}}
 	a, b, proxy := &conn{address: newConnSet()}, &conn{address: newConnSet()}, &conn{}
@@ -206,8 +207,8 @@ func TestHTTP2RequestsOfAnAddress(t *testing.T) {
 	require.NoError(t, h.beginRequest(another))
 }
 
-// TestHTTP2SlowHealthyClient: a client that takes enough is kept, and so is one whose requests wait
-// for another host.
+// TestHTTP2SlowHealthyClient: the connection of a slow client that takes more than MinSendRate
+// stays open.
 func TestHTTP2SlowHealthyClient(t *testing.T) {
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(10<<20))
@@ -228,7 +229,7 @@ func TestHTTP2SlowHealthyClient(t *testing.T) {
 	require.Positive(t, c.taken)
 }
 
-// waiting is an Origin whose Find ends when the client leaves.
+// waiting is an Origin whose Find waits until the client disconnects.
 type waiting struct {
 	Origin
 	waits chan struct{} // one value for each request that waits
@@ -246,8 +247,8 @@ func (w *waiting) Find(r *origin.Request, _ error) (string, error) {
 	return "", origin.ErrClientGone
 }
 
-// TestHTTP2ClientsThatLeave: a request ends its wait when its stream is reset, or its connection
-// closed; the others go on.
+// TestHTTP2ClientsThatLeave: the wait of a request ends when its stream is reset. The other
+// requests of the connection continue.
 func TestHTTP2ClientsThatLeave(t *testing.T) {
 	w := &waiting{Origin: origin.NewResolver(origin.Options{}), waits: make(chan struct{})}
 	s := storetest.New(t)
@@ -284,7 +285,7 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	transport.CloseIdleConnections()
 }
 
-// pausing is a source that sends some bytes, and the rest after more is closed.
+// pausing is a Protocol that sends the first bytes, and the rest after more is closed.
 type pausing struct {
 	*fakeProtocol
 	first int
@@ -309,7 +310,7 @@ func (p *pausing) Open(ctx context.Context, w client.FetchRequest, info client.I
 	return body, nil
 }
 
-// TestFirstBytesAreSent: bytes of a slow source are sent when they have come, by each protocol.
+// TestFirstBytesAreSent: bytes of a slow source are sent as soon as they arrive, by each protocol.
 func TestFirstBytesAreSent(t *testing.T) {
 	text := strings.Repeat("hello ", 1000)
 	for _, protocol := range []string{"h2", "http/1.1"} {
@@ -322,7 +323,7 @@ func TestFirstBytesAreSent(t *testing.T) {
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
-			resp, err := browser.Get("https://" + r.address + "/") // with it, settings and their replies are sent
+			resp, err := browser.Get("https://" + r.address + "/") // settings and their replies are sent first
 			require.NoError(t, err)
 			_, err = io.Copy(io.Discard, resp.Body)
 			require.NoError(t, err)
@@ -341,11 +342,11 @@ func TestFirstBytesAreSent(t *testing.T) {
 	}
 }
 
-// TestShutdownPassesClientsThatDoNotRead: the end of TLS, which is written to idle connections,
-// does not wait for their clients.
+// TestShutdownPassesClientsThatDoNotRead: Shutdown writes the end of TLS to idle connections, and
+// does not wait for clients that do not read it.
 func TestShutdownPassesClientsThatDoNotRead(t *testing.T) {
 	var clients []net.Conn
-	t.Cleanup(func() { // behind Shutdown
+	t.Cleanup(func() { // after Shutdown
 		for _, c := range clients {
 			_ = c.Close()
 		}
@@ -359,12 +360,12 @@ func TestShutdownPassesClientsThatDoNotRead(t *testing.T) {
 	s, unread := r.server, make([]byte, 1<<20)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.all.conns { // as responses that were written, and not read
+	for c := range s.all.conns { // as after responses that the client has not read
 		eventually.True(t, func() bool { return c.tls.ConnectionState().HandshakeComplete })
-		require.NoError(t, c.socket.Control(func(fd uintptr) error { // it does not grow
+		require.NoError(t, c.socket.Control(func(fd uintptr) error { // so the buffer does not grow
 			return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
 		}))
-		for size, err := len(unread), error(nil); size > 0; size /= 2 { // until not a byte has room
+		for size, err := len(unread), error(nil); size > 0; size /= 2 { // until no byte fits
 			require.NoError(t, c.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
 			for err = nil; err == nil; _, err = c.Conn.Write(unread[:size]) {
 			}

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAppendHTTPS: the same host and target by https, and nothing for what is no host.
+// TestAppendHTTPS: the URL has the host and the target of the request. A request with an invalid
+// host or target is rejected.
 func TestAppendHTTPS(t *testing.T) {
 	for _, c := range []struct {
 		host   string

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hesitant yields up to twice before each response, so that clients leave just before and after
-// it.
+// hesitant yields up to twice before each reply to Stat, so that clients disconnect just before and
+// after it.
 type hesitant struct{ fakeProtocol }
 
 func (o *hesitant) Stat(ctx context.Context, w client.FetchRequest, s []client.Server) (client.Info, error) {
@@ -32,8 +32,8 @@ func (o *hesitant) Stat(ctx context.Context, w client.FetchRequest, s []client.S
 	return o.fakeProtocol.Stat(ctx, w, s)
 }
 
-// TestHalfClosedWithoutCache: clients that close their side leave at the moment when their requests
-// end. No goroutine of the gateway panics, and no request of another client is ended for them.
+// TestHalfClosedWithoutCache: if clients close their side at the moment when their requests end, no
+// goroutine of the gateway panics, and no request of another client is ended instead.
 func TestHalfClosedWithoutCache(t *testing.T) {
 	const content = "hello"
 	_, o, remote := edge(t, Options{}, &hesitant{fakeProtocol{content: content}})
@@ -57,8 +57,8 @@ func TestHalfClosedWithoutCache(t *testing.T) {
 	require.Equal(t, before, panics.Total())
 }
 
-// askOnce asks on a connection of its own, and reads the response to its end. leaves: it closes its
-// side at once.
+// askOnce sends a request on a new connection, and reads the response to its end. With leaves it
+// closes its side at once.
 func (r *running) askOnce(target string, leaves bool) (response string, err error) {
 	c, err := net.Dial("tcp", r.address)
 	if err != nil {

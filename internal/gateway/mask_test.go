@@ -31,7 +31,7 @@ func TestAppendMasked(t *testing.T) {
 	}
 }
 
-// What parseQuery takes for the token is never shown.
+// FuzzMasked: the parameter that parseQuery reads as the token is always masked.
 func FuzzMasked(f *testing.F) {
 	f.Add("/a?token=0123456789abcdef0123456789abcdef&ts=1")
 	f.Add("/a?x=1&%74oken=secret1&token=secret2")

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of
-// other hosts any more.
+// TestPrefetchTellsWhy: Prefetch returns the reason why a file was not fetched, and no fetch goes
+// on after it.
 func TestPrefetchTellsWhy(t *testing.T) {
 	c := cache.New(cache.Options{})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

@@ -31,11 +31,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// fakeProtocol is storages that have one content for every file, or nothing.
+// fakeProtocol is a Protocol for storages that have the same content for every file, or no file.
 type fakeProtocol struct {
 	origintest.Unreachable
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	content string     // "" = no such file
 	opened  int
 }
@@ -61,15 +61,15 @@ func (o *fakeProtocol) Open(_ context.Context, w client.FetchRequest, _ client.I
 	return io.NopCloser(strings.NewReader(o.content[offset : offset+length])), nil
 }
 
-// fetches is how often content was fetched.
+// fetches returns the number of fetches of content.
 func (o *fakeProtocol) fetches() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.opened
 }
 
-// TestRangeBehindTheEnd: a range that begins behind the end of a file needs no byte of it, but
-// whether there is such a file has to be asked all the same.
+// TestRangeBehindTheEnd: a range that begins behind the end of a file needs no byte of it, but a
+// request to the storages still decides between 404 and 416.
 func TestRangeBehindTheEnd(t *testing.T) {
 	content := strings.Repeat("hello ", 1000)
 	idOf := func(random uint32) string {
@@ -87,7 +87,7 @@ func TestRangeBehindTheEnd(t *testing.T) {
 		require.Contains(t, r.ask("GET", id, "Range: bytes="+first+"-"), " 404 ", "from %s", first)
 		require.Contains(t, r.ask("HEAD", id), " 404 ", "after a range from %s", first)
 	}
-	protocol.mu.Lock() // a fetch without a reader may still look
+	protocol.mu.Lock() // a fetch without a reader may still read it
 	protocol.content = content
 	protocol.mu.Unlock()
 	for i, first := range []string{"6000", "99999999999"} {
@@ -97,9 +97,9 @@ func TestRangeBehindTheEnd(t *testing.T) {
 	}
 }
 
-// TestForeignTokens: where this gateway checks no tokens, the web servers of the storages may. What
-// one client's token opens is not for others, so nothing that is cached is fetched by it; nor does
-// a token lead around the cache.
+// TestForeignTokens: if this gateway checks no tokens, the web servers of the storages may. The
+// token of one client is not used to fetch content for the cache, which is shared by all clients. A
+// token does not bypass the cache either.
 func TestForeignTokens(t *testing.T) {
 	var asked, tokens atomic.Int64
 	ln, err := net.Listen("tcp", "127.0.0.7:0")
@@ -129,8 +129,8 @@ func TestForeignTokens(t *testing.T) {
 	require.Zero(t, tokens.Load())
 }
 
-// TestRedirectScheme: a client that came by https is sent to https, unless the configuration says
-// otherwise.
+// TestRedirectScheme: a redirect keeps the scheme of the request, unless the configuration sets
+// another one.
 func TestRedirectScheme(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.7", 0)
 	plain, _ := net.Pipe()
@@ -151,7 +151,7 @@ func TestRedirectScheme(t *testing.T) {
 	}
 }
 
-// reusingStore is a store in which after runs once, behind the first Open.
+// reusingStore is a store that calls reuse once, after the first Open.
 type reusingStore struct {
 	*local.FileCache
 	after sync.Once
@@ -164,8 +164,8 @@ func (s *reusingStore) Open(id fdfs.FileID) (*local.File, error) {
 	return f, err
 }
 
-// TestChangedHereAndFoundElsewhere: a slot that is used anew after it was opened is found at
-// another host in the second attempt, which uses nothing of the first one.
+// TestChangedHereAndFoundElsewhere: if a slot is reused after it was opened, the second attempt
+// finds the file at another host, and uses nothing of the first attempt.
 func TestChangedHereAndFoundElsewhere(t *testing.T) {
 	s := storetest.New(t)
 	o := s.Trunk("txt", s.Bytes(100_000))
@@ -188,7 +188,7 @@ type unreadable struct{ *local.FileCache }
 
 func (unreadable) Open(fdfs.FileID) (*local.File, error) { return nil, local.ErrUnavailable }
 
-// without is an Origin that does not find files, and whose clients may leave while it searches.
+// without is an Origin that finds no file: Find and Explain fail with err.
 type without struct {
 	Origin
 	err error
@@ -200,8 +200,8 @@ func (o without) Explain(context.Context, *origin.Request, error, func(string, s
 	return origin.Outcome{Err: o.err}
 }
 
-// TestUnreadableStore: the store is the cause if no other host has the file, also in explain. A
-// client that leaves is no error of the store.
+// TestUnreadableStore: if the disk fails and no other host has the file, the status is 503, also in
+// an explanation. A disconnect during the search is no error of the store.
 func TestUnreadableStore(t *testing.T) {
 	s := storetest.New(t)
 	store := unreadable{openCache(t, s, local.FileCacheOptions{})}

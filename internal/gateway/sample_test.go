@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSample: the sums are those of the metrics.
+// TestSample: a sample contains the sums of the metrics.
 func TestSample(t *testing.T) {
 	m := NewMetrics()
 	first := m.Sample()

@@ -29,11 +29,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// testTimeout is how long anything may take that normally takes a fraction of a second: a slow
-// machine under load is no failure.
+// testTimeout bounds everything that normally takes a fraction of a second: a slow machine under
+// load is no failure.
 const testTimeout = time.Minute
 
-// fasthttpsOwn is the clock of fasthttp, a goroutine that outlives every server.
+// fasthttpsOwn ignores the clock of fasthttp, a goroutine that outlives every server.
 var fasthttpsOwn = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 }
@@ -71,8 +71,8 @@ func openLocal(t *testing.T, s *storetest.Store) *local.Store {
 	return local
 }
 
-// run serves the options until the test ends, and then expects that nothing is left: no file, no
-// connection, no goroutine.
+// run serves the options until the test ends, and then requires that no file, connection or
+// goroutine is left.
 func run(t *testing.T, o Options, so ServerOptions) *running {
 	t.Helper()
 	r := &running{t: t, log: &logtest.Buffer{}}
@@ -95,7 +95,7 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 	return r
 }
 
-// left is what a server holds.
+// left counts the files and connections that a server holds.
 type left struct {
 	files, connections float64
 	open               int64
@@ -119,8 +119,8 @@ func (r *running) dial() net.Conn {
 	return c
 }
 
-// TestClientsThatLeave: clients go away at every stage of a response, by FIN and by RST, while the
-// handler is exchanged; others must get the right bytes meanwhile.
+// TestClientsThatLeave: while clients disconnect at every stage of a response, by FIN and by RST,
+// and the handler is exchanged, the other clients get the right bytes.
 func TestClientsThatLeave(t *testing.T) {
 	s := storetest.New(t)
 	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)),
@@ -155,7 +155,8 @@ func TestSilentClient(t *testing.T) {
 	require.EqualValues(t, 1, r.server.accepted.Load())
 }
 
-// TestDeferAccept: where connections are limited, they count before their first bytes, also at a
+// TestDeferAccept: with a limit per address, or a low limit of all connections, the kernel does not
+// defer connections until their first bytes, so that all of them count. This also changes the
 // socket of another process.
 func TestDeferAccept(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -181,7 +182,7 @@ func TestDeferAccept(t *testing.T) {
 	}
 }
 
-// leave asks for the file and disconnects after n bytes of the response.
+// leave requests the file, and disconnects after n bytes of the response.
 func (r *running) leave(f storetest.Object, n int) {
 	c, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -222,8 +223,8 @@ func (r *running) fetch(f storetest.Object) {
 	}
 }
 
-// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the responses come in
-// order and whole.
+// TestPipelinedWithoutReading: the responses to 2,000 pipelined requests of a client that reads
+// late are complete and in order.
 func TestPipelinedWithoutReading(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Trunk("jpg", s.Bytes(3000))
@@ -244,7 +245,7 @@ func TestPipelinedWithoutReading(t *testing.T) {
 	}
 }
 
-// brokenOrigin fails in the ways that a bug could.
+// brokenOrigin panics or returns an unknown error, as a bug could.
 type brokenOrigin struct {
 	Origin
 	panics bool
@@ -257,7 +258,8 @@ func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 	return "", errors.New("secret detail")
 }
 
-// littleRoom makes connections of clients that take few bytes before they read.
+// littleRoom dials connections with a small receive buffer, which take few bytes before the client
+// reads.
 var littleRoom = &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 	_ = raw.Control(func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)
@@ -265,9 +267,9 @@ var littleRoom = &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (er
 	return err
 }}
 
-// TestLastResponse: a client that has asked for the end of the connection keeps no connection while
-// it reads a short response slowly, and still gets all of it from the kernel. A long response has
-// to be taken first.
+// TestLastResponse: after a request with Connection: close, a client that reads a short response
+// slowly occupies no connection of the server, and still gets all of it from the kernel. With a
+// long response the connection counts until the client has taken it.
 func TestLastResponse(t *testing.T) {
 	s := storetest.New(t)
 	short, long := s.Normal("jpg", s.Bytes(60<<10)), s.Normal("mp4", s.Bytes(100<<10))

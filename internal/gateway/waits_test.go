@@ -23,8 +23,8 @@ func TestWaits(t *testing.T) {
 	require.NotContains(t, w.bySource, "a")
 }
 
-// TestWaitsOwnNames: the name of a source may be a part of a request whose bytes are used again
-// while others wait for the same source.
+// TestWaitsOwnNames: a name in the list is a copy, since the name of a source may be a part of a
+// request whose bytes are reused while other requests wait for the same source.
 func TestWaitsOwnNames(t *testing.T) {
 	w := newWaits(8)
 	name := []byte("group1")
