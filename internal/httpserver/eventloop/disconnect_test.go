@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pairs is a server that hands out its connections.
+// pairs is a server that passes its connections to the test.
 type pairs struct {
 	*server
 	accepted chan *Conn
@@ -30,8 +30,8 @@ func startPairs(t *testing.T) *pairs {
 	return p
 }
 
-// next returns both ends of a connection. parked: it has been parked before, so that its loop
-// reports its events all the time.
+// next returns both ends of a connection. With parked, the connection was parked before, so that
+// its loop reports its events all the time.
 func (p *pairs) next(parked bool) (client *net.TCPConn, served *Conn) {
 	p.t.Helper()
 	client = p.dial()
@@ -39,7 +39,7 @@ func (p *pairs) next(parked bool) (client *net.TCPConn, served *Conn) {
 	require.NoError(p.t, err)
 	served = <-p.accepted
 	if !parked {
-		served.unregister() // start has parked it
+		served.unregister() // start has parked the connection
 	}
 	_, err = served.Read(make([]byte, 1))
 	require.NoError(p.t, err)
@@ -64,7 +64,7 @@ func TestOnDisconnect(t *testing.T) {
 				client, served := p.next(parked)
 				left := make(chan struct{}, 10)
 				disconnected := func() { left <- struct{}{} }
-				for range 2 { // the second time after the first wait has ended well
+				for range 2 { // the second wait follows one that has ended without a disconnect
 					served.OnDisconnect(disconnected)()
 				}
 				stop := served.OnDisconnect(disconnected)
@@ -84,8 +84,8 @@ func TestOnDisconnect(t *testing.T) {
 	}
 }
 
-// TestStopWaits: a callback may use values that its caller gives up after stop. So stop waits for a
-// call that runs, and no call begins after it.
+// TestStopWaits: stop waits for a running callback, and no callback begins after it, since its
+// caller may then reuse the values of the callback.
 func TestStopWaits(t *testing.T) {
 	p := startPairs(t)
 	client, served := p.next(true)
@@ -107,7 +107,7 @@ func TestStopWaits(t *testing.T) {
 	close(end)
 	<-stopped
 
-	for i := range 1000 { // the client leaves at the moment of stop
+	for i := range 1000 { // the client disconnects at the moment of stop
 		client, served := p.next(i%2 == 0)
 		over := false // a call after stop is a data race
 		stop := served.OnDisconnect(func() { over = true })
@@ -120,7 +120,7 @@ func TestStopWaits(t *testing.T) {
 	}
 }
 
-// TestPanicOfOnDisconnect: a bug in a callback ends nothing else.
+// TestPanicOfOnDisconnect: a panic of a callback ends nothing else.
 func TestPanicOfOnDisconnect(t *testing.T) {
 	p := startPairs(t)
 	before := panics.Total()

@@ -21,18 +21,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a group with a listener on loopback. It ends with the test.
+// server is a group with a listener on loopback, which is closed at the end of the test.
 type server struct {
 	t        *testing.T
 	g        *Group
 	ln       net.Listener
-	open     sync.Map // of *Conn
+	open     sync.Map // set of *Conn
 	conns    atomic.Int64
 	log      *slog.Logger
 	accepted func() // nil = nothing
 }
 
-// start serves connections with serve, from their first byte on.
+// start starts a server that calls serve for each connection from its first byte on.
 func start(t *testing.T, serve func(*Conn)) *server {
 	t.Helper()
 	s := &server{t: t, g: New(serve), log: slog.Default()}
@@ -40,7 +40,7 @@ func start(t *testing.T, serve func(*Conn)) *server {
 	return s
 }
 
-// startUnwatched starts a server whose leaders are not replaced unless they say that they wait.
+// startUnwatched starts a server whose leaders are replaced only if they report that they wait.
 func startUnwatched(t *testing.T, serve func(*Conn)) *server {
 	t.Helper()
 	s := &server{t: t, g: New(serve), log: slog.Default()}
@@ -83,7 +83,7 @@ func (s *server) dial() *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// send connects a client that has sent a text.
+// send connects a client and sends a text.
 func (s *server) send(text string) *net.TCPConn {
 	s.t.Helper()
 	c := s.dial()
@@ -92,7 +92,7 @@ func (s *server) send(text string) *net.TCPConn {
 	return c
 }
 
-// echo sends back what there is, and parks.
+// echo sends back the bytes that have arrived, and parks.
 func echo(c *Conn) {
 	p := make([]byte, 100)
 	for {
@@ -113,7 +113,7 @@ func echo(c *Conn) {
 	}
 }
 
-// exchange sends bytes and expects them back.
+// exchange sends a text, and requires that it comes back.
 func exchange(t *testing.T, c net.Conn, text string) {
 	t.Helper()
 	_, err := io.WriteString(c, text)
@@ -124,7 +124,8 @@ func exchange(t *testing.T, c net.Conn, text string) {
 	require.Equal(t, text, string(got))
 }
 
-// TestEcho: many connections, bytes in pieces and many at once, and the end of each.
+// TestEcho: many concurrent connections, with bytes in small and large pieces, are served until the
+// end of each.
 func TestEcho(t *testing.T) {
 	s := start(t, echo)
 	var wg sync.WaitGroup
@@ -146,7 +147,7 @@ func TestEcho(t *testing.T) {
 	require.EqualValues(t, 50, s.conns.Load())
 }
 
-// TestLarge: a writer whose client reads slowly waits, while others are served by the same loops.
+// TestLarge: a writer whose client reads slowly waits. The loops serve other connections meanwhile.
 func TestLarge(t *testing.T) {
 	content := make([]byte, 20<<20)
 	_, _ = rand.Read(content)
@@ -175,7 +176,8 @@ func TestLarge(t *testing.T) {
 	require.True(t, bytes.Equal(content, append(got, rest...)))
 }
 
-// TestHeldUp: owners that do not return, without telling so, hold up no other connection.
+// TestHeldUp: owners that do not return, and do not report that they wait, delay no other
+// connection.
 func TestHeldUp(t *testing.T) {
 	release := make(chan struct{})
 	s := start(t, func(c *Conn) {
@@ -192,7 +194,7 @@ func TestHeldUp(t *testing.T) {
 	})
 	t.Cleanup(func() { close(release) })
 	for i := range 20 {
-		exchange(t, s.dial(), "x") // so that others are held up by each loop in turn
+		exchange(t, s.dial(), "x") // so that each loop in turn is held up
 		if i == 10 {
 			eventually.True(t, s.g.watch.resting.Load, "the watchdog does not rest")
 		}
@@ -223,8 +225,8 @@ func TestPanic(t *testing.T) {
 	exchange(t, other, "ab")
 }
 
-// TestDeadlines: a parked connection is served at its deadline, and waits end at theirs, unless it
-// was moved.
+// TestDeadlines: a parked connection is served at its deadline. A Read ends at its deadline, also
+// at one that is set during the Read.
 func TestDeadlines(t *testing.T) {
 	served := make(chan error, 1)
 	s := start(t, func(c *Conn) {
@@ -259,7 +261,7 @@ func TestDeadlines(t *testing.T) {
 }
 
 // TestBytesBeforeDeadline: bytes that have arrived are read although the deadline has passed
-// meanwhile, as on a machine that was late.
+// meanwhile, as on a machine that is late.
 func TestBytesBeforeDeadline(t *testing.T) {
 	read, ended := make(chan string, 1), make(chan error, 1)
 	s := start(t, func(c *Conn) {
@@ -277,7 +279,7 @@ func TestBytesBeforeDeadline(t *testing.T) {
 	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
 }
 
-// TestWriteDeadline: a write whose client reads nothing ends at its deadline.
+// TestWriteDeadline: a Write whose client reads nothing ends at its deadline.
 func TestWriteDeadline(t *testing.T) {
 	served := make(chan error, 1)
 	s := start(t, func(c *Conn) {
@@ -291,8 +293,8 @@ func TestWriteDeadline(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestCloseEndsWaits: Close of another goroutine ends a Read and a Write that wait, and the
-// descriptor is not used again meanwhile.
+// TestCloseEndsWaits: Close in another goroutine ends a waiting Read and Write. The closed
+// connection rejects further calls.
 func TestCloseEndsWaits(t *testing.T) {
 	served := make(chan error, 2)
 	got := make(chan *Conn, 1)
@@ -319,8 +321,8 @@ func TestCloseEndsWaits(t *testing.T) {
 	require.ErrorIs(t, c.SetReadDeadline(time.Now()), net.ErrClosed)
 }
 
-// TestCloseAndEvents: connections are closed by the owner, by another goroutine and by the client
-// while bytes come; no descriptor is lost, and none is closed twice.
+// TestCloseAndEvents: if connections are closed by the owner, by another goroutine and by the
+// client while bytes arrive, no descriptor leaks, and none is closed twice.
 func TestCloseAndEvents(t *testing.T) {
 	s := start(t, echo)
 	before := descriptors(t)
@@ -363,7 +365,7 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestAddresses: those of IPv4, IPv6 and unix sockets.
+// TestAddresses: connections by IPv4, IPv6 and unix sockets have the right addresses.
 func TestAddresses(t *testing.T) {
 	for _, tt := range []struct{ network, listen string }{
 		{"tcp", "127.0.0.1:0"}, {"tcp", "[::1]:0"}, {"tcp", "[::]:0"}, {"tcp4", "0.0.0.0:0"},
@@ -396,12 +398,12 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestListenerOfAnotherProcess: a listener that is closed here takes no connection, while another
-// process has its socket open.
+// TestListenerOfAnotherProcess: a listener that is closed here accepts no connection, though
+// another process has its socket open.
 func TestListenerOfAnotherProcess(t *testing.T) {
 	s := start(t, echo)
 	exchange(t, s.dial(), "x")
-	other, err := s.ln.(*net.TCPListener).File() // as another process has it
+	other, err := s.ln.(*net.TCPListener).File() // like the descriptor of another process
 	require.NoError(t, err)
 	defer other.Close()
 	s.g.CloseListeners()
@@ -420,7 +422,7 @@ func TestListenerOfAnotherProcess(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// TestLackOfDescriptors: accepting goes on after pauses, which grow.
+// TestLackOfDescriptors: without free descriptors, accepting is repeated after growing pauses.
 func TestLackOfDescriptors(t *testing.T) {
 	s := &server{t: t, g: New(echo)}
 	var warnings lines
@@ -435,7 +437,7 @@ func TestLackOfDescriptors(t *testing.T) {
 	require.NoError(t, unix.Connect(client, &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte{127, 0, 0, 1}}))
 	eventually.True(t, func() bool { return warnings.n.Load() >= 2 })
 	exchange(t, before, "y")
-	time.Sleep(20 * time.Millisecond) // time for many more
+	time.Sleep(20 * time.Millisecond) // time for many more warnings
 	limit.restore()
 	file := os.NewFile(uintptr(client), "client")
 	defer file.Close()
@@ -448,7 +450,7 @@ func TestLackOfDescriptors(t *testing.T) {
 	require.Less(t, warnings.n.Load(), int64(20))
 }
 
-// lines counts the lines of a log.
+// lines counts the lines that a log writes.
 type lines struct{ n atomic.Int64 }
 
 func (l *lines) Write(p []byte) (int, error) {
@@ -456,7 +458,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// descriptorLimit is the limit on open files before limitDescriptors.
+// descriptorLimit holds the limit of open files before limitDescriptors.
 type descriptorLimit struct{ unix.Rlimit }
 
 func limitDescriptors(t *testing.T, n uint64) *descriptorLimit {
@@ -472,7 +474,7 @@ func limitDescriptors(t *testing.T, n uint64) *descriptorLimit {
 
 func (l *descriptorLimit) restore() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &l.Rlimit) }
 
-// TestPanicOfAccept: it closes the new connection, and others are accepted.
+// TestPanicOfAccept: a panic on a new connection closes that connection, and others are accepted.
 func TestPanicOfAccept(t *testing.T) {
 	s := &server{t: t, g: New(echo), log: slog.Default()}
 	s.accepted = func() {

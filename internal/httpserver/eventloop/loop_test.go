@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStaleEvents: an event of a connection that was closed does not reach the one that has its
-// place in the table now.
+// TestStaleEvents: an event of a closed connection does not reach the connection that has its place
+// in the table now.
 func TestStaleEvents(t *testing.T) {
 	var list table
 	one, two := &Conn{}, &Conn{}
@@ -31,8 +31,8 @@ func TestStaleEvents(t *testing.T) {
 	require.Nil(t, list.get(event(unix.EPOLLIN, 7, 0)).conn)
 }
 
-// TestDeadlinesOfMany: each parked connection is served at its own deadline, also behind other ones
-// in the table, and when a sweep has found it too early.
+// TestDeadlinesOfMany: each parked connection is served at its own deadline, also after other
+// entries of the table, and after a sweep before the deadline.
 func TestDeadlinesOfMany(t *testing.T) {
 	served := make(chan string, 3)
 	s := start(t, func(c *Conn) {
@@ -68,7 +68,7 @@ func TestDeadlinesOfMany(t *testing.T) {
 	require.Len(t, got, 6)
 }
 
-// TestStaleLeader: a goroutine that leads no longer does not end the lead of another one.
+// TestStaleLeader: a goroutine that no longer leads its loop does not end the lead of another one.
 func TestStaleLeader(t *testing.T) {
 	s := startUnwatched(t, func(c *Conn) {
 		l, number := c.lead.Load(), c.number.Load()
@@ -86,8 +86,8 @@ func TestStaleLeader(t *testing.T) {
 	exchange(t, s.dial(), "x")
 }
 
-// TestCloseWhileUsed: a descriptor that another call uses is closed when that has returned, so the
-// call never meets another file under its number.
+// TestCloseWhileUsed: a descriptor that another call uses is closed when that call has returned, so
+// the call never uses another file under the same number.
 func TestCloseWhileUsed(t *testing.T) {
 	got := make(chan *Conn, 1)
 	s := start(t, func(c *Conn) { got <- c })
@@ -108,8 +108,8 @@ func TestCloseWhileUsed(t *testing.T) {
 	require.False(t, isOpen())
 }
 
-// TestServedByOne: a connection is served by one goroutine at a time, also when more bytes come
-// while that waits.
+// TestServedByOne: one goroutine at a time serves a connection, also if more bytes arrive while
+// this goroutine waits.
 func TestServedByOne(t *testing.T) {
 	var inside, most atomic.Int32
 	s := start(t, func(c *Conn) {
@@ -131,7 +131,7 @@ func TestServedByOne(t *testing.T) {
 		}
 	})
 	c := s.dial()
-	for i := range 3 { // served by the one who accepts, and then by the loop
+	for i := range 3 { // served by the accepting goroutine, and then by the loop
 		eventually.True(t, func() bool { return i == 0 || inside.Load() == 0 })
 		_, err := io.WriteString(c, "a")
 		require.NoError(t, err)
@@ -141,19 +141,18 @@ func TestServedByOne(t *testing.T) {
 	require.EqualValues(t, 1, most.Load())
 }
 
-// TestInputBeforePark: a connection with bytes that were not read is not parked: their event is
-// over.
+// TestInputBeforePark: Park rejects a connection with unread bytes, since their event is over.
 func TestInputBeforePark(t *testing.T) {
 	waits, parked := make(chan struct{}, 1), make(chan bool, 1)
 	s := start(t, func(c *Conn) {
 		p := make([]byte, 10)
 		n, err := c.ReadNow(p)
-		if err == unix.EAGAIN && c.Park() { // at first: from now on there are events
+		if err == unix.EAGAIN && c.Park() { // at first, so that the loop reports events from now on
 			waits <- struct{}{}
 			return
 		}
 		c.Detach()
-		_, _ = c.Write(p[:n]) // the client sends more
+		_, _ = c.Write(p[:n]) // then the client sends more
 		for !c.Readable() {
 			time.Sleep(time.Millisecond)
 		}
@@ -168,7 +167,7 @@ func TestInputBeforePark(t *testing.T) {
 	require.False(t, <-parked)
 }
 
-// TestForeignDetach: a goroutine that uses a parked connection, as one that closes it with a
+// TestForeignDetach: a goroutine that uses a parked connection, for example to close it with a
 // linger, does not end the lead of the goroutine that waits for its loop.
 func TestForeignDetach(t *testing.T) {
 	conns := make(chan *Conn, 1)
@@ -186,7 +185,7 @@ func TestForeignDetach(t *testing.T) {
 		}
 		echo(c)
 	})
-	for range 4 { // both loops
+	for range 4 { // for both loops
 		exchange(t, s.dial(), "x")
 	}
 	c := <-conns
@@ -207,8 +206,8 @@ func TestForeignDetach(t *testing.T) {
 	require.Equal(t, leader, l.leader)
 }
 
-// TestExpiryWhileOneCloses: a connection at its deadline is served while another one, which was
-// parked with it, takes long to close.
+// TestExpiryWhileOneCloses: connections are served at their deadline while others that were parked
+// with them take long to close.
 func TestExpiryWhileOneCloses(t *testing.T) {
 	served, release := make(chan struct{}, 4), make(chan struct{})
 	s := start(t, func(c *Conn) {
@@ -235,7 +234,7 @@ func TestExpiryWhileOneCloses(t *testing.T) {
 	close(release)
 }
 
-// TestTurns: the loops accept connections in turn, and keep them.
+// TestTurns: the loops accept connections in turn, and each connection stays with its loop.
 func TestTurns(t *testing.T) {
 	got := make(chan *Conn, 1)
 	s := start(t, func(c *Conn) { got <- c })
@@ -251,14 +250,14 @@ func TestTurns(t *testing.T) {
 }
 
 // TestAcceptWithoutLead: connections that a goroutine has accepted while another one took over the
-// lead of its loop are served, also when that one waits for events.
+// lead of its loop are served, also if the new leader waits for events.
 func TestAcceptWithoutLead(t *testing.T) {
 	s := start(t, echo)
 	var ln *Listener
 	for ln = range s.g.listeners {
 	}
 	for range 50 {
-		ln.mu.Lock() // the leader whose turn it is waits behind it
+		ln.mu.Lock() // the leader whose turn it is waits for the mutex
 		c := s.dial()
 		var accepting sync.WaitGroup
 		accepting.Go(func() { ln.acceptSome(ln.places[0].l, 0) })
