@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chunks is a file of given chunks, each of which is asked for behind the one before it.
+// chunks is a file that consists of given chunks, and requires that they are read in order.
 type chunks struct {
 	t    *testing.T
 	next int64
@@ -33,7 +33,7 @@ func (c *chunks) At(offset, limit int64) (content.Chunk, error) {
 	return next, nil
 }
 
-// sendAll sends a file of that length to a client over TCP.
+// sendAll sends a file of this length to a client over TCP.
 func sendAll(t *testing.T, list []content.Chunk, length int64) (got []byte, result Result) {
 	t.Helper()
 	server, client := pair(t, "tcp")
@@ -56,8 +56,8 @@ func TestChunks(t *testing.T) {
 	require.False(t, result.FirstByte.IsZero())
 }
 
-// TestChunksWithoutSendfile: where the kernel cannot send from a file system, as from some in user
-// space, bytes are copied.
+// TestChunksWithoutSendfile: if the kernel cannot send from a file system, as from some in user
+// space, the bytes are copied.
 func TestChunksWithoutSendfile(t *testing.T) {
 	const path = "/proc/self/cmdline"
 	want, err := os.ReadFile(path)
@@ -77,7 +77,8 @@ func TestChunksWithoutSendfile(t *testing.T) {
 	require.Zero(t, held.Load())
 }
 
-// TestChunksThatEndEarly: a file that is shorter than it was, and a stream that is, are errors.
+// TestChunksThatEndEarly: a file or a stream that is shorter than its chunk is an error of the
+// source.
 func TestChunksThatEndEarly(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	for name, list := range map[string][]content.Chunk{"file": {{File: src, Offset: 500, Length: 1000}},
@@ -94,7 +95,8 @@ func TestChunksThatEndEarly(t *testing.T) {
 	}
 }
 
-// TestChunksOfBrokenFile: an error of the file is not taken for one of the client.
+// TestChunksOfBrokenFile: a read error of the file counts as an error of the source, not of the
+// client.
 func TestChunksOfBrokenFile(t *testing.T) {
 	f, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_WRONLY|os.O_CREATE, 0o600) // cannot be read
 	require.NoError(t, err)

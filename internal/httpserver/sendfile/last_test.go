@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLast: the last bytes leave with the end of the stream. Bytes that others follow later do not
-// wait for it: the kernel would hold them back for a fifth of a second. The scene is played again
-// when it took longer than half of that.
+// TestLast: the last bytes are sent with the end of the stream. Bytes that others follow later do
+// not wait for it: the kernel would delay them by 200 ms. A run that took longer than half of that
+// is repeated.
 func TestLast(t *testing.T) {
 	bytes := make([]byte, 1000)
 	for name, tt := range map[string]struct {

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stampedWriter notes when bytes have arrived.
+// stampedWriter records the times at which bytes arrive.
 type stampedWriter struct {
 	began time.Time
 	total int64
 	at    []stamp
-	stall func(total int64) // of the client, before a write
+	stall func(total int64) // delays the client before a write
 }
 
 type stamp struct {
@@ -33,8 +33,8 @@ func (w *stampedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLimit: at every moment the client has the bytes of the rate, to within a slice, and the whole
-// body after size/rate.
+// TestLimit: at every moment the client has the bytes that the rate allows, to within a slice. The
+// whole body takes size/rate.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -74,8 +74,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitAfterAStall: a client that was slow catches up by a second's worth, not by all that it
-// has missed.
+// TestLimitAfterAStall: after a stall, a client catches up by the bytes of maxBehind, not by all
+// that it has missed.
 func TestLimitAfterAStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,8 @@ func TestLimitAfterAStall(t *testing.T) {
 	})
 }
 
-// TestLimitLifted: a wait ends at once, and the rest is sent without limit.
+// TestLimitLifted: when the limit is lifted, its wait ends at once, and the rest is sent without a
+// limit.
 func TestLimitLifted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,12 +110,13 @@ func TestLimitLifted(t *testing.T) {
 	})
 }
 
-// TestLimitBySendfile: bytes under a limit do not pass through the process either.
+// TestLimitBySendfile: bytes under a limit are sent by sendfile too, not copied through the
+// process.
 func TestLimitBySendfile(t *testing.T) {
 	const size, rate = 64 << 10, 16 << 10
 	src, content := newSource(t, size)
 	synctest.Test(t, func(t *testing.T) {
-		server, client := pair(t, "tcp") // its buffers hold the whole body
+		server, client := pair(t, "tcp") // the buffers hold the whole body
 		conn, err := NewConn(server, Pace{MinRate: 1 << 20, Window: time.Second})
 		require.NoError(t, err)
 		var result Result

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One call sends the head of a response and what is in memory behind it, however little the socket
-// takes at a time.
+// TestMemoryGoesOutWithTheHead: one call sends the head of a response and the content in memory
+// behind it, however few bytes the socket takes at a time.
 func TestMemoryGoesOutWithTheHead(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for _, size := range []int{1, 4096, 60_000, len(content)} {
@@ -23,7 +23,7 @@ func TestMemoryGoesOutWithTheHead(t *testing.T) {
 		body := &Body{Conn: conn, Direct: true, File: memory(content[:size]), Pieces: []Piece{{Length: int64(size)}}}
 		got := make(chan []byte)
 		go func() {
-			time.Sleep(10 * time.Millisecond) // so that the socket is full before the first byte is taken
+			time.Sleep(10 * time.Millisecond) // so that the socket is full before the client reads
 			b, _ := io.ReadAll(client)
 			got <- b
 		}()

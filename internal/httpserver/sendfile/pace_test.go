@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSlowClientIsDropped: a client that does not read at all is given up after about one window,
-// by sendfile and by writes.
+// TestSlowClientIsDropped: the response to a client that does not read ends after about one window,
+// both by sendfile and by writes.
 func TestSlowClientIsDropped(t *testing.T) {
 	src, _ := newSource(t, 32<<20)
 	for _, network := range []string{"tcp", "unix"} {
@@ -32,7 +32,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 	}
 }
 
-// driven is a connection whose windows end when the test says so.
+// driven is a connection whose windows the test ends.
 type driven struct {
 	*net.TCPConn
 	began chan struct{} // gets a value when a window begins
@@ -44,14 +44,14 @@ func (d *driven) SetWriteDeadline(t time.Time) error {
 	err := d.TCPConn.SetWriteDeadline(time.Time{})
 	if !t.IsZero() {
 		select {
-		case d.began <- struct{}{}: // last: it may be ended from here on
+		case d.began <- struct{}{}: // last: the test may end the window from here on
 		default:
 		}
 	}
 	return err
 }
 
-// endWindow makes the wait that is under way run out of time.
+// endWindow makes the running wait time out.
 func (d *driven) endWindow() error { return d.TCPConn.SetWriteDeadline(time.Unix(1, 0)) }
 
 func drivenPair(t *testing.T, pace Pace) (conn *Conn, d *driven, client *net.TCPConn) {
@@ -62,9 +62,9 @@ func drivenPair(t *testing.T, pace Pace) (conn *Conn, d *driven, client *net.TCP
 	return conn, d, peer.(*net.TCPConn)
 }
 
-// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, in a socket whose
-// buffers hide its progress from a check of what can be written: it takes 256 KiB in
-// a window, and the socket is writable again after megabytes.
+// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, gets the whole file,
+// though the buffers of the socket hide its progress: it takes 256 KiB in a window, and the socket
+// is writable again only after megabytes.
 func TestSlowHealthyClientIsKept(t *testing.T) {
 	src, content := newSource(t, 12<<20)
 	conn, d, client := drivenPair(t, Pace{MinRate: 100 << 10, Window: time.Second})
@@ -86,7 +86,7 @@ func TestSlowHealthyClientIsKept(t *testing.T) {
 			running = false
 		case <-d.began:
 			windows++
-			_, err := io.CopyN(&got, client, 256<<10) // more than its host can have taken before
+			_, err := io.CopyN(&got, client, 256<<10) // more than the host of the client can have taken before
 			require.NoError(t, errors.Join(err, d.endWindow()))
 		}
 	}
@@ -96,8 +96,9 @@ func TestSlowHealthyClientIsKept(t *testing.T) {
 	require.Greater(t, windows, 3)
 }
 
-// TestProgressIsWhatTheClientTook fills a large send buffer and lets the client read slowly: the
-// window must be judged by what left the buffer, else either no client or every client is dropped.
+// TestProgressIsWhatTheClientTook: with a large send buffer, the progress of a window is the number
+// of bytes that have left the buffer. By other measures either no client or every client would be
+// slow.
 func TestProgressIsWhatTheClientTook(t *testing.T) {
 	server, client := pair(t, "tcp")
 	conn := paced(t, server, Pace{})
@@ -105,7 +106,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	require.NoError(t, err)
 	eventually.True(t, func() bool { return conn.clientTook() == 64<<10 }, "the client's host takes it")
 	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(4<<10))
-	full := func() bool { // both buffers are, and stay so
+	full := func() bool { // both buffers are full, and stay so
 		before := conn.clientTook()
 		time.Sleep(20 * time.Millisecond)
 		return before == conn.clientTook() && before < conn.written
@@ -123,7 +124,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	eventually.True(t, func() bool { return conn.clientTook() > before })
 }
 
-// TestConnectionIsUsableAfterAWait: the deadline of a window must be gone when the response is.
+// TestConnectionIsUsableAfterAWait: the deadline of a window is removed at the end of the response.
 func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	conn, d, client := drivenPair(t, Pace{MinRate: 1, Window: time.Minute})
 	read := make(chan int64)
@@ -143,8 +144,7 @@ func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	require.EqualValues(t, 16<<20+len("next response"), <-read)
 }
 
-// TestDeadlineOfOthers: the pace does not stretch a deadline that its caller has set, and leaves
-// it as it was.
+// TestDeadlineOfOthers: the pace neither extends nor removes a deadline that its caller has set.
 func TestDeadlineOfOthers(t *testing.T) {
 	server, _ := pair(t, "tcp")
 	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// residentPart is the part of a stretch of the file that is in the page cache, from 0 to 1. It asks
-// by mincore(2), which only looks: a read that does not wait would tell too, but makes the kernel
-// fetch what is missing.
+// residentPart returns the fraction of a range of the file that is in the page cache. It uses
+// mincore(2), which changes nothing. A read that does not wait would report the same, but makes the
+// kernel fetch the missing pages.
 func residentPart(t *testing.T, f *os.File, offset int64, length int) float64 {
 	t.Helper()
 	stretch, err := unix.Mmap(int(f.Fd()), offset, length, unix.PROT_READ, unix.MAP_SHARED)
@@ -39,13 +39,13 @@ func residentPart(t *testing.T, f *os.File, offset int64, length int) float64 {
 	return float64(there) / float64(len(pages))
 }
 
-// resident tells whether the page at offset is in the page cache.
+// resident reports whether the page at offset is in the page cache.
 func resident(t *testing.T, f *os.File, offset int64) bool {
 	t.Helper()
 	return residentPart(t, f, offset, 1) > 0
 }
 
-// evict makes a file cold.
+// evict removes a file from the page cache.
 func evict(t *testing.T, f *os.File) {
 	t.Helper()
 	require.NoError(t, f.Sync())
@@ -57,9 +57,9 @@ func evict(t *testing.T, f *os.File) {
 	}
 }
 
-// A cold file is read ahead of the sending by more than the kernel does by itself. The kernel may
-// ignore the advice while memory or the disk is short, and give up pages at any time: the transfer
-// is then begun again.
+// TestColdFileIsReadAhead: a cold file is read ahead of the sending by more than the kernel does by
+// itself. The kernel may ignore the advice while memory or the disk is busy, and may evict pages at
+// any time, so the transfer is repeated then.
 func TestColdFileIsReadAhead(t *testing.T) {
 	eventually.True(t, func() bool {
 		ahead, beyond := beginTransfer(t)
@@ -69,7 +69,7 @@ func TestColdFileIsReadAhead(t *testing.T) {
 }
 
 // beginTransfer sends a cold file to a client that reads nothing. ahead reports whether the second
-// window came into memory within some seconds, and beyond whether more did.
+// window came into memory within some seconds, and beyond whether more came.
 func beginTransfer(t *testing.T) (ahead, beyond bool) {
 	t.Helper()
 	src, _ := newSource(t, 32<<20)
@@ -93,9 +93,9 @@ func beginTransfer(t *testing.T) (ahead, beyond bool) {
 	return ahead, beyond
 }
 
-// With DropBehind a transfer leaves next to nothing behind: the kernel keeps what a socket may
-// still hold. What lies beside it in the file stays. The kernel may give up a page at any time, and
-// the scene is played again when it has.
+// TestDropBehind: with DropBehind a transfer leaves few of its pages in the page cache: the kernel
+// keeps those that a socket may still hold. Other pages of the file stay. The kernel may evict a
+// page at any time, so a run in which it did is repeated.
 func TestDropBehind(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		for _, part := range []int64{29 << 20, 1 << 20} { // parts as with a limit of the rate
@@ -112,9 +112,9 @@ func TestDropBehind(t *testing.T) {
 	}
 }
 
-// transferBetween sends all of a cold file but its ends. It tells how much of what was sent is in
-// memory then, without the end that may be in the socket, and whether the first page is, which was
-// read before.
+// transferBetween sends a cold file except its ends. left is the fraction of the sent pages that is
+// then in memory, without the last ones, which the socket may hold. neighbour reports whether the
+// first page is in memory, which was read before.
 func transferBetween(t *testing.T, drop bool, part int64) (left float64, neighbour bool) {
 	t.Helper()
 	src, _ := newSource(t, 32<<20)
@@ -122,7 +122,7 @@ func transferBetween(t *testing.T, drop bool, part int64) (left float64, neighbo
 	_, err := src.ReadAt(make([]byte, 4096), 0)
 	require.NoError(t, err)
 	server, client := pair(t, "tcp")
-	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(256<<10)) // what it has not read is in use
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(256<<10)) // the socket uses the pages of unread bytes
 	received := make(chan int64)
 	go func() {
 		n, _ := io.Copy(io.Discard, client)
@@ -146,7 +146,7 @@ func transferBetween(t *testing.T, drop bool, part int64) (left float64, neighbo
 	return residentPart(t, src.File, 2<<20, 20<<20), resident(t, src.File, 0)
 }
 
-// Advice costs a few calls for each window, and nothing for short stretches.
+// TestAdviceByWindows: advice costs a few calls for each window, and none for short ranges.
 func TestAdviceByWindows(t *testing.T) {
 	var p pages
 	p.begin(100, window)

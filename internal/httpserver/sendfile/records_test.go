@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorded is a writer that notes the sizes of writes, and whether more follows them at once.
+// recorded is a writer that records the sizes of writes, and whether more follows each at once.
 type recorded struct {
 	conn  *Conn
 	begin []int // followed by more
@@ -27,8 +27,8 @@ func (r *recorded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriteRecords: only the last record is not announced as the begin of more bytes, and it is
-// never empty: bytes that are announced so and not followed wait for a fifth of a second.
+// TestWriteRecords: each record but the last is announced as the beginning of more bytes, and the
+// last one is never empty: announced bytes that none follow wait for 200 ms.
 func TestWriteRecords(t *testing.T) {
 	for _, tt := range []struct {
 		begun, size int

@@ -53,7 +53,7 @@ func TestCachedPage(t *testing.T) {
 	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
 		t.Skip("this file system cannot tell")
 	}
-	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
+	eventually.True(t, func() bool { // a machine with little free memory may evict the page
 		_, err := os.ReadFile(name)
 		return err == nil && cachedPage(int(f.Fd()), 9999)
 	}, "it has just been read")

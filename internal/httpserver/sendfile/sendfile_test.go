@@ -84,7 +84,8 @@ func paced(t *testing.T, c net.Conn, pace Pace) *Conn {
 	return conn
 }
 
-// exchange sends head and body as fasthttp does and returns what the client got.
+// exchange sends head and body as fasthttp does, and returns the bytes that the client has
+// received.
 func exchange(t *testing.T, conn net.Conn, client net.Conn, head string, body *Body) []byte {
 	t.Helper()
 	got := make(chan []byte)
@@ -139,7 +140,7 @@ func TestBodyOverEveryTransport(t *testing.T) {
 	for transport, connect := range transports {
 		for name, tt := range pieces {
 			t.Run(transport+"/"+name, func(t *testing.T) {
-				var inFile int64 // sent by sendfile
+				var inFile int64 // bytes that sendfile sends
 				for _, p := range tt.pieces {
 					if transport == "tcp" {
 						inFile += p.Length
@@ -164,7 +165,7 @@ func TestBodyOverEveryTransport(t *testing.T) {
 	}
 }
 
-// TestSharedDescriptor sends different parts of one descriptor to many clients at once.
+// TestSharedDescriptor: different parts of one descriptor can be sent to many clients at once.
 func TestSharedDescriptor(t *testing.T) {
 	src, content := newSource(t, 4<<20)
 	done := make(chan struct{})
@@ -191,7 +192,7 @@ func TestSharedDescriptor(t *testing.T) {
 	}
 }
 
-// TestClientGone: a client that leaves is an error, and what was sent is counted.
+// TestClientGone: a disconnect is an error of the response, and the sent bytes are counted.
 func TestClientGone(t *testing.T) {
 	src, bytes := newSource(t, 32<<20)
 	for name, file := range map[string]content.File{"file": src, "memory": memory(bytes)} {
@@ -216,8 +217,8 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// The kernel waits a fifth of a second for what follows a head, so the scene is played again when
-// it took longer than half of that.
+// TestHeadAndFileInOnePacket: the head and a small file are sent in one packet. The kernel waits
+// 200 ms for the bytes that follow a head, so a run that took longer than half of that is repeated.
 func TestHeadAndFileInOnePacket(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	for plays, late := 0, true; late && plays < 100; plays++ {
@@ -237,8 +238,7 @@ func TestHeadAndFileInOnePacket(t *testing.T) {
 	}
 }
 
-// TestPiecesShareAPacket: many small pieces do not end with a packet each, and the last one is not
-// held back.
+// TestPiecesShareAPacket: many small pieces share packets, and the last packet is not delayed.
 func TestPiecesShareAPacket(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	var pieces []Piece
@@ -268,7 +268,7 @@ func TestPiecesShareAPacket(t *testing.T) {
 	}
 }
 
-// dataPackets is how many packets with data were sent.
+// dataPackets returns the number of sent packets with data.
 func dataPackets(t *testing.T, c net.Conn) (n uint32) {
 	t.Helper()
 	raw, err := c.(*net.TCPConn).SyscallConn()
@@ -291,7 +291,7 @@ func TestMemoryStaysConstant(t *testing.T) {
 	_, err := body.WriteTo(bufio.NewWriter(server))
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
-	// the race detector makes the pool forget buffers
+	// With the race detector, the pool drops buffers at random.
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
 	require.NoError(t, server.Close())
 }
@@ -318,7 +318,7 @@ func TestNewConnNeedsASocket(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStuckCopiesHoldNoBuffers: clients that do not read, where bytes have to be copied.
+// TestStuckCopiesHoldNoBuffers: copied responses to clients that do not read hold no buffers.
 func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 	src, _ := newSource(t, 16<<20)
 	ended := make(chan error)
@@ -357,12 +357,12 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 	})
 }
 
-// fileFunc is a file by its At.
+// fileFunc is a file whose At is a function.
 type fileFunc func(offset, limit int64) (content.Chunk, error)
 
 func (f fileFunc) At(offset, limit int64) (content.Chunk, error) { return f(offset, limit) }
 
-// panicking is a stream with a bug.
+// panicking is a stream whose Read panics.
 type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic("test") }
