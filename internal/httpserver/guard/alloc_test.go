@@ -11,8 +11,8 @@ import (
 
 // The tests of this file run without the race detector, with which pools drop buffers at random.
 
-// TestRequestsAllocateNothing: neither a head that is passed on as it came, nor one that is
-// rewritten, with its body dropped.
+// TestRequestsAllocateNothing: neither a head that is handed on as it arrived nor a head that is
+// rewritten, with its body dropped, allocates.
 func TestRequestsAllocateNothing(t *testing.T) {
 	for _, in := range []string{
 		"GET /group1/M00/00/01/Ck0AC2sASyqAJoPSAAAAAWFklaM422.bin HTTP/1.1\r\nHost: gw.example.com:8080\r\n" +
@@ -31,7 +31,8 @@ func TestRequestsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestChunkLineCostsNothing: the lines of a dropped body allocate nothing, whatever they hold.
+// TestChunkLineCostsNothing: the chunk lines of a dropped body allocate nothing, whatever they
+// contain.
 func TestChunkLineCostsNothing(t *testing.T) {
 	for _, line := range []string{"1", "1;a=b", strings.Repeat("0", 100), "1" + strings.Repeat(`;a="b\c"`, 400)} {
 		b := []byte(line)

@@ -211,8 +211,8 @@ func slicesRepeat(status, n int) []int {
 	return s
 }
 
-// smugglingCases are requests that two servers understand in two ways. None
-// of them may lead to a response for what is hidden in them.
+// smugglingCases returns requests that two servers understand in two ways. None of them may lead to
+// a response to the request that is hidden in it.
 func smugglingCases() []requestCase {
 	const evil = "GET /evil HTTP/1.1\r\nHost: h\r\n\r\n"
 	cases := []requestCase{

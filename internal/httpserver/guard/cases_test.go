@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A requestCase is what a client sends and what becomes of it.
+// requestCase is the input of a client and its expected result.
 type requestCase struct {
-	name   string // where the case comes from, and what it is
+	name   string // the source of the case, and its subject
 	in     string // the bytes sent
 	status []int  // of the responses to in, in order, without 100
 	kept   bool   // a request behind it is served too
-	target string // what the server saw as the target of the first request, "" = not looked at
+	target string // target of the first request as the server parses it, "" = not checked
 }
 
 func ok(name, in string) requestCase {
@@ -115,7 +115,7 @@ func targetCases() []requestCase {
 	return append(cases, otherFormCases()...)
 }
 
-// otherFormCases are targets of methods that the server does not offer.
+// otherFormCases returns requests with targets of methods that the server does not offer.
 func otherFormCases() []requestCase {
 	var cases []requestCase
 	for method, target := range map[string]string{
@@ -221,8 +221,7 @@ func limitCases() []requestCase {
 	}
 }
 
-// generatedCases hold every byte value in each place of a request where it
-// could matter.
+// generatedCases returns requests with every byte value in each place where it could matter.
 func generatedCases() []requestCase {
 	var cases []requestCase
 	for ch := range 256 {
@@ -236,12 +235,12 @@ func generatedCases() []requestCase {
 			cases = append(cases, c)
 		}
 		name := fmt.Sprintf("%02X", ch)
-		// LF makes two lines of one, and neither is a whole one.
+		// LF divides a line into two incomplete ones.
 		add(name+" in a field name", get("Ab"+b+"cd: x"), token || ch == ':')
 		add(name+" in a target", line("GET /a"+b+"b HTTP/1.1"), ch > ' ' && ch != 0x7f)
 		add(name+" in Content-Length", get("Content-Length: 1"+b+"0")+strings.Repeat("x", 100+10*ch), false)
 		if isDigit(byte(ch)) {
-			cases = cases[:len(cases)-1] // a number, and a body of another length
+			cases = cases[:len(cases)-1] // a digit makes a valid number, with another length of the body
 		}
 		if ch != '\n' {
 			add(name+" in a value", get("A: 12345678"+b+"1234567"), (ch >= ' ' || ch == '\t') && ch != 0x7f)

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chunkLine is the rule of RFC 9112 section 7.1 as a regular expression. chunkSize is compared with
-// it.
+// chunkLine is the rule of RFC 9112 section 7.1 as a regular expression.
 var chunkLine = func() *regexp.Regexp {
 	const (
 		bws    = `[ \t]*`
@@ -21,7 +20,8 @@ var chunkLine = func() *regexp.Regexp {
 		`(?:` + bws + `=` + bws + `(?:` + token + `|` + quoted + `))?)*$`)
 }()
 
-// FuzzChunkLine compares chunkSize with the rule.
+// FuzzChunkLine: chunkSize accepts the lines that match chunkLine, and returns the same number of
+// digits.
 func FuzzChunkLine(f *testing.F) {
 	for _, line := range []string{"0", "1F;a", "a;b=c", "5 ; a = \"x y\" ;c", `1;a="\"\\";b`,
 		`1;a="\`, "1;a=", "1;", ";a", "",
@@ -30,7 +30,7 @@ func FuzzChunkLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if bytes.IndexByte(line, '\n') >= 0 {
-			return // bodyLine gives none
+			return // bodyLine returns no line feed
 		}
 		match := chunkLine.FindSubmatchIndex(line)
 		digits, ok := chunkSize(line)

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client that says that it is done before it is gets a 400; one that has
-// said nothing gets nothing.
+// TestHalfClosed: a client that closes its side within a request gets a 400. A client that closes
+// it before a request gets nothing.
 func TestHalfClosed(t *testing.T) {
 	s := startServer(t, Options{})
 	for in, statuses := range map[string][]int{
@@ -42,9 +42,9 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// The response to a rejected upload arrives although the client goes on sending
-// and reads only when it is done: without a lingering close a reset would
-// take the response away.
+// TestResponseSurvivesUnreadBytes: the response to a rejected upload arrives although the client
+// continues to send, and reads only after that. Without a lingering close, a reset would discard
+// the response.
 func TestResponseSurvivesUnreadBytes(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, in := range map[string]string{
@@ -74,8 +74,9 @@ func TestResponseSurvivesUnreadBytes(t *testing.T) {
 	}
 }
 
-// The same where the bytes are still in the kernel when the connection is closed. The scene is
-// played again when the machine was so late that the lingering may have ended.
+// TestResponseSurvivesUnseenBytes: a response also arrives if unread bytes are still in the kernel
+// when the connection is closed. If the machine was so late that the lingering may have ended, the
+// run is repeated.
 func TestResponseSurvivesUnseenBytes(t *testing.T) {
 	g := New(Options{})
 	eventually.True(t, func() bool {
@@ -107,7 +108,7 @@ func TestResponseSurvivesUnseenBytes(t *testing.T) {
 	})
 }
 
-// Lingering has an end, also when the client neither closes nor stops.
+// TestLingerIsBounded: lingering ends also if the client neither closes nor stops to send.
 func TestLingerIsBounded(t *testing.T) {
 	g := New(Options{})
 	for name, tt := range map[string]struct {
@@ -140,8 +141,8 @@ func TestLingerIsBounded(t *testing.T) {
 	}
 }
 
-// TestTLSResponseSurvivesUnseenBytes: a response by TLS is not lost to bytes of the client that the
-// server has not read.
+// TestTLSResponseSurvivesUnseenBytes: a response by TLS is not lost if the server has not read all
+// bytes of the client.
 func TestTLSResponseSurvivesUnseenBytes(t *testing.T) {
 	g := New(Options{})
 	certificate := certtest.New(t, certtest.Order{Hosts: []string{"example.com"}})
@@ -171,8 +172,8 @@ func TestTLSResponseSurvivesUnseenBytes(t *testing.T) {
 	require.NoError(t, <-closed)
 }
 
-// A connection that is done without anything unread is closed at once. The machine may be late now
-// and then, but not each time.
+// TestOrdinaryCloseDoesNotLinger: a connection without unread bytes is closed at once. The machine
+// may be late in some runs, but not in each.
 func TestOrdinaryCloseDoesNotLinger(t *testing.T) {
 	g := New(Options{})
 	quickest := time.Hour

@@ -25,8 +25,8 @@ func (s *testServer) requireNothingRejected(t *testing.T) {
 	require.Empty(t, s.rejected)
 }
 
-// waitRejected returns the first rejection, which may be reported a moment after
-// the client has its response.
+// waitRejected returns the first rejection, which may be reported after the client has its
+// response.
 func (s *testServer) waitRejected(t *testing.T) (e *Error) {
 	t.Helper()
 	eventually.True(t, func() bool {
@@ -56,8 +56,8 @@ func TestRejectionIsReported(t *testing.T) {
 	require.EqualError(t, e, "request rejected: blank in or behind a header field name")
 }
 
-// A client that waits for 100 (Continue) gets its response at once (RFC 9110 section 10.1.1), and
-// the connection ends: it cannot be told whether the body comes all the same.
+// TestContinue: a client that waits for 100 (Continue) gets its response at once (RFC 9110 section
+// 10.1.1), and the connection ends, since the server cannot know whether the body will follow.
 func TestContinue(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, tc := range map[string]struct {
@@ -96,7 +96,7 @@ func TestContinue(t *testing.T) {
 	})
 }
 
-// Three hundred idle connections, fresh and used ones, hold no buffer.
+// TestIdleConnectionsHoldNoBuffers: 300 idle connections, new and used ones, hold no buffer.
 func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	s := startServer(t, Options{})
 	var clients []*client
@@ -121,8 +121,8 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	}
 }
 
-// The same over a unix socket and over TLS, where there is no socket to wait
-// for.
+// TestOtherTransports: the guard also works over a unix socket and over TLS, without a socket to
+// wait for.
 func TestOtherTransports(t *testing.T) {
 	web := httptest.NewUnstartedServer(nil)
 	web.StartTLS()

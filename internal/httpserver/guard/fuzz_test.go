@@ -14,9 +14,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Whatever comes in, what is handed on is one request without a body that
-// net/http and fasthttp read alike, and at most one rejection is written, as the
-// last thing.
+// FuzzHead: whatever a client sends, each head that is handed on is one request without a body that
+// net/http and fasthttp parse alike. At most one rejection is written, after all responses.
 func FuzzHead(f *testing.F) {
 	for _, tc := range allCases() {
 		if len(tc.in) < 3000 {
@@ -41,8 +40,7 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-// checkHead compares how net/http and fasthttp read a head that was handed on,
-// with its own bytes.
+// checkHead compares a head that was handed on with the results of net/http and fasthttp for it.
 func checkHead(t *testing.T, h string) {
 	t.Helper()
 	require.Equal(t, 1, strings.Count(h, "\r\n\r\n"))
@@ -63,8 +61,8 @@ func checkHead(t *testing.T, h string) {
 	var uri fasthttp.URI
 	require.NoError(t, uri.Parse(fast.Header.Host(), fast.Header.RequestURI()), "%q", h)
 
-	// net/http wants targets to be URIs in every respect; the rest of the head
-	// does not depend on that.
+	// net/http requires targets to be URIs in every respect; the rest of the head does not depend
+	// on that.
 	std := strings.Replace(h, " "+words[1]+" ", " / ", 1)
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(std)))
 	require.NoError(t, err, "%q", h)
@@ -84,7 +82,7 @@ func checkHead(t *testing.T, h string) {
 	require.Equal(t, len(lines)-1, fields, "%q", h)
 }
 
-// FuzzHost: a Host that is let through is the same authority for net/url, without a user.
+// FuzzHost: an accepted Host is the same authority for net/url, without a user.
 func FuzzHost(f *testing.F) {
 	for _, seed := range []string{"h", "h:80", "h:", "[::1]:8", "[::1%25eth0]", "u@h", "h,i", "h:80:80", "%c3%a4",
 		"a%41", "", ":80", "[::ffff:1.2.3.4]", "h:65536"} {
@@ -107,8 +105,9 @@ func FuzzHost(f *testing.F) {
 
 const g64k = 64 << 10
 
-// A chunked body that is accepted is one for net/http too, which ends it at the same byte, and is
-// no longer than the bound; how it is cut into segments does not matter.
+// FuzzChunked: net/http accepts each chunked body that the guard accepts, and ends it at the same
+// byte. Its length is within the bound. The result does not depend on the pieces in which the body
+// arrives.
 func FuzzChunked(f *testing.F) {
 	for _, tc := range chunkCases() {
 		if _, body, ok := strings.Cut(tc.in, "\r\n\r\n"); ok && len(body) < 3000 {
@@ -120,7 +119,7 @@ func FuzzChunked(f *testing.F) {
 		discard := func(step int) (rest int, err error) {
 			c := g.Wrap(&scriptConn{in: in, piece: step})
 			defer func() { require.NoError(t, c.Close()) }()
-			c.head.end = 1 // the head was read
+			c.head.end = 1 // as after the head
 			require.NoError(t, c.fill())
 			err = c.discardChunks()
 			return c.w - c.r + len(c.Conn.(*scriptConn).in), err
@@ -138,7 +137,7 @@ func FuzzChunked(f *testing.F) {
 		body := in[:len(in)-rest]
 		require.True(t, bytes.HasSuffix(body, []byte("\r\n")))
 		if bytes.Contains(body, []byte(" ;")) || bytes.Contains(body, []byte("\t;")) {
-			return // net/http does not know the blank that RFC 9112 allows there
+			return // net/http rejects the blank that RFC 9112 allows there
 		}
 		n, err := io.Copy(io.Discard, httputil.NewChunkedReader(bufio.NewReader(bytes.NewReader(body))))
 		require.NoError(t, err, "%q", body)

@@ -14,9 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request that a real nginx with the FastDFS module served with a file, a redirect
-// or a 405 must pass the guard; a request that nginx itself rejected as
-// malformed is rejected too, or left to the handler.
+// TestRecordedRequestsPass: a request that a real nginx with the FastDFS module has served with a
+// file, a redirect, a 404 or a 405 passes the guard.
 func TestRecordedRequestsPass(t *testing.T) {
 	dir := golden.Dir(t)
 	file, err := os.Open(filepath.Join(dir, "http-oracle.jsonl"))

@@ -9,8 +9,8 @@ import (
 
 const probe = "GET /probe HTTP/1.1\r\nHost: probe\r\n\r\n"
 
-// methods returns the method of the i-th response's request: only HEAD matters,
-// because its response has no body.
+// methodOf returns GET or HEAD for the request of the i-th response: a response to HEAD has no
+// body.
 func methodOf(in string, i int) string {
 	in = strings.TrimLeft(in, "\r\n")
 	if i == 0 && strings.HasPrefix(in, "HEAD ") || i == 1 && strings.Contains(in, "\r\n\r\nHEAD ") {
@@ -19,8 +19,8 @@ func methodOf(in string, i int) string {
 	return "GET"
 }
 
-// Each case is sent on a connection of its own, with a further request right
-// behind it, which is served exactly if the connection is kept.
+// TestRequests: each case is sent on a new connection with a second request right behind it, which
+// is served exactly if the connection is kept.
 func TestRequests(t *testing.T) {
 	s := startServer(t, Options{})
 	for _, tc := range allCases() {

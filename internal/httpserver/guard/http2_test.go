@@ -11,7 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// TestCheckHTTP2: the limits and rules of a Conn, for requests that http2server has decoded.
+// TestCheckHTTP2: requests that http2server has decoded have the same limits and rules as those of
+// a Conn.
 func TestCheckHTTP2(t *testing.T) {
 	long := strings.Repeat("x", maxTarget)
 	big, other := http.Header{"Cookie": {strings.Repeat("x", maxHead)}}, http.Header{"Expect": {"x"}}

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIdleSince: when a connection counts as idle, and since when.
+// TestIdleSince: a connection is idle until a request is complete, and the idle time begins at its
+// start, at the first byte of a request and after each request.
 func TestIdleSince(t *testing.T) {
 	server, client := tcpPair(t)
 	c := New(Options{}).Wrap(server)
@@ -35,13 +36,13 @@ func TestIdleSince(t *testing.T) {
 	require.NoError(t, err)
 	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > first },
 		"since the first byte")
-	time.Sleep(20 * time.Millisecond) // the Read itself may have begun after first was taken, and its byte come later
+	time.Sleep(20 * time.Millisecond) // the Read may have begun after first was taken, and its byte have arrived later
 	half, _ := c.IdleSince()
-	for range 3 { // further bytes gain nothing
+	for range 3 { // further bytes do not renew the idle time
 		_, err = io.WriteString(client, "A: b\r\n")
 		require.NoError(t, err)
 	}
-	time.Sleep(20 * time.Millisecond) // that would show them
+	time.Sleep(20 * time.Millisecond) // enough for the bytes to arrive
 	since, idle := c.IdleSince()
 	require.True(t, idle)
 	require.Equal(t, half, since)
@@ -62,8 +63,8 @@ func TestIdleSince(t *testing.T) {
 	require.False(t, open, "no request is handed on any more")
 }
 
-// TestTakeIdleOrRequest: a request that is handed on cannot be taken, and what is taken hands on no
-// request, in either order.
+// TestTakeIdleOrRequest: either a connection is claimed as idle or its request is handed on, never
+// both, in either order.
 func TestTakeIdleOrRequest(t *testing.T) {
 	took, handed := 0, 0
 	for i := range 2000 {
@@ -96,7 +97,7 @@ func TestTakeIdleOrRequest(t *testing.T) {
 	t.Logf("%d taken, %d handed on", took, handed)
 }
 
-// TestMaxIdle bounds both idle times.
+// TestMaxIdle: MaxIdle bounds both idle times, before the first request and between requests.
 func TestMaxIdle(t *testing.T) {
 	s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour,
 		MaxIdle: func() time.Duration { return short }})
@@ -107,7 +108,7 @@ func TestMaxIdle(t *testing.T) {
 	c.requireEOF()
 }
 
-// TestPanicWhileReading: a bug in the reader ends one connection, not the process.
+// TestPanicWhileReading: a panic in the reader ends one connection, not the process.
 func TestPanicWhileReading(t *testing.T) {
 	before := panics.Total()
 	server, client := tcpPair(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scriptConn is a connection without a socket: Read gives the input in pieces
-// of a fixed size, Write collects what the guard says.
+// scriptConn is a connection without a socket. Read returns the input in pieces of a fixed size,
+// and Write collects the output of the guard.
 type scriptConn struct {
 	in      []byte
 	piece   int
@@ -40,16 +40,15 @@ func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
 
 var dateLine = regexp.MustCompile(`Date: [^\r]*\r\n`)
 
-// readAll returns all that the guard makes of in when it arrives in pieces:
-// the heads that it hands on, and what it writes. Interim responses and dates
-// are left out.
+// readAll passes in through the guard in pieces. It returns the heads that the guard hands on, and
+// the bytes that it writes without interim responses and dates.
 func readAll(t testing.TB, g *Guard, in string, piece int) (heads []string, written string) {
 	t.Helper()
 	inner := &scriptConn{in: []byte(in), piece: piece}
 	c := g.Wrap(inner)
 	p := make([]byte, ReadBufferSize)
 	for {
-		n, err := c.Read(p[:1]) // the server reads the first byte alone
+		n, err := c.Read(p[:1]) // the server reads the first byte in a separate call
 		if err != nil {
 			require.Equal(t, io.EOF, err)
 			break
@@ -65,7 +64,7 @@ func readAll(t testing.TB, g *Guard, in string, piece int) (heads []string, writ
 	return heads, dateLine.ReplaceAllString(written, "")
 }
 
-// How a request is cut into segments must not matter.
+// TestSplitsDoNotMatter: the result does not depend on the pieces in which a request arrives.
 func TestSplitsDoNotMatter(t *testing.T) {
 	g := New(Options{})
 	for _, tc := range allCases() {
@@ -82,7 +81,7 @@ func TestSplitsDoNotMatter(t *testing.T) {
 		}
 		require.Len(t, heads, handedOn, tc.name)
 		if strings.Contains(strings.ToLower(tc.in), "expect: 100-continue") {
-			continue // whether the body comes with the head is the point there, see TestContinue
+			continue // the result depends on whether the body comes with the head, see TestContinue
 		}
 		for _, piece := range []int{1, 2, 3, 7, 100, 4095} {
 			gotHeads, gotWritten := readAll(t, g, in, piece)
@@ -92,7 +91,7 @@ func TestSplitsDoNotMatter(t *testing.T) {
 	}
 }
 
-// The canonical head, byte by byte.
+// TestCanonicalHead: the canonical head is as expected, byte by byte.
 func TestCanonicalHead(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
 		"as it came": {
@@ -131,7 +130,7 @@ func TestCanonicalHead(t *testing.T) {
 	}
 }
 
-// The longest canonical heads fit ReadBufferSize.
+// TestReadBufferSizeIsEnough: the longest canonical heads fit into ReadBufferSize.
 func TestReadBufferSizeIsEnough(t *testing.T) {
 	start := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" +
 		strings.Repeat("A:\n", MaxFields-3) + "A:"
@@ -143,7 +142,7 @@ func TestReadBufferSizeIsEnough(t *testing.T) {
 	require.True(t, strings.HasSuffix(heads[0], "\r\n\r\n"))
 }
 
-// A rejection, byte by byte.
+// TestRejectionText: a rejection is as expected, byte by byte.
 func TestRejectionText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
 	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +

@@ -19,25 +19,25 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// fasthttp starts this one for the Date field and never ends it.
+		// fasthttp starts this goroutine for the Date field, and never ends it.
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
-// Buffers returns how many buffers are out of the pools.
+// Buffers returns the number of buffers that are taken from the pools.
 func (g *Guard) Buffers() int { return int(g.held.Load()) }
 
 // waitBudget bounds the wait for an event that normally comes at once: the machine may be under
 // load.
 const waitBudget = 30 * time.Second
 
-// A testServer is a real fasthttp server on a real socket behind a Guard.
+// testServer is a real fasthttp server on a real socket behind a Guard.
 type testServer struct {
 	guard *Guard
 	addr  string
 
 	mu       sync.Mutex
 	rejected []*Error // guarded by mu
-	errors   []error  // guarded by mu; what fasthttp itself found wrong: always empty
+	errors   []error  // guarded by mu; faults that fasthttp has found: always empty
 }
 
 func startServer(t *testing.T, opts Options) *testServer {
@@ -71,8 +71,8 @@ func startServer(t *testing.T, opts Options) *testServer {
 	return s
 }
 
-// serveSockets passes connections, which are Sockets, to accept until the test ends, and waits for
-// their end by done.
+// serveSockets passes connections, which are Sockets, to accept until the test ends, and then calls
+// done, which waits for their end.
 func serveSockets(t *testing.T, accept func(net.Conn), done func()) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +92,7 @@ func serveSockets(t *testing.T, accept func(net.Conn), done func()) (addr string
 	return ln.Addr().String()
 }
 
-// respond tells the client what the server saw.
+// respond returns the request that the server has parsed to the client.
 func respond(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("X-Target", string(ctx.Request.Header.RequestURI()))
 	ctx.Response.Header.Set("X-Host", string(ctx.Request.Header.Host()))
@@ -125,10 +125,10 @@ func (s *testServer) dial(t *testing.T) *client {
 	return c
 }
 
-// send writes s; that the other side has closed already shows in what is read.
+// send writes s. If the server has already closed, the next read reports that.
 func (c *client) send(s string) { _, _ = io.WriteString(c, s) }
 
-// receive reads one response with its body; interim responses are left out.
+// receive reads one response with its body, and skips interim responses.
 func (c *client) receive(method string) *http.Response {
 	c.t.Helper()
 	for {
@@ -145,7 +145,7 @@ func (c *client) receive(method string) *http.Response {
 	}
 }
 
-// requireEOF checks that the server has nothing more to say and has closed.
+// requireEOF requires that the server sends nothing more and has closed.
 func (c *client) requireEOF() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.br)

@@ -26,7 +26,7 @@ func TestReadTimeout(t *testing.T) {
 				}
 			}
 		}()
-		require.Equal(t, 408, c.receive("GET").StatusCode) // in the middle of them
+		require.Equal(t, 408, c.receive("GET").StatusCode) // while the bytes are sent
 		c.requireEOF()
 		require.NoError(t, c.Close())
 		close(stop)
@@ -94,7 +94,7 @@ func TestIdleTimeout(t *testing.T) {
 			}
 			sent <- lines
 		}()
-		rest, err := io.ReadAll(c.br) // by a reset, when a line came in the same moment
+		rest, err := io.ReadAll(c.br) // ends by a reset if a line came at the same moment
 		require.Empty(t, rest)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 		close(closed)
@@ -102,8 +102,8 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A kept connection may be idle for longer than ReadTimeout, which then begins with the first byte
-// of a request. The scene is played again when the machine was too late for it.
+// TestKeptConnectionOutlivesReadTimeout: a kept connection may be idle for longer than ReadTimeout,
+// which begins with the first byte of a request. If the machine was too late, the run is repeated.
 func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
 	const limit = 4 * short
 	s := startServer(t, Options{ReadTimeout: limit, IdleTimeout: time.Hour})
@@ -118,8 +118,8 @@ func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
 	t.Fatal("the machine was always late")
 }
 
-// slowHead is idle for longer than limit, and then sends a request in two parts well within it.
-// False: the machine was late.
+// slowHead waits for longer than limit, and then sends a request in two parts well within it. It
+// returns false if the machine was late.
 func (c *client) slowHead(limit time.Duration) bool {
 	c.t.Helper()
 	time.Sleep(limit + short)
