@@ -18,7 +18,7 @@ import (
 // transport is a Transport over TCP without TLS.
 type transport struct {
 	net.Conn
-	mu   sync.Mutex // guards idle
+	mu   sync.Mutex // guards idle and gone
 	idle time.Time  // zero = busy
 	gone bool       // claimed by another connection
 
@@ -51,12 +51,12 @@ func (t *transport) CloseWrite() error     { return t.Conn.(*net.TCPConn).CloseW
 func (t *transport) Unacknowledged() int64 { return t.unacknowledged.Load() }
 func (t *transport) Abandon() error        { return t.Close() }
 
-// tested is a Server, and clients of it.
+// tested is a Server with clients.
 type tested struct {
 	*Server
 	t      testing.TB
 	served sync.WaitGroup
-	ends   chan error // of clients that were ended
+	ends   chan error // errors of connections that the server has ended
 
 	unacknowledged atomic.Int64 // of all connections
 }
@@ -84,7 +84,7 @@ func start(t testing.TB, handler func(*Stream), change func(*Options)) *tested {
 	return s
 }
 
-// client writes single frames and reads those of the server.
+// client writes single frames, and reads the frames of the server.
 type client struct {
 	*http2.Framer
 	t     testing.TB
@@ -138,19 +138,19 @@ func (c *client) fields(list ...string) []byte {
 	return bytes.Clone(c.block.Bytes())
 }
 
-// get is a request line with further fields.
+// get returns the fields of a GET request, with further ones.
 func get(path string, more ...string) []string {
 	return append([]string{":method", "GET", ":scheme", "https", ":authority", "h", ":path", path}, more...)
 }
 
-// ask opens a stream; end is false for a request with a body.
+// ask opens a stream with a request, or sends trailers; end is false if a body follows.
 func (c *client) ask(id uint32, end bool, fields ...string) {
 	c.t.Helper()
 	require.NoError(c.t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields(fields...),
 		EndStream: end, EndHeaders: true}))
 }
 
-// response is what a client has received of a stream.
+// response is the part of a stream that a client has received.
 type response struct {
 	status string
 	fields map[string]string
@@ -158,7 +158,7 @@ type response struct {
 	reset  *http2.ErrCode
 }
 
-// receive reads until a stream has ended. Other frames are counted by seen.
+// receive reads until a stream has ended. It passes all frames to seen, if not nil.
 func (c *client) receive(id uint32, seen func(http2.Frame)) (r response) {
 	c.t.Helper()
 	for {
@@ -188,7 +188,8 @@ func (c *client) receive(id uint32, seen func(http2.Frame)) (r response) {
 	}
 }
 
-// requireEnd reads until the server closes the connection, with a GOAWAY of the code before.
+// requireEnd reads until the server closes the connection, and requires a GOAWAY with the code
+// before that.
 func (c *client) requireEnd(code http2.ErrCode, what string) {
 	c.t.Helper()
 	for {
@@ -205,7 +206,8 @@ func (c *client) requireEnd(code http2.ErrCode, what string) {
 	}
 }
 
-// hello responds with the target; to /wait behind the end of the stream.
+// hello responds with the target of the request. For /wait it first waits for the end of the
+// stream.
 func hello(st *Stream) {
 	if st.Request.Target == "/wait" {
 		<-st.Context().Done()

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// TestMalformedRequests: a request that breaks RFC 9113 resets its stream, and the next one on the
-// connection has a response.
+// TestMalformedRequests: a request that breaks RFC 9113 resets its stream. The next request on the
+// connection is served.
 func TestMalformedRequests(t *testing.T) {
 	s := start(t, hello, nil)
 	c := s.connect()
@@ -51,7 +51,7 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestStreamErrors: frames that are wrong for their stream reset it.
+// TestStreamErrors: frames that are invalid for their stream reset it.
 func TestStreamErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		send func(c *client) error
@@ -104,8 +104,8 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// TestFramesBehindResets: frames of streams that the server has reset, and which were on their way,
-// are ignored, however many streams there were.
+// TestFramesBehindResets: frames that arrive for streams after the server has reset them are
+// ignored, however many streams there were.
 func TestFramesBehindResets(t *testing.T) {
 	s := start(t, hello, nil)
 	c := s.connect()
@@ -113,7 +113,7 @@ func TestFramesBehindResets(t *testing.T) {
 	for i := range uint32(maxStreams) {
 		c.ask(2*i+1, false, get("/", "content-length", "100000")...)
 	}
-	for len(ids) < maxStreams { // behind the response to a body that is too large
+	for len(ids) < maxStreams { // after the response to a body that is too large
 		f, err := c.ReadFrame()
 		require.NoError(t, err)
 		if _, ok := f.(*http2.RSTStreamFrame); ok {
@@ -134,7 +134,7 @@ func TestFramesBehindResets(t *testing.T) {
 	require.Zero(t, resets)
 }
 
-// TestConnectionErrors: frames that are wrong for the connection end it by GOAWAY.
+// TestConnectionErrors: frames that are invalid for the connection end it with a GOAWAY.
 func TestConnectionErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		send func(c *client) error
@@ -194,7 +194,7 @@ func TestConnectionErrors(t *testing.T) {
 	}
 }
 
-// TestPreface: a connection begins with the preface of a client and its settings.
+// TestPreface: a connection must begin with the client preface and the settings.
 func TestPreface(t *testing.T) {
 	s := start(t, hello, nil)
 	c := s.dial()
@@ -208,7 +208,8 @@ func TestPreface(t *testing.T) {
 	c.requireEnd(http2.ErrCodeProtocol, "no settings")
 }
 
-// TestLongHead: a head that is too long is reported, whatever its last fields are.
+// TestLongHead: a head that is too long is reported, whatever its last fields are, and does not end
+// the connection.
 func TestLongHead(t *testing.T) {
 	problems := make(chan Problem, 1)
 	s := start(t, func(st *Stream) {
@@ -220,12 +221,12 @@ func TestLongHead(t *testing.T) {
 	require.Equal(t, HeadTooLong, <-problems)
 	require.Equal(t, "200", c.receive(1, nil).status)
 
-	// One string that is longer than the head may be is no end of the connection.
+	// One string that is longer than the limit of a head does not end the connection.
 	c.ask(3, true, get("/"+strings.Repeat("a", 9<<10))...)
 	require.Equal(t, HeadTooLong, <-problems)
 	require.Equal(t, "200", c.receive(3, nil).status)
 
-	// Indexed fields of a byte each: they are not kept.
+	// Indexed fields take one byte each, and are not stored beyond the limit.
 	many := get("/")
 	for range 51 {
 		many = append(many, "a", "b")
@@ -237,7 +238,8 @@ func TestLongHead(t *testing.T) {
 	require.Equal(t, None, <-problems)
 }
 
-// TestHeads: what is encoded is decoded again by another implementation, in one frame or several.
+// TestHeads: another implementation decodes the encoded heads to the same fields, in one frame or
+// several.
 func TestHeads(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	heads := make(chan Head, 1)
@@ -307,7 +309,7 @@ func TestReducedTable(t *testing.T) {
 	}
 }
 
-// TestWorkers: goroutines are used again, and those that were idle for long end.
+// TestWorkers: goroutines are reused, and end after a long idle time.
 func TestWorkers(t *testing.T) {
 	var w workers
 	ran := make(chan int)

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRequests: requests with and without a body, one after the other and at the same time.
+// TestRequests: requests with and without a body get their responses, one after the other and at
+// the same time.
 func TestRequests(t *testing.T) {
 	s := start(t, hello, nil)
 	c := s.connect()
@@ -40,12 +41,12 @@ func TestRequests(t *testing.T) {
 	c.ask(7, true, get("/d")...)
 	require.Equal(t, "/d", string(c.receive(7, nil).body))
 	require.NoError(t, c.WriteData(5, false, []byte("x")))
-	c.ask(5, true, "trailer", "x") // trailers end it
+	c.ask(5, true, "trailer", "x") // trailers end the request
 	require.Equal(t, "/c", string(c.receive(5, nil).body))
 }
 
-// TestBodies: bodies are read up to 64 KiB, and the client gets its windows back. A larger one is
-// rejected, and its stream is reset behind the response.
+// TestBodies: bodies are read up to 64 KiB, and the client gets its windows back. A larger body is
+// rejected, and its stream is reset after the response.
 func TestBodies(t *testing.T) {
 	problems := make(chan Problem, 1)
 	s := start(t, func(st *Stream) {
@@ -77,7 +78,7 @@ func TestBodies(t *testing.T) {
 		require.Equal(t, want, <-problems, "%d bytes", size)
 		if reset > 0 {
 			require.Equal(t, http2.ErrCodeNo, reset-1)
-			require.NoError(t, c.WriteData(1, true, nil)) // was on its way
+			require.NoError(t, c.WriteData(1, true, nil)) // as a frame that was sent before the reset arrived
 			c.ask(3, true, get("/y")...)
 			require.Equal(t, None, <-problems)
 			require.Equal(t, "/y", string(c.receive(3, nil).body))
@@ -85,7 +86,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestExpectContinue: a client that waits for 100 gets it.
+// TestExpectContinue: a client that waits for 100 (Continue) gets it.
 func TestExpectContinue(t *testing.T) {
 	s := start(t, hello, nil)
 	c := s.connect()
@@ -97,8 +98,8 @@ func TestExpectContinue(t *testing.T) {
 	require.Equal(t, "200", c.receive(1, nil).status)
 }
 
-// TestWindows: a response keeps to the windows of its stream and its connection, also when the
-// client makes them smaller than what was sent.
+// TestWindows: a response keeps within the windows of its stream and its connection, also if the
+// client makes a window smaller than the bytes that were sent.
 func TestWindows(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789"), 20_000)
 	s := start(t, func(st *Stream) {
@@ -144,7 +145,8 @@ func TestWindows(t *testing.T) {
 	data()
 }
 
-// TestManyStreams: all responses of a connection get on, with small windows that open one by one.
+// TestManyStreams: all responses of a connection make progress, with small windows that open one by
+// one.
 func TestManyStreams(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 300_000)
 	s := start(t, func(st *Stream) {
@@ -193,8 +195,8 @@ func TestIncompleteResponse(t *testing.T) {
 	}
 }
 
-// TestLeavers: a handler hears of a client that resets its stream or disconnects, also while its
-// write waits.
+// TestLeavers: the context and the writes of a handler end if the client resets the stream or
+// disconnects.
 func TestLeavers(t *testing.T) {
 	errs := make(chan error, 10)
 	s := start(t, func(st *Stream) {
@@ -233,7 +235,8 @@ func (c *conn) handlers() int {
 	return c.running
 }
 
-// TestProgress: clients that do not finish what they have begun, or take too little, are ended.
+// TestProgress: a connection ends if its client does not complete a frame or a header block, or
+// takes too few bytes. A late body is reported to the handler.
 func TestProgress(t *testing.T) {
 	const short = 100 * time.Millisecond
 	handler := func(st *Stream) {
@@ -253,11 +256,11 @@ func TestProgress(t *testing.T) {
 		"block": func(c *client) {
 			require.NoError(t, c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.fields("a", "b")}))
 		},
-		"slow": func(c *client) { c.ask(1, true, get("/")...) }, // the window of the connection stays as it is
+		"slow": func(c *client) { c.ask(1, true, get("/")...) }, // the window of the connection does not grow
 	} {
 		c := s.connect(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 		send(c)
-		_, _ = io.Copy(io.Discard, c.conn) // until it is closed
+		_, _ = io.Copy(io.Discard, c.conn) // until the connection is closed
 		want := errLate
 		if name == "slow" {
 			want = ErrSlow
@@ -272,9 +275,9 @@ func TestProgress(t *testing.T) {
 	require.NoError(t, err, "without a preface")
 }
 
-// TestPausedStream: a stream whose client stops accepting it is reset, and other streams of the
-// connection go on, however little they have. While the client's host lacks bytes of it, the
-// network is slow, not the client.
+// TestPausedStream: a stream whose client stops to accept it is reset. Other streams of the
+// connection continue, however few bytes they have. While the client's host has not acknowledged
+// all bytes, the network is slow, not the client.
 func TestPausedStream(t *testing.T) {
 	const window = 80 * time.Millisecond
 	ended := make(chan error, 1)
@@ -296,7 +299,7 @@ func TestPausedStream(t *testing.T) {
 		return c.receive(id, nil)
 	}
 
-	s.unacknowledged.Store(1 << 20) // the network has not delivered them
+	s.unacknowledged.Store(1 << 20) // the network has not delivered these bytes
 	c.ask(1, true, get("/paused")...)
 	for began := time.Now(); time.Since(began) < 5*window; {
 		require.Equal(t, "200", next().status)
@@ -311,7 +314,7 @@ func TestPausedStream(t *testing.T) {
 	require.Empty(t, s.ends, "the connection was ended")
 }
 
-// TestBodyEndsLate: a stream whose response was complete before its request ends with the request.
+// TestBodyEndsLate: a stream whose response is complete before its request ends with the request.
 func TestBodyEndsLate(t *testing.T) {
 	answered, goOn := make(chan struct{}), make(chan struct{})
 	s := start(t, func(st *Stream) {
@@ -327,7 +330,7 @@ func TestBodyEndsLate(t *testing.T) {
 	<-answered
 	require.NoError(t, c.WriteData(1, true, nil))
 	require.NoError(t, c.WritePing(false, [8]byte{1}))
-	for pong := false; !pong; { // all frames before it are handled
+	for pong := false; !pong; { // the frames before the ping are handled
 		f, err := c.ReadFrame()
 		require.NoError(t, err)
 		_, pong = f.(*http2.PingFrame)
@@ -342,8 +345,8 @@ func TestBodyEndsLate(t *testing.T) {
 	}
 }
 
-// TestIdle: an idle connection ends by GOAWAY, and one that another has claimed ends at its next
-// request.
+// TestIdle: an idle connection ends with a GOAWAY. A connection that was claimed for another one
+// ends at its next request.
 func TestIdle(t *testing.T) {
 	s := start(t, hello, func(o *Options) {
 		o.Window = 80 * time.Millisecond
@@ -362,7 +365,8 @@ func TestIdle(t *testing.T) {
 	require.False(t, errors.Is(err, context.DeadlineExceeded))
 }
 
-// TestShutdown: running requests end, later ones are ignored, and the connection is closed.
+// TestShutdown: running requests are completed, later ones are ignored, and then the connection is
+// closed.
 func TestShutdown(t *testing.T) {
 	goOn := make(chan struct{})
 	s := start(t, func(st *Stream) {
@@ -390,8 +394,8 @@ func TestShutdown(t *testing.T) {
 	s.ended = make(chan struct{}) // for the Shutdown of the cleanup
 }
 
-// TestEndIsNotCut: the last response of a connection arrives although the client sends frames
-// behind its end, and reads late: a close at once would reset the connection.
+// TestEndIsNotCut: the last response of a connection arrives although the client sends frames after
+// its end, and reads late: an immediate close would reset the connection.
 func TestEndIsNotCut(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), 60_000)
 	s := start(t, func(st *Stream) {
