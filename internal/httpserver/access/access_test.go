@@ -109,7 +109,7 @@ func TestNoAllocation(t *testing.T) {
 	}))
 }
 
-// FuzzReferers: a site is allowed under its own name only, whatever the rest of the field is.
+// FuzzReferers: a site is allowed only under its own name, whatever the rest of the field is.
 func FuzzReferers(f *testing.F) {
 	f.Add("example.com", "/path")
 	f.Add("evil.test", "@example.com/")
@@ -149,8 +149,8 @@ func TestLimiter(t *testing.T) {
 	require.InDelta(t, 2*time.Second, slow.Allow(a, now), float64(time.Millisecond))
 }
 
-// TestLimiterFlood: the number of addresses is bounded, and an address that keeps asking stays
-// limited in a flood of others.
+// TestLimiterFlood: the number of addresses is bounded, and an address that continues to send
+// requests stays limited in a flood of others.
 func TestLimiterFlood(t *testing.T) {
 	t.Parallel()
 	l, now := NewLimiter(0.001, 1), time.Now()

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReferersBesideNginx: nginx decides the same by valid_referers. It differs for a URL with a
-// user, which browsers do not send: example.* allows http://example.com@evil.test/ there.
+// TestReferersBesideNginx: the decisions are those of valid_referers in nginx. They differ for a
+// URL with a user, which browsers do not send: nginx allows http://example.com@evil.test/ by
+// example.*.
 func TestReferersBesideNginx(t *testing.T) {
 	t.Parallel()
 	lists := []string{"none x.test", "blocked x.test", "none blocked example.com *.example.com", ".example.com",

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFaults: what clients will not accept, and nothing of a good certificate.
+// TestFaults: Faults reports the properties of a certificate that clients reject, and nothing for a
+// good one.
 func TestFaults(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	root := newAuthority(t, "root", nil)
@@ -64,8 +65,8 @@ func TestFaults(t *testing.T) {
 	require.Empty(t, set.Faults(now, known), "self-signed")
 }
 
-// TestUnused: a certificate all of whose names belong to earlier ones with the same kind of
-// key, or that is for addresses.
+// TestUnused: a certificate is never used if earlier ones with the same kind of key have all of its
+// names, or if it is for addresses only.
 func TestUnused(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	known := x509.NewCertPool()

@@ -27,7 +27,7 @@ var rsaKey = sync.OnceValue(func() crypto.Signer {
 	return key
 })
 
-// newAuthority makes one that by has signed; nil = itself.
+// newAuthority makes a certificate authority that by has signed; nil = self-signed.
 func newAuthority(t testing.TB, name string, by *certtest.Certificate) *certtest.Certificate {
 	t.Helper()
 	now := time.Now()
@@ -35,7 +35,7 @@ func newAuthority(t testing.TB, name string, by *certtest.Certificate) *certtest
 		End: now.Add(24 * time.Hour)})
 }
 
-// order is a certificate to be made, with those that are written behind it.
+// order describes a certificate to be made, and the chain that is written after it.
 type order struct {
 	names      []string
 	key        crypto.Signer
@@ -43,7 +43,7 @@ type order struct {
 	chain      []*certtest.Certificate
 }
 
-// issue writes a certificate and its key to files of a name in dir.
+// issue writes a certificate and its key to files in dir, which are named name.
 func issue(t testing.TB, by *certtest.Certificate, dir, name string, o order) Pair {
 	t.Helper()
 	c := certtest.New(t, certtest.Order{Name: name, Hosts: o.names, Key: o.key, Begin: o.begin, End: o.end, By: by})
@@ -52,7 +52,7 @@ func issue(t testing.TB, by *certtest.Certificate, dir, name string, o order) Pa
 	return p
 }
 
-// shake makes a handshake, and reads what the server sends, so that a client gets its tickets.
+// shake makes a handshake, and reads the bytes of the server, so that the client gets its tickets.
 func shake(t testing.TB, server, client *tls.Config) (tls.ConnectionState, error) {
 	t.Helper()
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", server)
@@ -62,7 +62,7 @@ func shake(t testing.TB, server, client *tls.Config) (tls.ConnectionState, error
 	go func() {
 		defer close(served)
 		if c, err := ln.Accept(); err == nil {
-			_, _ = c.Write([]byte("x")) // an error is that of the client
+			_, _ = c.Write([]byte("x")) // the client reports an error
 			_ = c.Close()
 		}
 	}()

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestChoose: by name, by domain, by the kind of key, else the first one.
+// TestChoose: the certificate is chosen by exact name, then by domain, and by the kind of key that
+// the client accepts. Without a match it is the first one.
 func TestChoose(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	pairs := []Pair{
@@ -67,7 +68,7 @@ func TestChoose(t *testing.T) {
 	require.ErrorContains(t, err, "not b.example")
 }
 
-// FuzzChoose: any name that a client asks for gets a certificate.
+// FuzzChoose: any server name of a client gets a certificate.
 func FuzzChoose(f *testing.F) {
 	ca, dir := newAuthority(f, "ca", nil), f.TempDir()
 	set, err := Load([]Pair{issue(f, ca, dir, "a", order{names: []string{"a.example"}}),
@@ -83,7 +84,7 @@ func FuzzChoose(f *testing.F) {
 	})
 }
 
-// TestLoadNamesBadPairs: all that cannot be used, in one error.
+// TestLoadNamesBadPairs: the error of Load names all pairs that cannot be used.
 func TestLoadNamesBadPairs(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	a, b := issue(t, ca, dir, "a", order{}), issue(t, ca, dir, "b", order{})

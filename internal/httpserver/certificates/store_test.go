@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRefresh: a pair is replaced when both files fit, however it is written, and warned of once
-// until then. Other pairs, and files that have not changed, stay.
+// TestRefresh: a pair is replaced as soon as both files match, however they are written. Until then
+// there is one warning. Other pairs, and files that have not changed, stay.
 func TestRefresh(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	pair := issue(t, ca, dir, "a", order{names: []string{"a.example"}})
@@ -84,8 +84,8 @@ func TestRefresh(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTickets: another process with the same first certificate continues a session, that day and
-// the next, with TLS 1.2 and 1.3; one with another certificate, or later, makes a new one.
+// TestTickets: another process with the same first certificate resumes a session on the same and
+// the next day, with TLS 1.2 and 1.3. With another certificate, or later, the session is a new one.
 func TestTickets(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()
 	load := func(p Pair) *Set {

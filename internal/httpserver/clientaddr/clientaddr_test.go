@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testProxies are the trusted networks of these tests; the peer is one of them.
+// testProxies are the trusted networks of these tests, and one of their addresses as the peer.
 var (
 	testProxies = NewNetworks([]netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"),
@@ -16,7 +16,7 @@ var (
 	testPeer = netip.MustParseAddr("10.0.0.1")
 )
 
-// fieldLines splits the lines of a field, which a table writes with "|" between them.
+// fieldLines splits the lines of a field, which the tables separate by "|".
 func fieldLines(text string) (lines [][]byte) {
 	if text == "(absent)" {
 		return nil
@@ -36,7 +36,7 @@ func TestForwardedFor(t *testing.T) {
 		"1.1.1.1, 192.0.2.1, 10.0.0.7":          "192.0.2.1", // 1.1.1.1 is from a client that is no trusted proxy
 		"1.1.1.1|192.0.2.1|10.0.0.7, 10.0.0.8":  "192.0.2.1",
 		"1.1.1.1, 192.0.2.1|":                   "192.0.2.1",
-		"10.0.0.9, 10.0.0.7":                    "10.0.0.9", // all are proxies: the first
+		"10.0.0.9, 10.0.0.7":                    "10.0.0.9", // all are proxies: the first one counts
 		"192.0.2.1, unknown, 10.0.0.7":          "10.0.0.7",
 		"192.0.2.1,,10.0.0.7 ,\t":               "192.0.2.1",
 		"192.0.2.1:5000":                        "192.0.2.1",
@@ -154,7 +154,7 @@ func TestBlock(t *testing.T) {
 	require.False(t, Block(netip.Addr{}).IsValid())
 }
 
-// TestNoAllocation: the address of a client costs no memory.
+// TestNoAllocation: finding the address of a client allocates nothing.
 func TestNoAllocation(t *testing.T) {
 	lists := fieldLines("1.1.1.1, 192.0.2.1|10.0.0.7:80, [fd00::7]:80")
 	elements := fieldLines(`for=192.0.2.1;proto=https, for="[fd00::7]:80"`)
@@ -164,8 +164,8 @@ func TestNoAllocation(t *testing.T) {
 	}))
 }
 
-// FuzzLists: whatever an unknown client writes in front of the member of a trusted proxy, that
-// member counts.
+// FuzzLists: the list member of a trusted proxy counts, whatever an unknown client writes before
+// it.
 func FuzzLists(f *testing.F) {
 	f.Add("192.0.2.1", true)
 	f.Add(`for="[2001:db8::1]:80";proto=https, for=_x`, false)

@@ -21,7 +21,7 @@ const (
 	later   = "Fri, 20 Nov 2026 13:29:15 GMT"
 )
 
-// conditions reads "Name: value" lines.
+// conditions returns the conditions in "Name: value" lines.
 func conditions(lines ...string) *Conditions {
 	c := &Conditions{}
 	for _, line := range lines {

@@ -17,7 +17,7 @@ func ExampleParse() {
 
 func one(start, length int64) []Span { return []Span{{start, length}} }
 
-// parseTests are about a file of 1,000 bytes.
+// parseTests are for a file of 1,000 bytes.
 var parseTests = []struct {
 	name, value string
 	want        []Span
@@ -108,7 +108,7 @@ func TestParseAppendsAndKeeps(t *testing.T) {
 	require.Equal(t, dst, spans)
 }
 
-// A limit of 1 means that several ranges get the whole file.
+// TestParseLimitOfOne: with a limit of 1, a request for several ranges gets the whole file.
 func TestParseLimitOfOne(t *testing.T) {
 	for value, want := range map[string]Verdict{"bytes=0-1": Partial, "bytes=,0-1,": Partial, "bytes=9-": Unsatisfiable,
 		"bytes=0-1,2-3": Whole, "bytes=0-1,9-": Whole, "bytes=9-,9-": Whole, "bytes=": Whole} {
@@ -122,8 +122,8 @@ func TestParseAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { Parse(room, value, 1000, 16) }))
 }
 
-// FuzzParse holds every accepted span to the file's bounds, and single ranges to a second reading
-// with big numbers.
+// FuzzParse: every accepted span lies within the file, and a single range equals that of a second
+// parser with big numbers.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"bytes=0-0", "bytes=-0", "bytes=0-,5-9,-1", "bytes=99999999999999999999-", "bytes=1-0",
 		"items=1-2", ",", "bytes=00000000000000000000001-2"} {

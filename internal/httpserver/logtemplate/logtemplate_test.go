@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// values has the values of a test by name: of the field or parameter, or of the ID.
+// values holds the values of a test by the name of a field or parameter, or by the ID.
 type values map[Variable]string
 
 func (v values) AppendValue(dst []byte, of Variable) ([]byte, bool) {

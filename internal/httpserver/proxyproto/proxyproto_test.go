@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// behind follows each header of these tests: the first bytes of the connection itself.
+// behind holds the first bytes of the connection, which follow each header in these tests.
 const behind = "GET / HTTP/1.1\r\n"
 
 // v2 returns a header of version 2.
@@ -27,11 +27,11 @@ const (
 	tlvs   = "\x03\x00\x04\x01\x02\x03\x04" + "\x04\x00\x02\x00\x00"
 )
 
-// v6Ends are 2001:db8::1 to 2001:db8::2.
+// v6Ends holds the addresses and ports of a connection from 2001:db8::1 to 2001:db8::2.
 var v6Ends = "\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\x01" +
 	"\x20\x01\x0d\xb8" + strings.Repeat("\x00", 11) + "\x02" + "\xdc\x04" + "\x01\xbb"
 
-// TestRead: each header in one piece and in single bytes, and none of the bytes behind it is read.
+// TestRead: each header is parsed in one piece and in single bytes, and no byte behind it is read.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -64,14 +64,15 @@ func TestRead(t *testing.T) {
 			} else {
 				require.Equal(t, netip.MustParseAddrPort(tt.source), h.Source, name)
 			}
-			if pieces != "error with the last" { // that one reads ahead
+			if pieces != "error with the last" { // that reader reads ahead
 				require.Equal(t, len(behind), in.Len(), "%s, %s: bytes behind the header were read", name, pieces)
 			}
 		}
 	}
 }
 
-// TestTLS: the TLV of a client of TLS, also behind others, and TLVs that say nothing or are cut.
+// TestTLS: the TLV of a client with TLS is found, also behind others. TLVs without TLS, and
+// incomplete ones, report none.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	const byTLS = "\x20\x00\x05\x01\x00\x00\x00\x00"
