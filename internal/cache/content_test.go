@@ -434,8 +434,8 @@ func TestCorruptedBehind(t *testing.T) {
 	})
 }
 
-// TestFillKeepsItsVersion: a fill with a version rejects the metadata of another one, so it does
-// not append bytes of that.
+// TestFillKeepsItsVersion: a fill with a version rejects the metadata of another version, so it
+// does not append bytes of the other one.
 func TestFillKeepsItsVersion(t *testing.T) {
 	file := testFile(1)
 	f := newCache(t, Options{}).newFill(SegmentKey{File: file}, newOrigin(file, 1), fillOptions{})

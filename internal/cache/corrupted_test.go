@@ -68,8 +68,8 @@ func TestCorruptedThroughPeers(t *testing.T) {
 	})
 }
 
-// TestReadWhileCorruptIsPurged: a request that begins after wrong content was detected and before
-// it is purged does not get that as a whole file.
+// TestReadWhileCorruptIsPurged: a request that begins between the detection and the purge of wrong
+// content does not get this content as a whole file.
 func TestReadWhileCorruptIsPurged(t *testing.T) {
 	o := newOrigin(testFile(1), 2*SegmentSize)
 	good := o.content

@@ -156,7 +156,7 @@ func TestSlotOfCorruptedReplica(t *testing.T) {
 }
 
 // TestSlotOfSeveralSenders: a mismatch of a download with a good and a corrupted sender, in either
-// order, excludes neither of them. Each is asked for the whole slot instead.
+// order, does not exclude the good one. Each storage is asked for the whole slot instead.
 func TestSlotOfSeveralSenders(t *testing.T) {
 	for _, order := range [][]client.Server{{good, corrupted}, {corrupted, good}} {
 		const size = 3 << 20

@@ -368,7 +368,7 @@ func TestKilled(t *testing.T) {
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+		t.Cleanup(func() { _ = cmd.Process.Kill() }) // the process may have ended
 		_, err = io.ReadFull(out, make([]byte, len("ready")))
 		require.NoError(t, err)
 		eventually.True(t, func() bool {
@@ -377,7 +377,7 @@ func TestKilled(t *testing.T) {
 		})
 		time.Sleep(time.Duration(round*7) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // the error is that of a killed process
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 		// Two files may have been about to be removed and no longer counted: an evicted one and a
 		// purged one.
