@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -151,7 +152,8 @@ func FuzzMessage(f *testing.F) {
 		f.Add(seed, "k", "/a")
 	}
 	f.Fuzz(func(t *testing.T, message, key, path string) {
-		s.onMessage(message) // a panic would be contained and logged
+		before := panics.Total()
+		s.onMessage(message)
 		folders := &Folders{c: c, namespace: key}
 		plain, folder := c.waitQueues.join(queueKey{"me", key}, false, false),
 			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, false, false)
@@ -163,6 +165,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		c.waitQueues.leave(plain)
 		c.waitQueues.leave(folder)
+		require.Equal(t, before, panics.Total(), "onMessage contains a panic")
 	})
 }
 
