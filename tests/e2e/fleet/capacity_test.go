@@ -52,8 +52,9 @@ func TestFleetCapacity(t *testing.T) {
 	changes := func(what string, expected int) {
 		held := held(f, ids)
 		f.ForgetCounts()
+		before := notFromPeers(f)
 		ask(f, held, size)
-		downloads := 0
+		downloads, slow := 0, notFromPeers(f)-before
 		for _, s := range f.Cluster.Storages() {
 			downloads += s.Counts().Requests[fdfstest.CmdDownload]
 		}
@@ -64,12 +65,13 @@ func TestFleetCapacity(t *testing.T) {
 				changed++
 			}
 		}
-		t.Logf("%s: %d of %d files changed owners (%.3f, expected %.3f); %d downloads of %d files that were held", what,
-			changed, files,
-			float64(changed)/float64(files), 1/float64(expected), downloads, len(held))
+		t.Logf("%s: %d of %d files changed owners (%.3f, expected %.3f); %d downloads of %d files that were held, "+
+			"%.0f requests to peers failed", what, changed, files,
+			float64(changed)/float64(files), 1/float64(expected), downloads, len(held), slow)
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
-		// Without requests to the former owners, a fifth of the files. A slow owner costs a few.
-		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held)), what)
+		// Without requests to the former owners, a fifth of the files. On a busy host some requests
+		// fail, since a copy has to begin within 100 ms.
+		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held))+slow, what)
 		owners = now
 	}
 	o.Cache = append(o.Cache, "mutable_ttl = 10m")
@@ -80,6 +82,14 @@ func TestFleetCapacity(t *testing.T) {
 	f.Gateways[0].Kill()
 	f.Gateways = f.Gateways[1:]
 	changes("one is killed", gateways+1)
+}
+
+// notFromPeers returns the number of requests to peers that got no reply in time, were not sent
+// since an earlier one had failed, or whose reply broke off.
+func notFromPeers(f *e2e.Fleet) float64 {
+	f.T.Helper()
+	return f.Metric(`fdfs_gateway_peer_fetches_total{result="unreachable"}`,
+		`fdfs_gateway_peer_fetches_total{result="broken"}`)
 }
 
 // ask downloads each file through a random gateway.
