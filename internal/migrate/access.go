@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// access are the networks that may read files.
+// access is the set of networks that may read files.
 type access struct {
 	allow, deny []netip.Prefix
 	closed      bool // all but allow are denied
@@ -20,7 +20,8 @@ type access struct {
 // empty reports whether no client is allowed.
 func (a access) empty() bool { return a.closed && len(a.allow) == 0 }
 
-// accessOf evaluates allow and deny: in nginx the first rule counts, in the gateway deny does.
+// accessOf translates the rules allow and deny: in nginx the first matching rule wins, in the
+// gateway deny wins.
 func accessOf(rules []*directive) (a access) {
 	var before []netip.Prefix // networks of earlier rules
 	for _, d := range rules {
@@ -45,7 +46,7 @@ func accessOf(rules []*directive) (a access) {
 			return a
 		}
 	}
-	a.allow = nil // others may as well
+	a.allow = nil // without "deny all", other clients may read files as well
 	return a
 }
 
@@ -88,7 +89,7 @@ func without(n, o netip.Prefix) []netip.Prefix {
 	return append(without(low, o), without(netip.PrefixFrom(addr, n.Bits()+1), o)...)
 }
 
-// list writes networks; that of one address as the address.
+// list returns networks as text; a network of one address is written as the address.
 func list(networks []netip.Prefix) string {
 	texts := make([]string, len(networks))
 	for i, n := range networks {
@@ -99,11 +100,11 @@ func list(networks []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// everybody closes files.
+// everybody is the value of deny that closes files to all clients.
 const everybody = "0.0.0.0/0, ::/0, unix:"
 
 // translateAccess writes allow, deny and referers, for all files or for those of selectors. Files
-// behind a check that the gateway does not have are denied to everybody.
+// behind a check that the gateway does not have are denied to all clients.
 func (t *translator) translateAccess() {
 	values, from := t.perCell(true, t.ruleOf)
 	for _, s := range t.all {
@@ -115,8 +116,8 @@ func (t *translator) translateAccess() {
 		"allow", "deny", "referers", "referer_file", "referer_redirect")
 }
 
-// restrictOthers gives files that no translated server serves the rule of a server that keeps its
-// nginx, or else that of a translated server for files without a location.
+// restrictOthers sets the rule of files that no translated server serves: the rule of a server that
+// stays in nginx, or else the rule of a translated server for files without a location.
 func (t *translator) restrictOthers(s *server, values map[cell]string, from map[string][]*directive) {
 	chain := s.chain(nil)
 	general := len(inForce(chain, "allow", "deny")) > 0 || invalidReferer(chain) != nil
@@ -142,7 +143,8 @@ func (t *translator) restrictOthers(s *server, values map[cell]string, from map[
 // thisHost are the clients of a server that listens on loopback addresses only.
 const thisHost = "127.0.0.0/8, ::1, unix:"
 
-// closeToOthers allows only programs of this host to read files that nginx serves to them alone.
+// closeToOthers closes files that nginx serves only on loopback addresses to clients of other
+// hosts.
 func (t *translator) closeToOthers(values map[cell]string, from map[string][]*directive) {
 	public := map[cell]bool{}
 	for _, f := range t.openFiles() {
@@ -161,7 +163,7 @@ func (t *translator) closeToOthers(values map[cell]string, from map[string][]*di
 	}
 }
 
-// closeCells denies the files behind a check to everybody, and names the check.
+// closeCells denies the files behind a check to all clients, and adds findings about the check.
 func (t *translator) closeCells(values map[cell]string, from map[string][]*directive) {
 	closed := parts("", everybody)
 	for _, s := range t.all {
@@ -177,7 +179,7 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 			}
 			values[c] = closed
 			if s.left == nil && (o.guard != nil || o.finer != nil || !t.universe.names[c.group]) {
-				// for others see sayLeft and otherLocation
+				// sayLeft and otherLocation report the other checks
 				t.sayClosed(c, o)
 			}
 			from[closed] = union(from[closed], check)
@@ -185,7 +187,7 @@ func (t *translator) closeCells(values map[cell]string, from map[string][]*direc
 	}
 }
 
-// ruleOf returns the access to the files of a location.
+// ruleOf returns the rules of access to the files of a location.
 func (t *translator) ruleOf(s *server, o outcome) (a attribute) {
 	chain := s.chain(o.loc)
 	var allow, deny, referers, file, redirect string
@@ -231,7 +233,8 @@ func invalidReferer(chain [][]*directive) *directive {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
 
-// noReferer is a name that no referer has: without a name in its list, nginx rejects all.
+// noReferer is a name that no referer has: if valid_referers has no names, nginx rejects all
+// referers.
 const noReferer = "_"
 
 // referers translates the lines of valid_referers, which add up.
@@ -275,13 +278,13 @@ func (t *translator) referers(s *server, lines []*directive) string {
 	return strings.Join(names, ", ")
 }
 
-// isExpression accepts expressions that referers can have.
+// isExpression reports whether a text is an expression that referers can have.
 func isExpression(text string) bool {
 	_, err := regexp.Compile("(?i)" + text)
 	return err == nil && text != "" && len(text) <= 512 && isPath(text)
 }
 
-// isPath accepts a text that can be a part of a list.
+// isPath reports whether a text can be a part of a list: it has no comma and no blank.
 func isPath(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ',' })
 }
@@ -321,14 +324,14 @@ func (t *translator) refererResponse(s *server, test *directive) (file, redirect
 	return "", "", nil
 }
 
-// isTarget accepts a URL without variables that referer_redirect can have.
+// isTarget reports whether a text is a URL without variables that referer_redirect can have.
 func isTarget(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
 		!strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '$' })
 }
 
-// fileOf returns the file of this host that nginx sends for a path, or nothing.
+// fileOf returns the file of this host that nginx sends for a path, or an empty string.
 func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
 	if !strings.HasPrefix(uri, "/") {
 		return ""
@@ -351,7 +354,7 @@ func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
 // maxKinds bounds the kinds of files in one finding.
 const maxKinds = 3
 
-// sayClosed names the location of closed files and its check.
+// sayClosed adds findings about the location of closed files and about its check.
 func (t *translator) sayClosed(c cell, o outcome) {
 	text := "these files are closed here, since the gateway does not have the check of this location"
 	if o.finer != nil {
@@ -375,7 +378,7 @@ func (t *translator) opens(l *location) bool {
 	return slices.ContainsFunc(t.openFiles(), func(f openFile) bool { return f.o.loc == l })
 }
 
-// describe names a kind of files.
+// describe returns a kind of files as text for a finding.
 func (c cell) describe() string {
 	group, path, ext := "of "+c.group, "", ""
 	if c.group == otherGroup {

@@ -31,8 +31,8 @@ func (t *translator) translateCache() {
 	t.uncached(zones)
 }
 
-// mostOf returns the value that most of the files with one have. The directives of other values are
-// findings.
+// mostOf returns the commonest value of the files that have one. The directives of other values
+// become findings.
 func (t *translator) mostOf(values map[cell]string, from map[string][]*directive, text func(string) string) string {
 	value, _ := t.universe.commonest(values, func(c cell) bool { return values[c] != "" })
 	if value != "" {
@@ -86,7 +86,7 @@ func (t *translator) freshness(status, key string) {
 	}
 }
 
-// uncached names files that nginx does not cache while it caches others.
+// uncached adds notes about files that nginx does not cache while it caches others.
 func (t *translator) uncached(zones map[cell]string) {
 	for _, f := range t.openFiles() {
 		if zone, ok := zones[f.c]; ok && zone == "" && f.o.via.name == "proxy_pass" {
@@ -96,7 +96,7 @@ func (t *translator) uncached(zones map[cell]string) {
 	}
 }
 
-// durationText writes a time in the largest unit that fits.
+// durationText returns a time in the largest unit that fits.
 func durationText(seconds int64) string {
 	switch {
 	case seconds > 0 && seconds%3600 == 0:

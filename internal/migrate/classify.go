@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// outcome is the response of nginx to one kind of files.
+// outcome is the handling of one kind of files by nginx.
 type outcome struct {
 	loc   *location
-	via   *directive // serves the files: the module, a proxy_pass, or root and alias; nil = they are not served
+	via   *directive // serves the files: the module, a proxy_pass, root or alias; nil = not served
 	guard *directive // a check that the gateway does not have: the files stay closed
-	rest  *directive // rejects what no location is for
-	idle  *directive // a check of a part of files that the server does not serve
-	finer *location  // has the guard or the idle check
+	rest  *directive // rejects all paths without a location
+	idle  *directive // a check of files that the server does not serve
+	finer *location  // location of the guard or idle check, if that is for a part of the files
 }
 
 func (o outcome) open() bool { return o.via != nil && o.guard == nil }
@@ -51,8 +51,8 @@ func (t *translator) classify() {
 	}
 }
 
-// leaveNames keeps a check of a path that may be a group from closing more than that path. Where
-// the server does not serve other groups, nginx has no such files.
+// leaveNames turns the check of a path that may be a group into an idle one, so that it closes only
+// this path. Where the server serves no other groups, nginx has no such files.
 func (t *translator) leaveNames(s *server) {
 	for _, c := range t.universe.all {
 		o := s.cells[c]
@@ -62,8 +62,8 @@ func (t *translator) leaveNames(s *server) {
 	}
 }
 
-// closeUnserved closes the kinds of files that no location serves and that the server has behind a
-// check, or a location for some clients only: nginx does not come to the store for them.
+// closeUnserved closes the kinds of files that no location serves, and that are behind a check of
+// the server or in a location for some clients only: nginx does not read the store for them.
 func (t *translator) closeUnserved(s *server) {
 	general := t.guardOf(s, nil, false)
 	for c, o := range s.cells {
@@ -80,8 +80,8 @@ func (t *translator) closeUnserved(s *server) {
 	}
 }
 
-// chooseForm finds out in which form the paths of files reach the store: with or without a group,
-// and what is in front of it.
+// chooseForm chooses the form in which the paths of files reach the store: with or without a group,
+// and with the prefix in front of it.
 func (t *translator) chooseForm() {
 	forms := []form{{group: true}, {}}
 	if t.ModuleFile != "" && !t.Module.GroupInURL {
@@ -118,7 +118,7 @@ func (t *translator) chooseForm() {
 
 var prefixPart = regexp.MustCompile(`^\^?(/[A-Za-z0-9_\-/]*?)/(?:[(\[]?group|[A-Za-z0-9]{1,16}/M\d|M0)`)
 
-// prefixes returns what patterns have in front of the group, such as /files.
+// prefixes returns the prefixes that patterns have in front of the group, such as /files.
 func (t *translator) prefixes() (all []string) {
 	for _, s := range t.all {
 		for _, l := range s.every() {
@@ -134,7 +134,7 @@ func (t *translator) prefixes() (all []string) {
 	return all
 }
 
-// stripsPrefix reports whether a location passes its files on without its own prefix.
+// stripsPrefix reports whether a location passes requests on without its own prefix.
 func (t *translator) stripsPrefix(l *location) bool {
 	for _, d := range named(l.d.block, "proxy_pass") {
 		if _, path, ok := strings.Cut(strings.TrimPrefix(d.arg(0), "http://"), "/"); ok && path == "" {
@@ -152,7 +152,7 @@ var (
 	maybeSource = regexp.MustCompile(`(?i)storage|group`)
 )
 
-// serves returns the directive of a location that serves files of FastDFS.
+// serves returns the directive of a location that serves files of FastDFS, or nil.
 func (t *translator) serves(s *server, l *location) *directive {
 	for _, d := range slices.Backward(l.d.block) {
 		switch d.name {
@@ -186,8 +186,8 @@ func (t *translator) serves(s *server, l *location) *directive {
 	return nil
 }
 
-// passesFiles reports whether a proxy_pass goes to storages: by its pattern, by its target, or by
-// the port of a storage where both could be something else.
+// passesFiles reports whether a proxy_pass goes to storages, judged by the pattern of the location,
+// by the target, or, where both are ambiguous, by the port of a storage.
 func (t *translator) passesFiles(l *location, pass *directive) bool {
 	if t.aboutFiles(l) || sourceWords.MatchString(pass.arg(0)) {
 		return true
@@ -196,7 +196,7 @@ func (t *translator) passesFiles(l *location, pass *directive) bool {
 		slices.ContainsFunc(t.targets(pass), func(a string) bool { return strings.HasSuffix(a, storagePort) })
 }
 
-// targets are the addresses of a proxy_pass.
+// targets returns the addresses of a proxy_pass.
 func (t *translator) targets(pass *directive) []string {
 	addresses := []string{target(pass)}
 	if up := t.upstreamOf(pass); up != nil {
@@ -207,7 +207,7 @@ func (t *translator) targets(pass *directive) []string {
 	return addresses
 }
 
-// ownServers are the servers of this nginx that a proxy_pass ends at.
+// ownServers returns the servers of this nginx that a proxy_pass leads to.
 func (t *translator) ownServers(pass *directive) (found []*server) {
 	for _, address := range t.targets(pass) {
 		to := listen{address: listenAddress(address)}
@@ -221,7 +221,7 @@ func (t *translator) ownServers(pass *directive) (found []*server) {
 	return found
 }
 
-// stripsByRewrite reports whether a location passes its files on with their prefix rewritten away.
+// stripsByRewrite reports whether a location removes its prefix from paths by a rewrite.
 func stripsByRewrite(l *location) bool {
 	d := first(l.d.block, "rewrite")
 	return d != nil && l.path != "/" && d.arg(1) == "/$1" && d.arg(2) == "break" && strings.Contains(d.arg(0), l.path)
@@ -230,7 +230,7 @@ func stripsByRewrite(l *location) bool {
 // storagePort is the port of the web server of a storage, by default.
 const storagePort = ":8888"
 
-// passesToModule reports whether a proxy_pass ends at another server of this nginx, which serves
+// passesToModule reports whether a proxy_pass leads to another server of this nginx, which serves
 // files to all clients.
 func (t *translator) passesToModule(from *server, pass *directive) bool {
 	return slices.ContainsFunc(t.serversAt(target(pass)), func(s *server) bool {
@@ -245,7 +245,7 @@ func (t *translator) passesToModule(from *server, pass *directive) bool {
 	})
 }
 
-// aboutFiles reports whether the pattern of a location is one of file ids.
+// aboutFiles reports whether the pattern of a location looks like one for file ids.
 func (t *translator) aboutFiles(l *location) bool {
 	if fileWords.MatchString(l.path) {
 		return true
@@ -255,7 +255,7 @@ func (t *translator) aboutFiles(l *location) bool {
 	})
 }
 
-// redirectsToHTTPS returns the directive by which a server does nothing but send clients to https.
+// redirectsToHTTPS returns the directive by which a server sends all clients to https, or nil.
 func redirectsToHTTPS(s *server) *directive {
 	if i := slices.IndexFunc(s.d.block, isHTTPSRedirect); i >= 0 {
 		return s.d.block[i]
@@ -268,7 +268,7 @@ func redirectsToHTTPS(s *server) *directive {
 	return nil
 }
 
-// isHTTPSRedirect accepts a return or rewrite of all paths to https.
+// isHTTPSRedirect reports whether a directive is a return or rewrite of all paths to https.
 func isHTTPSRedirect(d *directive) bool {
 	switch d.name {
 	case "return":
@@ -281,7 +281,8 @@ func isHTTPSRedirect(d *directive) bool {
 	return false
 }
 
-// mustStay returns the check for which a server keeps its nginx: none of its files is free of it.
+// mustStay returns the check for which a server stays in nginx: it has no files without one. The
+// result is nil if some files are open.
 func (t *translator) mustStay(s *server) (guard *directive) {
 	for _, c := range t.universe.all {
 		o := s.cells[c]
@@ -295,8 +296,8 @@ func (t *translator) mustStay(s *server) (guard *directive) {
 	return guard
 }
 
-// openElsewhere returns the check of files that another server serves without one: one gateway
-// cannot do both.
+// openElsewhere returns the check of files that another server serves without one, or nil: one
+// gateway cannot do both.
 func (t *translator) openElsewhere(s *server) *directive {
 	for _, c := range t.universe.all {
 		guard := s.cells[c].guard
@@ -307,7 +308,7 @@ func (t *translator) openElsewhere(s *server) *directive {
 	return nil
 }
 
-// sayLeft names a server that keeps its nginx.
+// sayLeft adds findings about a server that stays in nginx.
 func (t *translator) sayLeft(s *server) {
 	if s.unclear != nil {
 		t.say(s.unclear, "the files of this expression cannot be told from those behind a check", "")

@@ -20,10 +20,10 @@ type class struct {
 	matches []bool // of each pattern
 }
 
-// classesOf returns the classes of the paths that a language has; false if there are too many. The
-// language, which is anchored at both ends, and the patterns are automata, which read the same
-// characters side by side: whatever two patterns have in common is found, without a sample in the
-// right form.
+// classesOf returns the classes of the paths of a language; ok is false if there are too many. The
+// language, which is anchored at both ends, and the patterns are automata that read the same
+// characters in parallel. So every path that two patterns have in common is found, without a sample
+// in the right form.
 func classesOf(language *syntax.Prog, patterns []*syntax.Prog) (classes []class, ok bool) {
 	m := automata(append([]*syntax.Prog{language}, patterns...))
 	characters := m.characters()
@@ -54,11 +54,11 @@ func classesOf(language *syntax.Prog, patterns []*syntax.Prog) (classes []class,
 // automata are the language and the patterns.
 type automata []*syntax.Prog
 
-// state is the state of all automata behind a text.
+// state is the state of all automata after a text.
 type state struct {
 	text    string
 	before  rune       // a character of the same kind as the last one; -1 = none
-	inside  [][]uint32 // instructions of each that wait for a character
+	inside  [][]uint32 // instructions of each automaton that wait for a character
 	matched []bool
 }
 
@@ -74,8 +74,8 @@ func (s *state) key() string {
 	return string(b)
 }
 
-// characters returns one character of each kind: all instructions accept or reject those of a kind
-// alike.
+// characters returns one character of each kind: all instructions accept or reject the characters
+// of a kind alike.
 func (m automata) characters() (all []rune) {
 	kinds := map[string]bool{}
 	for _, c := range "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-_" {
@@ -93,7 +93,7 @@ func (m automata) characters() (all []rune) {
 	return all
 }
 
-// kindOf returns a character that is a part of a word if c is one.
+// kindOf returns one character for all that are a part of a word, and one for all others.
 func kindOf(c rune) rune {
 	if syntax.IsWordChar(c) {
 		return 'a'
@@ -101,8 +101,8 @@ func kindOf(c rune) rune {
 	return '/'
 }
 
-// step is the state behind one more character; -1 is the end of the text. A pattern may begin
-// anywhere, unless it is anchored. One that has matched is not followed further.
+// step returns the state after one more character; -1 is the end of the text. A pattern may begin
+// anywhere, unless it is anchored. A pattern that has matched is not followed further.
 func (m automata) step(s *state, c rune) *state {
 	flags := syntax.EmptyOpContext(s.before, c)
 	next := &state{text: s.text, before: kindOf(c), inside: make([][]uint32, len(m)), matched: slices.Clone(s.matched)}
@@ -180,7 +180,7 @@ func programs(expressions []string) (all []*syntax.Prog) {
 	return all
 }
 
-// literal is an expression for paths that begin with a text; whole = that are the text.
+// literal returns an expression for paths that begin with a text or, with whole, are the text.
 func literal(text string, whole bool) string {
 	if whole {
 		return "^" + regexp.QuoteMeta(text) + "$"

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// document is the configuration that is written.
+// document is the resulting configuration of the gateway.
 type document struct {
 	sections []*section
 }
@@ -21,10 +21,10 @@ type section struct {
 type entry struct {
 	key, value string
 	from       []*directive
-	off        string // the reason for which it is a comment; empty = it is none
+	off        string // reason for which the entry is a comment; empty = it is in force
 }
 
-// order is the order of sections; those of [access ...] and [headers ...] follow theirs.
+// order is the order of sections; sections with selectors follow [access] and [headers].
 var order = []string{"", "gateway", "access", "headers", "error_pages", "types", "cache"}
 
 func (o *document) section(name string) *section {
@@ -62,7 +62,8 @@ func (o *document) value(key string) (value string) {
 	return value
 }
 
-// text is the whole configuration: the module's file by an include, then the keys.
+// text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the
+// directives without a translation.
 func (o *document) text(t *translator, findings []Finding) string {
 	var b strings.Builder
 	name := oneLine(t.tree.main, 200)
@@ -93,8 +94,8 @@ func (o *document) text(t *translator, findings []Finding) string {
 	return b.String()
 }
 
-// rank is the place of a section. Later ones win, so those for fewer files come later: groups,
-// store paths, extensions.
+// rank returns the position of a section. Later sections win, so sections for fewer files come
+// later: first store paths of all groups, then groups, store paths of one group, and extensions.
 func rank(name string) int {
 	words := strings.Fields(name)
 	if len(words) == 0 {
@@ -131,8 +132,8 @@ func (e entry) write(b *strings.Builder) {
 	b.WriteString(strings.TrimRight(fmt.Sprintf("%s%s = %s", off, oneLine(e.key, 200), escape(e)), " ") + "\n")
 }
 
-// escape returns the value so that no variable of the environment is read in it. Those of the log
-// have another form.
+// escape returns the value without variables of the environment: each $ is doubled if the value has
+// ${ or $$. Variables of the log have another form.
 func escape(e entry) string {
 	value := oneLine(e.value, math.MaxInt)
 	if e.key == "access_log_format" {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// language is the expression of all paths of files in the form.
+// language returns the expression for all paths of files in the form.
 func (f form) language() string {
 	group := ""
 	if f.group {
@@ -17,7 +17,7 @@ func (f form) language() string {
 }
 
 // closeFiner closes the kinds of files of which a server rejects a part that no selector of the
-// gateway describes. A server of which that cannot be found out keeps its nginx.
+// gateway describes. A server with a check stays in nginx if such parts cannot be determined.
 func (t *translator) closeFiner(s *server) {
 	behind := t.serversBehind(s)
 	if all, of := s.expressions(); len(all) == len(of) && len(behind) == 0 && t.anyCheck(s, s.every()) == nil {
@@ -74,7 +74,8 @@ func (t *translator) closeFiner(s *server) {
 	}
 }
 
-// serversBehind returns the other servers of this nginx if a server passes requests on to one.
+// serversBehind returns the other servers of this nginx if a server passes requests on to one of
+// them.
 func (t *translator) serversBehind(s *server) []*server {
 	other := func(next *server) bool { return next != s }
 	if !slices.ContainsFunc(s.every(), func(l *location) bool {
@@ -103,7 +104,7 @@ func (s *server) locationsOf(classes []class) (found []*location) {
 	return found
 }
 
-// anyCheck returns a check of some locations.
+// anyCheck returns the first check of some locations, or nil.
 func (t *translator) anyCheck(s *server, locations []*location) *directive {
 	for _, l := range locations {
 		guard, rules := t.guardOf(s, l, false), inForce(s.chain(l), "allow", "deny", "valid_referers")
@@ -121,8 +122,9 @@ func (t *translator) anyCheck(s *server, locations []*location) *directive {
 	return nil
 }
 
-// closedExt returns an extension in a name that a check closes as a whole. The expression of such a
-// check has no end; it must not close all other files.
+// closedExt returns the extension that a check closes completely and that a name has in the middle;
+// empty = none. The expression of such a check has no anchor at its end, but the check must not
+// close all other files.
 func (t *translator) closedExt(s *server, c cell, path string, check *directive) string {
 	name := strings.ToLower(path[strings.LastIndexByte(path, '/'):])
 	for _, e := range t.universe.exts[1:] {
@@ -134,8 +136,8 @@ func (t *translator) closedExt(s *server, c cell, path string, check *directive)
 	return ""
 }
 
-// otherRules returns the rule by which fewer clients may read the files of a second location than
-// those of a first one.
+// otherRules returns the first rule of access of a second location if its rules differ from those
+// of a first one, or nil.
 func otherRules(s *server, one, other *location) *directive {
 	if other == nil || other == one {
 		return nil
@@ -184,8 +186,8 @@ func (s *server) expressions() (all []string, of []*location) {
 	return all, of
 }
 
-// behindPrefix returns the rest of expressions that begin with what a rewrite puts in front of a
-// path: they distinguish the path before it.
+// behindPrefix returns the rests of expressions that begin with the prefix that a rewrite adds to a
+// path: the rests distinguish paths before the rewrite.
 func behindPrefix(all []string, template string) (rest []string) {
 	prefix, _, _ := strings.Cut(template, "$")
 	for _, e := range all {
@@ -219,7 +221,7 @@ func (t *translator) classes(s *server) ([]class, bool) {
 	return classesOf(program(t.form.language()), programs(all))
 }
 
-// cellsOf returns the kinds of files that a path is one of: one, if the group is in the path.
+// cellsOf returns the kinds of files of a path: one, if the group is in the path.
 func (t *translator) cellsOf(path string) (cells []cell) {
 	path = strings.TrimPrefix(path, t.form.prefix)
 	groups := t.universe.groups

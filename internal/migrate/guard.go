@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// guards are the directives by which nginx decides about a request, and which the gateway does not
-// have. off is the argument that switches one off.
+// guards are the checks and filters of nginx that the gateway does not have. off is the argument
+// that disables a directive.
 var guards = map[string]struct{ off, advice string }{
 	"auth_basic":          {"off", "keep nginx in front for these files, with the gateway as its source"},
 	"auth_request":        {"off", "keep nginx in front for these files, with the gateway as its source"},
@@ -35,11 +35,11 @@ const (
 )
 
 // guardOf returns the check of a location, or of a server, that the gateway does not have, or nil.
-// A request that nginx itself redirected may come to an internal location.
+// A request that nginx redirected internally may come to an internal location.
 func (t *translator) guardOf(s *server, l *location, redirected bool) *directive {
 	chain := s.chain(l)
 	for _, d := range chain[0] {
-		others := d.name == "limit_except" && !d.has("GET") && len(d.block) > 0 // than the methods that it names
+		others := d.name == "limit_except" && !d.has("GET") && len(d.block) > 0 // it is for all other methods
 		if others || d.name == "js_content" || d.name == "perl" || strings.HasPrefix(d.name, "content_by_lua") {
 			return d
 		}
@@ -68,8 +68,8 @@ func (t *translator) guardOf(s *server, l *location, redirected bool) *directive
 	return nil
 }
 
-// isCheck accepts what decides about requests by its name: Lua, directives of modules that are not
-// known, includes that are not there, and conditions.
+// isCheck reports whether a directive may decide about requests: a condition, a missing include,
+// Lua, or an unknown directive with the name of a check.
 func (t *translator) isCheck(d *directive, inServer bool) bool {
 	switch {
 	case d.name == "if":
@@ -84,8 +84,8 @@ func (t *translator) isCheck(d *directive, inServer bool) bool {
 	return t.misspeltGuard(d) || hasWord(d.name, checkWords)
 }
 
-// checkSetting are parameters of checks, which are none by themselves, and other directives with
-// such a name.
+// checkSetting are parameters of checks and other directives with the name of a check, which decide
+// nothing.
 var checkSetting = words(`auth_basic_user_file auth_request_set auth_jwt_key_file auth_delay auth_http
 	uninitialized_variable_warn`)
 
@@ -98,21 +98,21 @@ func hasWord(name string, words []string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
 }
 
-// freeConditions are what an if can ask for without being a check of rights: it is a finding, and
+// freeConditions are the tests of an if that is no check of rights: the if becomes a finding, and
 // the files are served.
 var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_referer", "$request_method", "$host",
 	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "$http_x_forwarded_proto",
 	"-f", "!-f", "-e", "!-e", "-d", "!-d", "$http_range"}
 
-// isFree reports whether an if is no check of rights by its condition. For one on the path see
-// returns. One on the method is a check if it rejects downloads.
+// isFree reports whether the condition of an if shows that it is no check of rights. A condition on
+// the path is evaluated by returns. A condition on the method is a check if it rejects downloads.
 func isFree(d *directive) bool {
 	_, onPath := pathPattern(d.args)
 	rejected := d.arg(0) == "$request_method" && len(named(d.block, "return", "rewrite")) > 0 && holds(d.args, "GET")
 	return onPath || isImageSwitch(d) || slices.Contains(freeConditions, d.arg(0)) && !rejected
 }
 
-// holds evaluates the condition of an if with the value of its variable.
+// holds reports whether the condition of an if is true for a value of its variable.
 func holds(condition []string, value string) bool {
 	condition = append(slices.Clone(condition), "", "")
 	op, pattern := condition[1], condition[2]
@@ -148,12 +148,12 @@ func sameURL(d *directive) bool {
 	return isHTTPSRedirect(d) && keepsPath(d) && ownHost.MatchString(strings.TrimPrefix(d.arg(1), "https://"))
 }
 
-// isImageSwitch accepts the test of a width or height, which is no check of rights.
+// isImageSwitch reports whether an if tests a width or height, which is no check of rights.
 func isImageSwitch(d *directive) bool {
 	return slices.Contains([]string{"$w", "$h", "$width", "$height", "$arg_w", "$arg_h"}, d.arg(0))
 }
 
-// misspeltGuard accepts, of directives that are not known, the near miss of the name of a check.
+// misspeltGuard reports whether an unknown directive has almost the name of a check.
 func (t *translator) misspeltGuard(d *directive) bool {
 	near, ok := t.nearest(d.name)
 	_, guard := guards[near]
@@ -164,13 +164,13 @@ func (t *translator) misspeltGuard(d *directive) bool {
 var includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
 	checkWords...)
 
-// missingGuard accepts an include that is not there and may hold a check: any in a server, and
-// others by their name.
+// missingGuard reports whether an include is missing and may hold a check: any but a harmless one
+// in a server, and others by their name.
 func (t *translator) missingGuard(d *directive, inServer bool) bool {
 	return slices.Contains(t.tree.missing, d) && !isHarmless(d) && (inServer || hasWord(d.arg(0), includeWords))
 }
 
-// explainGuard adds the finding of a check.
+// explainGuard adds the finding about a check.
 func (t *translator) explainGuard(d *directive) {
 	switch g, ok := guards[d.name]; {
 	case g.advice == imageAdvice:
@@ -206,5 +206,5 @@ func (t *translator) explainGuard(d *directive) {
 	}
 }
 
-// isImageFilter accepts what changes pictures: the originals are no secret.
+// isImageFilter reports whether a directive changes pictures: the originals are no secret.
 func isImageFilter(d *directive) bool { return guards[d.name].advice == imageAdvice }

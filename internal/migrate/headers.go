@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// computed are the fields that the gateway makes by itself.
+// computed are the fields that the gateway computes.
 var computed = []string{"Content-Length", "Content-Type", "Content-Range", "Content-Encoding", "ETag", "Last-Modified",
 	"Accept-Ranges", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding", "Location", "Allow", "X-Cache",
 	"Age", "Retry-After", "Trailer", "Upgrade"}
@@ -27,10 +27,10 @@ type field struct {
 	d           *directive
 }
 
-// is reports whether a field has a name.
+// is reports whether a field has the name, in any case.
 func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
 
-// isCORS accepts the fields of CORS.
+// isCORS reports whether a field is one of CORS.
 func (f field) isCORS() bool { return strings.HasPrefix(strings.ToLower(f.name), "access-control-") }
 
 // fieldsIn returns the fields that a block adds: add_header, and more_set_headers of headers-more.
@@ -49,8 +49,9 @@ func fieldsIn(block []*directive) (all []field) {
 	return all
 }
 
-// fieldsOf returns the fields of the files of a location. An if has its own; those of CORS, which
-// sites set for one method only, count for all.
+// fieldsOf returns the fields of the files of a location. The fields of CORS in an if on the method
+// count for all methods, since sites set them for one method only; other fields in an if do not
+// count.
 func (t *translator) fieldsOf(s *server, l *location) (all []field) {
 	for _, block := range s.chain(l) {
 		if all = fieldsIn(block); len(all) > 0 {
@@ -110,7 +111,8 @@ func (t *translator) fieldOf(s *server, l *location, name string) (a attribute) 
 	return a
 }
 
-// fieldValue returns the value of a field, or nothing where the gateway sends none like it.
+// fieldValue returns the translated value of a field. It is empty if the gateway sends the field by
+// itself, or cannot send it.
 func (t *translator) fieldValue(f field) string {
 	name := strings.ToLower(f.name)
 	switch {
@@ -173,7 +175,7 @@ var originPattern = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]_-]+$`)
 
 func isOrigin(text string) bool { return originPattern.MatchString(text) }
 
-// maxAge translates expires.
+// maxAge translates expires to a value of Cache-Control.
 func (t *translator) maxAge(d *directive) string {
 	v := d.arg(0)
 	switch {
@@ -201,7 +203,7 @@ func (t *translator) maxAge(d *directive) string {
 
 var nginxTime = regexp.MustCompile(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?$`)
 
-// nginxSeconds reads a time of nginx, such as 30d, 1h30m or 3600.
+// nginxSeconds parses a time of nginx, such as 30d, 1h30m or 3600.
 func nginxSeconds(v string) (seconds int64, ok bool) {
 	m := nginxTime.FindStringSubmatch(strings.ReplaceAll(v, " ", ""))
 	if m == nil || m[0] == "" {
@@ -216,7 +218,7 @@ func nginxSeconds(v string) (seconds int64, ok bool) {
 	return seconds, true
 }
 
-// writeField writes one field: by the key that it has, or by sections of [headers].
+// writeField writes one field: with the key that the field has, or in sections of [headers].
 func (t *translator) writeField(name string, values map[cell]string, from map[string][]*directive) {
 	key, cors := corsKeys[strings.ToLower(name)]
 	choices := t.universe.spread(values)
@@ -264,8 +266,8 @@ func (t *translator) writeCORS(name, key string, choices []choice, values map[ce
 	}
 }
 
-// methodIfs deals with the ifs on the method: preflight requests, and methods that the gateway
-// rejects by itself.
+// methodIfs handles the ifs on the method: preflight requests, and methods that the gateway rejects
+// by itself.
 func (t *translator) methodIfs() {
 	t.eachBlock(func(block []*directive) {
 		for _, d := range named(block, "if") {
@@ -285,7 +287,7 @@ func (t *translator) methodIfs() {
 	})
 }
 
-// eachBlock visits the blocks of translated servers and of the locations of open files.
+// eachBlock calls visit with the blocks of translated servers and of the locations of open files.
 func (t *translator) eachBlock(visit func(block []*directive)) {
 	seen := map[*directive]bool{}
 	for _, f := range t.openFiles() {
@@ -300,10 +302,10 @@ func (t *translator) eachBlock(visit func(block []*directive)) {
 
 var argument = regexp.MustCompile(`\$\{?arg_([A-Za-z0-9_]+)\}?`)
 
-// anyName are conditions on a parameter that only ask whether it is there.
+// anyName are the conditions on a parameter that only test its presence.
 var anyName = []string{"", "^(.+)", "^(.+)$", "(.+)", ".+", "^.+$", "^.+", "^(.*)$", "(.*)", ".", "^(.*)", "^[^ ]+"}
 
-// translateNames translates the parameter with the name of a download, often attname.
+// translateNames translates the query parameter with the file name of a download, often attname.
 func (t *translator) translateNames() {
 	names := []string{"filename"}
 	var from []*directive

@@ -54,7 +54,7 @@ var needsNothing = words(`
 	auth_basic_user_file image_filter_buffer valid_referers types default_type server_name listen
 	auth_delay upstream limit_req_zone limit_conn_zone log_format`)
 
-// words is the set of the words of a text.
+// words returns the set of the words of a text.
 func words(text string) map[string]bool {
 	set := map[string]bool{}
 	for _, w := range strings.Fields(text) {
@@ -63,12 +63,12 @@ func words(text string) map[string]bool {
 	return set
 }
 
-// advice is the finding for a directive wherever it is.
+// advice is the finding about a directive, at any place.
 type advice struct {
 	text, advice string
 	unless       string // an argument with which it has no effect
 	only         string // it matters only if an argument contains this
-	always       bool   // also in locations that are left
+	always       bool   // also in blocks that are not translated
 	note         bool
 }
 
@@ -153,7 +153,7 @@ func knownDirective(name string) bool {
 		})
 }
 
-// directiveNames are the names that a misspelt one is compared with.
+// directiveNames are the names with which a misspelt one is compared.
 var directiveNames = sync.OnceValue(func() []string {
 	names := words(`
 	http server location include map geo user access_log keepalive_timeout client_header_timeout

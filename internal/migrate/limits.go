@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// limitKey is what a zone counts by.
+// limitKey is the key by which a zone counts.
 type limitKey int
 
 const (
@@ -22,10 +22,10 @@ type zone struct {
 	d         *directive // nil = there is none
 	by        limitKey
 	unlimited string       // the networks for which its key is empty
-	from      []*directive // the map and geo blocks that say so
+	from      []*directive // the directives that define the networks
 }
 
-// zone finds a zone, and what it counts by.
+// zone returns a zone by its name, with its key.
 func (t *translator) zone(kind, name string) zone {
 	for _, z := range named(t.http, kind) {
 		if z.option("zone") != name && !strings.HasPrefix(z.option("zone"), name+":") {
@@ -46,7 +46,7 @@ func (t *translator) zone(kind, name string) zone {
 	return zone{}
 }
 
-// zoneKey is the variable by which a zone counts.
+// zoneKey returns the variable by which a zone counts.
 func zoneKey(z *directive) string { return strings.NewReplacer("{", "", "}", "").Replace(z.arg(0)) }
 
 // option returns the value of a parameter name=value.
@@ -59,8 +59,8 @@ func (d *directive) option(name string) string {
 	return ""
 }
 
-// translateLimits writes the limits of requests, connections and rates. Those of connections are
-// the same for all files: that of most files counts.
+// translateLimits writes the limits of requests, connections and rates. The limits of connections
+// are the same for all files: the values that most files have win.
 func (t *translator) translateLimits() {
 	t.statuses()
 	connections := t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
@@ -107,7 +107,7 @@ func (t *translator) limit(name string, get func(chain [][]*directive) attribute
 	return value
 }
 
-// rangeLimit returns the number of ranges in one response.
+// rangeLimit returns the limit of ranges in one response.
 func (t *translator) rangeLimit(chain [][]*directive) (a attribute) {
 	d := last(chain, "max_ranges")
 	if d == nil {
@@ -121,7 +121,7 @@ func (t *translator) rangeLimit(chain [][]*directive) (a attribute) {
 	return a
 }
 
-// statuses names statuses of limits other than 429.
+// statuses adds notes about limits with a status other than 429.
 func (t *translator) statuses() {
 	chain := t.servers[0].chain(nil)
 	for _, name := range []string{"limit_req", "limit_conn"} {
@@ -165,7 +165,7 @@ func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 // maxRequests bounds requests_per_second and requests_burst.
 const maxRequests = 1_000_000
 
-// trimFloat writes a number with at most four digits behind the point.
+// trimFloat returns a number with at most four digits behind the point.
 func trimFloat(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 4, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
@@ -192,7 +192,7 @@ func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 	d, after := last(chain, "limit_rate"), last(chain, "limit_rate_after")
 	for _, set := range inForce(chain, "set") {
 		if set.arg(0) == "$limit_rate" {
-			d = set // it counts before limit_rate
+			d = set // $limit_rate wins over limit_rate
 		}
 	}
 	t.done(withoutNil(after)...)
@@ -221,7 +221,7 @@ func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 
 var sizePattern = regexp.MustCompile(`^(\d+)([kKmMgG]?)$`)
 
-// nginxSize writes a size of nginx as the gateway does: 500k is 500KB, both by 1024.
+// nginxSize returns a size of nginx in the form of the gateway: 500k is 500KB, both by 1024.
 func nginxSize(v string) (string, bool) {
 	m := sizePattern.FindStringSubmatch(v)
 	if m == nil {

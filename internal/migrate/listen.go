@@ -37,7 +37,7 @@ func (t *translator) serversAt(address string) []*server {
 	})
 }
 
-// listenAddress writes an address of nginx in the form of the gateway.
+// listenAddress returns an address of nginx in the form of the gateway.
 func listenAddress(v string) string {
 	switch {
 	case strings.HasPrefix(v, "unix:"):
@@ -54,7 +54,7 @@ func listenAddress(v string) string {
 
 func isPort(v string) bool { return v != "" && strings.Trim(v, "0123456789") == "" }
 
-// port returns the port of an address; of a socket the path.
+// port returns the port of an address, or the path of a socket.
 func (l listen) port() string { return l.address[strings.LastIndexByte(l.address, ':')+1:] }
 
 // host returns the address without the port; empty = all addresses.
@@ -67,7 +67,7 @@ func (l listen) host() string {
 }
 
 // translateListen writes listen, tls_listen and the certificates. nginx has one socket for an
-// address, with TLS if one server says so.
+// address, with TLS if one server enables it there.
 func (t *translator) translateListen() {
 	var plain, tls []listen
 	secure := map[string]bool{}
@@ -119,8 +119,8 @@ func (t *translator) translateListen() {
 	t.translateClientAddress(append(plain, tls...))
 }
 
-// writeRedirect writes the redirect of plain HTTP. served = another server serves files by plain
-// HTTP.
+// writeRedirect writes the redirect of plain HTTP. served means that another server serves files by
+// plain HTTP.
 func (t *translator) writeRedirect(redirects []*directive, served, plain, tls bool) {
 	switch {
 	case !plain:
@@ -155,7 +155,7 @@ func (t *translator) writeListen(key string, list []listen) {
 // adminPort is the port of admin_listen, by default.
 const adminPort = "8889"
 
-// distinct removes addresses that another one of the list covers: nginx binds the wildcard alone.
+// distinct removes addresses that another one of the list covers: nginx binds only the wildcard.
 func distinct(list []listen) (kept []listen) {
 	for i, l := range list {
 		covered := false
@@ -189,7 +189,7 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 	return found
 }
 
-// rejectsPlain returns the test by which a server with TLS rejects plain HTTP.
+// rejectsPlain returns the test by which a server with TLS rejects plain HTTP, or nil.
 func (s *server) rejectsPlain() *directive {
 	for _, d := range named(s.d.block, "if") {
 		reply := first(d.block, "return")
@@ -215,7 +215,8 @@ func (s *server) isPlainTest(d *directive) bool {
 	return ok && holds(d.args, v[0]) && !holds(d.args, v[1])
 }
 
-// doneRedirector marks a server that redirects to https; its locations for other paths are left.
+// doneRedirector marks a server that redirects to https as handled, except its locations for other
+// paths.
 func (t *translator) doneRedirector(s *server) {
 	t.redirectors = append(t.redirectors, s)
 	t.done(s.d)
@@ -241,10 +242,10 @@ func (t *translator) redirectsHere(s *server) bool {
 	return anyName && len(t.servers) > 0 && strings.Contains(target, "$")
 }
 
-// ownHost is the name that the client asked for.
+// ownHost matches the variables with the host name that the client requested.
 var ownHost = regexp.MustCompile(`^\$(host|server_name|http_host)`)
 
-// sayRedirect names a redirect that is not one of nginx's own 301 to the same host.
+// sayRedirect adds notes about a redirect that differs from the gateway's 301 to the same host.
 func (t *translator) sayRedirect(d, at *directive) {
 	status, target := d.arg(0), d.arg(1)
 	if d.name == "rewrite" {
@@ -323,8 +324,8 @@ func (t *translator) minVersion(chain [][]*directive) {
 	}
 }
 
-// translateClientAddress writes trusted_proxies and client_address, those of all servers: their
-// rules are for the addresses of clients, not for those of balancers.
+// translateClientAddress writes trusted_proxies and client_address from the directives of all
+// servers: the rules of each are for the addresses of clients, not for those of balancers.
 func (t *translator) translateClientAddress(listens []listen) {
 	networks, from, headers := t.proxies()
 	var header *directive
@@ -403,7 +404,8 @@ func withoutNil(list ...*directive) []*directive {
 	return slices.DeleteFunc(list, func(d *directive) bool { return d == nil })
 }
 
-// absolute returns the path of a file that nginx knows by a name relative to its configuration.
+// absolute returns the absolute path of a file. nginx resolves a relative one against the folder of
+// its configuration.
 func (t *translator) absolute(path string) string {
 	if strings.HasPrefix(path, "/") || strings.Contains(path, ":") || t.tree.dir == "" {
 		return path

@@ -12,7 +12,7 @@ import (
 const combined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" ` +
 	`"$http_user_agent"`
 
-// translateLogs writes the access log of the servers, and the files that have none.
+// translateLogs writes the access log of the servers, and the kinds of files without one.
 func (t *translator) translateLogs() {
 	for _, s := range t.servers {
 		t.done(named(s.d.block, "access_log")...)

@@ -5,9 +5,9 @@
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
 // The translation follows nginx, not the text of patterns: it chooses the location of sample file
-// ids as nginx does, and compares what is in force there. A directive in a translated block is
-// translated, needs nothing, or is a finding. A location with a check that the gateway does not
-// have is never opened.
+// ids as nginx does, and compares the directives in force there. A directive in a translated block
+// is translated, needs no translation, or becomes a finding. Files behind a check of rights that
+// the gateway does not have stay closed.
 package migrate
 
 import (
@@ -16,17 +16,18 @@ import (
 	"strings"
 )
 
-// Kind of a finding.
+// Kind is the kind of a finding.
 type Kind string
 
-// The kinds.
+// Kinds of findings.
 const (
-	Mistake      Kind = "mistake"        // the text is no configuration of nginx
-	Untranslated Kind = "no translation" // clients may notice that it is gone
-	Note         Kind = "note"           // clients keep what they had; the operator should know
+	Mistake      Kind = "mistake"        // the text is not a configuration of nginx
+	Untranslated Kind = "no translation" // the directive is lost, and clients may notice
+	Note         Kind = "note"           // clients lose nothing; the operator should know
 )
 
-// Finding is one line of nginx that is not simply translated.
+// Finding is a message about one line of nginx that has a mistake, no translation, or a translation
+// with a difference.
 type Finding struct {
 	Kind      Kind   `json:"kind"`
 	File      string `json:"file"` // relative to the folder of the main file
@@ -36,7 +37,7 @@ type Finding struct {
 	Advice    string `json:"advice,omitempty"`
 }
 
-// String is "file:line: kind: directive: text; advice".
+// String returns "file:line: kind: directive: text; advice".
 func (f Finding) String() string {
 	place := f.File
 	if f.Line > 0 {
@@ -57,36 +58,37 @@ func (f Finding) String() string {
 type Module struct {
 	Groups      []string // with store paths on this host
 	GroupName   string   // the global group_name
-	StorePaths  int      // most store paths of a group
+	StorePaths  int      // largest number of store paths of a group
 	GroupInURL  bool     // url_have_group_name
 	HasTrackers bool
 	DefaultType string // Content-Type of unknown extensions
 }
 
-// Options are the surroundings of a translation. The zero value knows no mod_fastdfs.conf and no
-// file of this host.
+// Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no files
+// of this host.
 type Options struct {
 	ModuleFile string            // absolute; empty = none
-	Module     Module            // its content
-	Types      map[string]string // media types by extension that the gateway knows by itself
+	Module     Module            // content of ModuleFile
+	Types      map[string]string // built-in media types of the gateway by extension
 	Readable   func(path string) bool
-	Writable   func(path string) bool // a file that exists or can be made
+	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
 	Nearest    func(name string, candidates []string) (string, bool) // for hints
 }
 
 // Result is a translation.
 type Result struct {
-	Config   string    // empty: nothing in it serves FastDFS, or all of it has to stay
+	Config   string    // empty if no server serves FastDFS, or all have to stay in nginx
 	Findings []Finding // in the order of files and lines
 }
 
-// Complete reports whether all is translated.
+// Complete reports whether all findings are notes, so that nothing is left untranslated.
 func (r Result) Complete() bool {
 	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind != Note })
 }
 
-// Translate translates a configuration.
+// Translate returns the configuration of the gateway for a configuration of nginx, and the findings
+// about directives without a translation.
 func Translate(tree *Tree, o Options) Result {
 	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
 		if *ask == nil {
@@ -119,22 +121,23 @@ func Translate(tree *Tree, o Options) Result {
 	return Result{Config: t.out.text(t, findings), Findings: findings}
 }
 
-// translator is one translation.
+// translator holds the state of one translation.
 type translator struct {
 	Options
 	tree        *Tree
 	http        []*directive // the directives of all http blocks
 	all         []*server    // in the order of the configuration
-	servers     []*server    // those that are translated
+	servers     []*server    // servers that are translated
 	universe    universe
-	redirectors []*server // that send clients to https, and whose addresses are the gateway's
+	redirectors []*server // servers that redirect to https, and whose addresses the gateway takes over
 	form        form
 	handled     map[*directive]bool
 	findings    []Finding
 	out         *document
 }
 
-// add adds a finding once.
+// add marks a directive as handled and adds a finding. Findings about the same directive are
+// merged.
 func (t *translator) add(kind Kind, d *directive, line int, text, advice string) {
 	if l := d.location; l != nil && l.line != line {
 		text += fmt.Sprintf(" (%s, line %d)", oneLine(l.String(), 60), l.line)
@@ -157,7 +160,7 @@ func (t *translator) say(d *directive, text, advice string) {
 	t.add(Untranslated, d, d.line, text, advice)
 }
 
-// note adds a finding for a directive that the gateway does otherwise.
+// note adds a finding for a directive that the gateway handles in another way.
 func (t *translator) note(d *directive, text, advice string) { t.add(Note, d, d.line, text, advice) }
 
 // sayFile adds a finding about the whole configuration.
@@ -165,19 +168,19 @@ func (t *translator) sayFile(text, advice string) {
 	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: text, Advice: advice})
 }
 
-// unhandled returns the directives of a block with one of the names that nothing has dealt with.
+// unhandled returns the directives of a block that have one of the names and are not handled yet.
 func (t *translator) unhandled(block []*directive, names ...string) []*directive {
 	return slices.DeleteFunc(named(block, names...), func(d *directive) bool { return t.handled[d] })
 }
 
-// done marks directives that are dealt with.
+// done marks directives as handled.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
 		t.handled[d] = true
 	}
 }
 
-// doneAll marks directives with their blocks.
+// doneAll marks directives and their blocks as handled.
 func (t *translator) doneAll(list ...*directive) {
 	for _, d := range list {
 		t.done(d)
@@ -202,7 +205,7 @@ func (t *translator) sorted() []Finding {
 	return t.findings
 }
 
-// nothingToServe names a configuration in which no server is translated.
+// nothingToServe adds the findings about a configuration in which no server is translated.
 func (t *translator) nothingToServe() {
 	t.adviseAll(t.tree.root)
 	if slices.ContainsFunc(t.all, func(s *server) bool { return s.left != nil }) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// otherLocations deals with the locations of translated servers that are not for files.
+// otherLocations handles the locations of translated servers that are not for files.
 func (t *translator) otherLocations() {
 	for _, f := range t.openFiles() {
 		for l := f.o.loc; l != nil; l = l.up {
@@ -37,13 +37,13 @@ func first(block []*directive, names ...string) *directive {
 	return nil
 }
 
-// healthName are names of paths that balancers ask.
+// healthName matches the paths that balancers request for their health checks.
 var healthName = regexp.MustCompile(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
 
-// fileOnly ends the findings about other paths.
+// fileOnly is the end of findings about other paths.
 const fileOnly = "the gateway serves file ids only, and responds to other paths with 400"
 
-// otherLocation names one location, or translates it.
+// otherLocation translates a location for health checks, and adds a finding about any other one.
 func (t *translator) otherLocation(s *server, l *location) {
 	block := l.d.block
 	reply := first(block, "return")
@@ -75,12 +75,12 @@ func (t *translator) otherLocation(s *server, l *location) {
 	}
 }
 
-// needlessPath are paths that browsers and crawlers ask by themselves, and of pictures without
-// content.
+// needlessPath matches paths that browsers and crawlers request by themselves, and those of
+// pictures without content.
 var needlessPath = regexp.MustCompile(`(?i)^\^?/(favicon\\?\.ico|robots\\?\.txt|empty\\?\.gif|apple-touch-icon.*)\$?$`)
 
-// isNeedless reports whether a location only keeps such a path out of the logs, or responds to it
-// without content.
+// isNeedless reports whether a location only keeps a needless path out of the logs, or responds to
+// it without content.
 func isNeedless(l *location) bool {
 	return needlessPath.MatchString(l.path) && !slices.ContainsFunc(l.d.block, func(d *directive) bool {
 		silent := d.name == "return" && len(d.args) == 1 && slices.Contains([]string{"204", "404"}, d.arg(0))
@@ -88,7 +88,7 @@ func isNeedless(l *location) bool {
 	})
 }
 
-// where is the pattern of a location in a text.
+// where returns the pattern of a location as text for a finding.
 func where(l *location) string {
 	if l.op == "" && l.path == "/" {
 		return "other paths"
@@ -103,7 +103,7 @@ func closedAnyway(block []*directive) bool {
 		len(block) > 0 && len(named(block, "internal")) > 0
 }
 
-// clients names the clients of an administrative path.
+// clients returns the end of a finding about an administrative path: the clients that may use it.
 func (t *translator) clients(block []*directive) string {
 	allowed := named(block, "allow")
 	if len(allowed) == 0 {
@@ -116,7 +116,7 @@ func (t *translator) clients(block []*directive) string {
 	return text
 }
 
-// health translates the location that a balancer asks.
+// health translates a location for health checks, and reports whether it is one.
 func (t *translator) health(l *location, reply *directive) bool {
 	if reply == nil || reply.arg(0) != "200" || l.re != nil || !healthName.MatchString(l.path) ||
 		t.out.value("health_path") != "" {
@@ -127,7 +127,8 @@ func (t *translator) health(l *location, reply *directive) bool {
 	return true
 }
 
-// sayCheck names a location with a check or filter that the gateway does not have.
+// sayCheck adds a finding about a location with a check or filter that the gateway does not have,
+// and reports whether it is one.
 func (t *translator) sayCheck(s *server, l *location) bool {
 	guard := t.guardOf(s, l, false)
 	own := guard != nil && first(l.d.block, guard.name) == guard && guard.name != "deny" && guard.name != "allow" &&
@@ -140,7 +141,7 @@ func (t *translator) sayCheck(s *server, l *location) bool {
 	return true
 }
 
-// narrowLocation names a location for files that no sample reaches.
+// narrowLocation adds a finding about a location for files that no sample reaches.
 func (t *translator) narrowLocation(s *server, l *location) {
 	classes, ok := s.classes()
 	switch {
@@ -155,7 +156,7 @@ func (t *translator) narrowLocation(s *server, l *location) {
 	}
 }
 
-// reaches reports whether the pattern of a location is for file ids.
+// reaches reports whether the pattern of a location matches the path of a sample.
 func (t *translator) reaches(l *location) bool {
 	return slices.ContainsFunc(t.universe.all, func(c cell) bool {
 		url := t.form.url(c)
@@ -163,7 +164,7 @@ func (t *translator) reaches(l *location) bool {
 	})
 }
 
-// ownTarget says where a proxy_pass to this nginx ends.
+// ownTarget returns the end of a finding about a proxy_pass to another server of this nginx.
 func (t *translator) ownTarget(block []*directive) string {
 	for _, s := range t.serversAt(target(first(block, "proxy_pass"))) {
 		return fmt.Sprintf(", the server at %s:%d", s.d.file, s.d.line)
@@ -171,7 +172,7 @@ func (t *translator) ownTarget(block []*directive) string {
 	return ""
 }
 
-// otherServers names the servers that are not translated. nginx stays for them.
+// otherServers adds findings about the servers that are not translated and stay in nginx.
 func (t *translator) otherServers() {
 	taken := map[string]bool{}
 	for _, s := range t.servers {
@@ -221,7 +222,7 @@ func (t *translator) otherServer(s *server, shared string) {
 	}
 }
 
-// sweep names what is left over in translated blocks.
+// sweep adds findings about the directives of translated blocks that are not handled yet.
 func (t *translator) sweep() {
 	for _, d := range t.tree.missing {
 		t.missingInclude(d)
@@ -244,7 +245,7 @@ var harmless = []string{"mime.types", "fastcgi_params", "fastcgi.conf", "proxy_p
 var harmlessWords = []string{"cors", "gzip", "brotli", "cache", "header", "proxy", "log", "mime", "expires", "charset",
 	"static", "ssl", "error"}
 
-// isHarmless reports whether an include that is not there holds no check by its name.
+// isHarmless reports whether a missing include holds no check, judged by its name.
 func isHarmless(include *directive) bool {
 	name := include.arg(0)[strings.LastIndexByte(include.arg(0), '/')+1:]
 	return slices.Contains(harmless, name) || hasWord(name, harmlessWords) && !hasWord(name, includeWords)
@@ -282,7 +283,7 @@ func (t *translator) overridden(block []*directive, name string) bool {
 		!slices.ContainsFunc(t.servers, func(s *server) bool { return len(named(s.d.block, name)) == 0 })
 }
 
-// sweepMap names a map whose variable translated blocks use.
+// sweepMap adds a finding about a map whose variable a translated server uses.
 func (t *translator) sweepMap(d *directive) {
 	name := d.arg(len(d.args) - 1)
 	var uses func(d *directive) bool
@@ -295,7 +296,7 @@ func (t *translator) sweepMap(d *directive) {
 	}
 }
 
-// advise adds the finding of a directive that nothing has dealt with.
+// advise adds the finding about a directive that is not handled yet.
 func (t *translator) advise(d *directive) {
 	_, listed := advices[d.name]
 	switch {
@@ -316,7 +317,8 @@ func (t *translator) advise(d *directive) {
 	t.doneAll(d)
 }
 
-// adviseAll names, in a block that is left, the directives for which there is advice.
+// adviseAll adds findings about the directives of a block that is not translated: those for which
+// there is advice, and unknown ones.
 func (t *translator) adviseAll(block []*directive) {
 	for _, d := range block {
 		advice, listed := advices[d.name]
@@ -333,7 +335,7 @@ func (t *translator) adviseAll(block []*directive) {
 	}
 }
 
-// adviseIf names a condition.
+// adviseIf adds a finding about a condition.
 func (t *translator) adviseIf(d *directive) {
 	text, advice := "conditions are not translated", ""
 	switch d.arg(0) {
@@ -350,7 +352,7 @@ func (t *translator) adviseIf(d *directive) {
 	t.say(d, text, advice)
 }
 
-// hint suggests the nearest directive for a name that is not known.
+// hint returns a suggestion for an unknown name: the nearest directive.
 func (t *translator) hint(name string) string {
 	if near, ok := t.nearest(name); ok {
 		return " (did you mean " + near + "?)"

@@ -11,7 +11,8 @@ import (
 // maxRewrites bounds the rewrites and servers that are followed, as nginx does.
 const maxRewrites = 10
 
-// outcomeOf follows nginx with one path, behind some rewrites and other servers of this nginx.
+// outcomeOf returns the outcome for a path in a server. rewrites is the number of rewrites and
+// servers of this nginx that the request has passed.
 func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	if d := returns(s.d.block, path); d != nil {
 		if d.name == "if" && (rejects(d) || !keepsPath(d)) {
@@ -27,14 +28,14 @@ func (t *translator) outcomeOf(s *server, path string, rewrites int) outcome {
 	return o
 }
 
-// locationOutcome is outcomeOf behind the directives of the server.
+// locationOutcome is outcomeOf after the directives of the server.
 func (t *translator) locationOutcome(s *server, path string, rewrites int) outcome {
 	l, _ := find(s.locations, path)
 	if l == nil {
 		return outcome{}
 	}
 	o := outcome{loc: l}
-	all := l.path == "/" // a location for the rest, which says nothing about files
+	all := l.path == "/" // a location for all other paths, not for files in particular
 	if d := returns(l.d.block, path); d != nil {
 		switch {
 		case rejects(d) && (!all || d.name == "if"), t.aboutFiles(l) && !keepsPath(d):
@@ -74,8 +75,8 @@ func (t *translator) locationOutcome(s *server, path string, rewrites int) outco
 	return o
 }
 
-// guardBehind returns the check of a place that nginx passes a request on to: another location,
-// also one for files that are not there, an application, or another server of this nginx.
+// guardBehind returns the check of a place to which nginx passes a request on: another location,
+// also one for missing files, an application, or another server of this nginx.
 func (t *translator) guardBehind(s *server, o outcome, path string, rewrites int) *directive {
 	chain := s.chain(o.loc)
 	for _, d := range append(named(o.loc.d.block, "try_files"), inForce(chain, "error_page")...) {
@@ -98,8 +99,8 @@ func (t *translator) guardBehind(s *server, o outcome, path string, rewrites int
 	return t.guardOfPass(s, o.loc, pass, path, rewrites)
 }
 
-// guardOfPass returns the check of a proxy_pass: that of the server of this nginx that it ends at,
-// or the condition that chooses its target.
+// guardOfPass returns the check of a proxy_pass: the check of the server of this nginx that it
+// leads to, or the condition that chooses its target.
 func (t *translator) guardOfPass(s *server, l *location, pass *directive, path string, rewrites int) *directive {
 	for _, block := range s.chain(l) {
 		for _, d := range named(block, "if") {
@@ -140,7 +141,7 @@ func (t *translator) guardOfPass(s *server, l *location, pass *directive, path s
 // applications are the directives that pass requests on to scripts.
 var applications = []string{"fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass"}
 
-// place is the location of an outcome, or the check of the server.
+// place returns the location of an outcome, or the check of the server.
 func (o outcome) place() *directive {
 	switch {
 	case o.finer != nil:
@@ -151,8 +152,8 @@ func (o outcome) place() *directive {
 	return cmp.Or(o.guard, o.idle)
 }
 
-// returns is the return or redirect by which a block ends the request for a path, or an if on it
-// with a return or a rewrite to something else.
+// returns returns the directive by which a block ends the request for a path, or nil: a return, a
+// redirect, or an if on the path with a return or a rewrite to another path.
 func returns(block []*directive, path string) *directive {
 	for _, d := range block {
 		switch d.name {
@@ -173,7 +174,7 @@ func returns(block []*directive, path string) *directive {
 	return nil
 }
 
-// reply is a return, or that in an if; nil if the if has a rewrite.
+// reply returns a return, or the return in an if; nil if the if has a rewrite.
 func reply(d *directive) *directive {
 	if d.name == "if" {
 		return first(d.block, "return")
@@ -181,7 +182,8 @@ func reply(d *directive) *directive {
 	return d
 }
 
-// rejects reports whether a return, or that in an if, is an error. A rewrite in an if is one.
+// rejects reports whether a return, or the return in an if, is an error. A rewrite in an if counts
+// as an error.
 func rejects(d *directive) bool {
 	d = reply(d)
 	return d == nil || d.arg(0) >= "400" && d.arg(0) <= "599"
@@ -189,8 +191,8 @@ func rejects(d *directive) bool {
 
 var pathAtEnd = regexp.MustCompile(`^https?://[^?]*\$(request_uri|uri|document_uri|[0-9])(\$is_args\$args)?\??$`)
 
-// keepsPath reports whether a return or rewrite sends clients to the same path somewhere else. One
-// to a page of its own may ask for a login.
+// keepsPath reports whether a return or rewrite sends clients to the same path at another URL. A
+// redirect to a fixed page may ask for a login.
 func keepsPath(d *directive) bool {
 	if d = reply(d); d == nil {
 		return false
@@ -205,8 +207,8 @@ func keepsPath(d *directive) bool {
 // pathVariables are the variables with the path of the request.
 var pathVariables = []string{"$uri", "$request_uri", "$request_filename", "$document_uri"}
 
-// pathPattern returns the expression of a condition on the path. One on the query is none: it may
-// ask for a token.
+// pathPattern returns the expression of a condition on the path. A condition on the query does not
+// count: it may test a token.
 func pathPattern(condition []string) (pattern string, ok bool) {
 	if len(condition) != 3 || !slices.Contains(pathVariables, condition[0]) {
 		return "", false
@@ -227,14 +229,15 @@ func pathPattern(condition []string) (pattern string, ok bool) {
 	return pattern, err == nil
 }
 
-// matchesPath reports whether the condition of an if is one on the path, and true.
+// matchesPath reports whether the condition of an if is on the path, and true for a path.
 func matchesPath(condition []string, path string) bool {
 	_, ok := pathPattern(condition)
 	return ok && holds(condition, path)
 }
 
-// rewritten returns the path behind the rewrites of a server or a location, if nginx looks for a
-// location with it. It is empty where the rewrite leads to a page of its own, or cannot be read.
+// rewritten returns the path after the rewrites of a server or a location, if nginx looks for a
+// location with it, and the last rewrite. The path is empty if the rewrite leads to a fixed page,
+// or cannot be read.
 func rewritten(block []*directive, path string, inServer bool) (to string, last *directive) {
 	for _, d := range named(block, "rewrite") {
 		flag := d.arg(2)
@@ -263,8 +266,8 @@ func rewritten(block []*directive, path string, inServer bool) (to string, last 
 
 var variable = regexp.MustCompile(`\$(?:\{[0-9A-Za-z_]+\}|[0-9]|[A-Za-z_]+)`)
 
-// expand replaces the parts of the expression of a rewrite and the path; false if the text has
-// other variables.
+// expand replaces the variables for parts of the expression of a rewrite and for the path; ok is
+// false if the text has other variables.
 func expand(text, path string, names, parts []string) (expanded string, ok bool) {
 	ok = true
 	expanded = variable.ReplaceAllStringFunc(text, func(v string) string {

@@ -27,7 +27,7 @@ func (t *translator) errorPage(s *server, d *directive) {
 	response := slices.ContainsFunc(codes, func(c string) bool { return strings.HasPrefix(c, "=") })
 	l, _ := find(s.locations, uri)
 	if l != nil && strings.HasPrefix(uri, "/") && (l.op == "=" || len(named(l.d.block, "internal")) > 0) {
-		t.doneAll(l.d) // it has the page
+		t.doneAll(l.d) // the location only serves the page
 	}
 	switch {
 	case slices.Contains(codes, "497"):

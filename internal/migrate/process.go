@@ -60,7 +60,7 @@ func (t *translator) timeout(name, key string) {
 	}
 }
 
-// sendTimeout names the limit for slow clients, which the gateway has by rate.
+// sendTimeout adds notes about the limit for slow clients, which is a rate in the gateway.
 func (t *translator) sendTimeout() {
 	for _, s := range t.servers {
 		if d := last(s.chain(nil), "send_timeout"); d != nil {

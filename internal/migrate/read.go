@@ -15,7 +15,7 @@ import (
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 )
 
-// Limits of a configuration of nginx: a mistaken include must not fill the memory.
+// Limits of a configuration of nginx: a wrong include must not fill the memory.
 const (
 	maxFileBytes  = 4 << 20
 	maxFiles      = 500
@@ -23,7 +23,7 @@ const (
 	maxDepth      = 64
 )
 
-// directive is one directive of nginx with its place.
+// directive is one directive of nginx with its position.
 type directive struct {
 	file    string // as findings show it
 	line    int
@@ -32,16 +32,16 @@ type directive struct {
 	block   []*directive
 	isBlock bool
 
-	location *directive // around it
+	location *directive // the location around the directive; nil = none
 }
 
-// String is the directive on one line, without its block.
+// String returns the directive on one line, without its block.
 func (d *directive) String() string {
 	text := strings.Join(append([]string{d.name}, d.args...), " ")
 	return oneLine(text, 120)
 }
 
-// arg returns an argument, or nothing.
+// arg returns argument n, or an empty string.
 func (d *directive) arg(n int) string {
 	if n < len(d.args) {
 		return d.args[n]
@@ -49,7 +49,7 @@ func (d *directive) arg(n int) string {
 	return ""
 }
 
-// has reports whether one argument is the given one.
+// has reports whether arg is one of the arguments.
 func (d *directive) has(arg string) bool { return slices.Contains(d.args, arg) }
 
 // oneLine makes a text printable on one line of bounded length.
@@ -66,12 +66,12 @@ type Tree struct {
 	main     string // name of the main file, as findings show it
 	dir      string // folder of the main file
 	root     []*directive
-	missing  []*directive        // includes of files that are not there
-	texts    map[string][]string // lines by file, for arguments on lines of their own
-	findings []Finding           // characters that nginx accepts, but not as they are meant
+	missing  []*directive        // include directives of missing files
+	texts    map[string][]string // lines by file, to find the lines of arguments
+	findings []Finding           // typographic quotes, which nginx accepts as letters
 }
 
-// MistakesError is the error of Read for text that is no configuration of nginx.
+// MistakesError is the error of Read for a text that is not a configuration of nginx.
 type MistakesError []Finding
 
 func (e MistakesError) Error() string {
@@ -86,17 +86,17 @@ func (e MistakesError) Error() string {
 type reader struct {
 	path    string
 	dir     string
-	before  string // in front of a bare file: the blocks around it
+	before  string // text before a bare file that opens the blocks around it
 	after   string
 	texts   map[string]string // by path
 	missing map[string]bool
 	count   int
 }
 
-// Read parses a configuration with its includes: a whole nginx.conf, a file of conf.d, which has no
-// http block, or a list of locations. Names of includes are relative to the folder of the main
-// file; for a bare file also to the folder above. The error is a MistakesError if the text is
-// wrong.
+// Read parses a configuration with its includes. The file is a whole nginx.conf, or a bare one: a
+// file of conf.d, which has no http block, or a list of locations. Names of includes are relative
+// to the folder of the main file; for a bare file also to the folder above. The error is a
+// MistakesError if the text is wrong.
 func Read(path string) (*Tree, error) {
 	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
 	text, err := read(path)
@@ -142,7 +142,8 @@ func read(path string) (string, error) {
 	return strings.TrimPrefix(string(data), "\ufeff"), nil
 }
 
-// open is read for crossplane. A missing include is an empty file here, and a finding later.
+// open opens a file for crossplane. An include that cannot be read is an empty file here, and
+// becomes a finding later.
 func (r *reader) open(path string) (io.ReadCloser, error) {
 	if _, known := r.texts[path]; !known {
 		if r.count++; r.count > maxFiles {
@@ -169,8 +170,8 @@ func (r *reader) glob(pattern string) ([]string, error) {
 	return found, err
 }
 
-// above returns the path of an include in the folder above: there is the nginx.conf for which nginx
-// reads a file of conf.d.
+// above returns the path of an include of a bare file relative to the folder above: nginx.conf,
+// which includes the files of conf.d, is there.
 func (r *reader) above(path string) (string, bool) {
 	rel, err := filepath.Rel(r.dir, path)
 	return filepath.Join(r.dir, "..", rel), r.before != "" && err == nil && !strings.HasPrefix(rel, "..")
@@ -184,8 +185,8 @@ var (
 	locBlock = regexp.MustCompile(`(?m)(^|[;}\s])location[\s~=^]+[^;]*\{`)
 )
 
-// blocksAround returns the blocks that nginx.conf puts around a bare file. They are on its first
-// and last line, so line numbers stay.
+// blocksAround returns the text that opens and closes the blocks around a bare file, as nginx.conf
+// does. before has no line break, so line numbers stay.
 func blocksAround(text string) (before, after string) {
 	text = comment.ReplaceAllString(text, "$1")
 	switch {
@@ -241,7 +242,7 @@ func (r *reader) mistakes(payload *crossplane.Payload) []Finding {
 	})
 }
 
-// tree joins the files.
+// tree joins the files into one tree of directives.
 func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 	t := &Tree{main: r.shown(r.path), dir: r.dir, texts: map[string][]string{}}
 	for path, text := range r.texts {
@@ -288,7 +289,7 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 	return t, err
 }
 
-// lineOf returns the line of an argument, which a long directive has below its first line.
+// lineOf returns the line of an argument, which may be below the first line of a long directive.
 func (t *Tree) lineOf(d *directive, arg string) int {
 	lines := t.texts[d.file]
 	for n := d.line; n <= min(len(lines), d.line+200); n++ {

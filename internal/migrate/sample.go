@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// cell is one kind of files: what nginx does with them is found by a sample.
+// cell is one kind of files. The outcome of nginx for them is found with the path of a sample.
 type cell struct {
 	group string
-	path  string // M00
+	path  string // such as M00
 	ext   string // without a dot; empty = an extension that no pattern names
 }
 
-// universe holds the values of cells.
+// universe holds all cells, and the groups, store paths and extensions of which they are made.
 type universe struct {
 	groups []string
 	paths  []string
-	exts   []string // the empty one is first, the group and the store path that no pattern names are last
+	exts   []string // the empty one is first; otherGroup and otherPath are last in their lists
 	all    []cell
 	over   bool            // the patterns name more than the bounds allow
 	names  map[string]bool // groups that are known only as the first part of a location with a check
@@ -40,7 +40,7 @@ const (
 	maxStrings = 256
 )
 
-// What no pattern names: an extension, a group and a store path.
+// Extension, group and store path of samples that no pattern names.
 const (
 	otherExt   = "zq7"
 	otherGroup = "group86431"
@@ -63,13 +63,13 @@ var (
 	storePath = regexp.MustCompile(`(M[0-9A-Fa-f]{2})(?:/|$)`)
 	groupPart = regexp.MustCompile(`(?:^|/)([A-Za-z0-9]{1,16})/M(?:[0-9A-Fa-f]|\b)`)
 	groupName = regexp.MustCompile(`(?:^|/)(group[A-Za-z0-9]{0,11})(?:/|$)`)
-	notGroup  = regexp.MustCompile(`^(group|group86431|M[0-9A-Fa-f]{2}|[0-9A-F]{2})$`) // the beginning of one, folders
+	notGroup  = regexp.MustCompile(`^(group|group86431|M[0-9A-Fa-f]{2}|[0-9A-F]{2})$`) // a bare prefix, and folders
 	extPart   = regexp.MustCompile(`^[A-Za-z0-9]{1,6}$`)
 	notExt    = regexp.MustCompile(`^([0-9]+|.|group.*|M[0-9A-F]{2})$`)
 	firstPart = regexp.MustCompile(`^/([A-Za-z0-9]{1,16})/`)
 )
 
-// sample finds the groups, store paths and extensions that patterns and mod_fastdfs.conf name.
+// sample collects the groups, store paths and extensions that patterns and mod_fastdfs.conf name.
 func (t *translator) sample() {
 	u := universe{groups: slices.Clone(t.Module.Groups), exts: []string{""}}
 	count := t.Module.StorePaths
@@ -91,7 +91,7 @@ func (t *translator) sample() {
 				pass != nil && !t.aboutFiles(l) && sourceWords.MatchString(pass.arg(0))
 			for _, text := range l.texts() {
 				u.add(text, l.isExpression())
-				if l.op == "~*" { // a group in lower case is one as well
+				if l.op == "~*" { // the pattern matches the group in lower case as well
 					u.add(strings.ToLower(text), true)
 				}
 				if m := firstPart.FindStringSubmatch(text); m != nil && files {
@@ -120,8 +120,8 @@ func (t *translator) sample() {
 	}
 }
 
-// nameLocations takes the first part of locations with a check for a group, such as /private/: only
-// they are meant, not all groups that no pattern names.
+// nameLocations adds the first part of locations with a check, such as /private/, as a group: the
+// check is for this path only, not for all groups that no pattern names.
 func (t *translator) nameLocations(u *universe) {
 	u.names = map[string]bool{}
 	for _, s := range t.all {
@@ -142,7 +142,7 @@ func (t *translator) nameLocations(u *universe) {
 	}
 }
 
-// texts are the texts in the pattern of a location.
+// texts returns the texts in the pattern of a location.
 func (l *location) texts() []string {
 	if l.isExpression() {
 		return stringsOf(l.path)
@@ -150,7 +150,8 @@ func (l *location) texts() []string {
 	return []string{l.path + "/"}
 }
 
-// addConditions takes the groups and extensions of conditions on the path and of rewrites.
+// addConditions adds the groups, store paths and extensions in conditions on the path and in
+// rewrites.
 func (u *universe) addConditions(block []*directive) {
 	for _, d := range named(block, "if", "rewrite") {
 		pattern, ok := pathPattern(d.args)
@@ -165,7 +166,8 @@ func (u *universe) addConditions(block []*directive) {
 	}
 }
 
-// add takes groups, store paths and, of an expression, extensions from a text of a pattern.
+// add adds the groups and store paths in a text of a pattern, and the extension if the pattern is
+// an expression.
 func (u *universe) add(text string, expression bool) {
 	for _, m := range append(groupPart.FindAllStringSubmatch(text, -1), groupName.FindAllStringSubmatch(text, -1)...) {
 		u.addGroup(m[1])
@@ -198,10 +200,10 @@ func (u *universe) addTo(list *[]string, value string, bound int) {
 	}
 }
 
-// gap is a part of an expression that matches many texts.
+// gap stands for a part of an expression that matches many texts.
 const gap = "\x00"
 
-// stringsOf returns the texts that parts of an expression match, where there are few: of
+// stringsOf returns the texts that parts of an expression match, where these are few: for
 // ^/group[1-2]/M00/.*\.(jpg|png)$ these are /group1/M00/, /group2/M00/, .jpg and .png.
 func stringsOf(pattern string) (all []string) {
 	re, err := syntax.Parse(withoutAssertions(pattern), syntax.Perl)
@@ -250,7 +252,8 @@ func textsOf(re *syntax.Regexp) (all []string) {
 	return append(product([]string{gap}, product(all, []string{gap})), gap)
 }
 
-// product joins each text with each other. Where those are too many, a gap is between them.
+// product joins each text of a with each of b. If the results were too many, it joins each text
+// with a gap.
 func product(a, b []string) (all []string) {
 	seen := map[string]bool{}
 	add := func(text string) {

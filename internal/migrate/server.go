@@ -10,16 +10,16 @@ import (
 // server is one server block.
 type server struct {
 	d         *directive
-	http      []*directive // the directives around it
+	http      []*directive // directives of the http block around it
 	locations []*location
 	names     []string
 	listens   []listen
-	cells     map[cell]outcome       // of each sample
-	redirect  *directive             // the whole server passes clients on to https
-	left      *directive             // the check for which nginx has to stay
-	classes   func() ([]class, bool) // of its files: see translator.classes
-	unclear   *directive             // a location for which it has to
-	elsewhere string                 // the prefix under which it serves files in another form
+	cells     map[cell]outcome       // outcome of each sample
+	redirect  *directive             // redirect of the whole server to https; nil = none
+	left      *directive             // check for which the server has to stay in nginx; nil = none
+	classes   func() ([]class, bool) // classes of its files: see translator.classes
+	unclear   *directive             // location with an expression that is not read as nginx does
+	elsewhere string                 // prefix under which the server serves files in another form
 }
 
 // location is one location block.
@@ -27,11 +27,11 @@ type location struct {
 	d      *directive
 	op     string // empty, =, ^~, ~, ~* or @
 	path   string
-	re     *regexp.Regexp // of ~ and ~*; nil = it cannot be read
+	re     *regexp.Regexp // expression of ~ and ~*; nil = it cannot be read
 	loose  bool           // re matches more than the expression of nginx
 	nested []*location
 	up     *location
-	closed int // kinds of files of which its check closes a part
+	closed int // number of kinds of files that are closed for its check of a part of them
 }
 
 func (l *location) isExpression() bool { return strings.HasPrefix(l.op, "~") }
@@ -65,7 +65,7 @@ func inForce(chain [][]*directive, names ...string) []*directive {
 	return nil
 }
 
-// last returns the last directive in force.
+// last returns the last directive in force, or nil.
 func last(chain [][]*directive, names ...string) *directive {
 	if found := inForce(chain, names...); len(found) > 0 {
 		return found[len(found)-1]
@@ -83,7 +83,7 @@ func union[T comparable](list []T, values ...T) []T {
 	return list
 }
 
-// collect finds the blocks of the configuration.
+// collect collects the http, server and location blocks of the configuration.
 func (t *translator) collect() {
 	for _, block := range named(t.tree.root, "http") {
 		t.done(block)
@@ -152,8 +152,8 @@ func withoutAssertions(pattern string) string {
 	return pattern
 }
 
-// compile reads an expression of PCRE. One with an assertion is read without it, and matches more;
-// nil = it cannot be read.
+// compile compiles an expression of PCRE. An assertion is left out: the expression is loose then,
+// since it matches more. re is nil if the rest cannot be compiled either.
 func compile(pattern string) (re *regexp.Regexp, loose bool) {
 	re, err := regexp.Compile(pattern)
 	if err == nil {
@@ -165,7 +165,7 @@ func compile(pattern string) (re *regexp.Regexp, loose bool) {
 	return re, true
 }
 
-// regex reads the expression of a location, and says where it is not read as nginx does.
+// regex compiles the expression of a location, and adds a finding if it is not the one of nginx.
 func (t *translator) regex(d *directive, pattern string, anyCase bool) (re *regexp.Regexp, loose bool) {
 	if anyCase {
 		pattern = "(?i)" + pattern
@@ -237,7 +237,7 @@ func (s *server) byName(name string) (found *location) {
 	return found
 }
 
-// title is the server in findings: its names, or its address.
+// title returns the server as findings name it: by its names, or its address.
 func (s *server) title() string {
 	if len(s.names) > 0 && s.names[0] != "_" && s.names[0] != "" {
 		return oneLine(strings.Join(s.names, " "), 60)

@@ -13,12 +13,12 @@ type choice struct {
 	value  string
 }
 
-// name is the name of a section with the selectors.
+// name returns the name of a section with the selectors.
 func (c choice) name(section string) string {
 	return strings.Join(slices.Concat([]string{section}, c.places, c.exts), " ")
 }
 
-// has reports whether the selectors name a kind of files.
+// has reports whether the selectors match a kind of files.
 func (c choice) has(k cell) bool {
 	place := k.group + "/" + k.path + "/"
 	return (len(c.exts) == 0 || slices.Contains(c.exts, k.ext)) &&
@@ -30,13 +30,13 @@ func (c choice) has(k cell) bool {
 // forAll reports whether a choice has no selectors.
 func (c choice) forAll() bool { return len(c.places)+len(c.exts) == 0 }
 
-// overlap reports whether some files have both selections.
+// overlap reports whether both choices match some files.
 func (u universe) overlap(a, b choice) bool {
 	return slices.ContainsFunc(u.all, func(c cell) bool { return a.has(c) && b.has(c) })
 }
 
-// spread describes the values of cells by few sections, of which later ones win: those for all
-// extensions, then those for some. Cells without a value do not matter.
+// spread returns few choices that result in the values of the cells. Later choices win: choices for
+// all extensions come first, then choices for some. Cells without a value may get any.
 func (u universe) spread(values map[cell]string) (choices []choice) {
 	base := u.base(values)
 	choices = u.byPlace(base, map[cell]string{}, nil)
@@ -60,9 +60,9 @@ func (u universe) spread(values map[cell]string) (choices []choice) {
 	return append(choices, byExt...)
 }
 
-// base returns the value of each group and store path, as that of the cell without an extension.
-// Where only files with some extensions have one, groups and store paths that no pattern names are
-// as those that patterns name.
+// base returns the value of each group and store path, as the value of the cell without an
+// extension. If only files with some extensions have a value, groups and store paths that no
+// pattern names have the value of those that patterns name.
 func (u universe) base(values map[cell]string) map[cell]string {
 	base := map[cell]string{}
 	for _, g := range u.groups {
@@ -84,9 +84,9 @@ func (u universe) base(values map[cell]string) map[cell]string {
 }
 
 // byPlace returns the choices for the wanted values of groups and store paths: one for all places,
-// then those for store paths of all groups, groups, and store paths of one group. Each is there
-// only where those before it give another value; got are the values given so far. Places that have
-// the same value at the same level share a choice.
+// then choices for store paths of all groups, for groups, and for store paths of one group. A
+// choice exists only where the choices before it result in another value; got holds their values.
+// Places that have the same value at the same level share a choice.
 func (u universe) byPlace(want, got map[cell]string, exts []string) []choice {
 	var levels [4][]choice
 	set := func(level int, value string, of func(cell) bool, places ...string) {
@@ -133,8 +133,8 @@ func (u universe) byPlace(want, got map[cell]string, exts []string) []choice {
 	return slices.Concat(levels[:]...)
 }
 
-// commonest returns the value of the cells that no pattern names, of those the one for any group
-// before the one for any store path and any extension, or the value that most cells have.
+// commonest returns the value that most cells have. Cells that no pattern names outweigh all
+// others: first a cell for any group, then for any store path, then for any extension.
 func (u universe) commonest(values map[cell]string, of func(cell) bool) (value string, ok bool) {
 	count, best := map[string]int{}, 0
 	for _, c := range u.all {
@@ -159,7 +159,7 @@ func (u universe) commonest(values map[cell]string, of func(cell) bool) (value s
 	return value, ok
 }
 
-// uniform returns the only value of cells.
+// uniform returns the value that all cells have; ok is false if they differ.
 func uniform(values map[cell]string) (value string, ok bool) {
 	for _, v := range values {
 		if ok && v != value {
@@ -170,7 +170,7 @@ func uniform(values map[cell]string) (value string, ok bool) {
 	return value, ok
 }
 
-// attribute is something that nginx does with some files, with the directives that say so.
+// attribute is a setting of nginx for some files, with its directives.
 type attribute struct {
 	value string
 	from  []*directive
@@ -195,9 +195,10 @@ func (t *translator) openFiles() (all []openFile) {
 	return all
 }
 
-// perCell returns the value of each kind of files that is open. Where servers differ the first one
-// counts, and the directives of the others are findings. Rules of access are also for store paths
-// that no pattern names, and a server without any takes over those of another one.
+// perCell returns the value of each kind of files that is open, and the directives of each value.
+// Where servers differ the first one wins, and the directives of the others become findings. Rules
+// of access are also for store paths that no pattern names, and a server without any has the rules
+// of another server.
 func (t *translator) perCell(access bool,
 	get func(s *server, o outcome) attribute) (map[cell]string, map[string][]*directive) {
 	values, from := map[cell]string{}, map[string][]*directive{}
@@ -228,7 +229,7 @@ func (t *translator) perCell(access bool,
 	return values, from
 }
 
-// sayServers names a difference between two servers, which one gateway does not make.
+// sayServers adds findings about a difference between two servers that one gateway cannot have.
 func (t *translator) sayServers(first, second *server, kept []*directive, lost attribute) {
 	const advice = "run a second gateway on another address for one of them where that matters"
 	for _, d := range lost.from {
@@ -243,10 +244,10 @@ func (t *translator) sayServers(first, second *server, kept []*directive, lost a
 	}
 }
 
-// between separates the parts of a value that several keys have.
+// between separates the parts of a value that is for several keys.
 const between = "\x00"
 
-// parts joins the parts of a value; it is empty if they are.
+// parts joins the parts of a value; the result is empty if all parts are.
 func parts(list ...string) string { return strings.TrimRight(strings.Join(list, between), between) }
 
 // part returns one of the parts of a value.
@@ -258,7 +259,8 @@ func part(value string, i int) string {
 }
 
 // writeChoices writes keys of [access] or [headers], and of its sections for selected files. A
-// value has one part for each key. An empty one takes back that of an earlier section.
+// value has one part for each key. An empty part is written only to replace the part of an earlier
+// section.
 func (t *translator) writeChoices(section string, choices []choice, from map[string][]*directive, keys ...string) {
 	for i, c := range choices {
 		for k, key := range keys {
@@ -272,7 +274,7 @@ func (t *translator) writeChoices(section string, choices []choice, from map[str
 	}
 }
 
-// others returns the directives that say other values than one.
+// others returns the directives of all values except one.
 func others(from map[string][]*directive, value string) (found []*directive) {
 	for _, other := range slices.Sorted(maps.Keys(from)) {
 		if other != value {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// translateStore writes the store paths. mod_fastdfs.conf has them, except on an edge or if it was
-// not given.
+// translateStore writes the prefix of URLs and the store paths. mod_fastdfs.conf has the store
+// paths, except on an edge or if it was not given.
 func (t *translator) translateStore() {
-	var places []*directive // of files
+	var places []*directive // locations of files
 	for _, f := range t.openFiles() {
 		block := f.o.loc.d.block
 		t.done(f.o.via, f.o.loc.d, f.s.d)
 		t.done(append(named(block, "root", "alias"), named(f.s.d.block, "server_name", "root")...)...)
-		for _, d := range named(block, "rewrite") { // one only finds the file in the folder
+		for _, d := range named(block, "rewrite") { // it may only find the file in the folder
 			static := (f.o.via.name == "root" || f.o.via.name == "alias") && d.arg(2) == "break"
 			if t.form.prefix != "" || static {
 				t.done(d)
@@ -38,7 +38,8 @@ func (t *translator) translateStore() {
 	t.noteReach()
 }
 
-// edgeStore writes the store of a host that has no files, and that of an unknown one.
+// edgeStore writes the store of a host without files or without mod_fastdfs.conf, and the sources
+// of an edge without trackers.
 func (t *translator) edgeStore() {
 	passes := t.passes()
 	t.upstreams(passes)
@@ -70,7 +71,7 @@ func (t *translator) edgeStore() {
 		"MOD_FASTDFS_CONF")
 }
 
-// passes returns the proxy_pass of all files.
+// passes returns the proxy_pass directives of all files.
 func (t *translator) passes() (found []*directive) {
 	for _, f := range t.openFiles() {
 		if f.o.via.name == "proxy_pass" {
@@ -80,7 +81,7 @@ func (t *translator) passes() (found []*directive) {
 	return found
 }
 
-// target is the name of the upstream, or the host with its port, of a proxy_pass.
+// target returns the name of the upstream, or the host with its port, of a proxy_pass.
 func target(pass *directive) string {
 	_, rest, _ := strings.Cut(pass.arg(0), "://")
 	if path, ok := strings.CutPrefix(rest, "unix:"); ok {
@@ -94,7 +95,7 @@ func target(pass *directive) string {
 	return name
 }
 
-// upstreamOf returns the upstream block of a proxy_pass.
+// upstreamOf returns the upstream block of a proxy_pass, or nil.
 func (t *translator) upstreamOf(pass *directive) *directive {
 	for _, d := range named(t.http, "upstream") {
 		if d.arg(0) == target(pass) {
@@ -104,7 +105,7 @@ func (t *translator) upstreamOf(pass *directive) *directive {
 	return nil
 }
 
-// upstreams names the upstream blocks whose place trackers take.
+// upstreams adds findings about the upstream blocks that trackers replace.
 func (t *translator) upstreams(passes []*directive) {
 	for _, pass := range passes {
 		up := t.upstreamOf(pass)
@@ -150,8 +151,8 @@ func (t *translator) sourceAddresses(passes []*directive) (found []string) {
 	return found
 }
 
-// noteReach names files that nginx keeps closed and the gateway serves: groups and store paths that
-// no location is for.
+// noteReach adds findings about files that nginx keeps closed and the gateway serves: groups, store
+// paths and extensions without a location.
 func (t *translator) noteReach() {
 	for _, s := range t.servers {
 		var open *location

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mappedZone follows the key of a zone through map and geo blocks. Where the key is empty nginx
-// counts nothing; other differences between clients are findings.
+// mappedZone resolves the key of a zone through map and geo blocks. nginx does not count requests
+// with an empty key; other differences between clients become findings.
 func (t *translator) mappedZone(z *directive, key string) zone {
 	if networks, from, ok := t.unlimitedOf(key); ok {
 		t.doneAll(from...)
@@ -17,7 +17,7 @@ func (t *translator) mappedZone(z *directive, key string) zone {
 	if m == nil || !slices.ContainsFunc(m.block, func(line *directive) bool { return isAddress(line.arg(0)) }) {
 		return zone{d: z}
 	}
-	for ; m != nil && !t.handled[m]; m = t.mapOf(m.arg(0)) { // and the geo or map that it asks
+	for ; m != nil && !t.handled[m]; m = t.mapOf(m.arg(0)) { // and the map or geo of its source
 		t.say(m, "addresses that nginx does not limit are limited like all others",
 			"keep nginx in front where the exception matters")
 		t.doneAll(m)
@@ -25,10 +25,10 @@ func (t *translator) mappedZone(z *directive, key string) zone {
 	return zone{d: z, by: byAddress}
 }
 
-// isAddress accepts the variables with the address of the client.
+// isAddress reports whether a value is a variable with the address of the client.
 func isAddress(value string) bool { return value == "$binary_remote_addr" || value == "$remote_addr" }
 
-// mapOf returns the map or geo that makes a variable, or nil.
+// mapOf returns the map or geo block of a variable, or nil.
 func (t *translator) mapOf(variable string) *directive {
 	for _, d := range named(t.http, "map", "geo") {
 		if variable != "" && d.arg(len(d.args)-1) == variable {
@@ -38,21 +38,21 @@ func (t *translator) mapOf(variable string) *directive {
 	return nil
 }
 
-// networkValue is the value of a variable for the clients of a network. That of the smallest
-// network counts.
+// networkValue is the value of a variable for the clients of a network. The smallest network wins.
 type networkValue struct {
 	network netip.Prefix
 	value   string
 }
 
-// Bounds of what is followed.
+// Bounds of the map and geo blocks that are resolved.
 const (
-	maxMaps     = 4    // one behind another
+	maxMaps     = 4    // in a chain
 	maxNetworks = 128  // of a geo
 	maxList     = 2000 // characters of a list
 )
 
-// unlimitedOf returns the networks for which a key is empty; for the others it is the address.
+// unlimitedOf returns the networks for which a key is empty; ok is false unless the key is the
+// address for all others.
 func (t *translator) unlimitedOf(key string) (networks string, from []*directive, ok bool) {
 	values, from, ok := t.byNetwork(key, maxMaps)
 	if !ok || len(values) > maxNetworks {
@@ -77,8 +77,8 @@ func (t *translator) unlimitedOf(key string) (networks string, from []*directive
 	return networks, from, len(networks) <= maxList
 }
 
-// byNetwork returns the values of a variable by the network of the client, with the blocks that say
-// so; false if it depends on something else.
+// byNetwork returns the values of a variable by the network of the client, and the blocks that
+// define them; ok is false if the variable depends on anything else.
 func (t *translator) byNetwork(variable string, maps int) (values []networkValue, from []*directive, ok bool) {
 	d := t.mapOf(variable)
 	if d == nil || maps == 0 {
@@ -97,7 +97,8 @@ func (t *translator) byNetwork(variable string, maps int) (values []networkValue
 	return values, append(from, d), ok && d.name == "map"
 }
 
-// networkValues reads a geo, or a map of addresses; false if it has more than networks.
+// networkValues returns the values of a geo, or of a map of addresses; ok is false if the block has
+// anything but networks.
 func networkValues(d *directive) (values []networkValue, ok bool) {
 	others := "" // of clients in no network
 	for _, line := range d.block {
@@ -120,7 +121,8 @@ func networkValues(d *directive) (values []networkValue, ok bool) {
 	return values, true
 }
 
-// mapped returns the value of a map; false if an expression or another file may decide.
+// mapped returns the result of a map for a value; ok is false if the map has an expression or an
+// include.
 func mapped(m *directive, value string) (result string, ok bool) {
 	found := false
 	for _, line := range m.block {
@@ -136,8 +138,9 @@ func mapped(m *directive, value string) (result string, ok bool) {
 	return result, true
 }
 
-// translateUnlimited writes the networks without limits. [access] has those of the limit of
-// connections, if there is one: sections for all groups have other ones of requests.
+// translateUnlimited writes the networks without limits. If connections are limited, [access] has
+// the networks of that limit, and sections for all groups have the other networks of the limit of
+// requests.
 func (t *translator) translateUnlimited(connections string, requests map[cell]string) {
 	networks := map[cell]string{}
 	for c, v := range requests {

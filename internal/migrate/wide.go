@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// wide are characters that look like those of nginx and are others, with the ones that are meant.
+// wide are characters that look like characters of nginx's syntax but are others, with the intended
+// ones.
 var wide = map[rune]string{
 	'；': ";", '｛': "{", '｝': "}", '“': `"`, '”': `"`, '‘': "'", '’': "'", '＂': `"`, '＇': "'",
 	'　': "a blank", '\u00a0': "a blank", '\u200b': "nothing", '＃': "#",
 }
 
-// wideCharacters finds such characters outside comments and quotes. To nginx they are letters: a
-// directive does not end where it seems to, and a quote is a part of its argument. A block that is
-// not closed is named by its first line.
+// wideCharacters returns findings about wide characters outside comments and quotes. To nginx they
+// are letters: a directive does not end where it seems to, and a quote is a part of its argument. A
+// block that is not closed is a finding at its first line.
 func wideCharacters(file, text string) (found []Finding) {
 	line, quote, tokenStart := 1, rune(0), true
 	comment, escaped, last := false, false, 0
