@@ -31,7 +31,7 @@ type Options struct {
 	Reload func() error
 	// TryReload returns the result that a Reload would have.
 	TryReload func() Trial
-	// Pending names the keys that have changed and that a reload does not apply; nil = none.
+	// Pending returns the keys that have changed and that a reload does not apply; nil = none.
 	Pending func() []string
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
@@ -47,24 +47,24 @@ type Options struct {
 
 // Trial is the result that a reload would have: the response to GET /reload, in JSON.
 type Trial struct {
-	File     string   `json:"file"`    // of the configuration, absolute
-	Rejected string   `json:"refused"` // the reason; empty = it would be applied
+	File     string   `json:"file"`    // absolute path of the configuration
+	Rejected string   `json:"refused"` // the reason; empty = the configuration would be applied
 	Restart  []string `json:"restart"` // keys that only a restart, or an upgrade, applies
 }
 
 // New returns the handler of the listener:
 //
-//	GET  /healthz       200 while the process lives
+//	GET  /healthz       200 while the process runs
 //	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
 //	GET  /metrics       Prometheus
 //	GET  /explain?url=  the path of a request for a URL or file id, with reasons; &json=1 for programs
 //	GET  /reload        the result that a reload would have (Trial)
 //	POST /reload        200, or 422 with the problems of the configuration
-//	GET  /status        a page for people (statuspage.go), with forms for explain and purge
+//	GET  /status        a page for operators (statuspage.go), with forms for explain and purge
 //	GET  /status.json   the state of the caches and the fleet
 //	GET  /locks         the locks that this gateway holds or waits for
-//	POST /purge?id=|prefix=|all=1  200 and how many gateways have applied it; 504 and the names of
-//	                    those that have not within 5 s
+//	POST /purge?id=|prefix=|all=1  200 and the number of gateways that have applied it; 504 and the
+//	                    names of the gateways that have not within 5 s
 //	POST /prefetch      file ids, one a line; responds with a line for each: id, result and size
 //	GET  /debug/pprof/  profiles
 //
@@ -146,7 +146,7 @@ func (o *Options) reload(w http.ResponseWriter, _ *http.Request) {
 	write(w, http.StatusOK, text)
 }
 
-// NewServer returns a server for that handler with at most MaxConnections. Its timeouts allow
+// NewServer returns a server for the handler of New with at most MaxConnections. Its timeouts allow
 // profiles of half a minute. errors receives the log lines of the server.
 func NewServer(h http.Handler, errors *log.Logger) *http.Server {
 	connections := limit{busy: map[net.Conn]bool{}}

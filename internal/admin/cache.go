@@ -25,9 +25,9 @@ type PurgeTarget struct {
 
 // Purged is the result of a purge.
 type Purged struct {
-	Gateways int      `json:"gateways"`          // that have applied it
-	Missing  []string `json:"missing,omitempty"` // that apply it when they can be reached again
-	Dropped  int      `json:"dropped,omitempty"` // entries of this gateway, when it is alone
+	Gateways int      `json:"gateways"`          // number of gateways that have applied the purge
+	Missing  []string `json:"missing,omitempty"` // gateways that apply it when they can be reached again
+	Dropped  int      `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
 }
 
 // ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.
@@ -134,7 +134,7 @@ func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 	report("done: %d files, %d failed\n", done, failed)
 }
 
-// prefetchOne runs on a goroutine of its own.
+// prefetchOne fetches one file, on a separate goroutine: a panic becomes an error.
 func (o *Options) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
 	defer panics.ToError(&err, "fetching for a prefetch")
 	return o.Prefetch(ctx, id)

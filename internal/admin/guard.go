@@ -15,7 +15,7 @@ import (
 // Access restricts the use of the admin listener.
 type Access struct {
 	Hosts      []string // allowed Host fields besides IP addresses and localhost, in lower case
-	Token      string   // of Bearer, or the password of Basic, except for /healthz and /readyz; empty = none
+	Token      string   // of Bearer, or the password of Basic, except for /healthz and /readyz; empty = not required
 	NoProfiles bool     // /debug/pprof/ is 404
 }
 
@@ -49,11 +49,12 @@ func (o *Options) guard(next http.Handler) http.Handler {
 	})
 }
 
-// challenges are those of RFC 6750, section 3, for programs, and of RFC 7617, section 2, which
-// makes a browser ask for the token.
+// challenges are the challenge of RFC 6750, section 3, for programs, and the one of RFC 7617,
+// section 2, which makes a browser prompt for the token.
 var challenges = []string{"Bearer", `Basic realm="fastdfs-gateway: the token is the password", charset="UTF-8"`}
 
-// allowsHost checks a Host field. Browsers always send one; HTTP/1.0 probes do not.
+// allowsHost reports whether a Host field is allowed. Browsers always send one; HTTP/1.0 probes do
+// not.
 func (a *Access) allowsHost(field string) bool {
 	host := field
 	if name, _, err := net.SplitHostPort(field); err == nil {
@@ -90,13 +91,14 @@ func isStatusLink(req *http.Request) bool {
 		req.Header.Get("Sec-Fetch-Mode") == "navigate" && req.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// allowsToken compares digests, so that the duration reveals neither content nor length.
+// allowsToken reports whether a request has the token or needs none. It compares digests, so that
+// the duration reveals neither content nor length.
 func (a *Access) allowsToken(req *http.Request) bool {
 	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
 		return true
 	}
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if _, password, ok := req.BasicAuth(); ok { // of a browser; any name will do
+	if _, password, ok := req.BasicAuth(); ok { // browsers send Basic, with any user name
 		scheme, token = "Bearer", password
 	}
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(a.Token))

@@ -28,7 +28,7 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// handler is next, and notes which connections are busy.
+// handler returns a handler that runs next, with the connection marked as busy.
 func (l *limit) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		conn := req.Context().Value(connKey{}).(net.Conn)
@@ -80,7 +80,7 @@ func (l *limit) set(conn net.Conn, busy bool) {
 	}
 }
 
-// remove forgets a connection, and reports whether it was known. l.mu is held.
+// remove removes a connection from the set, and reports whether it was in the set. l.mu is held.
 func (l *limit) remove(conn net.Conn) (known bool) {
 	at := slices.Index(l.idle, conn)
 	if at >= 0 {

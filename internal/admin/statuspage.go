@@ -9,7 +9,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// statusPage is the page for the person on call:
+// statusPage serves the page for the operator on call:
 //
 //	GET /status             the whole page
 //	GET /status?part=live   its changing part, for the script of the page
@@ -36,8 +36,8 @@ func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 // maxForm bounds the body of a form.
 const maxForm = 4 << 10
 
-// purgeByForm is POST /status/purge with the field id. It purges the file and responds with the
-// page and the result.
+// purgeByForm handles POST /status/purge with the field id. It purges the file and responds with
+// the page and the result.
 func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
 	req.Body = http.MaxBytesReader(w, req.Body, maxForm)
 	if err := req.ParseForm(); err != nil {

@@ -11,8 +11,8 @@ import (
 // maxAnnouncement bounds the text of an Announcement in bytes.
 const maxAnnouncement = 1024
 
-// Announcement is what a gateway tells the others about itself, for their pages. Nothing else is
-// done with it: what can write to Redis can write it.
+// Announcement is the state that a gateway publishes for the status pages of other gateways. It has
+// no other use: every client of Redis can write one.
 type Announcement struct {
 	Version    string  `json:"version"`
 	Started    int64   `json:"started"` // unix time
@@ -27,7 +27,7 @@ type Announcement struct {
 	WhyChinese string  `json:"why_zh,omitempty"`
 }
 
-// Announcement is what a gateway tells about itself.
+// Announcement returns the announcement of this gateway.
 func (s *Snapshot) Announcement() Announcement {
 	v := s.Verdict()
 	a := Announcement{
@@ -55,7 +55,8 @@ const (
 	DiskBudget   = "Files of other hosts, disk"
 )
 
-// String writes it as JSON, in maxAnnouncement bytes at most.
+// String returns the announcement as JSON, in maxAnnouncement bytes at most; empty if it does not
+// fit.
 func (a Announcement) String() string {
 	a.Version, a.Why, a.WhyChinese = shorten(a.Version, 64), shorten(a.Why, 200), shorten(a.WhyChinese, 300)
 	text, err := json.Marshal(a)
@@ -65,7 +66,8 @@ func (a Announcement) String() string {
 	return string(text)
 }
 
-// ParseAnnouncement reads what another gateway has told. What is not understood is the zero value.
+// ParseAnnouncement parses the announcement of another gateway. The result is the zero value if
+// that fails.
 func ParseAnnouncement(text string) Announcement {
 	var a Announcement
 	if len(text) > maxAnnouncement || json.Unmarshal([]byte(text), &a) != nil {
@@ -83,7 +85,7 @@ type reason struct{ english, chinese string }
 // String returns the reason in English.
 func (r reason) String() string { return r.english }
 
-// In returns the reason in a language; in English if the gateway has not told the other one.
+// In returns the reason in a language; in English if the gateway has not published a translation.
 func (r reason) In(l i18n.Language) string {
 	if l == i18n.Chinese && r.chinese != "" {
 		return r.chinese
@@ -93,7 +95,7 @@ func (r reason) In(l i18n.Language) string {
 
 func (a Announcement) reason() reason { return reason{a.Why, a.WhyChinese} }
 
-// Since is when the gateway was started; zero where it has not told.
+// Since returns the start time of the gateway; zero if it is unknown.
 func (a Announcement) Since() time.Time {
 	if a.Started <= 0 {
 		return time.Time{}

@@ -27,11 +27,12 @@ type Sample struct {
 	Bytes       uint64 // of bodies
 	Connections int64  // open now
 	// FirstByte counts responses by the time to their first byte, cumulatively for each bound. The
-	// last count is that of all responses.
+	// last count is the number of all responses.
 	FirstByte []uint64
 }
 
-// Point holds the rates of one step. Unknown values are NaN, as the ratio without downloads.
+// Point holds the rates of one step. Unknown values are NaN, such as the hit ratio without
+// downloads.
 type Point struct {
 	Begin, End  time.Time
 	Requests    float64 // a second
@@ -46,10 +47,10 @@ type Point struct {
 // Traffic is the history at one moment.
 type Traffic struct {
 	Points []Point // the oldest first
-	// Now is the time from 5 to 15 seconds back until now; its Begin is zero before the first
-	// sample.
+	// Now holds the rates since 5 to 15 seconds before the moment; its Begin is zero before the
+	// first sample.
 	Now Point
-	// Minute is the same for a minute.
+	// Minute holds the rates of the last minute.
 	Minute Point
 }
 
@@ -61,10 +62,10 @@ type History struct {
 	list []Sample   // the oldest first
 }
 
-// NewHistory returns an empty history. bounds are those of Sample.FirstByte, in seconds.
+// NewHistory returns an empty history. bounds are the bounds of Sample.FirstByte, in seconds.
 func NewHistory(bounds []float64) *History { return &History{bounds: bounds} }
 
-// Add takes a sample.
+// Add adds a sample, and removes the oldest if the history is full.
 func (h *History) Add(s Sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +75,7 @@ func (h *History) Add(s Sample) {
 	h.list = append(h.list, s)
 }
 
-// nowMin is the shortest time that Traffic.Now is about: less would only be noise.
+// nowMin is the shortest time that Traffic.Now covers: the rates of a shorter one are only noise.
 const nowMin = 5 * time.Second
 
 // Traffic returns the points of Span before the sample now, which ends the last point.

@@ -22,7 +22,7 @@ const (
 // their attributes: a client that chooses attributes cannot fill the list.
 type Entry struct {
 	Text   string // message; secrets are masked in it and in Detail
-	Detail string // attributes of the last one
+	Detail string // attributes of the last line
 	Level  slog.Level
 	Count  int
 	Last   time.Time

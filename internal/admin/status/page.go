@@ -16,7 +16,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Page is a snapshot, and what the forms of the page have asked for.
+// Page is a snapshot, and the input and the result of the forms of the page.
 type Page struct {
 	Snapshot
 	Language    i18n.Language // empty = English
@@ -27,7 +27,7 @@ type Page struct {
 	Purged      *Result
 }
 
-// Result says how a purge went.
+// Result is the result of a purge.
 type Result struct {
 	State State
 	Title i18n.Text
@@ -43,21 +43,21 @@ var pageCSS string
 //go:embed page.js
 var pageJS string
 
-// Policy is the Content-Security-Policy of the page: its own style and its own script, no other,
-// and nothing from another place.
+// Policy is the Content-Security-Policy of the page. It allows the page's own style and script, and
+// nothing from other origins.
 var Policy = "default-src 'none'; style-src '" + hashOf(pageCSS) + "'; script-src '" + hashOf(pageJS) +
 	"'; img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// hashOf is the source expression for an inline style or script (CSP Level 3 section 2.3.1).
+// hashOf returns the source expression for an inline style or script (CSP Level 3 section 2.3.1).
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// maxLocks is how many locks the page shows.
+// maxLocks is the number of locks that the page shows.
 const maxLocks = 50
 
-// view is what the template reads: a page, and what is computed of it once.
+// view is the input of the template: a page, and values that are computed once from it.
 type view struct {
 	Page
 	Name              string // of the gateway in headings
@@ -97,7 +97,7 @@ func viewOf(p Page) view {
 	return v
 }
 
-// Render returns the page in HTML. It is to be sent with Policy.
+// Render returns the page in HTML. The response must have Policy.
 func Render(p Page) ([]byte, error) { return render("page", p) }
 
 // RenderLive returns the part of the page that changes.
@@ -114,10 +114,10 @@ func render(name string, p Page) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// width is that of the used part of a bar, from 0 to 100.
+// width returns the width of the used part of a bar, from 0 to 100.
 func width(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) }
 
-// pillOf is a state with the text that says it.
+// pillOf is a state with the text that describes it.
 type pillOf struct{ Class, Text string }
 
 // serverRow is a row of the table of servers.
@@ -133,8 +133,8 @@ var templates = map[i18n.Language]func() *template.Template{
 	i18n.Chinese: sync.OnceValue(func() *template.Template { return newTemplate(i18n.Chinese) }),
 }
 
-// newTemplate parses the page. In it, t translates a format with its arguments, in a Text, and doc
-// the meaning of a key.
+// newTemplate parses the page. In the template, t translates a format with its arguments, in
+// translates a Text, and doc translates the meaning of a key.
 func newTemplate(l i18n.Language) *template.Template {
 	return template.Must(template.New("status").Funcs(template.FuncMap{
 		"t":      func(format string, args ...any) string { return i18n.Sprintf(format, args...).In(l) },

@@ -18,18 +18,18 @@ const (
 
 // series is a line of a plot.
 type series struct {
-	class string // of CSS: tells lines apart
+	class string // of CSS, to distinguish lines
 	name  string
 	value func(Point) float64
 }
 
-// Plot is a small plot of the history with its name and its value of now.
+// Plot is a small plot of the history with its name and its current values.
 type Plot struct {
 	ID, Title string
 	Now       []Reading
 	Top       string // value of the upper edge
 	SVG       template.HTML
-	Note      string // what is counted
+	Note      string // the quantity in the plot
 }
 
 // Reading is the value of one series.
@@ -102,7 +102,7 @@ func (t Traffic) plot(o plotOf, end time.Time, lang i18n.Language) Plot {
 	return p
 }
 
-// label says in words what a plot shows.
+// label returns a description of a plot in words, for clients that do not show it.
 func (t Traffic) label(o plotOf, most float64) i18n.Text {
 	if len(t.Points) == 0 {
 		return i18n.Sprintf("%s, %s, of the last 15 minutes: nothing yet", o.title, o.note)
@@ -115,12 +115,12 @@ func (t Traffic) label(o plotOf, most float64) i18n.Text {
 		strings.Join(now, ", "), o.format(most))
 }
 
-// drawSeries draws a line, broken where nothing is known, and the area below it.
+// drawSeries draws a line, broken at unknown values, and the area below it.
 func drawSeries(b *strings.Builder, points []Point, s series, end time.Time, top float64, area bool) {
 	x := func(at time.Time) float64 {
 		return max(plotWidth-end.Sub(at).Seconds()*plotWidth/Span.Seconds(), 0)
 	}
-	var run []string // of the points that belong together
+	var run []string // coordinates of consecutive known points
 	first, last := 0.0, 0.0
 	flush := func() {
 		if len(run) == 0 {
@@ -151,7 +151,8 @@ func drawSeries(b *strings.Builder, points []Point, s series, end time.Time, top
 	flush()
 }
 
-// niceTop gives a round number that is no less than the most, and no less than low.
+// niceTop returns a function for the upper edge of a plot: a round number that is at least the
+// largest value, and at least low.
 func niceTop(low float64) func(float64) float64 {
 	return func(most float64) float64 {
 		if most <= low {
@@ -167,7 +168,7 @@ func niceTop(low float64) func(float64) float64 {
 	}
 }
 
-// niceBytes does so in units of 1024 bytes.
+// niceBytes returns the upper edge of a plot of bytes, in units of 1024 bytes.
 func niceBytes(most float64) float64 {
 	unit := 1024.0
 	for unit*1024 <= most {

@@ -1,14 +1,14 @@
-// Package status is the page that a person on call looks at: one snapshot of a gateway, and its
-// rendering in HTML.
+// Package status renders the status page for the operator on call: one snapshot of a gateway, in
+// HTML.
 //
 //	history := status.NewHistory(bounds)
 //	history.Add(sample) // every Step, by one goroutine
 //	...
 //	s := status.Snapshot{At: time.Now(), Traffic: history.Traffic(sample), Log: log.Entries()}
-//	err := status.Render(w, status.Page{Snapshot: s})
+//	page, err := status.Render(status.Page{Snapshot: s})
 //
-// The package knows no other of the program: internal/app fills the snapshot. The page needs no
-// other file and no script; with its script it stays up to date by itself.
+// The package imports no other of the program except i18n: internal/app fills the snapshot. The
+// page needs no other file. Its script keeps it up to date, but the page works without a script.
 package status
 
 import (
@@ -17,25 +17,25 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Snapshot is the state of a gateway and of what it knows of its fleet at one moment. Texts may be
-// anything: the page escapes them.
+// Snapshot is the state of a gateway, and of its fleet as far as the gateway knows it, at one
+// moment. Texts may have any content: the page escapes them.
 type Snapshot struct {
 	At      time.Time
 	Version string
 	Started time.Time
 	Config  string // file
 	Listen  string // addresses for files
-	// NotReady is why requests cannot be served; empty = they can.
+	// NotReady is the reason for which requests cannot be served; empty = none.
 	NotReady i18n.Text
 	// Sandbox is a problem of the sandbox; empty = none.
 	Sandbox i18n.Text
 	Panics  int64 // contained since the start: bugs
 	Process []Fact
-	// Certificates are those of the listeners, by name.
+	// Certificates are the certificates of the listeners, by name.
 	Certificates []Certificate
 
 	Traffic   Traffic
-	Fleet     *Fleet   // nil = this gateway is alone
+	Fleet     *Fleet   // nil = this gateway is in no fleet
 	Trackers  []Server // in the order of the configuration
 	Storages  []Server // by group
 	Budgets   []Budget
@@ -52,35 +52,35 @@ type Fact struct {
 	Value string
 }
 
-// Certificate is one that clients see.
+// Certificate is a certificate that clients receive.
 type Certificate struct {
 	Name    string
 	Expires time.Time
 }
 
-// Fleet is the gateways that share a Redis.
+// Fleet is the state of the gateways that share a Redis.
 type Fleet struct {
 	Redis     string // addresses
 	RedisDown bool
-	Gateways  []Gateway // by name; of this gateway at least
+	Gateways  []Gateway // by name; at least this gateway
 }
 
-// Gateway is one of a fleet.
+// Gateway is one gateway of a fleet.
 type Gateway struct {
 	Name string
 	Self bool
 	Live bool
 	Seen time.Time // last heartbeat
-	// Share is the part of all files that it owns, from 0 to 1; negative = it owns none, since
-	// other gateways cannot reach it.
+	// Share is the part of all files that the gateway owns, from 0 to 1; negative = it owns none,
+	// since other gateways cannot reach it.
 	Share        float64
-	Announcement Announcement // zero = it has told nothing
+	Announcement Announcement // zero = none was received
 }
 
-// State is how well something does.
+// State is the health of a server, a budget or a gateway.
 type State uint8
 
-// The states. Idle is for what has not been used yet.
+// The states. Idle is the state of a server or budget that has not been used yet.
 const (
 	Good State = iota
 	Idle
@@ -95,31 +95,31 @@ func (s State) String() string {
 
 // Server is a tracker or a storage.
 type Server struct {
-	Group   string // of a storage; Unlisted = none is known
+	Group   string // of a storage; Unlisted = unknown
 	Address string
 	State   State
-	Text    i18n.Text     // says the state
+	Text    i18n.Text     // describes the state
 	Latency time.Duration // to the first byte, a mean; 0 = unknown
 	P95     time.Duration // 0 = unknown
 	Replies int
-	Error   string // the last one; empty = none
+	Error   string // the last error; empty = none
 	ErrorAt time.Time
 }
 
 // Unlisted is the group of storages that only file ids name.
 const Unlisted = "named by file ids"
 
-// Budget is what a store of the gateway uses of the room that it may take.
+// Budget is the use of a limited resource of the gateway, such as memory for files.
 type Budget struct {
 	Name      i18n.Text
 	Used, Max int64 // bytes, or a count
 	Count     bool  // Used and Max are a count
 	Note      i18n.Text
 	State     State
-	Text      i18n.Text // says the state where it is not Good
+	Text      i18n.Text // describes the state if it is not Good
 }
 
-// Share is Used of Max, from 0 to 1.
+// Share returns the used part of Max, from 0 to 1.
 func (b Budget) Share() float64 {
 	if b.Max <= 0 {
 		return 0
@@ -138,9 +138,9 @@ type Lock struct {
 
 // Coalesced counts coalesced requests: several for one segment while it was being fetched.
 type Coalesced struct {
-	Segments uint64 // that several requests shared
-	Largest  int64  // requests of one
-	Saved    uint64 // downloads that were not made
+	Segments uint64 // segments that several requests shared
+	Largest  int64  // most requests for one segment
+	Saved    uint64 // downloads that were avoided
 	Running  int64  // segments being fetched
 }
 
@@ -148,6 +148,6 @@ type Coalesced struct {
 type Setting struct {
 	Name    string    // section.key
 	Value   i18n.Text // secrets are masked
-	Default bool      // it was not written
+	Default bool      // the configuration does not set the key
 	Doc     string    // in English
 }

@@ -13,7 +13,7 @@ import (
 // none stands for an unknown value.
 const none = "–"
 
-// number writes a value with three digits that count, and blanks between thousands.
+// number returns a value with three significant digits, and narrow blanks between thousands.
 func number(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -30,7 +30,7 @@ func number(x float64) string {
 	return count(int64(math.Round(x)))
 }
 
-// count writes a whole number of any type with narrow blanks between thousands.
+// count returns a whole number of any type with narrow blanks between thousands.
 func count(n any) string {
 	text := fmt.Sprint(n)
 	sign := ""
@@ -43,7 +43,7 @@ func count(n any) string {
 	return sign + text
 }
 
-// Plural is a count and its noun: one or many is the format, of the count.
+// Plural returns a count with its noun: one is the format for a count of 1, many for any other.
 func Plural(n int, one, many string) i18n.Text {
 	if n == 1 {
 		return i18n.Sprintf(one, "1")
@@ -51,10 +51,10 @@ func Plural(n int, one, many string) i18n.Text {
 	return i18n.Sprintf(many, count(n))
 }
 
-// Bytes writes a number of bytes, as the status page does.
+// Bytes returns a number of bytes as the status page shows it.
 func Bytes(n int64) string { return size(float64(n)) }
 
-// size writes a number of bytes; KB are 1024 bytes, as in the configuration.
+// size returns a number of bytes with a unit; KB are 1024 bytes, as in the configuration.
 func size(n float64) string {
 	if math.IsNaN(n) {
 		return none
@@ -70,7 +70,8 @@ func size(n float64) string {
 	return number(math.Round(n)) + " B"
 }
 
-// percent writes a share from 0 to 1. Only all is 100 %, and only none is 0 %.
+// percent returns a share from 0 to 1 in percent. Only a share of 1 is 100 %, and only a share of 0
+// is 0 %.
 func percent(share float64) string {
 	switch {
 	case math.IsNaN(share) || share < 0:
@@ -83,7 +84,7 @@ func percent(share float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(100*share, 'f', 1, 64), ".0") + " %"
 }
 
-// seconds writes a time of milliseconds to minutes.
+// seconds returns a time in the unit that fits, from microseconds to seconds.
 func seconds(s float64) string {
 	switch {
 	case math.IsNaN(s) || s < 0:
@@ -96,7 +97,7 @@ func seconds(s float64) string {
 	return number(s) + " s"
 }
 
-// age writes a time of seconds to years, in one or two units.
+// age returns a time in one or two units, from seconds to days.
 func age(d time.Duration) i18n.Text {
 	const day = 24 * time.Hour
 	d = max(d, 0)

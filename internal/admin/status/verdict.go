@@ -7,7 +7,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Problem is something that a person on call should know of.
+// Problem is a problem that the operator on call should know.
 type Problem struct {
 	State State // Warn or Bad
 	Text  i18n.Text
@@ -18,22 +18,22 @@ type Verdict struct {
 	State    State // Good, Warn or Bad
 	Title    i18n.Text
 	Sentence i18n.Text // why
-	More     []Problem // besides the one of the sentence
+	More     []Problem // the problems besides the one of the sentence
 }
 
-// Shares of failed responses in a minute from which on they are a problem, and the rate below which
-// a share says little.
+// Shares of failed responses in a minute from which they are a problem, and the rate of requests
+// below which a share is not significant.
 const (
 	manyFailed    = .01
 	tooManyFailed = .10
 	rareRequests  = .1 // a second
 )
 
-// missingFor is how long a gateway that has left without a word is a problem: then it was taken
-// away on purpose.
+// missingFor is the time for which a gateway without heartbeats is a problem: after that, it was
+// removed on purpose.
 const missingFor = time.Hour
 
-// Verdict tells how well the gateway does, and why.
+// Verdict returns the health of the gateway, and the reason.
 func (s *Snapshot) Verdict() Verdict {
 	problems := s.problems()
 	if len(problems) == 0 {
@@ -56,7 +56,7 @@ func (l *problemList) add(state State, format string, args ...any) {
 	*l = append(*l, Problem{state, i18n.Sprintf(format, args...)})
 }
 
-// problems gives all problems, the worst first.
+// problems returns all problems, the worst first.
 func (s *Snapshot) problems() []Problem {
 	var list problemList
 	if !s.NotReady.IsZero() {
@@ -89,7 +89,7 @@ func (s *Snapshot) problems() []Problem {
 	return list
 }
 
-// serverProblems are those of storages, by group, and of trackers.
+// serverProblems adds the problems of storages, by group, and of trackers.
 func (s *Snapshot) serverProblems(list *problemList) {
 	var groups []string
 	all, down := map[string]int{}, map[string][]i18n.Text{} // by group
@@ -156,7 +156,7 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 	}
 }
 
-// groupName is a group for a sentence.
+// groupName returns a group as text for a sentence.
 func groupName(group string) i18n.Text {
 	if group == Unlisted {
 		return i18n.Plain(Unlisted)
@@ -164,7 +164,8 @@ func groupName(group string) i18n.Text {
 	return i18n.Sprintf("%s", group)
 }
 
-// wellSentence says what is served, and by what.
+// wellSentence returns the sentence of a gateway without problems: its servers, its fleet and its
+// rate of requests.
 func (s *Snapshot) wellSentence() i18n.Text {
 	text := i18n.Plain("Files of this host are served")
 	if len(s.Trackers) > 0 {
@@ -183,7 +184,7 @@ func (s *Snapshot) wellSentence() i18n.Text {
 	return i18n.Sprintf("%s.", text)
 }
 
-// few joins the first of many names.
+// few joins the first of many names, and counts the rest.
 func few(names []i18n.Text) i18n.Text {
 	const limit = 3
 	text := names[0]
