@@ -15,8 +15,8 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Check reads a configuration and looks at the host. The configuration is nil when an error forbids
-// its use.
+// Check loads a configuration, and returns its problems and those of the host. The configuration is
+// nil if an error forbids its use.
 func Check(ctx context.Context, file string) (*config.Config, []config.Problem) {
 	cfg, problems := config.Load(file)
 	if cfg == nil {
@@ -25,8 +25,9 @@ func Check(ctx context.Context, file string) (*config.Config, []config.Problem) 
 	return cfg, slices.Concat(problems, cfg.Check(time.Now()), trackerNames(ctx, cfg), app.HostProblems(cfg))
 }
 
-// Advertised is the URL that advertise = auto means on this host, by its routes to Redis. Nothing
-// is sent there. It is empty where auto is not set, or the problem says why it is not known.
+// Advertised returns the URL that advertise = auto means on this host, by its routes to Redis. It
+// sends nothing to Redis. The URL is empty if auto is not set, or if a problem has the reason why
+// the URL is unknown.
 func Advertised(ctx context.Context, cfg *config.Config) (self string, problems []config.Problem) {
 	if cfg.Peer.Advertise != config.AdvertiseAuto || len(cfg.Redis.Addresses) == 0 {
 		return "", nil
@@ -44,14 +45,14 @@ func Advertised(ctx context.Context, cfg *config.Config) (self string, problems 
 	return fleet.AutoURL(address, cfg.Peer.Listen), problems
 }
 
-// Messages about an address where no listener is.
+// Messages about an address without a listener.
 const (
 	unserved    = "advertise = auto is an address at which [peer] listen takes no connections"
 	unservedFix = "write the port alone in listen, such as :8887, or an URL that leads to it in advertise"
 )
 
-// addressTowards is the address from which this host reaches the first of the servers, or the first
-// one that it does not reach from a loopback address.
+// addressTowards returns the address from which this host reaches the first of the servers, or the
+// first one that it does not reach from a loopback address.
 func addressTowards(ctx context.Context, servers []string) (found netip.Addr, err error) {
 	last := errors.New("only by a link-local address")
 	for _, server := range servers {
@@ -75,8 +76,8 @@ func addressTowards(ctx context.Context, servers []string) (found netip.Addr, er
 // resolveTime bounds the resolution of all names together.
 const resolveTime = 5 * time.Second
 
-// trackerNames gives a warning for each name of a tracker that does not resolve. It asks the
-// resolver of the system.
+// trackerNames returns a warning for each name of a tracker that the resolver of the system does
+// not resolve.
 func trackerNames(ctx context.Context, cfg *config.Config) (problems []config.Problem) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
 	defer cancel()

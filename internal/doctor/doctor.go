@@ -1,11 +1,11 @@
-// Package doctor examines a configuration, and everything that a gateway with it needs, without a
-// running gateway:
+// Package doctor examines a configuration, and the servers and the host that a gateway with this
+// configuration needs. No gateway has to run:
 //
 //	cfg, problems := doctor.Check(ctx, file)           // gateway check: the text, and this host
 //	err := doctor.Examine(ctx, cfg, func(f doctor.Finding) { ... }) // gateway doctor: servers as well
 //
-// Check finds what keeps a gateway from working as configured. Examine asks the servers, in
-// servers.go, and looks at the limits of this host, in host.go.
+// Check finds problems that keep a gateway from working as configured. Examine also sends requests
+// to the servers (servers.go), and examines the limits of this host (host.go).
 package doctor
 
 import (
@@ -19,7 +19,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Status says whether something will work.
+// Status is the result of one examination.
 type Status string
 
 // The values of Status.
@@ -47,13 +47,13 @@ type doctor struct {
 	cfg       *config.Config // with time limits of examineTime at most
 	upstreams *app.Upstreams
 
-	mu       sync.Mutex // guards findings while several servers are asked
+	mu       sync.Mutex // guards findings while several servers are examined
 	findings []Finding  // of the running examination
 }
 
 // Examine examines the servers and the host that a configuration names: trackers, storages, Redis,
-// the other gateways, clocks, limits, disks and ports. It changes nothing, and reads nothing of the
-// content of files. It calls tell with each finding, from this goroutine.
+// the other gateways, clocks, limits, disks and ports. It changes nothing, and reads no content of
+// files. It calls tell with each finding, on the goroutine of the caller.
 func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error {
 	limited := *cfg
 	limited.ConnectTimeout = min(cfg.ConnectTimeout, examineTime)
@@ -78,7 +78,7 @@ func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error 
 	return nil
 }
 
-// add appends a finding; advice is dropped from one that is OK. It is a constant, or an i18n.Text.
+// add appends a finding. advice is a constant or an i18n.Text; a finding that is OK has none.
 func (d *doctor) add(area, subject string, s Status, advice any, format string, args ...any) {
 	f := Finding{Area: area, Subject: subject, Status: s, Text: i18n.Sprintf(format, args...)}
 	if s != OK {

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits looks at open files and memory.
+// limits examines the limits of open files and memory.
 func (d *doctor) limits(context.Context) {
 	const area = "limit"
 	g := &d.cfg.Gateway
@@ -51,8 +51,8 @@ func (d *doctor) limits(context.Context) {
 	}
 }
 
-// memoryOfHost is the memory that this process may use, in bytes: that of the host, or less in a
-// control group. 0 = unknown.
+// memoryOfHost returns the memory that this process may use, in bytes: the memory of the host, or
+// less in a control group. 0 = unknown.
 func memoryOfHost() (total int64) {
 	if proc, err := procfs.NewDefaultFS(); err == nil {
 		if info, err := proc.Meminfo(); err == nil && info.MemTotalBytes != nil {
@@ -72,14 +72,14 @@ func memoryOfHost() (total int64) {
 	return total
 }
 
-// disks looks at the store paths, and at the space for the cache. What keeps either from use is a
-// problem of the configuration.
+// disks examines the store paths, and the space for the cache. Folders that cannot be used are
+// problems of the configuration.
 func (d *doctor) disks(ctx context.Context) {
 	const area = "disk"
 	for _, g := range d.cfg.Groups {
 		for _, store := range g.StorePaths {
 			if unix.Access(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) != nil {
-				continue // told as a problem of the configuration
+				continue // Check returns it as a problem of the configuration
 			}
 			d.add(area, store, OK, "", "can be read, a store path of %s", g.Name)
 		}
@@ -88,7 +88,7 @@ func (d *doctor) disks(ctx context.Context) {
 	if folder == "" {
 		return
 	}
-	at := folder // or the folder that it will be made in
+	at := folder // or the folder in which it will be created
 	var space unix.Statfs_t
 	for unix.Statfs(at, &space) != nil {
 		if at == filepath.Dir(at) {
@@ -106,11 +106,11 @@ func (d *doctor) disks(ctx context.Context) {
 		"%s free and %s in the cache, for disk_max = %s", status.Bytes(free), status.Bytes(used), status.Bytes(want))
 }
 
-// sizeOf is the size of the files in a folder, in bytes; of some of them when ctx ends.
+// sizeOf returns the size of the files in a folder, in bytes; of some of them if ctx ends.
 func sizeOf(ctx context.Context, folder string) (sum int64) {
 	_ = filepath.WalkDir(folder, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return ctx.Err() // what cannot be read is not counted
+			return ctx.Err() // unreadable files are not counted
 		}
 		if info, err := e.Info(); err == nil {
 			sum += info.Size()
@@ -123,7 +123,7 @@ func sizeOf(ctx context.Context, folder string) (sum int64) {
 // clockSlack is the difference of two clocks that does no harm: tokens and times are in seconds.
 const clockSlack = 2 * time.Second
 
-// clock asks the kernel whether NTP keeps it right.
+// clock asks the kernel whether NTP synchronizes the clock.
 func (d *doctor) clock(context.Context) {
 	const area, subject = "clock", "this host"
 	var t unix.Timex
@@ -163,7 +163,7 @@ func (d *doctor) ports(context.Context) {
 	}
 }
 
-// socketState says whether a process listens on a unix socket.
+// socketState returns a text about whether a process listens on a unix socket.
 func socketState(path string) i18n.Text {
 	conn, err := net.DialTimeout("unix", path, examineTime)
 	if err != nil {
@@ -173,7 +173,8 @@ func socketState(path string) i18n.Text {
 	return i18n.Plain("a process listens there")
 }
 
-// taken finds out which process has an address. One of this program is no problem.
+// taken adds findings about the processes that listen on an address. A process of this program is
+// no problem.
 func (d *doctor) taken(address, setting string) {
 	const area = "port"
 	owners := listeners(address)
@@ -195,14 +196,14 @@ func (d *doctor) taken(address, setting string) {
 	}
 }
 
-// sameProgram compares the names of two programs, as links in /proc lead to them: behind that of a
-// file that was replaced since is " (deleted)".
+// sameProgram reports whether two programs have the same file name. Links in /proc have "
+// (deleted)" behind the name of a file that was replaced since.
 func sameProgram(a, b string) bool {
 	return filepath.Base(strings.TrimSuffix(a, " (deleted)")) == filepath.Base(strings.TrimSuffix(b, " (deleted)"))
 }
 
-// listeners are the processes that keep others from an address by listening on it, of those that
-// this process may look into.
+// listeners returns the processes that keep others from an address by listening on it, as far as
+// this process may inspect them.
 func listeners(address string) (owners []procfs.Proc) {
 	sockets := listening(address)
 	all, err := procfs.AllProcs()
@@ -218,7 +219,8 @@ func listeners(address string) (owners []procfs.Proc) {
 	return owners
 }
 
-// listening names the sockets that keep others from listening on an address, as links to them do.
+// listening returns the sockets that keep others from listening on an address, in the form of links
+// to them.
 func listening(address string) (sockets []string) {
 	wanted, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -236,9 +238,9 @@ func listening(address string) (sockets []string) {
 	return sockets
 }
 
-// inTheWay tells whether a socket on the second address keeps others from listening on the first
-// one with the same port. The gateway listens on all addresses of IPv4 and IPv6 for none, 0.0.0.0
-// and :: alike, while a socket of another program on 0.0.0.0 has those of IPv4 only.
+// inTheWay reports whether a socket on the second address keeps others from listening on the first
+// one with the same port. The gateway listens on all addresses of IPv4 and IPv6 if the address is
+// empty, 0.0.0.0 or ::, while a socket of another program on 0.0.0.0 has those of IPv4 only.
 func inTheWay(wanted, taken net.IP) bool {
 	switch {
 	case wanted == nil || wanted.IsUnspecified() || taken.Equal(net.IPv6unspecified):
@@ -249,7 +251,7 @@ func inTheWay(wanted, taken net.IP) bool {
 	return taken.IsUnspecified() || taken.Equal(wanted)
 }
 
-// listener reads a line of /proc/net/tcp or tcp6; the port is -1 if its socket does not listen. A
+// listener parses a line of /proc/net/tcp or tcp6; the port is -1 if its socket does not listen. A
 // line begins with: number, local address:port, remote address:port, state; the tenth field is the
 // inode. The first four are hexadecimal; a word of an address is in the byte order of the host, and
 // state 0A is LISTEN.

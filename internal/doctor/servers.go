@@ -27,7 +27,7 @@ import (
 // maxList bounds the reply of a tracker in bytes.
 const maxList = 4 << 20
 
-// trackers asks each tracker for its groups.
+// trackers requests the groups from each tracker.
 func (d *doctor) trackers(ctx context.Context) {
 	const area = "tracker"
 	if len(d.cfg.TrackerServers) == 0 {
@@ -58,7 +58,7 @@ func (d *doctor) trackers(ctx context.Context) {
 	asking.Wait()
 	replied := slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Status == OK })
 	for i := range d.findings {
-		if f := &d.findings[i]; replied && f.Status == Fail { // the others do its work
+		if f := &d.findings[i]; replied && f.Status == Fail { // the other trackers replace it
 			f.Status = Warn
 		}
 	}
@@ -72,11 +72,11 @@ func (d *doctor) call(ctx context.Context, address string, cmd fdfs.Command, lim
 	return pool.Call(ctx, cmd, 0, nil, limit)
 }
 
-// beatEvery is the longest usual time between two heartbeats of a storage, which are every 30 s,
-// and a little more. A tracker takes a storage for dead after 120 s.
+// beatEvery is the longest time between two heartbeats of a running storage. They are usual every
+// 30 s; a tracker takes a storage for dead after 120 s.
 const beatEvery = 2 * time.Minute
 
-// storages asks every storage that a tracker lists as active, in the way in which files are
+// storages sends a request to every storage that a tracker lists, in the way in which files are
 // fetched.
 func (d *doctor) storages(ctx context.Context) {
 	const area = "storage"
@@ -87,16 +87,16 @@ func (d *doctor) storages(ctx context.Context) {
 	defer cancel()
 	groups, err := d.upstreams.Trackers.Groups(ctx)
 	if err != nil {
-		return // told of the trackers
+		return // the findings about the trackers have the reason
 	}
 	d.upstreams.Await()
 	var asking sync.WaitGroup
-	var beat int64 // the last one of any storage
+	var beat int64 // the last heartbeat of any storage
 	for _, g := range groups {
 		list, err := d.upstreams.Trackers.Storages(ctx, g.Name)
 		if err != nil {
 			status := Fail
-			if errors.Is(err, tracker.ErrEmpty) { // as of a group whose storages were deleted
+			if errors.Is(err, tracker.ErrEmpty) { // such as a group whose storages were deleted
 				status = Warn
 			}
 			d.add(area, g.Name, status, "look into the log of the tracker", "no list of its storages: %v", err)
@@ -111,7 +111,7 @@ func (d *doctor) storages(ctx context.Context) {
 	d.trackerClock(beat)
 }
 
-// storage asks one.
+// storage examines one storage.
 func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInfo) {
 	const area = "storage"
 	server, ok := d.upstreams.Trackers.Members().ByAddr(group, info.Addr)
@@ -160,12 +160,12 @@ func inactive(status byte) (text, advice i18n.Text) {
 // statusNames are FastDFS's names of the values of StorageInfo.Status.
 var statusNames = [...]string{"INIT", "WAIT_SYNC", "SYNCING", "IP_CHANGED", "DELETED", "OFFLINE", "ONLINE", "ACTIVE"}
 
-// web tells whether web servers send the files: to this gateway, or to clients that it redirects.
+// web reports whether web servers send the files: to this gateway, or to clients that it redirects.
 func (d *doctor) web() bool {
 	return d.cfg.Gateway.Upstream == "http" || d.cfg.ResponseMode == "redirect"
 }
 
-// fileServer names the program from which files are fetched.
+// fileServer returns the name of the program from which files are fetched.
 func (d *doctor) fileServer() i18n.Text {
 	if d.web() {
 		return i18n.Plain("the web server")
@@ -173,7 +173,7 @@ func (d *doctor) fileServer() i18n.Text {
 	return i18n.Sprintf("%s", "fdfs_storaged")
 }
 
-// unreachable returns text and advice for a server that gave err in place of a reply. A server that
+// unreachable returns text and advice for a server whose request failed with err. A server that
 // accepts connections has its port open.
 func unreachable(err error, program, other i18n.Text) (text, advice i18n.Text) {
 	said := i18n.ErrorText(err)
@@ -191,8 +191,8 @@ func unreachable(err error, program, other i18n.Text) (text, advice i18n.Text) {
 	return said, i18n.Sprintf("look into the log of %s there, %s", program, other)
 }
 
-// reach asks a storage by the FastDFS protocol, or connects to its web server where files are
-// fetched from, or clients are sent to that.
+// reach sends a request to a storage by the FastDFS protocol, or to its web server if files are
+// fetched from it or clients are redirected to it.
 func (d *doctor) reach(ctx context.Context, host, address string) error {
 	if !d.web() {
 		_, err := d.call(ctx, address, fdfs.CmdActiveTest, 0)
@@ -209,7 +209,7 @@ func (d *doctor) reach(ctx context.Context, host, address string) error {
 	return nil
 }
 
-// askWeb connects to a web server and waits for any byte of a response, or the end of the
+// askWeb sends a request to a web server and waits for any byte of a response, or the end of the
 // connection.
 func askWeb(ctx context.Context, address string) error {
 	conn, err := (&net.Dialer{Timeout: examineTime}).DialContext(ctx, "tcp", address)
@@ -230,7 +230,7 @@ func askWeb(ctx context.Context, address string) error {
 }
 
 // trackerClock compares the clock of this host with the last heartbeat of a storage, by the
-// tracker's clock. More than that the protocol does not tell.
+// tracker's clock. The protocol has no other time of a tracker.
 func (d *doctor) trackerClock(beat int64) {
 	const area, subject, advice = "clock", "trackers", "set the clocks of all hosts by NTP"
 	if beat == 0 {
@@ -247,7 +247,7 @@ func (d *doctor) trackerClock(beat int64) {
 	}
 }
 
-// fleet asks Redis and the other gateways.
+// fleet examines Redis and the other gateways.
 func (d *doctor) fleet(ctx context.Context) {
 	const area = "redis"
 	subject := strings.Join(d.cfg.Redis.Addresses, ", ")
@@ -285,7 +285,7 @@ func (d *doctor) fleet(ctx context.Context) {
 	}
 }
 
-// advertised shows the URL that advertise = auto has found.
+// advertised adds a finding about the URL that advertise = auto results in.
 func (d *doctor) advertised(self string) {
 	if d.cfg.Peer.Advertise != config.AdvertiseAuto || self == "" {
 		return
@@ -294,7 +294,7 @@ func (d *doctor) advertised(self string) {
 		Text: i18n.Plain("advertise = auto: other gateways reach this one there")}
 	u, err := url.Parse(self)
 	if err != nil {
-		return // it was made here
+		return // the URL is made by this program
 	}
 	address, err := netip.ParseAddr(u.Hostname())
 	switch listen := d.cfg.Peer.Listen; {
@@ -309,7 +309,7 @@ func (d *doctor) advertised(self string) {
 	d.put(f)
 }
 
-// redis judges what Redis says of itself.
+// redis adds findings about the state of Redis.
 func (d *doctor) redis(subject string, h fleet.Health) {
 	const area = "redis"
 	f := Finding{Area: area, Subject: subject, Status: OK, Millis: millisOf(h.Latency),
@@ -338,7 +338,8 @@ func (d *doctor) redis(subject string, h fleet.Health) {
 		"the clock of Redis is %s ahead of this host's", ahead)
 }
 
-// atLeast compares a version "7.0.15" with major.minor. One that cannot be read is new enough.
+// atLeast reports whether a version, such as "7.0.15", is major.minor or later. A version that
+// cannot be parsed is.
 func atLeast(version string, major, minor int) bool {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
