@@ -17,7 +17,7 @@ import (
 
 const (
 	maxHead     = 64 << 10 // bytes of the head of a response
-	maxFailures = 5        // requests in a row without a response: the server has gone away
+	maxFailures = 5        // requests in a row without a response: the server counts as down
 )
 
 // fieldNames are the header fields that are compared; the others are about the connection, the time
@@ -32,14 +32,14 @@ type question struct {
 	header         string // a field, as in "Range: bytes=5-9"; empty = none
 }
 
-// response is what one server sent.
+// response is the response of one server.
 type response struct {
-	err    error // there is no response
+	err    error // reason for which there is no response
 	status int
 	fields [len(fieldNames)]string
 	size   int64 // of the body, bytes
 	sum    [sha256.Size]byte
-	cut    error // why the body ended early
+	cut    error // reason for which the body ended early
 }
 
 func (r *response) failed() bool { return r.err != nil }
@@ -58,7 +58,7 @@ func (r *response) bodyText() string {
 	return fmt.Sprintf("%d bytes, SHA-256 %x...", r.size, r.sum[:8])
 }
 
-// server is one of the two.
+// server is one of the two servers.
 type server struct {
 	scheme, host, prefix string
 	timeout              time.Duration
@@ -67,7 +67,7 @@ type server struct {
 	failures atomic.Int32 // requests in a row without a response
 }
 
-// newServer reads an address.
+// newServer returns the server at an address.
 func newServer(address string, timeout time.Duration) (*server, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -88,7 +88,7 @@ func newServer(address string, timeout time.Duration) (*server, error) {
 		}}, nil
 }
 
-// request makes the request of a question, with the target as it is: no escape is changed.
+// request returns the request for a question, with the target as it is: no escape is changed.
 func (s *server) request(ctx context.Context, q question) *http.Request {
 	target := s.prefix + q.target
 	if strings.HasPrefix(target, "//") { // in the absolute form (9112-3.2.2), else it would be read as a host
@@ -103,7 +103,7 @@ func (s *server) request(ctx context.Context, q question) *http.Request {
 }
 
 // ask sends a question and reads the response to its end. The error ends the comparison: ctx has
-// ended, or the server has gone away.
+// ended, or the server is down.
 func (s *server) ask(ctx context.Context, q question) (response, error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -139,7 +139,7 @@ func (s *server) ask(ctx context.Context, q question) (response, error) {
 	return r, ctx.Err()
 }
 
-// causeOf is why ctx was cancelled, else err.
+// causeOf returns the cause for which ctx was cancelled, or err.
 func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -1,6 +1,6 @@
-// Package compare asks two servers for the same files and reports where their responses differ: the
-// old one, nginx with the FastDFS module, and the new one, a gateway. It keeps no body: of each
-// response it knows the head, the length, and a SHA-256 of the bytes.
+// Package compare requests the same files from two servers and reports the differences of their
+// responses. The old server is nginx with the FastDFS module, the new one a gateway. The package
+// keeps no body: it compares the heads, the lengths, and the SHA-256 of the bodies.
 //
 //	c, err := compare.New(compare.Options{Old: "http://nginx:8888", New: "http://gateway:8080"})
 //	err = c.Run(ctx, targets, func(r compare.Result) error { ... })
@@ -21,13 +21,13 @@ import (
 const (
 	parallel       = 8                // targets that are compared at the same time
 	defaultTimeout = 30 * time.Second // of Options.Timeout
-	rangeBytes     = 64 << 10         // most bytes of the range that is asked for
+	rangeBytes     = 64 << 10         // largest range that is requested
 )
 
-// Options say what is compared.
+// Options are the servers and the extent of a comparison.
 type Options struct {
 	Old, New string        // http(s)://host[:port][/prefix]
-	Ranges   bool          // ask by HEAD, for a range and on a condition too
+	Ranges   bool          // also send HEAD, range and conditional requests
 	Rate     float64       // most requests a second to each server; 0 = no limit
 	Timeout  time.Duration // for a connection, and for each wait for bytes; 0 = 30 s
 }
@@ -41,21 +41,22 @@ type Result struct {
 // Difference is one part of two responses to the same request.
 type Difference struct {
 	Method string `json:"method"`
-	Header string `json:"header,omitempty"` // what was asked besides the target: "Range: bytes=5-9"
+	Header string `json:"header,omitempty"` // field of the request: "Range: bytes=5-9"
 	Field  string `json:"field"`            // status, body, or the name of a header field
 	Old    string `json:"old"`              // empty: the response does not have it
 	New    string `json:"new"`
-	Known  string `json:"known,omitempty"` // why docs/differences.md wants it so; empty: it does not
+	Known  string `json:"known,omitempty"` // reason in docs/differences.md; empty = there is none
 }
 
-// Comparer asks two servers.
+// Comparer sends the same requests to two servers.
 type Comparer struct {
 	old, new *server
 	ranges   bool
 	limit    *rate.Limiter
 }
 
-// New returns a Comparer. It fails when an address cannot be used; it asks nothing yet.
+// New returns a Comparer, and sends no request yet. The error is for an address that cannot be
+// used.
 func New(o Options) (*Comparer, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -106,7 +107,7 @@ func (c *Comparer) Run(ctx context.Context, targets <-chan string, report func(R
 	return group.Wait()
 }
 
-// compare asks for one target.
+// compare compares the responses for one target.
 func (c *Comparer) compare(ctx context.Context, target string) (Result, error) {
 	result := Result{Target: target}
 	both := func(method, header string) (old, new response, err error) {
@@ -153,8 +154,8 @@ func (c *Comparer) ask(ctx context.Context, q question) (old, new response, err 
 	return old, new, group.Wait()
 }
 
-// differences lists the parts that differ. Responses of different statuses have nothing else in
-// common that is worth a line.
+// differences returns the parts that differ. If the statuses differ, the other parts are not
+// compared.
 func differences(q question, old, new response) (all []Difference) {
 	add := func(field, before, after string) {
 		d := Difference{Method: q.method, Header: q.header, Field: field, Old: before, New: after}
@@ -176,8 +177,8 @@ func differences(q question, old, new response) (all []Difference) {
 	return all
 }
 
-// known returns the reason of docs/differences.md for a difference that the two responses alone
-// show.
+// known returns the reason in docs/differences.md for a difference, if the two responses are enough
+// to decide.
 func known(d Difference, old, new response) string {
 	if old.failed() || new.failed() || old.cut != nil || new.cut != nil || old.status != new.status {
 		return ""
@@ -199,8 +200,8 @@ func known(d Difference, old, new response) string {
 	return ""
 }
 
-// betterTypes are types of nginx's table, and those of the gateway's for the same extensions: the
-// row of docs/differences.md that begins with js, bmp, rar, mml and deb.
+// betterTypes maps types of nginx's table to those of the gateway for the same extensions: the row
+// of docs/differences.md that begins with js, bmp, rar, mml and deb.
 var betterTypes = map[string]string{
 	"application/javascript":       "text/javascript",
 	"image/x-ms-bmp":               "image/bmp",

@@ -20,14 +20,14 @@ import (
 const (
 	maxLine    = 64 << 10 // bytes of a line of a list
 	maxTarget  = 8 << 10  // bytes of a target
-	remembered = 1 << 17  // targets that are recognised when they come again
+	remembered = 1 << 17  // last targets, to recognize repeated ones
 
 	// MaxSample is the largest sample that a List sends.
 	MaxSample = 100_000
 )
 
 // List reads targets, one a line: file ids, request paths, or lines of an access log in the
-// combined form. A target among the last 131,072 different ones is left out when it comes again.
+// combined form. It leaves out a target that is among the last 131,072 different ones.
 type List struct {
 	in   *bufio.Reader
 	skip func()
@@ -92,8 +92,8 @@ func (l *List) readLine() (line string, long bool, err error) {
 	return line, long, err
 }
 
-// Send sends the targets until the list or ctx ends: all, or with sample > 0 so many of them, each
-// with the same chance. sample is at most MaxSample.
+// Send sends the targets until the list or ctx ends: all, or with sample > 0 a sample of that size,
+// in which each target has the same chance. sample is at most MaxSample.
 func (l *List) Send(ctx context.Context, out chan<- string, sample int) error {
 	next := l.Next
 	if sample > 0 {
@@ -147,7 +147,8 @@ func (l *List) sample(n int) (sample []string, err error) {
 	}
 }
 
-// Target reads a line. The target begins with a slash and has no blank or control character.
+// Target returns the target in a line. The target begins with a slash and has no blank or control
+// character.
 func Target(line string) (string, error) {
 	target := strings.TrimSpace(line)
 	if _, logged, isLog := strings.Cut(target, `"`); isLog {
@@ -171,7 +172,7 @@ func Target(line string) (string, error) {
 	return target, nil
 }
 
-// isID recognises file ids, also those without a group.
+// isID reports whether a text is a file id, also one without a group.
 func isID(text string) bool {
 	if _, err := fdfs.Parse(text); err == nil {
 		return true
@@ -180,8 +181,8 @@ func isID(text string) bool {
 	return err == nil
 }
 
-// loggedTarget reads what stands behind the first quote of a log line: METHOD TARGET HTTP/1.1"...,
-// with \xXX in place of bytes that would break the line.
+// loggedTarget returns the target in the text after the first quote of a log line: METHOD TARGET
+// HTTP/1.1"..., with \xXX in place of bytes that would break the line.
 func loggedTarget(text string) (string, error) {
 	request, ok := unquote(text)
 	if !ok {
@@ -197,7 +198,7 @@ func loggedTarget(text string) (string, error) {
 	return words[1], nil
 }
 
-// unquote reads up to the quote at the end; ok = there is one.
+// unquote returns the text up to the closing quote; ok means that there is one.
 func unquote(text string) (out string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -11,8 +11,8 @@ import (
 // maxSums bounds the number of sums: a log may hold any number of extensions.
 const maxSums = 200
 
-// Sum counts the paths with differences of one kind: those with one known reason, or those of one
-// extension with one pair of media types.
+// Sum is the number of paths with differences of one kind: with one known reason, or with one pair
+// of media types for one extension.
 type Sum struct {
 	Known     string `json:"known,omitempty"`     // the reason; empty: the difference is not a known one
 	Field     string `json:"field,omitempty"`     // Content-Type with Extension, Old and New; else empty
@@ -23,13 +23,13 @@ type Sum struct {
 	Example   string `json:"example"` // the first of these paths
 }
 
-// Sums counts differences that come by the thousand in a real log: they say the same of each path.
-// The zero value is ready to use. Only one goroutine may use it.
+// Sums counts differences that are the same for thousands of paths of a real log. The zero value is
+// ready to use. Only one goroutine may use it.
 type Sums struct {
-	sums map[Sum]*Sum // by the fields that tell the kind
+	sums map[Sum]*Sum // by the fields of the kind
 }
 
-// Add counts the differences of one path and returns those that are worth a line of their own.
+// Add counts the differences of one path and returns those that are to be shown one by one.
 func (s *Sums) Add(r Result) (rest []Difference) {
 	counted := map[Sum]bool{} // kinds of this path
 	for _, d := range r.Differences {
@@ -62,8 +62,8 @@ func (s *Sums) count(kind Sum, target string) bool {
 	return true
 }
 
-// kindOf returns the fields that differences of one kind share; false for a difference that is told
-// by itself.
+// kindOf returns the fields that differences of one kind share; false for a difference that is to
+// be shown by itself.
 func kindOf(target string, d Difference) (Sum, bool) {
 	switch d.Known {
 	case "":
@@ -77,13 +77,14 @@ func kindOf(target string, d Difference) (Sum, bool) {
 	return Sum{Known: d.Known}, true
 }
 
-// extension returns the extension of the file that a target names, in small letters.
+// extension returns the extension of the file of a target, in lower case.
 func extension(target string) string {
 	name, _, _ := strings.Cut(target, "?")
 	return strings.ToLower(path.Ext(name))
 }
 
-// All returns the sums: unknown kinds before known ones, and of each the one with most paths first.
+// All returns the sums: unknown kinds before known ones, and in each part the sums with most paths
+// first.
 func (s *Sums) All() []Sum {
 	var all []Sum
 	for sum := range maps.Values(s.sums) {
