@@ -9,7 +9,7 @@ import (
 	"fastdfs-gateway/internal/demo/storewriter"
 )
 
-// configured writes the two configurations and what they name.
+// configured writes the two configurations and the files to which they refer.
 func (s Store) configured(opts Options) (Store, error) {
 	conf, base := filepath.Join(s.Dir, "conf"), filepath.Join(s.Dir, "base")
 	s.Config = filepath.Join(conf, "mod_fastdfs.conf")

@@ -12,7 +12,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// asset is the content of an embedded file.
+// asset returns the content of an embedded file.
 func asset(name string) []byte {
 	b, err := assets.ReadFile("assets/" + name)
 	if err != nil {
@@ -21,7 +21,7 @@ func asset(name string) []byte {
 	return b
 }
 
-// longText is text of more than two segments of the cache; each line tells where it begins.
+// longText returns text of more than two segments of the cache; each line has its offset.
 func longText() []byte {
 	b := asset("long-head.txt")
 	for i := range 180_000 {
@@ -30,7 +30,7 @@ func longText() []byte {
 	return b
 }
 
-// growingLog is a log that an application might have appended to.
+// growingLog returns a log to which an application might have appended.
 func growingLog(start time.Time) []byte {
 	var b []byte
 	for i := range 200 {

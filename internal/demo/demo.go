@@ -31,8 +31,8 @@ const Secret = "demo-only-secret-key"
 // Group is the group name of the store.
 const Group = "group1"
 
-// ErrNotOurs is returned for a folder that holds something else than a demonstration store; nothing
-// was written.
+// ErrNotOurs is the error for a folder that holds anything but a demonstration store; nothing was
+// written.
 var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
 
 // Options are the addresses that go into the configurations, as host:port.
@@ -42,7 +42,7 @@ type Options struct {
 	AdminListen string // of the server without tokens. The other has none.
 }
 
-// Store is what Write made.
+// Store is a store that Write has written.
 type Store struct {
 	Dir         string // absolute
 	StorePaths  []string
@@ -57,15 +57,15 @@ type File struct {
 	ID          fdfs.FileID
 	Size        int64 // bytes
 	ContentType string
-	Note        string // one line: what can be tried with it
+	Note        string // one line: a hint for trying it
 }
 
-// markName is a file that holds the creation time of the others, so that ids stay the same.
+// markName is the name of the file with the creation time of the others, so that ids stay the same.
 const markName = "demo-store"
 
-// Write makes the store below dir, which is created when it is missing. Files are
-// created at now; where dir holds a store already its time is kept and so are the
-// ids, and only what differs is written again. A folder with anything else in it is ErrNotOurs.
+// Write writes the store below dir, which it creates if necessary. Files are created at now. If dir
+// already holds a store, its time and its ids stay, and only files that differ are written again.
+// The error is ErrNotOurs if dir holds anything else.
 func Write(dir string, now time.Time, opts Options) (Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func Write(dir string, now time.Time, opts Options) (Store, error) {
 	return s.configured(opts)
 }
 
-// claim makes dir ours and gives the creation time of its files.
+// claim marks dir as a demonstration store and returns the creation time of its files.
 func claim(dir string, now time.Time) (int64, error) {
 	mark := filepath.Join(dir, markName)
 	switch b, err := os.ReadFile(mark); {

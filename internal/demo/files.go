@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// files writes all files below dir, created at a time, and lists them.
+// files writes all files below dir, with the creation time, and returns the list of them.
 func files(dir string, created time.Time) ([]File, error) {
 	w := storewriter.Writer{Root: func(_ string, index int) string { return storePath(dir, index) }, Created: created}
 	const slot = "in a slot of a trunk file"
@@ -62,7 +62,7 @@ func put(w *storewriter.Writer, before []File, kind fdfs.Kind, storePath int, ex
 	f := w.Fields(kind, ext, content)
 	f.PathIndex = storePath
 	if kind == fdfs.KindTrunk {
-		f.High, f.Low = 1, 0 // those of the trunk file
+		f.High, f.Low = 1, 0 // the folders of the trunk file
 		w.NextSlot(&f)
 	}
 	return w.Put(f, content)

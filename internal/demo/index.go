@@ -26,7 +26,7 @@ var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
 	"name": func(f File) string { return strings.ReplaceAll(f.Title, " ", "-") + "." + f.ID.Ext() },
 }).Parse(indexText))
 
-// Index is a page in HTML that shows the files of the store. It needs no scripts.
+// Index returns a page in HTML that shows the files of the store. It needs no scripts.
 func (s Store) Index(l Links) ([]byte, error) {
 	var b bytes.Buffer
 	err := indexTemplate.Execute(&b, struct {

@@ -8,8 +8,8 @@
 //	w.NextSlot(&f)
 //	id, err = w.Put(f, text) // into a slot of trunk file 1
 //
-// The same calls make the same ids and files. What is already there as it should be is not written
-// again.
+// The same calls make the same ids and files. Files that already have the right content are not
+// written again.
 package storewriter
 
 import (
@@ -23,7 +23,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Writer writes the files of one storage, 127.0.0.1. It is for one goroutine.
+// Writer writes the files of one storage, 127.0.0.1. Only one goroutine may use it.
 type Writer struct {
 	Root    func(group string, index int) string // folder of a store path
 	Created time.Time                            // of all files, in whole seconds
@@ -33,8 +33,8 @@ type Writer struct {
 	slots map[string]uint32 // end of the last slot of each trunk file
 }
 
-// Fields returns the fields of a new file of group1, in a sub directory that depends on how many
-// there are. The caller may change them before Put.
+// Fields returns the fields of a new file of group1, in a sub directory that depends on the number
+// of files so far. The caller may change them before Put.
 func (w *Writer) Fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
 	w.count++
 	f := fdfs.Fields{
@@ -58,7 +58,7 @@ func (w *Writer) NextSlot(f *fdfs.Fields) {
 	w.slots[name] += f.Trunk.Alloc
 }
 
-// Put writes a file, of trunk files the slot, and returns its id.
+// Put writes a file, or the slot of a packed one, and returns its id.
 func (w *Writer) Put(f fdfs.Fields, content []byte) (fdfs.FileID, error) {
 	id, err := fdfs.Encode(f)
 	if err == nil && f.Kind == fdfs.KindTrunk {
@@ -79,7 +79,7 @@ func (w *Writer) PutSlave(master fdfs.FileID, prefix, ext string, content []byte
 	return id, err
 }
 
-// Path returns the path of a file on disk, of the trunk file for what is in a slot.
+// Path returns the path of a file on disk; for a packed file, the path of the trunk file.
 func (w *Writer) Path(id fdfs.FileID) string {
 	return filepath.Join(w.Root(id.Group, id.PathIndex), "data", id.DiskName())
 }
@@ -93,7 +93,8 @@ func (w *Writer) Write(id fdfs.FileID, content []byte) error {
 	return Replace(w.Path(id), content, changed)
 }
 
-// Replace writes a file and its folders, whole or not at all.
+// Replace writes a file and its folders, completely or not at all. A file with this content is not
+// written again.
 func Replace(name string, content []byte, changed time.Time) error {
 	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) {
 		return nil
@@ -116,8 +117,8 @@ func Replace(name string, content []byte, changed time.Time) error {
 	return nil
 }
 
-// WriteSlot writes a slot of this type. What is behind its content stays, or is zeros at the end of
-// the trunk file.
+// WriteSlot writes a slot of this type. Bytes behind its content stay; at the end of the trunk file
+// they are zeros.
 func (w *Writer) WriteSlot(id fdfs.FileID, typ byte, content []byte) error {
 	header := id.SlotHeader()
 	header.Type = typ
