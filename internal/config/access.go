@@ -77,14 +77,14 @@ func accessKeys(a *Access) []setting {
 // unixClients is the word for the clients of unix sockets, as in nginx.
 const unixClients = "unix:"
 
-// networks is a comma list of networks, and unix:.
+// networks parses a comma list of networks, and unix:.
 func networks(p *Networks) field {
 	return networksOr(&p.Prefixes, unixClients, &p.Unix,
 		"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them")
 }
 
-// networksOr is a comma list of networks, where an address alone is a network of one, and a word,
-// which sets a flag.
+// networksOr parses a comma list of networks and a word, which sets a flag. A single address is a
+// network of one.
 func networksOr(p *[]netip.Prefix, word string, flag *bool, fix string) field {
 	return field{parse: func(v string, _ position) *parseError {
 		*p, *flag = nil, false
@@ -106,7 +106,7 @@ func networksOr(p *[]netip.Prefix, word string, flag *bool, fix string) field {
 	}}
 }
 
-// referers is a comma list of members for access.NewReferers.
+// referers parses a comma list of members for access.NewReferers.
 func referers(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
 		_, err := access.NewReferers([]string{part})
@@ -122,7 +122,7 @@ func referers(p *[]string) field {
 	})
 }
 
-// rate is a number of events per second, which may have decimals.
+// rate parses a number of events per second, which may have decimals.
 func rate(p *float64) field {
 	return parsed(p, "write a number such as 10, or 0.5 for one in two seconds", "is not a rate",
 		func(v string) (float64, bool) {
@@ -131,7 +131,7 @@ func rate(p *float64) field {
 		})
 }
 
-// healthPath is a plain absolute path, or nothing.
+// healthPath parses a plain absolute path, or nothing.
 func healthPath(p *string) field {
 	return checkedText(p, func(v string) *parseError {
 		if v != "" && (v[0] != '/' || strings.ContainsAny(v, "?#%\\ \t") || hasControl(v)) {
@@ -165,8 +165,8 @@ func (l *loader) lintAccess() {
 	}
 }
 
-// lintRules checks the combinations of the rules of one section. A key that needs another one may
-// find it in any section.
+// lintRules checks the combinations of the rules of one section. A key that needs another one has
+// an effect if any section has the other one.
 func (l *loader) lintRules(section string, a *Access) {
 	for _, key := range []struct {
 		name, needs string

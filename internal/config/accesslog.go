@@ -9,7 +9,7 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// logFormat is combined, json, or a template of package logtemplate.
+// logFormat parses combined, json, or a template of package logtemplate.
 func logFormat(p *string) field {
 	const fix = "write combined, json, or a template such as $remote_addr [$time_local] \"$request\" $status"
 	words := choice(p, "combined", "json")
@@ -43,7 +43,7 @@ func logFormat(p *string) field {
 // line.
 const healthWord = "health"
 
-// selectors is a comma list of selectors of files.
+// selectors parses a comma list of selectors of files.
 func selectors(p *[]fileselect.Selector) field {
 	return field{parse: func(v string, _ position) *parseError {
 		*p = nil

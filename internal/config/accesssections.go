@@ -60,7 +60,7 @@ func (c *Config) ChecksReferers() bool {
 	return c.anyAccess(func(a *Access) bool { return len(a.Referers) > 0 })
 }
 
-// redirectTarget is a URL of http or https, or a path of this host; empty = none.
+// redirectTarget parses a URL of http or https, or a path of this host; empty = none.
 func redirectTarget(p *string) field {
 	return checkedText(p, func(v string) *parseError {
 		u, err := url.Parse(v)

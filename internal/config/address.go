@@ -10,9 +10,9 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-const maxListeners = 64 // they are compared with each other
+const maxListeners = 64 // each listener is compared with all others
 
-// listeners is a comma list of host:port or unix:/path.
+// listeners parses a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
 	list := commaList(p, func(part string) (string, *parseError) { return part, checkListener(part) })
 	return field{parse: func(v string, at position) *parseError {
@@ -23,7 +23,7 @@ func listeners(p *[]string) field {
 	}}
 }
 
-// needed is a list of addresses with one member or more.
+// needed parses a list of addresses with at least one member.
 func needed(list field) field {
 	return field{parse: func(v string, at position) *parseError {
 		if v == "" {
@@ -33,7 +33,7 @@ func needed(list field) field {
 	}}
 }
 
-// listener is one host:port or unix:/path, or nothing.
+// listener parses one host:port or unix:/path, or nothing.
 func listener(p *string) field {
 	return checkedText(p, func(v string) *parseError {
 		if v == "" {
@@ -63,10 +63,10 @@ func checkListener(v string) *parseError {
 	return nil
 }
 
-// redisScheme in front of an address of Redis asks for TLS.
+// redisScheme in front of an address of Redis enables TLS.
 const redisScheme = "rediss://"
 
-// redisEndpoints is a comma list of host:port, all of them with rediss:// or none.
+// redisEndpoints parses a comma list of host:port, all of them with rediss:// or none.
 func redisEndpoints(r *Redis) field {
 	const fix = "write host:port, or rediss://host:port for TLS, with commas between them"
 	return field{parse: func(v string, _ position) *parseError {
@@ -90,7 +90,7 @@ func redisEndpoints(r *Redis) field {
 	}}
 }
 
-// trackers adds one tracker a line: host[:port], a,b[:port] or [a,b]:port.
+// trackers parses one tracker a line: host[:port], a,b[:port] or [a,b]:port.
 func trackers(p *[]Tracker) field {
 	return field{list: true, parse: func(v string, _ position) *parseError {
 		if v == "" {
@@ -113,13 +113,13 @@ func trackers(p *[]Tracker) field {
 	}}
 }
 
-// isPort accepts low to 65535 in plain digits.
+// isPort reports whether a text is a number from low to 65535 in plain digits.
 func isPort(v string, low int) bool {
 	n, err := strconv.ParseUint(v, 10, 16)
 	return err == nil && int(n) >= low
 }
 
-// prefix is the path in front of every file id, "" or "/a/b".
+// prefix parses the path in front of every file id, "" or "/a/b".
 func prefix(p *string) field {
 	return field{parse: func(v string, _ position) *parseError {
 		v = strings.TrimRight(v, "/")
@@ -138,7 +138,7 @@ func prefix(p *string) field {
 	}}
 }
 
-// baseURL is https://host[:port], AdvertiseAuto, or nothing.
+// baseURL parses https://host[:port], AdvertiseAuto, or nothing.
 func baseURL(p *string) field {
 	return field{parse: func(v string, _ position) *parseError {
 		v = strings.TrimRight(v, "/")

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// URLForms are the paths under which files of this host are served, with
-// HH/LL/NAME for the rest of the file id: "/group1/M00/HH/LL/NAME" where
-// url_have_group_name is true, else "/M00/HH/LL/NAME".
+// URLForms returns the paths under which files of this host are served, with HH/LL/NAME for the
+// rest of the file id: "/group1/M00/HH/LL/NAME" if url_have_group_name is true, else
+// "/M00/HH/LL/NAME".
 func (c *Config) URLForms() []string {
 	const rest = "/M00/HH/LL/NAME"
 	if !c.URLHasGroupName {
@@ -32,8 +32,8 @@ func (c *Config) URLForms() []string {
 	return forms
 }
 
-// Check returns the problems that only this host shows: those of the folders and files that the
-// configuration names, and of the clock, which reads now. Load returns those of the text.
+// Check returns the problems of this host: of the folders and files that the configuration names,
+// and of the clock, which reads now. Load returns the problems of the text.
 func (c *Config) Check(now time.Time) []Problem {
 	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
 	k.clock()
@@ -57,8 +57,8 @@ type checker struct {
 	now time.Time
 }
 
-// clockSlack is how far a time may lie in the future: a configuration may come from a host with
-// another clock.
+// clockSlack is the time by which a file may be newer than the clock: a configuration may come from
+// a host with another clock.
 const clockSlack = 5 * time.Minute
 
 // clock compares now with times that must lie in the past.
@@ -77,7 +77,7 @@ func (k *checker) clock() {
 	}
 }
 
-// stores looks at the store paths.
+// stores checks the store paths.
 func (k *checker) stores() {
 	for i, g := range k.c.Groups {
 		for n, dir := range g.StorePaths {
@@ -119,7 +119,7 @@ func (k *checker) store(key string, at position, dir string) {
 	}
 }
 
-// lists looks for mime.types and the storage ids.
+// lists checks that mime.types and the storage ids exist.
 func (k *checker) lists() {
 	const types, ids = "http.mime_types_filename", "storage_ids_filename"
 	if name := k.c.TypesFile; name != "" && isMissing(name) {
@@ -147,7 +147,7 @@ func (k *checker) sources() {
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
 }
 
-// tls loads the certificates, and reports those that clients will reject.
+// tls loads the certificates, and reports certificates that clients will reject.
 func (k *checker) tls() {
 	const key = "gateway.tls_cert"
 	set, err := certificates.Load(k.c.Gateway.Certificates())
@@ -166,7 +166,7 @@ func (k *checker) tls() {
 	}
 }
 
-// account looks for the account to serve as.
+// account checks that the account of the gateway exists, and is not root.
 func (k *checker) account() {
 	const key, fix = "gateway.user", "name the account of the storage server, or make one"
 	name := k.c.Gateway.User
@@ -182,7 +182,7 @@ func (k *checker) account() {
 	}
 }
 
-// logs looks at the folders that log files are to be made in.
+// logs checks that the log files can be written.
 func (k *checker) logs() {
 	for _, log := range [][2]string{{"log_filename", k.c.LogFile}, {"gateway.access_log", k.c.Gateway.AccessLog}} {
 		key, name := log[0], log[1]
@@ -201,7 +201,7 @@ func (k *checker) logs() {
 	}
 }
 
-// disk looks at the folder of the disk cache.
+// disk checks the folder of the disk cache.
 func (k *checker) disk() {
 	const key = "cache.disk_path"
 	dir := k.c.Cache.DiskPath
@@ -232,8 +232,8 @@ func (k *checker) disk() {
 	}
 }
 
-// CheckDiskPath is an error when the folder of the disk cache and a store path lie in one another,
-// links followed: the cache removes files.
+// CheckDiskPath returns an error if the folder of the disk cache is inside a store path or contains
+// one, also by symbolic links: the cache removes files.
 func (c *Config) CheckDiskPath() error {
 	dir := c.Cache.DiskPath
 	if dir == "" {
@@ -252,7 +252,7 @@ func (c *Config) CheckDiskPath() error {
 	return nil
 }
 
-// resolved is a path without symbolic links, as far as it exists.
+// resolved returns a path without symbolic links, as far as it exists.
 func resolved(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to

@@ -15,16 +15,15 @@
 //
 // Every problem has file, line and advice. Problems never show the values of secrets.
 //
-// The dialect: `#` begins a comment at the start of a line only; there are no
-// quotes, escapes, interpolation or line continuation; `=` is the only
-// delimiter; names are case-sensitive; sections of one name are merged and `[]`
-// is the global one. `#include FILE` reads another file, relative to the folder
-// of the file that it stands in; an included file begins in the global section,
-// and after it the global section is the current one again. Of a scalar key
-// written twice the last value counts, and a warning says so. An empty value of
-// a number, duration or size means the default. A relative name of a file is
-// relative to the folder of the file it is written in; base_path and the store
-// paths are taken as written.
+// The dialect: `#` begins a comment at the start of a line only; there are no quotes, escapes or
+// line continuation; `=` is the only delimiter; names are case-sensitive; sections of one name are
+// merged and `[]` is the global one. Only the gateway's own sections have variables of the
+// environment, ${NAME}. `#include FILE` reads another file, relative to the folder of the file with
+// this line; an included file begins in the global section, and after it the global section is the
+// current one again. If a scalar key is written twice, the last value counts, with a warning. An
+// empty value of a number, duration or size means the default. The relative name of a file is
+// relative to the folder of the file with the key; base_path and the store paths are taken as
+// written.
 package config
 
 import (
@@ -42,7 +41,7 @@ import (
 // of goroutines may read it.
 type Config struct {
 	File  string   // the file given to Load
-	Files []string // every file read, in order: File, what it includes, mime.types, storage ids
+	Files []string // every file read, in order: File, its includes, mime.types, storage ids
 
 	BasePath              string
 	ConnectTimeout        time.Duration // to trackers and storages
@@ -83,7 +82,7 @@ type Config struct {
 
 	pathCount  int // store_path_count at the top
 	groupCount int
-	written    map[string]entry // the lines that count, by the full name of their key
+	written    map[string]entry // the lines in use, by the full name of their key
 }
 
 // Tracker is one tracker server under one or two addresses.
@@ -129,9 +128,9 @@ type Gateway struct {
 	HealthPath          string // empty = none
 	URLPrefix           string // "" or "/files", never with a slash at the end
 	Upstream            string // "storage" or "http"
-	UpstreamHTTPPort    int    // 0 = the port that the request came in on; by TLS on TLSListen: that of Listen
+	UpstreamHTTPPort    int    // 0 = the port of the request; with TLS on TLSListen the one of Listen
 	RedirectScheme      string // "", "http" or "https"
-	RedirectPort        int    // 0 = as the request came
+	RedirectPort        int    // 0 = the port of the request
 	TryReplicas         bool
 	AllowSources        []netip.Prefix // of allow_sources
 	AllowLocalNetworks  bool           // allow_sources holds local-networks
@@ -144,7 +143,7 @@ type Gateway struct {
 	CORSMaxAge          time.Duration
 	CORSCredentials     bool // of Access-Control-Allow-Credentials in [headers]
 	FilenameParameters  []string
-	Charset             string // of text types that name none; empty = not said
+	Charset             string // of text types without one; empty = none is sent
 	XCache              bool
 	ReadTimeout         time.Duration
 	IdleTimeout         time.Duration
@@ -158,7 +157,7 @@ type Gateway struct {
 	AccessLogExcept     []fileselect.Selector // requests for files of any of them have no line
 	LogTokens           bool                  // log_tokens
 	ActiveContent       string                // "inline", "sandbox" or "attachment"
-	User                string                // the account to serve as; empty = the one that started
+	User                string                // account of the gateway; empty = the one that started it
 	Landlock            bool                  // open only what the configuration names
 }
 
@@ -197,7 +196,7 @@ type Cache struct {
 	StaleIfError         time.Duration
 }
 
-// Folder is the folder of the disk tier; empty = there is none.
+// Folder returns the folder of the disk tier; empty = there is none.
 func (c *Cache) Folder() string {
 	if c.DiskMax == 0 {
 		return ""
@@ -216,7 +215,7 @@ type Redis struct {
 	Username     string
 	Password     string // see ReadPassword
 	PasswordFile string // path; empty = Password
-	SentinelAuth bool   // the Sentinels ask for the same user and password
+	SentinelAuth bool   // the Sentinels require the same user and password
 	DB           int
 	TLS          bool   // also by rediss:// in front of the addresses
 	CAFile       string // paths; see TLSConfig

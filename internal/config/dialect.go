@@ -35,7 +35,7 @@ type entry struct {
 // document is a configuration as text, with positions.
 type document struct {
 	entries  []entry
-	sections map[string]position // named sections and where each is first opened
+	sections map[string]position // named sections, with the line that opens each first
 	files    []string            // in the order of reading
 }
 
@@ -170,7 +170,7 @@ func (d *reader) line(line string, at position) {
 	}
 }
 
-// named begins the section of a [line].
+// named begins the section of a line [name].
 func (d *reader) named(name string, at position) {
 	_, seen := d.sections[name]
 	if name != "" && !seen {

@@ -14,7 +14,7 @@ const Masked = "(set, not shown)"
 type Effective struct {
 	Name    string // with its section: "cache.ttl"
 	Value   string // as it was written, or the default; of a secret, only whether there is one
-	Default bool   // it was not written
+	Default bool   // the key is not written
 	Doc     string // one line, without a full stop; empty for keys whose names are up to the operator
 }
 
@@ -60,9 +60,9 @@ func (c *Config) Secrets() []string {
 }
 
 // Paths yields the files and folders that the gateway uses by this configuration, each with the
-// full name of its key, such as "cache.disk_path": all but the store paths, those that are empty or
-// "-", and those of functions that are switched off. A stock http.conf names a file for rejected
-// tokens that is nowhere, and checks no tokens.
+// full name of its key, such as "cache.disk_path". Left out are the store paths, values that are
+// empty or "-", and files of functions that are switched off: a stock http.conf has a missing file
+// for rejected tokens, and checks no tokens.
 func (c *Config) Paths() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for name, s := range c.settings() {

@@ -18,8 +18,8 @@ var (
 )
 
 // expand replaces ${NAME} in the value of an entry by that variable of the environment, and $$ by a
-// dollar sign, in the gateway's own sections. The module reads the others, and knows no variables.
-// ok is false after an error.
+// dollar sign, in the gateway's own sections. The module reads the other sections, and has no
+// variables. ok is false after an error.
 func (l *loader) expand(e *entry) (ok bool) {
 	if !isOwn(e.section) || !strings.Contains(e.value, "$") {
 		return true
@@ -46,8 +46,8 @@ type unsetError string
 
 func (e unsetError) Error() string { return "the environment has no variable " + string(e) }
 
-// expandValue replaces variables in a value. A template of the access log has variables of its own:
-// there ${name} in small letters, and $$, are left to it, and a dollar sign from the environment is
+// expandValue replaces variables in a value. A template of the access log has its own variables:
+// ${name} in lower case and $$ stay for the template, and a dollar sign from the environment is
 // text.
 func expandValue(value string, isTemplate bool, lookup func(name string) (string, bool)) (string, error) {
 	var b strings.Builder

@@ -29,7 +29,7 @@ type HeaderField struct {
 const allowCredentials = "Access-Control-Allow-Credentials"
 
 // computedHeaders are the headers that the gateway computes. They describe the response or the
-// connection, and a fixed value would make responses that clients and caches misread.
+// connection: clients and caches would misread a response with a fixed value.
 var computedHeaders = []string{"Content-Type", "X-Cache", "Content-Length", "Content-Range", "Accept-Ranges", "Etag",
 	"Last-Modified", "Date", "Age", "Location", "Allow", "Retry-After", "Server", "Connection", "Keep-Alive",
 	"Proxy-Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade"}
@@ -39,18 +39,18 @@ func isHeaders(section string) bool {
 	return section == headersSection || selects(section, headersSection)
 }
 
-// selects reports whether a section selects files behind its first word.
+// selects reports whether a section begins with the word first, and selects files by further words.
 func selects(section, first string) bool {
 	words := strings.Fields(section)
 	return len(words) > 1 && words[0] == first
 }
 
-// isOwn reports whether a section is one of the gateway.
+// isOwn reports whether a section belongs to the gateway, not to the module.
 func isOwn(section string) bool {
 	return slices.Contains(ownSections, section) || isHeaders(section) || selects(section, AccessName)
 }
 
-// applyHeaders reads `<Name> = <value>` of all sections [headers ...].
+// applyHeaders reads the lines `<Name> = <value>` of all sections [headers ...].
 func (l *loader) applyHeaders() {
 	begin := func(_ string, files fileselect.Selector) {
 		l.c.Headers = append(l.c.Headers, HeaderSection{Files: files})
@@ -63,7 +63,8 @@ func (l *loader) applyHeaders() {
 	})
 }
 
-// headerField reads one line; ok is false for one that is wrong, or that is no field of its own.
+// headerField reads one line; ok is false for a wrong line, and for one that is not sent as a fixed
+// field.
 func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderField, ok bool) {
 	key := full(e.section, e.key)
 	name := textproto.CanonicalMIMEHeaderKey(e.key)
@@ -111,7 +112,8 @@ func (l *loader) credentials(e entry, files fileselect.Selector) {
 	}
 }
 
-// origins is *, or a comma list of origins (RFC 6454 section 6.1), kept in small letters.
+// origins parses *, or a comma list of origins (RFC 6454 section 6.1), and stores them in lower
+// case.
 func origins(p *[]string) field {
 	const fix = "write *, or origins such as https://www.example.com with commas between them"
 	f := commaList(p, func(part string) (string, *parseError) {
@@ -137,7 +139,7 @@ func origins(p *[]string) field {
 // reservedParameters are the query parameters that have another meaning.
 var reservedParameters = []string{"token", "ts", "start", "end", "redirect"}
 
-// parameters is a comma list of names of query parameters.
+// parameters parses a comma list of names of query parameters.
 func parameters(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
 		var name string

@@ -7,11 +7,12 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// The parser sees bars around the name and the value of a line. Without them it would unquote names
-// and values that begin with a quote, trim Unicode blanks, and count names that are a hyphen.
+// The parser gets bars around the name and the value of a line. Without them it would unquote names
+// and values that begin with a quote, trim Unicode blanks, and replace names that are a hyphen by
+// numbers.
 const bar = "|"
 
-// iniOptions leave a value as it is.
+// iniOptions make the parser leave values as they are.
 var iniOptions = ini.LoadOptions{IgnoreContinuation: true, IgnoreInlineComment: true,
 	PreserveSurroundedQuote: true, KeyValueDelimiters: "="}
 

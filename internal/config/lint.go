@@ -98,7 +98,7 @@ func (l *loader) lintGroups() {
 	}
 }
 
-// sectionOf is the section of Groups[i].
+// sectionOf returns the section of Groups[i].
 func (l *loader) sectionOf(i int) string {
 	if l.c.groupCount == 0 {
 		return ""
@@ -153,7 +153,7 @@ func (l *loader) lintToken() {
 	}
 }
 
-// lintListeners reports an admin listener that other hosts reach, and a limit that never counts.
+// lintListeners reports an admin listener that other hosts reach, and a limit that never applies.
 func (l *loader) lintListeners() {
 	g := &l.c.Gateway
 	const admin = "admin_listen"
@@ -222,7 +222,7 @@ func (l *loader) lintPorts() {
 	}
 }
 
-// bothSet warns of a secret that is written, and in a file.
+// bothSet warns of a secret that is set both by a key and in a file.
 func (l *loader) bothSet(key, file string) {
 	l.keyWarning(file, "keep one of the two", "%s and %s are both set: the one in the file is used", key, file)
 }
@@ -238,9 +238,9 @@ func (l *loader) bothOrNone(a, b string) {
 	}
 }
 
-// clash reports whether two listen addresses are the same port of the same address. An empty one is
-// none, and port 0 is any free port. An empty host and the unspecified addresses mean every
-// address.
+// clash reports whether two listen addresses are the same port of the same address. An empty listen
+// address has no port, and port 0 is any free port. An empty host and the unspecified addresses
+// mean every address.
 func clash(a, b string) bool {
 	if strings.HasPrefix(a, "unix:") || strings.HasPrefix(b, "unix:") {
 		return a == b
@@ -324,8 +324,8 @@ func (l *loader) lintPeer() {
 	}
 }
 
-// lintAuto reports listeners of peers that the address towards Redis does not lead to, and a Redis
-// that does not tell the address of this host.
+// lintAuto reports a listener of peers that the address towards Redis does not reach, and a Redis
+// from which the address of this host cannot be found.
 func (l *loader) lintAuto(key string) {
 	listen := l.c.Peer.Listen
 	host, port, err := net.SplitHostPort(listen)

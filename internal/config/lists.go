@@ -28,8 +28,8 @@ func (l *loader) readLists() {
 	}
 }
 
-// readList reads a whole file; ok is false for one that does not exist. A file that cannot be read
-// is an error, since responses depend on it.
+// readList reads a whole file; ok is false if it does not exist. A file that cannot be read is an
+// error, since responses depend on it.
 func (l *loader) readList(key, name string) (text string, ok bool) {
 	if name == "" {
 		return "", false
@@ -52,7 +52,7 @@ func isMissing(name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// parseStorageIDs reads storage_ids.conf: lines for fdfs.ParseStorageIDLine, where # begins a
+// parseStorageIDs parses storage_ids.conf: lines for fdfs.ParseStorageIDLine, where # begins a
 // comment line and the option rw=both|read|write|none is checked. Wrong lines are left out and
 // returned as the second result.
 func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
@@ -83,7 +83,7 @@ func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
 	return ids, wrong
 }
 
-// parseStorageID reads one line; fault is empty for a valid one.
+// parseStorageID parses one line; fault is empty for a valid one.
 func parseStorageID(line string) (id fdfs.StorageID, fault i18n.Text) {
 	id, err := fdfs.ParseStorageIDLine(line)
 	if err != nil {

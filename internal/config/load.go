@@ -19,9 +19,9 @@ const (
 	maxStorePaths = 256
 )
 
-// Load reads a configuration with its includes and lists. The problems are those of the text, in
-// the order of files and lines; Check returns those of the host. The Config is nil if one of them
-// is an Error.
+// Load reads a configuration with its includes and lists, and returns the problems of the text, in
+// the order of files and lines; Check returns the problems of the host. The Config is nil if a
+// problem is an Error.
 func Load(file string) (*Config, []Problem) {
 	r := &report{}
 	doc := readDocument(file, r)
@@ -86,7 +86,7 @@ func setDefaults(settings []setting, at position) {
 	}
 }
 
-// full is the name of a key in messages and positions.
+// full returns the name of a key in messages and positions.
 func full(section, key string) string {
 	if section == "" {
 		return key
@@ -102,7 +102,7 @@ func (c *Config) at(name string) position {
 	return position{file: c.File}
 }
 
-// Warning is the problem of a key, at the line where it was written.
+// Warning returns a warning about a key, at the line where it was written.
 func (c *Config) Warning(key string, text i18n.Text, fix string) Problem {
 	at := c.at(key)
 	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text,
@@ -133,7 +133,7 @@ func (l *loader) applySection(section string, settings []setting) {
 
 // entries returns the entries of a section; the boolean marks the last one of its key. Repeated
 // keys for which mayRepeat is false get a warning, with two exceptions: the file of -c overrides
-// the files that it includes, and a file that is included twice has a warning of its own.
+// the files that it includes, and a file that is included twice gets a warning as a whole.
 func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
@@ -155,7 +155,7 @@ func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[e
 	}
 }
 
-// keep stores the line of a key in use. The value of a list is that of all its lines.
+// keep stores the line of a key in use. A list has the values of all its lines.
 func (l *loader) keep(e entry, list bool) {
 	name := full(e.section, e.key)
 	if before, more := l.c.written[name]; more && list {
@@ -206,7 +206,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 }
 
-// homeOf returns the section that has a key.
+// homeOf returns the section that has a key, as text for a message.
 func (l *loader) homeOf(key string) (i18n.Text, bool) {
 	if _, ok := storePathIndex(key); ok {
 		return i18n.Plain("the global section, above every [section], or in a [groupN]"), true
@@ -241,8 +241,8 @@ func (l *loader) lastEntries(section string) (list []entry) {
 	return list
 }
 
-// applyAddressMap reads `<address in id> = <address to use>`. Addresses are kept as the lists of
-// storages have them, so that each spelling of an IPv6 address is found.
+// applyAddressMap reads the lines `<address in id> = <address to use>`. Addresses are stored in the
+// form of the lists of storages, so that each spelling of an IPv6 address is found.
 func (l *loader) applyAddressMap() {
 	for _, e := range l.lastEntries(addressMap) {
 		l.keep(e, false)
@@ -362,14 +362,14 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 	return paths
 }
 
-// storePathIndex takes the number from store_path0, store_path1 ...
+// storePathIndex returns the number in store_path0, store_path1 ...
 func storePathIndex(key string) (int, bool) {
 	digits, found := strings.CutPrefix(key, "store_path")
 	n, err := strconv.Atoi(digits)
 	return n, found && err == nil && strconv.Itoa(n) == digits && n >= 0
 }
 
-// isGroupSection accepts group1, group2 ...
+// isGroupSection reports whether a section is group1, group2 ...
 func isGroupSection(name string) bool {
 	digits, found := strings.CutPrefix(name, "group")
 	n, err := strconv.Atoi(digits)

@@ -9,7 +9,7 @@ import (
 // maxListBytes bounds mime.types and the storage ids.
 const maxListBytes = 4 << 20
 
-// badLine is a line of a list that was not understood.
+// badLine is an invalid line of a list.
 type badLine struct {
 	line int
 	text i18n.Text
@@ -27,11 +27,11 @@ type mimeParser struct {
 	bad   []badLine
 	block bool     // inside types { }
 	words []string // of the statement being read
-	line  int      // where it begins
+	line  int      // first line of the statement
 }
 
-// parseTypes gives the media type of each extension (lower case, without dot).
-// An extension listed twice has the last of its types.
+// parseTypes returns the media type of each extension (lower case, without dot), and the invalid
+// lines. An extension that is listed twice has the last of its types.
 func parseTypes(data string) (map[string]string, []badLine) {
 	m := &mimeParser{types: map[string]string{}}
 	data = strings.TrimPrefix(data, "\xef\xbb\xbf")
@@ -50,7 +50,7 @@ func parseTypes(data string) (map[string]string, []badLine) {
 	return m.types, m.bad
 }
 
-// read takes the words and marks of one line.
+// read processes the words and marks of one line.
 func (m *mimeParser) read(line string, n int) {
 	for line != "" {
 		marks := "{}"
@@ -102,7 +102,7 @@ func (m *mimeParser) closeBlock(n int) {
 	m.words, m.block = m.words[:0], false
 }
 
-// end takes the statement in words.
+// end processes the statement in words.
 func (m *mimeParser) end() {
 	words := m.words
 	m.words = m.words[:0]
@@ -111,7 +111,7 @@ func (m *mimeParser) end() {
 		m.words = words
 		return
 	}
-	if words[0] == "types" && !m.block { // the { did not come
+	if words[0] == "types" && !m.block { // the { is missing
 		m.fail(m.line, "types is not followed by {")
 		return
 	}

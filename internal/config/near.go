@@ -20,13 +20,13 @@ func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	return best, best != ""
 }
 
-// fold makes `-`, `.` and blanks the same as `_`.
+// fold replaces `-`, `.` and blanks by `_`.
 func fold(s string) string {
 	return strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(s)
 }
 
-// distance counts the insertions, deletions, changes and swaps of neighbours from a to b (optimal
-// string alignment). For lengths that differ by more than two it returns a large number.
+// distance returns the number of insertions, deletions, changes and swaps of neighbours from a to b
+// (optimal string alignment). For lengths that differ by more than two it returns a large number.
 func distance(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return len(a) + len(b)

@@ -22,7 +22,7 @@ const (
 // refererFile is the key of the file that is sent in place of 403 for a referer.
 const refererFile = "referer_file"
 
-// applyErrorPages reads `<status> = <path>`.
+// applyErrorPages reads the lines `<status> = <path>`.
 func (l *loader) applyErrorPages() {
 	for _, e := range l.lastEntries(errorPagesSection) {
 		name := full(errorPagesSection, e.key)
@@ -41,7 +41,8 @@ func (l *loader) applyErrorPages() {
 	}
 }
 
-// parseErrorStatus reads a status from 400 to 599, or 4xx or 5xx, which is its first digit.
+// parseErrorStatus parses a status from 400 to 599, or 4xx or 5xx, for which the result is the
+// first digit.
 func parseErrorStatus(key string) (int, bool) {
 	if digit, ok := strings.CutSuffix(strings.ToLower(key), "xx"); ok {
 		n, err := strconv.Atoi(digit)
@@ -51,7 +52,7 @@ func parseErrorStatus(key string) (int, bool) {
 	return n, err == nil && n >= 400 && n <= 599 && len(key) == 3
 }
 
-// errorPageKey is the key of a status of ErrorPages.
+// errorPageKey returns the key of a status of ErrorPages.
 func errorPageKey(status int) string {
 	if status < 10 {
 		return full(errorPagesSection, fmt.Sprintf("%dxx", status))
@@ -59,13 +60,14 @@ func errorPageKey(status int) string {
 	return full(errorPagesSection, strconv.Itoa(status))
 }
 
-// pageFile is a file that is sent in place of others, and kept in memory.
+// pageFile is a file that is sent in place of other content, and kept in memory.
 type pageFile struct {
 	key, path string
 	limit     int64 // of its size in bytes
 }
 
-// pageFiles returns those that the gateway reads: not those of functions that are switched off.
+// pageFiles returns the pages that the gateway reads, without those of functions that are switched
+// off.
 func (c *Config) pageFiles() (list []pageFile) {
 	add := func(key, path string, limit int64) {
 		if path != "" {
@@ -89,7 +91,7 @@ func (c *Config) pageFiles() (list []pageFile) {
 	return list
 }
 
-// pages looks at these files.
+// pages checks the files of pageFiles.
 func (k *checker) pages() {
 	for _, page := range k.c.pageFiles() {
 		info, err := os.Stat(page.path)

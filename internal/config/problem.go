@@ -28,7 +28,7 @@ type Problem struct {
 	Fix      i18n.Text `json:"fix,omitzero"`  // the remedy
 }
 
-// Place is "file:line", or the file alone.
+// Place returns "file:line", or only the file for a problem without a line.
 func (p Problem) Place() string {
 	if p.Line == 0 {
 		return p.File
@@ -36,10 +36,10 @@ func (p Problem) Place() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// String is "file:line: severity: text; fix" in English.
+// String returns "file:line: severity: text; fix" in English.
 func (p Problem) String() string { return p.Message().String() }
 
-// Message is the text of String, which can be translated.
+// Message returns the text of String, which can be translated.
 func (p Problem) Message() i18n.Text {
 	severity := i18n.Plain(string(p.Severity))
 	if p.Fix.IsZero() {
@@ -48,7 +48,7 @@ func (p Problem) Message() i18n.Text {
 	return i18n.Sprintf("%s: %s: %s; %s", p.Place(), severity, p.Text, p.Fix)
 }
 
-// JoinErrors makes one error of the problems that are errors.
+// JoinErrors returns one error for the problems that are errors; nil = none.
 func JoinErrors(problems []Problem) error {
 	var errs []error
 	for _, p := range problems {
@@ -65,7 +65,7 @@ type position struct {
 	line int // 0 = the file as a whole
 }
 
-// maxProblems bounds the list for a file that is no configuration at all.
+// maxProblems bounds the list of problems, for a file that is not a configuration.
 const maxProblems = 200
 
 // report collects problems.

@@ -32,7 +32,7 @@ func (k *checker) secrets() {
 // peerSecretFile is the key of the file with the secret of the fleet.
 const peerSecretFile = "peer.secret_file"
 
-// secretFiles reads the files that hold one secret each, and judges what they hold.
+// secretFiles reads the files with one secret each, and reports weak secrets.
 func (k *checker) secretFiles() {
 	const admin, redis, tokens = "gateway.admin_token_file", "redis.password_file", "antisteal.secret_files"
 	c := k.c
@@ -96,8 +96,8 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 	return keys, first
 }
 
-// readers names the accounts that can read a file, where these are all accounts, or the members of
-// a group that is not private; empty = neither, or the file cannot be examined.
+// readers returns a text about the accounts that can read a file, if these are all accounts, or the
+// members of a group that is not private; empty = neither, or the file cannot be examined.
 func (k *checker) readers(name string) i18n.Text {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -140,10 +140,9 @@ func passable(name string, has func(gid uint32) bool) bool {
 	}
 }
 
-// isPrivate reports whether the group of a file is that of its owner, that of the gateway's
-// account, or the one that an account of the same name was made with. It is true as well where the
-// accounts of this host cannot be read: Landlock keeps a running gateway from a list that has been
-// replaced.
+// isPrivate reports whether the group of a file is the primary group of its owner, of the gateway's
+// account, or of an account with the name of the group. It is true as well if the accounts of this
+// host cannot be read: Landlock keeps a running gateway from a list that has been replaced.
 func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 	gid := strconv.FormatUint(uint64(st.Gid), 10)
 	isGroupOf := func(account *user.User, err error) bool {
@@ -154,14 +153,14 @@ func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 		k.c.Gateway.User != "" && isGroupOf(user.Lookup(k.c.Gateway.User))
 }
 
-// isUnknown reports whether a look-up has found that there is no such account.
+// isUnknown reports whether the error of a look-up means that the account does not exist.
 func isUnknown(err error) bool {
 	var name user.UnknownUserError
 	var id user.UnknownUserIdError
 	return errors.As(err, &name) || errors.As(err, &id)
 }
 
-// groupName is the name of a group, or its number where it has none.
+// groupName returns the name of a group, or its number if it has no name.
 func groupName(gid uint32) string {
 	id := strconv.FormatUint(uint64(gid), 10)
 	if group, err := user.LookupGroupId(id); err == nil {

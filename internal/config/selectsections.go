@@ -7,9 +7,9 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// selectSections reads the sections that is holds for, in the order of their lines: a section that
-// is opened again is a later one. begin gets the name of a section and the files that the words
-// behind its first one select, line each of its lines.
+// selectSections reads the sections for which is reports true, in the order of their lines: a
+// section that is opened again counts as a later one. It calls begin with the name of a section and
+// the files that the words after its first one select, and line with each of its lines.
 func (l *loader) selectSections(first string, is func(section string) bool,
 	begin func(section string, files fileselect.Selector), line func(entry),
 ) {
@@ -36,7 +36,7 @@ func (l *loader) selectSections(first string, is func(section string) bool,
 	}
 }
 
-// selector parses the words of a section behind the first one.
+// selector parses the words of a section after the first one.
 func (l *loader) selector(section, first string) fileselect.Selector {
 	_, words, _ := strings.Cut(section, first)
 	files, err := fileselect.Parse(words)

@@ -23,7 +23,7 @@ func BuiltInTypes() map[string]string {
 }
 
 // readTypes merges the media types of the built-in table, http.mime_types_filename and [types].
-// Later ones have priority. Text types get the charset key.
+// Later ones have priority. Text types get the value of charset.
 func (l *loader) readTypes() {
 	types := BuiltInTypes()
 	if data, ok := l.readList("http.mime_types_filename", l.c.TypesFile); ok {
@@ -42,7 +42,7 @@ func (l *loader) readTypes() {
 	l.c.Types, l.c.DefaultType = types, withCharset(l.c.DefaultType, charset)
 }
 
-// applyTypes reads `<extension> = <media type>`.
+// applyTypes reads the lines `<extension> = <media type>`.
 func (l *loader) applyTypes(types map[string]string) {
 	for _, e := range l.lastEntries(typesSection) {
 		name := full(typesSection, e.key)
@@ -61,7 +61,8 @@ func (l *loader) applyTypes(types map[string]string) {
 	}
 }
 
-// isMediaType accepts type/subtype with or without parameters (RFC 9110 section 8.3.1).
+// isMediaType reports whether a value is type/subtype with or without parameters (RFC 9110 section
+// 8.3.1).
 func isMediaType(v string) bool {
 	essence, _, err := mime.ParseMediaType(v)
 	if err != nil || hasControl(v) {

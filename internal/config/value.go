@@ -18,7 +18,7 @@ import (
 // field is the parser of a value with its destination.
 type field struct {
 	parse       func(value string, at position) *parseError
-	list        bool            // may be repeated, each line adds
+	list        bool            // the key may be repeated; each line adds a value
 	secret      bool            // messages do not show the value
 	paths       func() []string // the files or folders that the value names; nil for other values
 	holdsSecret bool            // each of these files holds a secret
@@ -32,12 +32,12 @@ type parseError struct {
 	fix      i18n.Text
 }
 
-// invalid is an Error. fix is a constant, or an i18n.Text.
+// invalid returns an Error. fix is a constant, or an i18n.Text.
 func invalid(fix any, what string, args ...any) *parseError {
 	return &parseError{Error, i18n.Sprintf(what, args...), i18n.Of(fix)}
 }
 
-// questionable is a Warning.
+// questionable returns a Warning.
 func questionable(fix any, what string, args ...any) *parseError {
 	return &parseError{Warning, i18n.Sprintf(what, args...), i18n.Of(fix)}
 }
@@ -53,7 +53,7 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// checkedText is a text that check accepts.
+// checkedText parses a text that check accepts.
 func checkedText(p *string, check func(v string) *parseError) field {
 	return field{parse: func(v string, _ position) *parseError {
 		*p = v
@@ -61,7 +61,7 @@ func checkedText(p *string, check func(v string) *parseError) field {
 	}}
 }
 
-// parsed is a value that parse converts; an empty one is the default.
+// parsed parses a value by a function; an empty value is the default.
 func parsed[T any](p *T, fix any, what string, parse func(v string) (T, bool)) field {
 	return field{parse: func(v string, _ position) *parseError {
 		if v == "" {
@@ -76,7 +76,7 @@ func parsed[T any](p *T, fix any, what string, parse func(v string) (T, bool)) f
 	}}
 }
 
-// commaList is a list of values with commas between them.
+// commaList parses a list of values with commas between them.
 func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
 	return field{parse: func(v string, _ position) *parseError {
 		*p = nil
@@ -93,13 +93,13 @@ func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
 
 func text(p *string) field { return checkedText(p, func(string) *parseError { return nil }) }
 
-// hidden is a field whose value is never shown.
+// hidden returns f as a field whose value is never shown.
 func hidden(f field) field {
 	f.secret = true
 	return f
 }
 
-// header is a text that may stand in an HTTP header field.
+// header parses a text that an HTTP header field can have.
 func header(p *string) field {
 	return checkedText(p, func(v string) *parseError {
 		if hasControl(v) {
@@ -109,17 +109,17 @@ func header(p *string) field {
 	})
 }
 
-// headerName is the name of an HTTP header field (RFC 9110 section 5.6.2).
+// headerName parses the name of an HTTP header field (RFC 9110 section 5.6.2).
 func headerName(p *string) field {
 	return token(p, "!#$%&'*+-.^_`|~", "write a name such as X-Gate-Pass", "is not the name of a header")
 }
 
-// charset is the name of a character set (RFC 2978 section 2.3).
+// charset parses the name of a character set (RFC 2978 section 2.3).
 func charset(p *string) field {
 	return token(p, "!#$%&'+-^_`{}~", "write a name such as utf-8 or gbk", "is not the name of a charset")
 }
 
-// token is a text of letters, digits and some marks.
+// token parses a text of letters, digits and some marks.
 func token(p *string, marks, fix, what string) field {
 	return checkedText(p, func(v string) *parseError {
 		for _, c := range []byte(v) {
@@ -131,7 +131,7 @@ func token(p *string, marks, fix, what string) field {
 	})
 }
 
-// hosts is a comma list of host names, kept in small letters.
+// hosts parses a comma list of host names, and stores them in lower case.
 func hosts(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
 		if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
@@ -142,7 +142,7 @@ func hosts(p *[]string) field {
 	})
 }
 
-// fileMode is the permissions of a file, in octal digits.
+// fileMode parses the permissions of a file, in octal digits.
 func fileMode(p *fs.FileMode) field {
 	const fix = "write permissions in octal digits, such as 0600 or 0660"
 	return parsed(p, fix, "is no mode of a file", func(v string) (fs.FileMode, bool) {
@@ -151,7 +151,7 @@ func fileMode(p *fs.FileMode) field {
 	})
 }
 
-// members is a comma list of values that are not empty.
+// members parses a comma list of values that are not empty.
 func members(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
 		if part == "" {
@@ -161,7 +161,7 @@ func members(p *[]string) field {
 	})
 }
 
-// path is a file name, relative to the folder of the file it is written in.
+// path parses a file name, which is relative to the folder of the file with the key.
 func path(p *string) field {
 	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
 		*p = resolve(v, at)
@@ -172,7 +172,7 @@ func path(p *string) field {
 // maxPaths bounds a list of files.
 const maxPaths = 256
 
-// paths is a comma list of file names.
+// paths parses a comma list of file names.
 func paths(p *[]string) field {
 	return field{paths: func() []string { return *p }, parse: func(v string, at position) *parseError {
 		*p = nil
@@ -189,13 +189,13 @@ func paths(p *[]string) field {
 	}}
 }
 
-// secretIn is a field that names files, each of which holds a secret.
+// secretIn returns f as a field whose files hold one secret each.
 func secretIn(f field) field {
 	f.holdsSecret = true
 	return f
 }
 
-// onePath lists the path at p, unless it is empty or "-".
+// onePath returns a function that lists the path at p, unless it is empty or "-".
 func onePath(p *string) func() []string {
 	return func() []string {
 		if *p == "" || *p == "-" {
@@ -205,7 +205,7 @@ func onePath(p *string) func() []string {
 	}
 }
 
-// pathOrDash is a path, or "-".
+// pathOrDash parses a path, or "-".
 func pathOrDash(p *string) field {
 	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
 		if *p = v; v != "-" {
@@ -222,7 +222,7 @@ func resolve(name string, at position) string {
 	return filepath.Join(filepath.Dir(at.file), name)
 }
 
-// flag is a boolean: true, yes, on and 1 in any case, all else is false.
+// flag parses a boolean: true, yes, on and 1 in any case are true, all else is false.
 func flag(p *bool) field {
 	return field{parse: func(v string, _ position) *parseError {
 		switch strings.ToLower(v) {
@@ -238,7 +238,7 @@ func flag(p *bool) field {
 	}}
 }
 
-// number is a decimal number from low to high.
+// number parses a decimal number from low to high.
 func number(p *int, low, high int) field {
 	fix := i18n.Sprintf("write a number from %d to %d", low, high)
 	return parsed(p, fix, "is not a number in range", func(v string) (int, bool) {
@@ -247,7 +247,7 @@ func number(p *int, low, high int) field {
 	})
 }
 
-// numberOr is a number, or -1 for a word.
+// numberOr parses a number, or a word for -1.
 func numberOr(p *int, word string, low, high int) field {
 	return field{parse: func(v string, at position) *parseError {
 		if strings.EqualFold(v, word) {
@@ -262,7 +262,7 @@ func numberOr(p *int, word string, low, high int) field {
 	}}
 }
 
-// moduleNumber is a number as the module reads it: it ignores text behind the digits. A number out
+// moduleNumber parses a number as the module does: it ignores text behind the digits. A number out
 // of range has the severity outside; with Warning, the default is used.
 func moduleNumber(p *int, low, high int, outside Severity) field {
 	return field{parse: func(v string, _ position) *parseError {
@@ -289,7 +289,7 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 	}}
 }
 
-// moduleSeconds is a moduleNumber of seconds.
+// moduleSeconds parses seconds as moduleNumber does.
 func moduleSeconds(p *time.Duration, outside Severity) field {
 	return field{parse: func(v string, at position) *parseError {
 		n := int(*p / time.Second)
@@ -299,7 +299,7 @@ func moduleSeconds(p *time.Duration, outside Severity) field {
 	}}
 }
 
-// duration is 500ms, 10s, 1h30m, or plain seconds.
+// duration parses a duration: 500ms, 10s, 1h30m, or plain seconds.
 func duration(p *time.Duration, low, high time.Duration) field {
 	fix := i18n.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high)
 	return parsed(p, fix, "is not a duration in range", func(v string) (time.Duration, bool) {
@@ -316,7 +316,7 @@ func parseDuration(v string) (time.Duration, bool) {
 	return d, err == nil
 }
 
-// size is 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
+// size parses a size: 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
 func size(p *int64) field {
 	return parsed(p, "write a size such as 256KB, 64MB, 10GB or plain bytes", "is not a size", parseSize)
 }
@@ -334,7 +334,7 @@ func parseSize(v string) (int64, bool) {
 	return n << shift, true
 }
 
-// choice is one of a few words, in any case.
+// choice parses one of a few words, in any case.
 func choice(p *string, words ...string) field {
 	return parsed(p, i18n.Sprintf("write %s", orList(words)), "is not known", func(v string) (string, bool) {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(v, w) })
@@ -342,7 +342,7 @@ func choice(p *string, words ...string) field {
 	})
 }
 
-// moduleChoice is a choice for which an unknown word means the default.
+// moduleChoice parses a choice for which an unknown word means the default.
 func moduleChoice(p *string, words ...string) field {
 	return field{parse: func(v string, at position) *parseError {
 		r := choice(p, words...).parse(v, at)
@@ -353,7 +353,7 @@ func moduleChoice(p *string, words ...string) field {
 	}}
 }
 
-// logLevel is a level of syslog, in any case. An unknown one means the default.
+// logLevel parses a level of syslog, in any case. An unknown one means the default.
 func logLevel(p *slog.Level) field {
 	levels := map[string]slog.Level{
 		"emerg": slog.LevelError + 12, "alert": slog.LevelError + 8, "crit": slog.LevelError + 4,
@@ -376,13 +376,13 @@ func logLevel(p *slog.Level) field {
 // localNetworks is the word for the networks of this host's interfaces.
 const localNetworks = "local-networks"
 
-// sources is a comma list of networks, and local-networks.
+// sources parses a comma list of networks, and local-networks.
 func sources(p *[]netip.Prefix, local *bool) field {
 	return networksOr(p, localNetworks, local,
 		"write networks such as 10.0.0.0/8, or local-networks, with commas between them")
 }
 
-// addresses is a comma list of IP addresses.
+// addresses parses a comma list of IP addresses.
 func addresses(p *[]netip.Addr) field {
 	return commaList(p, func(part string) (netip.Addr, *parseError) {
 		ip, err := netip.ParseAddr(part)

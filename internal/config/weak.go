@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// publishedSecrets are those in the files of FastDFS, and in the documents and examples of this
-// gateway.
+// publishedSecrets are the secrets in the files of FastDFS, and in the documents and examples of
+// this gateway.
 var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least sixteen bytes, the same everywhere",
 	"OUTPUT-OF-openssl-rand-hex-32", "655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b",
 	"0b9a5e0c6cf76b9d9a0a8cb8e9e1f2b1f9a4d26c1c8e77e2b5e2b7d1f4c3a698"}
@@ -18,7 +18,8 @@ var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least s
 const weakBits = 40
 
 // isWeak reports whether a secret can be guessed: it is published, or does not look random. Random
-// text has at least two of small letters, capitals and digits, many different characters, no runs.
+// text has at least two of small letters, capitals and digits, many different characters, and no
+// runs.
 func isWeak(secret string) bool {
 	if slices.Contains(publishedSecrets, secret) {
 		return true
