@@ -22,7 +22,7 @@ import (
 // defaultAdmin is the default of admin_listen.
 const defaultAdmin = "127.0.0.1:8889"
 
-// adminFlags name a running gateway.
+// adminFlags are the flags that select a running gateway.
 type adminFlags struct {
 	address   *string
 	tokenFile *string
@@ -41,7 +41,7 @@ func addAdminFlags(cmd *cobra.Command) adminFlags {
 	}
 }
 
-// adminClient talks to one admin listener.
+// adminClient sends requests to one admin listener.
 type adminClient struct {
 	http  http.Client
 	base  string // scheme and host
@@ -91,7 +91,8 @@ func newAdminClient(address, tokenFile string, timeout time.Duration) (*adminCli
 	return a, err
 }
 
-// adminAddress is the address of the admin listener of a configuration, for clients on this host.
+// adminAddress returns the address of the admin listener of a configuration, for clients on this
+// host.
 func adminAddress(cfg *config.Config) (string, error) {
 	address := cfg.Gateway.AdminListen
 	if address == "" {
@@ -103,8 +104,8 @@ func adminAddress(cfg *config.Config) (string, error) {
 	return address, nil
 }
 
-// localAddress is where clients on this host reach the listener of an address; ok is false for a
-// unix socket.
+// localAddress returns the address by which clients on this host reach the listener of an address;
+// ok is false for a unix socket.
 func localAddress(address string) (local string, ok bool) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || strings.HasPrefix(address, "unix:") {

@@ -27,7 +27,8 @@ type checkup struct {
 	Warnings int              `json:"warnings"`
 	Problems []config.Problem `json:"problems"`
 	URLs     []string         `json:"urls"` // paths of files, with HH/LL/NAME for a part of the id
-	// Advertise is the URL that advertise = auto means; empty = that is not set, or not known.
+	// Advertise is the URL that advertise = auto means; empty = auto is not set, or the URL is
+	// unknown.
 	Advertise string `json:"advertise,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// check examines a configuration on this host; nil = it cannot be used.
+// check examines a configuration on this host; cfg is nil if it cannot be used.
 func check(ctx context.Context, path string) (found checkup, cfg *config.Config) {
 	found = checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
 	cfg, problems := doctor.Check(ctx, path)
@@ -83,8 +84,8 @@ func check(ctx context.Context, path string) (found checkup, cfg *config.Config)
 // trialTimeout bounds the request to a running gateway.
 const trialTimeout = 3 * time.Second
 
-// reloadProblems asks the gateway that runs with this configuration whether a reload would succeed.
-// Only that gateway knows the files that Landlock lets it read.
+// reloadProblems returns the problems that a reload would have, by a request to the gateway that
+// runs with this configuration. Only that gateway knows the files that Landlock lets it read.
 func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	address, err := adminAddress(cfg)
 	if err != nil {
@@ -92,16 +93,16 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	}
 	client, err := newAdminClient(address, cfg.Gateway.AdminTokenFile, trialTimeout)
 	if err != nil {
-		return nil // a problem of admin_token_file has been found
+		return nil // doctor.Check has reported a problem of admin_token_file
 	}
 	body, err := client.text(ctx, http.MethodGet, "/reload", nil)
 	if err != nil {
-		return nil // none runs, or one that cannot tell
+		return nil // no gateway runs, or one without GET /reload
 	}
 	var trial admin.Trial
 	file, err := filepath.Abs(cfg.File)
 	if json.Unmarshal([]byte(body), &trial) != nil || err != nil || trial.File != file {
-		return nil // another one
+		return nil // another gateway
 	}
 	p := config.Problem{File: cfg.File, Severity: config.Warning}
 	switch {
@@ -145,8 +146,8 @@ func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 	fmt.Fprintln(cmd.OutOrStdout(), summary.In(lang))
 }
 
-// loadConfig reads a usable configuration. Problems of another one are printed; warnings are left
-// to "check" and the log.
+// loadConfig returns a usable configuration. Problems of an unusable one are printed; warnings are
+// left to "check" and the log.
 func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	if path == "" {
 		return nil, usageError("-c is missing")

@@ -136,7 +136,7 @@ func (s *comparison) end(list *compare.List, err error) error {
 	return nil
 }
 
-// add counts a path, and returns the differences to print in lines of their own.
+// add counts a path, and returns the differences to print one by one.
 func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
 	s.Paths++
 	unknown := false

@@ -29,7 +29,7 @@ func doctorCommand() *cobra.Command {
 		err := examine(ctx, *path, func(f doctor.Finding) {
 			count[f.Status]++
 			if *asJSON {
-				_ = printJSON(cmd, f) // the reader has left
+				_ = printJSON(cmd, f) // an error means that the reader has exited
 				return
 			}
 			bar.println(textOf(cmd, f, *lang))
@@ -65,7 +65,7 @@ func examine(ctx context.Context, path string, report func(doctor.Finding)) erro
 			Text: i18n.Plain("no problems")})
 	}
 	if cfg == nil {
-		return nil // reported
+		return nil // the problems are reported
 	}
 	return doctor.Examine(ctx, cfg, report)
 }

@@ -20,8 +20,9 @@ import (
 // explainTimeout bounds the wait for other hosts.
 const explainTimeout = time.Minute
 
-// explainCommand explains a request by the running gateway: that of -admin, or of admin_listen in
-// the configuration. Without a running gateway, and with -fresh, this process examines the request.
+// explainCommand explains a request by the running gateway: the one of -admin, or of admin_listen
+// in the configuration. Without a running gateway, and with -fresh, this process examines the
+// request.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain -c FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
@@ -70,7 +71,7 @@ func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSO
 	return nil
 }
 
-// explainByGateway asks the running gateway.
+// explainByGateway requests the explanation from the running gateway.
 func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool) error {
 	client, err := admin.client(explainTimeout, cmd.ErrOrStderr())
 	if err != nil {

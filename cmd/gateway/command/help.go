@@ -23,10 +23,10 @@ Flags begin with one hyphen or two. Exit codes: 0 success, 1 {{or .Annotations.e
 {{- with .Annotations.exit3}}, 3 {{.}}{{end}}.
 `
 
-// exit1 is the meaning of exit code 1 where it is not any failure.
+// exit1 returns the annotation of a command with a specific meaning of exit code 1.
 func exit1(meaning string) map[string]string { return map[string]string{"exit1": meaning} }
 
-// exits are the meanings of exit codes 1 and 3.
+// exits returns the annotations with the meanings of exit codes 1 and 3.
 func exits(one, three string) map[string]string {
 	return map[string]string{"exit1": one, "exit3": three}
 }
@@ -85,7 +85,7 @@ func helpCommand() *cobra.Command {
 	return cmd
 }
 
-// describeCompletion gives cobra's command for completions the words of the others.
+// describeCompletion describes cobra's command for completions like the other commands.
 func describeCompletion(root *cobra.Command) {
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		cmd.Use, cmd.Example = "completion bash|zsh|fish|powershell", "gateway completion bash"
@@ -110,5 +110,5 @@ func helpOf(cmd *cobra.Command) commandHelp {
 	return h
 }
 
-// shortName is the shortest name of a flag.
+// shortName returns the shortest name of a flag.
 func shortName(f *pflag.Flag) string { return cmp.Or(f.Shorthand, f.Name) }

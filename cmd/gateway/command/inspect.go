@@ -101,7 +101,8 @@ func inspectCommand() *cobra.Command {
 	return cmd
 }
 
-// openLists loads the storage ids of a configuration, and of its trackers; nil = that failed.
+// openLists loads the storage ids of a configuration, and of its trackers; nil = they cannot be
+// loaded.
 func openLists(cfg *config.Config) *app.Upstreams {
 	upstreams, err := app.OpenUpstreams(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -111,7 +112,7 @@ func openLists(cfg *config.Config) *app.Upstreams {
 	return upstreams
 }
 
-// inspect decodes one id. A configuration gives the path on this host.
+// inspect decodes one id. With a configuration, the result has the path on this host.
 func inspect(cfg *config.Config, arg string) inspection {
 	id, err := fdfs.Parse(strings.TrimPrefix(arg, "/"))
 	if err != nil {
@@ -143,7 +144,7 @@ const (
 	variantNone     = "none"
 )
 
-// variantTexts describe them.
+// variantTexts describe the values of crc32_variant.
 var variantTexts = map[string]string{
 	variantStandard: "the file has it in the standard variant",
 	variantLegacy:   "the file has it in the variant of FastDFS 5.x",
@@ -175,7 +176,7 @@ func (x *inspection) compare(path string) error {
 	return nil
 }
 
-// diskPath is the path of the file, or of its trunk file.
+// diskPath returns the path of the file, or of its trunk file.
 func diskPath(cfg *config.Config, id fdfs.FileID) string {
 	root := fmt.Sprintf("<store_path%d of %s>", id.PathIndex, id.Group)
 	if cfg != nil {

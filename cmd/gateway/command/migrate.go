@@ -23,7 +23,7 @@ const modulePath = "/etc/fdfs/mod_fastdfs.conf"
 type translation struct {
 	Nginx    string            `json:"nginx"`
 	Module   string            `json:"module,omitempty"` // the mod_fastdfs.conf that the configuration includes
-	File     string            `json:"file,omitempty"`   // that was written
+	File     string            `json:"file,omitempty"`   // file that was written
 	Complete bool              `json:"complete"`         // nothing lacks a translation
 	Config   string            `json:"config"`
 	Findings []migrate.Finding `json:"findings"`
@@ -68,7 +68,7 @@ func migrateCommand() *cobra.Command {
 	return cmd
 }
 
-// sameFile is an error if the output would replace an input.
+// sameFile returns an error if the output would replace an input.
 func sameFile(out string, inputs ...string) error {
 	info, err := os.Stat(out)
 	if out == "" || err != nil {
@@ -122,8 +122,8 @@ func translate(nginx, module string) (translation, error) {
 	return made, nil
 }
 
-// rejectedLines reads a result as gateway check does. Its errors are findings, with the line of
-// nginx that the key comes from.
+// rejectedLines loads a result as gateway check does, and returns its errors as findings, with the
+// line of nginx from which the key comes.
 func rejectedLines(text string) (found []migrate.Finding, err error) {
 	f, err := os.CreateTemp("", "gateway-migrate-*.conf")
 	if err != nil {
@@ -154,10 +154,10 @@ func rejectedLines(text string) (found []migrate.Finding, err error) {
 	return found, nil
 }
 
-// nginxLine is the comment above a key that names a line of nginx.
+// nginxLine matches the comment above a key, which names a line of nginx.
 var nginxLine = regexp.MustCompile(`^# (.+):(\d+) (.*)$`)
 
-// moduleOf returns what the translation needs of a mod_fastdfs.conf.
+// moduleOf returns the part of a mod_fastdfs.conf that the translation needs.
 func moduleOf(cfg *config.Config) migrate.Module {
 	m := migrate.Module{GroupName: cfg.GroupName, GroupInURL: cfg.URLHasGroupName, DefaultType: cfg.DefaultType,
 		HasTrackers: len(cfg.TrackerServers) > 0}
@@ -179,7 +179,8 @@ func isReadable(path string) bool {
 	return errors.Join(err, f.Close()) == nil && info.Mode().IsRegular()
 }
 
-// canLog reports whether a log can be there: its folder is.
+// canLog reports whether a path can be a log: its folder exists, and the path is free or a regular
+// file.
 func canLog(path string) bool {
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil || !folder.IsDir() {
@@ -218,7 +219,7 @@ func (m translation) print(cmd *cobra.Command, asJSON, wrong bool) error {
 	return nil
 }
 
-// summary is the last line.
+// summary returns the last line of the output.
 func (m translation) summary(wrong bool) string {
 	lost := 0
 	for _, f := range m.Findings {

@@ -23,7 +23,7 @@ type prefetched struct {
 
 // prefetches is the summary, in the form of -json.
 type prefetches struct {
-	Complete bool `json:"complete"` // the gateway has seen the whole list
+	Complete bool `json:"complete"` // the gateway has processed the whole list
 	Files    int  `json:"files"`
 	Failed   int  `json:"failed"`
 }
@@ -65,7 +65,7 @@ func prefetchCommand() *cobra.Command {
 	return cmd
 }
 
-// prefetchList is the list of ids and their number; -1 = unknown.
+// prefetchList returns the list of ids and their number; -1 = unknown.
 func prefetchList(cmd *cobra.Command, ids []string) (io.Reader, int64) {
 	if len(ids) > 1 || ids[0] != "-" {
 		return strings.NewReader(strings.Join(ids, "\n")), int64(len(ids))
@@ -107,7 +107,7 @@ func (a *adminClient) prefetch(
 	return sum, errors.New("the gateway's response was aborted")
 }
 
-// prefetchedOf reads a line of the gateway: "ID STATE SIZE", "ID error: TEXT" or "error: TEXT".
+// prefetchedOf parses a line of the gateway: "ID STATE SIZE", "ID error: TEXT" or "error: TEXT".
 func prefetchedOf(line string) prefetched {
 	if id, text, failed := strings.Cut(line, "error: "); failed {
 		return prefetched{FileID: strings.TrimSpace(id), Error: text}

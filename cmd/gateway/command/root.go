@@ -35,7 +35,7 @@ func (e usageError) Error() string { return string(e) }
 // errPrinted is a failure that has been printed already.
 var errPrinted = errors.New("failed")
 
-// errIncomplete is a translation that lacks something, which has been printed.
+// errIncomplete is the error of a translation with missing parts, which have been printed.
 var errIncomplete = errors.New("incomplete")
 
 // New returns the command line of a version of the program.
@@ -104,7 +104,7 @@ func exitCode(err error, stderr io.Writer) int {
 }
 
 // normalize completes a command line for cobra: the default command is serve, and flags with one
-// hyphen get the second one. A shell that asks for a completion precedes the line by a command.
+// hyphen get the second one. A shell that requests completions puts a command in front of the line.
 func normalize(root *cobra.Command, args []string) []string {
 	var line []string
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
@@ -118,7 +118,7 @@ func normalize(root *cobra.Command, args []string) []string {
 		written := args
 		args = normalizeFlags(cmd.Flags(), args)
 		if last := len(args) - 1; line != nil && last >= 0 && strings.HasPrefix(written[last], "--") {
-			args[last] = written[last] // a beginning: --p is not -p
+			args[last] = written[last] // the beginning of a name: --p is not -p
 		}
 	}
 	return append(line, args...)
@@ -128,8 +128,8 @@ func isHelp(arg string) bool {
 	return strings.TrimLeft(arg, "-") == "help" || strings.TrimLeft(arg, "-") == "h"
 }
 
-// normalizeFlags writes flags as pflag reads them, up to an argument --: -json as --json, --c as
-// -c, -c=FILE as --config=FILE. A name of several letters is one flag, known or not.
+// normalizeFlags returns arguments with flags in the form of pflag, up to an argument --: -json as
+// --json, --c as -c, -c=FILE as --config=FILE. A name of several letters is one flag, known or not.
 func normalizeFlags(flags *pflag.FlagSet, args []string) []string {
 	args = slices.Clone(args)
 	for i := 0; i < len(args) && args[i] != "--"; i++ {
@@ -159,7 +159,7 @@ func normalizeFlags(flags *pflag.FlagSet, args []string) []string {
 	return args
 }
 
-// unknownCommand is the error for the name of no command.
+// unknownCommand returns the error for an unknown command.
 func unknownCommand(root *cobra.Command, name string) error {
 	var names []string
 	for _, cmd := range root.Commands() {
@@ -168,7 +168,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
 }
 
-// didYouMean suggests the candidate nearest to a misspelt name.
+// didYouMean returns a suggestion for a misspelt name: the nearest candidate.
 func didYouMean(name string, candidates []string, prefix string) string {
 	if near, ok := config.Nearest(name, candidates); ok {
 		return fmt.Sprintf(" (did you mean %s%s?)", prefix, near)
@@ -199,7 +199,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError(cmd.Name() + ": " + text)
 }
 
-// arguments bounds the number of arguments; atMost < 0 is no bound.
+// arguments returns a check of the number of arguments; atMost < 0 = no upper bound.
 func arguments(atLeast, atMost int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serveCommand serves until it is told to stop.
+// serveCommand runs the server until a signal stops it.
 func serveCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "serve -c FILE",
@@ -31,7 +31,7 @@ func serveCommand(version string) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("cannot start: %w", err)
 		}
-		o.Starter, o.NoStarter = upgrade.NewStarter() // before any right is given up
+		o.Starter, o.NoStarter = upgrade.NewStarter() // before privileges are dropped
 		defer o.Starter.Close()                       // its errors change nothing at the end of the process
 		a := app.New(o)
 		if err := a.Start(); err != nil {
@@ -42,12 +42,12 @@ func serveCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// signals are those that the program catches: SIGTERM and SIGINT, which have to wait for no other,
-// and SIGHUP and SIGUSR2.
+// signals are the signals that the program catches: stop gets SIGTERM and SIGINT, which wait for no
+// other signal, and change gets SIGHUP and SIGUSR2.
 type signals struct{ stop, change chan os.Signal }
 
-// watchSignals catches the signals of the program. SIGPIPE is ignored: the reader of its output may
-// leave.
+// watchSignals catches the signals of the program. SIGPIPE is ignored: the reader of the output may
+// exit.
 func watchSignals() signals {
 	signal.Ignore(syscall.SIGPIPE)
 	s := signals{make(chan os.Signal, 1), make(chan os.Signal, 4)}
@@ -63,7 +63,7 @@ func runUntilStopped(s signals, gateways ...*app.App) (broken error) {
 	for _, a := range gateways {
 		go func() { ended <- <-a.Ended() }() // ends with the process
 	}
-	go func() { // the same
+	go func() { // ends with the process
 		for change := range s.change {
 			handle(change, gateways)
 		}

@@ -64,8 +64,8 @@ func tokenCommand() *cobra.Command {
 	return cmd
 }
 
-// tokenTime is the ts of a token: the given one, or that of a token that expires after wanted. The
-// server adds ttl to every ts.
+// tokenTime returns the ts of a token: the given one, or the ts of a token that expires after
+// wanted. The server adds ttl to every ts.
 func tokenTime(ts int64, wanted, ttl time.Duration, now time.Time) int64 {
 	switch {
 	case ts >= 0:
@@ -91,7 +91,7 @@ func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
 	return id, nil
 }
 
-// urlOf is the URL of a file on this host.
+// urlOf returns the URL of a file on this host.
 func urlOf(cfg *config.Config, id fdfs.FileID) string {
 	scheme, addresses := "http", cfg.Gateway.Listen
 	if len(cfg.Gateway.TLSCert) > 0 {
