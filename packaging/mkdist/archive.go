@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// copyTree copies a file, or a folder with all below it. Programs are those that their owner may
-// run: the umask of the checkout does not count.
+// copyTree copies a file, or a folder with its content. Programs are the files that their owner may
+// execute: the umask of the checkout does not matter.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -47,7 +47,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-// modeOf is the mode that a file has in tarballs and packages.
+// modeOf returns the mode of a file in tarballs and packages.
 func modeOf(d fs.DirEntry) (fs.FileMode, error) {
 	info, err := d.Info()
 	if err != nil {

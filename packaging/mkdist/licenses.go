@@ -17,18 +17,18 @@ import (
 	"strings"
 )
 
-// module is one that is linked into the program.
+// module is a module that is linked into the program.
 type module struct {
 	path, version string
 	license       string            // SPDX expression
 	texts         map[string][]byte // its licenses and notices, by their path in the module
 }
 
-// licenseFile are the names of files whose text has to go with the program.
+// licenseFile matches the names of files whose text has to be distributed with the program.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// modules returns those that are linked into the program for an architecture, and Go itself, sorted
-// by path.
+// modules returns the modules that are linked into the program for an architecture, and Go itself,
+// sorted by path.
 func modules(ctx context.Context, arch string) ([]module, error) {
 	const format = "{{if .Module}}{{if not .Module.Main}}{{.Module.Path}} {{.Module.Version}} " +
 		"{{.Module.Dir}} {{.Dir}}{{end}}{{end}}"
@@ -98,7 +98,7 @@ func (m *module) readTexts(root, dir string) error {
 	}
 }
 
-// known are licenses with a sentence that only they have.
+// known are the known licenses, each with a sentence that only it has.
 var known = []struct{ id, text string }{
 	{"Apache-2.0", "apache license version 2.0"},
 	{"MIT", "permission is hereby granted, free of charge, to any person obtaining a copy"},
@@ -112,8 +112,8 @@ var (
 	spdx        = regexp.MustCompile(`SPDX-License-Identifier: ([A-Za-z0-9. -]*[A-Za-z0-9])`)
 )
 
-// licenseOf names the licenses of the files in the root of a module. One that it does not know is
-// an error: it has to be read before it is released.
+// licenseOf returns the licenses of the files in the root of a module. An unknown license is an
+// error: it has to be read before it is released.
 func licenseOf(texts map[string][]byte) (string, error) {
 	ids := []string{}
 	for name, text := range texts {
@@ -140,7 +140,7 @@ func licenseOf(texts map[string][]byte) (string, error) {
 	return strings.Join(ids, " AND "), nil
 }
 
-// thirdParty is the text of all licenses and notices.
+// thirdParty returns the text of all licenses and notices.
 func thirdParty(all []module) []byte {
 	var b bytes.Buffer
 	rule := strings.Repeat("=", 100)

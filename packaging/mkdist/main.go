@@ -86,7 +86,7 @@ func newRelease(ctx context.Context, version, out string) (*release, error) {
 	return r, os.MkdirAll(r.work, 0o755)
 }
 
-// sourceDate is SOURCE_DATE_EPOCH, or the time of the commit.
+// sourceDate returns SOURCE_DATE_EPOCH, or the time of the commit.
 func sourceDate(ctx context.Context) (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
@@ -103,12 +103,12 @@ func sourceDate(ctx context.Context) (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// name is the name of a tarball without its extension.
+// name returns the name of a tarball without its extension.
 func (r *release) name(arch string) string {
 	return "fastdfs-gateway-" + strings.TrimPrefix(r.version, "v") + "-linux-" + arch
 }
 
-// program is the path of the built program.
+// program returns the path of the built program.
 func (r *release) program(arch string) string { return filepath.Join(r.work, arch, "gateway") }
 
 // build compiles the program for an architecture.
@@ -152,7 +152,7 @@ func (r *release) pack(ctx context.Context, arch string) error {
 	return nil
 }
 
-// collect lays out the content of a tarball.
+// collect writes the content of a tarball into a folder.
 func (r *release) collect(ctx context.Context, arch, dir string) error {
 	for from, to := range map[string]string{
 		r.program(arch): "gateway", "LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md",

@@ -88,7 +88,7 @@ func sections(text string, without ...string) string {
 	})
 }
 
-// configPage is gateway.conf(5): the sample, whose comments describe each key.
+// configPage returns gateway.conf(5): the sample, whose comments describe each key.
 func configPage(sample, version string, when time.Time) []byte {
 	return md2man.Render(fmt.Appendf(nil, "%% \"GATEWAY.CONF\" \"5\" \"%s\" \"fastdfs-gateway %s\" \"\"\n"+
 		"# NAME\ngateway.conf \\- configuration of the download gateway for FastDFS\n\n# DESCRIPTION\n"+

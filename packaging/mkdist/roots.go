@@ -13,11 +13,11 @@ import (
 	"path/filepath"
 )
 
-// rootsModule holds the certificate authorities of Mozilla, for the image: nothing else is in it.
-// Authorities that are trusted only in part are in its list too.
+// rootsModule has the certificate authorities of Mozilla, for the image, which has no others. The
+// list also has authorities that are trusted only in part.
 const rootsModule = "golang.org/x/crypto/x509roots/fallback@v0.0.0-20261030153154-30a33513ff6d"
 
-// authorities returns them in PEM.
+// authorities returns the certificate authorities in PEM.
 func authorities(ctx context.Context) ([]byte, error) {
 	out, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", rootsModule).Output()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM lists the modules in a built program, as go version -m does, with their licenses, in
-// the form of CycloneDX 1.5.
+// writeSBOM returns the list of the modules in a built program, as go version -m prints it, with
+// their licenses, in the form of CycloneDX 1.5.
 func writeSBOM(program, version string, when time.Time, all []module) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -64,7 +64,8 @@ func component(kind cdx.ComponentType, m module) cdx.Component {
 	}
 }
 
-// serialNumber makes a UUID of version 8 (RFC 9562) from a hash: the same program has the same one.
+// serialNumber returns a UUID of version 8 (RFC 9562) for a hash: the same program has the same
+// UUID.
 func serialNumber(sum [sha256.Size]byte) string {
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
 	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
