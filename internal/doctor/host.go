@@ -196,8 +196,8 @@ func (d *doctor) taken(address, setting string) {
 	}
 }
 
-// sameProgram reports whether two programs have the same file name. Links in /proc have "
-// (deleted)" behind the name of a file that was replaced since.
+// sameProgram reports whether two programs have the same file name. Links in /proc have the suffix
+// " (deleted)" if the file was replaced since.
 func sameProgram(a, b string) bool {
 	return filepath.Base(strings.TrimSuffix(a, " (deleted)")) == filepath.Base(strings.TrimSuffix(b, " (deleted)"))
 }

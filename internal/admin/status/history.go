@@ -47,8 +47,7 @@ type Point struct {
 // Traffic is the history at one moment.
 type Traffic struct {
 	Points []Point // the oldest first
-	// Now holds the rates since 5 to 15 seconds before the moment; its Begin is zero before the
-	// first sample.
+	// Now holds the rates of the last 5 to 15 seconds; its Begin is zero before the first sample.
 	Now Point
 	// Minute holds the rates of the last minute.
 	Minute Point
