@@ -67,7 +67,7 @@ func GetWhole(client *http.Client, url string, content []byte) error {
 func ReadBody(resp *http.Response) ([]byte, error) {
 	var body bytes.Buffer
 	length := int64(0)
-	if resp.Body != http.NoBody { // NoBody is the body of a response to HEAD
+	if resp.Body != http.NoBody { // otherwise a response to HEAD
 		length = min(max(resp.ContentLength, 0), 64<<20)
 	}
 	body.Grow(int(length) + bytes.MinRead) // ReadFrom needs MinRead bytes of room to see the end
