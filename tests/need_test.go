@@ -58,7 +58,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNeedFails: where apt-get fails, the last line says what is missing.
+// TestNeedFails: where apt-get fails, the last line names the missing packages.
 func TestNeedFails(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"update", "install"} {

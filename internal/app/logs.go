@@ -40,7 +40,7 @@ func openLogs() (*logs, error) {
 }
 
 // use opens the files of both logs anew, as configured, and returns the access log; nil = off. It
-// opens all files before it uses any: after an error every log is where it was.
+// opens all files before it uses any: after an error no log has changed.
 func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	main, err := logfile.OpenFile(cfg.LogFile)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// storeCheckEvery is how often the store paths are checked, for disks that are mounted late or
-// replaced.
+// storeCheckEvery is the interval of the checks of the store paths, for disks that are mounted late
+// or replaced.
 const storeCheckEvery = 2 * time.Second
 
 // upgradeEvery is the pause between upgrades that fail.

@@ -14,7 +14,7 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// role tells where the bytes of a fill come from, and so whether other gateways may read them.
+// role is the kind of source of a fill, which decides whether other gateways may read its bytes.
 type role int
 
 const (

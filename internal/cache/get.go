@@ -17,8 +17,8 @@ type GetOptions struct {
 	// Hint is the offset of the first byte that will be read. For an unknown file its segment is
 	// fetched at once, without a request for size and time before.
 	Hint int64
-	// MaxAge is how old the metadata may be. Older metadata is confirmed before it is used, unless
-	// that fails. 0: as old as Options allow.
+	// MaxAge is the maximum age of the metadata. Older metadata is confirmed before it is used,
+	// unless that fails. 0: as old as Options allow.
 	MaxAge time.Duration
 	// NoWait: expired metadata is returned at once while it may be served if the source fails, and
 	// the source is asked in the background. Without metadata the error is ErrMiss.

@@ -185,7 +185,7 @@ func gatewayResponseKeys(g *Gateway) []setting {
 		{"charset", "", charset(&g.Charset),
 			"charset of text types; empty = none is sent"},
 		{"x_cache", "false", flag(&g.XCache),
-			"send X-Cache, which says where a file came from"},
+			"send X-Cache, which names the source of a file"},
 		{"active_content", "sandbox", choice(&g.ActiveContent, "inline", "sandbox", "attachment"),
 			"how HTML, SVG and XML are sent: inline, sandbox or attachment"},
 	}

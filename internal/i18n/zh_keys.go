@@ -77,7 +77,7 @@ var zhKeys = []entry{
 	{"most ranges in one request, over that the whole file is sent", "一个请求最多的范围数，超出时返回整个文件"},
 	{"Cache-Control of files", "文件的 Cache-Control 头部"},
 	{"charset of text types; empty = none is sent", "文本类型的字符集；留空则不发送"},
-	{"send X-Cache, which says where a file came from", "发送 X-Cache 头部，说明文件来自哪里"},
+	{"send X-Cache, which names the source of a file", "发送 X-Cache 头部，说明文件来自哪里"},
 	{"how HTML, SVG and XML are sent: inline, sandbox or attachment",
 		"HTML、SVG 和 XML 的发送方式：inline 直接显示，sandbox 在沙箱中显示，attachment 作为下载"},
 	{"time for a client to send its request", "客户端发送一个请求的最长时间"},

@@ -66,7 +66,7 @@ func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error 
 	return ErrNotFound
 }
 
-// clockSlack is how far the clocks of storages may be ahead of this host's.
+// clockSlack is the longest time by which the clocks of storages may be ahead of this host's.
 const clockSlack = 5 * time.Minute
 
 // isYoung reports whether a file may still be on its way to some storages of its group. A file that

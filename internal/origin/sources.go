@@ -97,7 +97,7 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	return server, SourceNotAllowed
 }
 
-// ByID is where the storage with a storage id is reached; false where no list has it.
+// ByID returns the server of a storage id; false if no list has it.
 func (s *Sources) ByID(id uint32) (client.Server, bool) {
 	member, ok := s.o.Members.ByID(id)
 	return s.Server(member), ok
@@ -148,7 +148,7 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })
 }
 
-// Server is where a storage is reached: by the address map, and at the usual port where none is
+// Server returns the server of a storage: by the address map, and at the usual port where none is
 // known.
 func (s *Sources) Server(member tracker.Server) client.Server {
 	server := client.Server{Host: member.Host, Port: cmp.Or(member.Port, s.o.Ports[member.Group], s.o.Port)}

@@ -21,6 +21,8 @@ func TestCheck(t *testing.T) {
 		"code that fits": {"a.go", "\t" + x + x[:18], nil},
 		"word": {"a.go", "x := 1 //" + " Nobody reads it",
 			[]string{`a.go:1: "Nobody" is not a word of this project`}},
+		"words": {"a.md", "the size is how many bytes are sent",
+			[]string{`a.md:1: "is how many" is not a word of this project`}},
 		"part of a word": {"a.go", "// the cache of a household", nil},
 		"word in code":   {"a.go", "// `he`", nil},
 		"no comment":     {"a.go", `s := "nobody"`, nil},

@@ -30,6 +30,8 @@ var words = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	"floors", "house", "in good times", "mood", "trouble", // layers, packages, normally, load, failure
 	"he", "his", "him", "she", "nobody", "somebody", "anybody", "whoever", // it, no process, a client
 	"request's way", "way of a request", // request path
+	"(is|are|was|were) what", "(is|are) how (long|many|much|often|far)", // is the content, the time, the number
+	"(says|tells) (what|where|whether|which|how)", // names, reports whether
 }, "|") + `)\b`)
 
 var (

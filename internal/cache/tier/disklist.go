@@ -176,7 +176,7 @@ func (d *Disk) isNamed(file string) bool {
 	return err == nil
 }
 
-// maxAhead is how far ahead of the clock the time of a file may be.
+// maxAhead is the longest time by which the time of a file may be ahead of the clock.
 const maxAhead = time.Hour
 
 // sortByUse puts the file first that was not used for the longest time. Files with times from the

@@ -27,7 +27,7 @@ type Referers struct {
 	expressions   []*regexp.Regexp // of URLs without their scheme
 }
 
-// pages are those of some sites whose path has a prefix.
+// pages are the pages of some sites whose path has a prefix.
 type pages struct {
 	sites *Referers // with names alone
 	path  string    // begins with a slash
