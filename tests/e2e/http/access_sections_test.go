@@ -1,6 +1,8 @@
 package http
 
 import (
+	"bufio"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -126,7 +128,9 @@ func TestAccessSectionRates(t *testing.T) {
 	ask(zip, "192.0.2.7", 429)
 }
 
-// TestUnlimitedConnections: max_connections_per_ip does not apply to the clients of unlimited.
+// TestUnlimitedConnections: max_connections_per_ip does not apply to the clients of unlimited, be
+// they connected directly or named by a PROXY protocol header, and does to other clients of the
+// proxy.
 func TestUnlimitedConnections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -138,6 +142,28 @@ func TestUnlimitedConnections(t *testing.T) {
 		defer c.Close()
 	}
 	require.Equal(t, 200, p.Do(http.MethodHead, f.URL()).StatusCode)
+
+	p = e2e.Serve(t, s, "[gateway]", "max_connections_per_ip = 1", "trusted_proxies = 127.0.0.0/8",
+		"client_address = proxy-protocol", "[access]", "send_rate = 1MB", "unlimited = 192.0.2.0/24")
+	for range 3 {
+		require.Equal(t, 200, proxiedStatus(t, p, "192.0.2.1", f.URL()))
+	}
+	require.Equal(t, 200, proxiedStatus(t, p, "203.0.113.1", f.URL()))
+	require.Equal(t, 429, proxiedStatus(t, p, "203.0.113.1", f.URL()))
+}
+
+// proxiedStatus returns the status of a download by a client behind a proxy. Its connection stays
+// open until the end of the test.
+func proxiedStatus(t *testing.T, p *e2e.Process, client, url string) int {
+	t.Helper()
+	c, err := proxied(client)(t.Context(), "tcp", p.Addrs[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, e2e.Request(http.MethodGet, url))
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	return resp.StatusCode
 }
 
 // TestSendRateOfFiles: a rate applies to the files of its section only.
