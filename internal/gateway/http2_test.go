@@ -60,6 +60,7 @@ func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, pro
 // allow.
 type staller struct {
 	*http2.Framer
+	conn  net.Conn
 	ended chan struct{} // closed with the connection
 	mu    sync.Mutex    // guards taken
 	taken int           // bytes of DATA
@@ -71,7 +72,7 @@ func (r *running) stall(config *tls.Config, window uint32) *staller {
 	c, err := tls.Dial("tcp", r.address, config)
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { _ = c.Close() })
-	s := &staller{Framer: http2.NewFramer(c, c), ended: make(chan struct{})}
+	s := &staller{Framer: http2.NewFramer(c, c), conn: c, ended: make(chan struct{})}
 	_, err = io.WriteString(c, http2.ClientPreface)
 	require.NoError(r.t, err)
 	require.NoError(r.t, s.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}))
@@ -91,6 +92,15 @@ func (s *staller) read() {
 			s.taken += len(d.Data())
 			s.mu.Unlock()
 		}
+	}
+}
+
+func (s *staller) hasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -217,12 +227,7 @@ func TestHTTP2SlowHealthyClient(t *testing.T) {
 	require.NoError(t, c.get(1, large.URL()))
 	require.Never(t, func() bool {
 		err := errors.Join(c.WriteWindowUpdate(1, 100), c.WriteWindowUpdate(0, 100)) // every 20 ms: 5 KB/s
-		select {
-		case <-c.ended:
-			return true
-		default:
-			return err != nil
-		}
+		return err != nil || c.hasEnded()
 	}, 2*time.Second, 20*time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,13 +252,15 @@ func (w *waiting) Find(r *origin.Request, _ error) (string, error) {
 	return "", origin.ErrClientGone
 }
 
-// TestHTTP2ClientsThatLeave: the wait of a request ends when its stream is reset. The other
-// requests of the connection continue.
+// TestHTTP2ClientsThatLeave: the wait of a request for another host ends when its stream is reset
+// or its connection is closed. The other requests of the connection continue, and MinSendRate does
+// not end such a wait.
 func TestHTTP2ClientsThatLeave(t *testing.T) {
 	w := &waiting{Origin: origin.NewResolver(origin.Options{}), waits: make(chan struct{})}
 	s := storetest.New(t)
 	missing := s.Missing("jpg", time.Now().Add(-time.Hour))
-	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w}, ServerOptions{}, time.Minute)
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w}, ServerOptions{MinSendRate: 1000},
+		200*time.Millisecond)
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
 	transport := &http.Transport{TLSClientConfig: config, Protocols: &protocols}
@@ -283,6 +290,13 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	eventually.True(t, func() bool { return gone() == 3 })
 	asked.Wait()
 	transport.CloseIdleConnections()
+
+	c := r.stall(config, 0)
+	require.NoError(t, c.get(1, missing.URL()))
+	<-w.waits
+	require.Never(t, func() bool { return c.hasEnded() || gone() > 3 }, 2*time.Second, 100*time.Millisecond)
+	require.NoError(t, c.conn.Close())
+	eventually.True(t, func() bool { return gone() == 4 })
 }
 
 // pausing is a Protocol that sends the first bytes, and the rest after more is closed.
