@@ -40,7 +40,7 @@ func newMasters(t *testing.T, n int) *masters {
 func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	m.t.Helper()
 	if o.NodeTimeout == 0 {
-		o.NodeTimeout = 10 * time.Second
+		o.NodeTimeout = soon
 	}
 	var nodes []redis.UniversalClient
 	var clients []*redis.Client
