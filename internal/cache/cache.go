@@ -5,14 +5,15 @@
 //	c := cache.New(cache.Options{Memory: 256 << 20})
 //	entry, err := c.Get(ctx, "group1/M00/00/0C/name.ext", source, cache.GetOptions{}) // entry.Version.Size, ...
 //	stream := c.Open(ctx, entry, source, 0, entry.Version.Size)
-//	chunk, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
+//	chunk, err := stream.Next(1 << 20) // bytes in memory, or a part of an open file; io.EOF after the last one
 //	stream.Close()
 //
-// Metadata (Meta) is fresh for a time, then served stale while one request of all gateways asks
-// again. Content is cut into segments of 4 MiB, see package tier; ranges fetch only the segments
-// that they touch. All requests of the process share one fill for the metadata of a file, and one
-// for each segment. load.go is the path of a fill: it asks the gateway that owns the entry, and
-// fetches from the Source if this gateway owns it or no owner responds.
+// Metadata (Meta) is fresh for a time. The metadata of a file that never changes is then served
+// stale while one request of the fleet revalidates it. Content is cut into segments of 4 MiB, see
+// package tier; ranges fetch only the segments that they touch. All requests of the process share
+// one fill for the metadata of a file, and one for each segment. load.go is the path of a fill: the
+// fill asks the gateway that owns the entry, and fetches from the Source if this gateway owns the
+// entry or no owner responds.
 //
 // A stream never ends early without an error. The package knows neither Redis nor HTTP.
 package cache
@@ -57,41 +58,43 @@ var (
 	ErrChanged = fdfs.ErrFileChanged
 	// ErrCorrupt: the content of the file has another CRC32 than the file. A Source returns it too.
 	ErrCorrupt = fdfs.ErrFileCRC
-	// ErrNotHere: a gateway cannot give an entry to another one.
+	// ErrNotHere: this gateway neither has an entry nor fetches it for another gateway.
 	ErrNotHere = errors.New("this gateway does not have the entry")
 	// ErrMiss: Get needs a Source for this file.
 	ErrMiss = errors.New("the source has to be asked")
-	// ErrBusy: no place for another fetch became free in time.
+	// ErrBusy: no place for another fetch has become free in time.
 	ErrBusy = errors.New("too much is being fetched")
 	// ErrClosed: the Cache was closed.
 	ErrClosed = errors.New("cache is closed")
 )
 
-// Options are sizes, times and the other gateways. For times, a negative value means none.
+// Options are the sizes and times of a Cache, and the access to the fleet. A negative time means
+// none.
 type Options struct {
 	Memory  int64 // bytes; one eighth of it, or minMetas, for metadata, the rest for content; default 256 MiB
-	DiskMax int64 // bytes, where OpenDisk is called; default 10 GiB
+	DiskMax int64 // bytes on disk, after OpenDisk; default 10 GiB, but for Adjust 0
 	// DiskReady is closed when content that an earlier process stored may be used: after the purges
-	// that came meanwhile. Nil: at once.
+	// that came meanwhile were applied. Nil: it may be used at once.
 	DiskReady <-chan struct{}
 
-	TTL                  time.Duration // how long metadata is fresh, less up to a tenth by chance; default 10 min
-	MutableTTL           time.Duration // of files that can change, TTL at most; they are not served stale; default 1 s
-	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
-	StaleWhileRevalidate time.Duration // after that, served while one request asks again; default 1 h
-	StaleIfError         time.Duration // the same while the source fails; default 24 h
+	TTL                  time.Duration // for which metadata is fresh, less up to a tenth by chance; default 10 min
+	MutableTTL           time.Duration // the same for files that can change, TTL at most; default 1 s
+	NegativeTTL          time.Duration // the same for missing files; default 5 s
+	StaleWhileRevalidate time.Duration // after TTL: served during revalidation, if the file cannot change; default 1 h
+	StaleIfError         time.Duration // after TTL: served while the source fails; default 24 h
 
-	Fleet  Fleet         // the other gateways; default Standalone
+	Fleet  Fleet         // access to the other gateways; default Standalone
 	Copies int           // gateways that keep a segment on disk, the first in rank; 0 = all
-	Wait   time.Duration // limit of waiting for the lease of a gateway that cannot be read from; default 30 s
-	// Source returns the Source of a file that another gateway requests; ErrNotHere if this gateway
-	// does not fetch it. Default: for none.
+	Wait   time.Duration // limit of a wait for a held lease, a slot of a source, or memory; default 30 s
+	// Source returns the Source of a file that another gateway requests, which knows it as asked:
+	// PeerRequest.RequestedAs. The error is ErrNotHere if this gateway does not fetch the file.
+	// Default: ErrNotHere for all files.
 	Source func(file, asked string) (Source, error)
 	// VerifyFirst reports whether the whole content of a file is compared with its CRC32 before its
-	// first byte is published, and the size in bytes that the name of such a file claims. It is no
-	// link. Default: for none.
+	// first byte is published, and returns the size in bytes that the name of such a file claims.
+	// Content with another CRC32 is never taken for that of a link. Default: for none.
 	VerifyFirst func(file string) (size int64, ok bool)
-	SourceLimit int // fetches from one source at a time while the fleet is down; default 32
+	SourceLimit int // fetches without a lease from one source at a time; default 32
 
 	Logger *slog.Logger // default: none
 }
@@ -134,7 +137,7 @@ type Cache struct {
 	isAlone   bool // the Fleet is Standalone
 	metas     *metaCache
 	memory    *tier.Memory
-	disk      *tier.Disk // nil when there is none
+	disk      *tier.Disk // nil: none
 	corrupted corruptions
 	onPurge   func() // for tests: called before the tiers are purged
 	n         counters
@@ -142,26 +145,26 @@ type Cache struct {
 	leaderRoom, waiterRoom *room                                   // for segments that are being fetched, see reserve
 	sourceSlots            *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
-	legacyGroups checksum.Groups // whose files may have a legacy CRC32
-	bySource     atomic.Bool     // a file was fetched whose name has a source
+	legacyGroups checksum.Groups // groups whose files may have a legacy CRC32
+	bySource     atomic.Bool     // a fill has had a key that contains a source
 
-	life  context.Context // of the fills; ends with Close, by ErrClosed
+	life  context.Context // of the fills; Close ends it with ErrClosed
 	end   context.CancelCauseFunc
 	tasks sync.WaitGroup // goroutines of fills
-	next  chan *fill     // for one of them that waits
+	next  chan *fill     // hands a fill to a waiting one of them
 
 	mu sync.Mutex // guards the fields below, and the end of life
-	// running fills, by the key of their entry; one that fetches metadata also by metaKey, until
-	// the metadata is set.
+	// fills are the running ones, by the key of their entry. A fill that fetches metadata is also
+	// listed by metaKey, until the metadata is set.
 	fills    map[SegmentKey]*fill
 	detached int                // fills that streams have left without readers
-	kept     []*fill            // with a segment that no tier has taken, the oldest first
-	uncached map[SegmentKey]int // streams that fetch chunks of a segment for themselves
+	kept     []*fill            // fills with a segment that no tier has taken, the oldest first
+	uncached map[SegmentKey]int // number of streams that fetch chunks of a segment, see uncached
 }
 
-// Minimums in bytes, whatever Options.Memory is: for the metadata of some 10,000 files, without
-// which each request would ask a storage, and for large files of slow storages, which should not
-// wait for each other.
+// Minimums in bytes, whatever Options.Memory is. minMetas has the metadata of some 10,000 files:
+// without it each request would ask a storage. minRoom lets large files of slow storages be fetched
+// without a wait for each other.
 const (
 	minMetas = 8 << 20
 	minRoom  = 128 << 20
@@ -192,8 +195,8 @@ func New(o Options) *Cache {
 }
 
 // Adjust sets Memory, DiskMax, Copies, Wait and the times of a running Cache, and evicts entries
-// beyond the new sizes. Stored metadata keeps its expiry, and fills the memory that New has given
-// them.
+// beyond the new sizes. The other Options stay. Stored metadata keeps its expiry, and the room for
+// fetches (room.go) keeps the size that New has set.
 func (c *Cache) Adjust(o Options) {
 	o.setDefaults()
 	c.metas.adjust(&o, metaBudget(&o))
@@ -210,8 +213,8 @@ func (c *Cache) maxWait() time.Duration { return c.metas.o.Load().Wait }
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }
 func contentBudget(o *Options) int64 { return o.Memory - o.Memory/8 }
 
-// OpenDisk opens the tier on disk, in a folder. It is called before the cache is used. The errors
-// are those of tier.OpenDisk.
+// OpenDisk opens the tier on disk, in a folder. It must be called before the cache is used. The
+// errors are those of tier.OpenDisk.
 func (c *Cache) OpenDisk(path string) error {
 	disk, err := tier.OpenDisk(tier.DiskOptions{
 		Path: path, Max: c.o.DiskMax, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
@@ -222,8 +225,8 @@ func (c *Cache) OpenDisk(path string) error {
 	return err
 }
 
-// ReleaseDisk leaves the folder to another process. This one stores nothing there any more, and
-// reads files until the other one removes them.
+// ReleaseDisk leaves the folder to another process. Afterwards this process stores nothing there,
+// and reads files until the other process removes them.
 func (c *Cache) ReleaseDisk() error {
 	if c.disk == nil {
 		return nil
@@ -231,7 +234,7 @@ func (c *Cache) ReleaseDisk() error {
 	return c.disk.Release()
 }
 
-// Close ends all fills and waits for them. Streams end in errors.
+// Close ends all fills and waits for them. Streams that need a fill end in ErrClosed.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	c.end(ErrClosed)
@@ -244,12 +247,12 @@ func (c *Cache) Close() error {
 }
 
 // Purge removes metadata and content of the files that match, and returns the number of entries.
-// Fills for them go on for their present readers, but are not stored. After SyncPurges the purges
-// before it survive a power failure.
+// Fills for these files go on for their present readers, but their results are not stored. After a
+// later SyncPurges the purge survives a power failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
 	n := c.metas.purge(m) + c.purgeTiers(m)
-	if m.IsFile() && c.bySource.Load() { // a walk; none of these is on disk
+	if m.IsFile() && c.bySource.Load() { // walks through the indexes; entries with a source are not on disk
 		m = tier.MatchSources(m)
 		c.invalidate(m, nil)
 		n += c.metas.purge(m) + c.memory.Purge(m)
@@ -257,8 +260,8 @@ func (c *Cache) Purge(m Match) int {
 	return n
 }
 
-// SyncPurges returns when nothing that was purged is on disk, also after a power failure; the error
-// is that of the disk. It waits for the disk, and calls at the same time share that.
+// SyncPurges returns when no purged segment is on disk, also after a power failure, or returns the
+// error of the disk. It waits for the disk; calls at the same time share one wait.
 func (c *Cache) SyncPurges() error {
 	if c.disk == nil {
 		return nil

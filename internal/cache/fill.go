@@ -14,13 +14,14 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// role is the kind of source of a fill, which decides whether other gateways may read its bytes.
+// role is the kind of source of a fill. It decides whether other gateways may read the bytes of the
+// fill.
 type role int
 
 const (
 	undecided role = iota
-	leader         // from the source, or with the lease: other gateways may read from this one
-	waiter         // from another gateway: others may not, or gateways could wait for each other in a circle
+	leader         // reads from the source, or has the lease: other gateways may read from this one
+	waiter         // reads from another gateway: others may not, or gateways could wait in a circle
 )
 
 // fill is one running fetch of an entry: of a segment, of all segments (Whole), or of the metadata
@@ -30,11 +31,11 @@ type fill struct {
 	key         SegmentKey
 	src         Source
 	maxAge      time.Duration   // as in GetOptions
-	forPeer     bool            // started for another gateway: no owner is asked
+	forPeer     bool            // started by a request of another gateway: no owner is asked
 	fetchesMeta bool            // requests for the metadata wait for it
-	early       bool            // the known metadata is fresh, and is to be fetched again nevertheless
-	verifyFirst bool            // no byte is published before the CRC32 was compared: Options.VerifyFirst
-	ctx         context.Context // ends by end, and with the Cache
+	early       bool            // the metadata is fetched although it is still fresh
+	verifyFirst bool            // no byte is published before the CRC32 was compared, see Options.VerifyFirst
+	ctx         context.Context // ends with end, and with the Cache
 	end         context.CancelCauseFunc
 	valid       context.Context    // ends with invalidate
 	invalidate  context.CancelFunc // the result is not stored; called with mu held
@@ -48,38 +49,38 @@ type fill struct {
 	length     int64
 	chunks     [][]byte
 	have       int64        // bytes received
-	published  int64        // bytes that readers may have: the last ones wait for the check of all
+	published  int64        // bytes that readers may have: the last ones wait for verify
 	sum        checksum.Sum // of the received bytes, in the variants of the group
 	sums       []uint32     // standard sum of the bytes up to the end of each chunk
 	inTier     bool         // a tier has stored the segment
-	tail       []byte       // the last chunk if inTier: for readers that keep pace, if the tier evicts it at once
-	err        error        // no more bytes will come
+	tail       []byte       // last chunk, if inTier: for readers that keep pace, if the tier evicts the segment at once
+	err        error        // of the fetch: no more bytes will come
 
 	readers       int         // streams
 	waiting       int         // streams and requests that wait
 	ended         bool        // finished or abandoned
-	background    bool        // continues although nothing waits
+	background    bool        // continues without readers
 	detached      bool        // counted in Cache.detached
-	detachedTimer *time.Timer // abandons it after detachedTime; nil = something waits
+	detachedTimer *time.Timer // abandons the fill after detachedTime; nil = none
 	role          role
-	roleAwaited   bool // by awaitLeader
+	roleAwaited   bool // awaitLeader waits for a change of role
 	from          From
 	fromPeer      bool     // all bytes came from one other gateway
-	senders       []string // servers that sent bytes; "" is one that another gateway asked
+	senders       []string // servers that sent bytes; "" is an unknown one, which another gateway asked
 
-	// Used by the fill's goroutine only:
+	// Only the goroutine of the fill uses the fields below.
 	reserved reservation // of the room for fetches
 	memory   int64       // bytes reserved in the memory tier for chunks
 }
 
 // fillOptions are the optional properties of a new fill.
 type fillOptions struct {
-	want        *Version // nil: not known
+	want        *Version // nil: unknown
 	maxAge      time.Duration
 	forPeer     bool
 	fetchesMeta bool
 	early       bool
-	mine        [2]*fill // further fills that the caller may read, if they are for the entry
+	mine        [2]*fill // other fills that the caller may read, if they are for the same entry
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
@@ -107,7 +108,7 @@ func (f *fill) leaseKey() string {
 // metaKey returns the key of the metadata of the file.
 func (f *fill) metaKey() SegmentKey { return SegmentKey{File: f.key.File, Index: MetaOnly} }
 
-// covers reports whether the fill fetches a segment of its file.
+// covers reports whether the fill fetches a segment.
 func (f *fill) covers(index int64) bool { return f.key.Index == index || f.key.Index == Whole }
 
 // RankKey returns the key by which gateways are ranked for an entry.
@@ -116,7 +117,7 @@ func RankKey(key SegmentKey) string {
 	return key.String()
 }
 
-// notifyLocked closes the channel of changedLocked. mu is held.
+// notifyLocked wakes the goroutines that wait for a change. mu is held.
 func (f *fill) notifyLocked() {
 	if f.changed != nil {
 		close(f.changed)
@@ -132,7 +133,7 @@ func (f *fill) changedLocked() <-chan struct{} {
 	return f.changed
 }
 
-// update changes the state under mu and notifies.
+// update changes the state with mu held, and notifies.
 func (f *fill) update(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +141,8 @@ func (f *fill) update(change func()) {
 	f.notifyLocked()
 }
 
-// await returns the error of ready, which is called with mu held after each change, as soon as it
-// reports true; or the cause of ctx.
+// await calls ready, with mu held, at first and after each change, until ready reports true. It
+// returns the error of ready then, or the cause of ctx if that ends before.
 func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	for {
 		f.mu.Lock()
@@ -176,8 +177,9 @@ func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	return m, err
 }
 
-// awaitLeader waits until this gateway fetches the entry itself, of version want if that is not
-// nil. The error is ErrNotHere if another gateway does.
+// awaitLeader waits until this gateway fetches the entry, in version want if that is not nil, or
+// the fill has ended. The error is ErrNotHere if another gateway fetches the entry, and ErrChanged
+// if the fill has another version.
 func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 	return f.await(ctx, func() (bool, error) {
 		f.roleAwaited = true
@@ -194,7 +196,7 @@ func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 }
 
 // at returns bytes of a version from an offset in the segment on. If none have come yet, changed is
-// closed at the next change. inTier tells the caller to look in the tiers.
+// closed at the next change. With inTier the bytes are in a tier, where the caller looks.
 func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, inTier bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,7 +231,7 @@ func (f *fill) expectedVersion() (v Version, known bool) {
 	return f.version, f.hasVersion
 }
 
-// origin returns where the bytes come from.
+// origin returns the place that the bytes come from.
 func (f *fill) origin() From {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,7 +251,7 @@ func (f *fill) setMeta(m Meta) error {
 	return nil
 }
 
-// setRole wakes nothing in the usual case, where only requests of clients wait.
+// setRole sets the role. Usually it wakes no goroutine, since only awaitLeader waits for a role.
 func (f *fill) setRole(r role) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,14 +263,15 @@ func (f *fill) setRole(r role) {
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
 func (f *fill) publish()       { f.update(func() { f.published = f.have }) }
 
-// cameFrom records where the next bytes come from.
+// cameFrom records the place that the next bytes come from.
 func (f *fill) cameFrom(from From) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
 }
 
-// isReadable reports whether a reader of version v can have bytes of the fill; nil is any version.
+// isReadable reports whether a reader can get the bytes of version v from the fill; nil is any
+// version.
 func (f *fill) isReadable(v *Version) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,10 +282,12 @@ func (f *fill) isReadableLocked(v *Version) bool {
 	return f.err == nil && (!f.ended || f.isKeptLocked()) && (v == nil || !f.hasVersion || f.version == *v)
 }
 
-// isKeptLocked reports whether the fill has all bytes, which no tier has. mu is held.
+// isKeptLocked reports whether all bytes are published and still in the fill: no tier has stored
+// them yet. mu is held.
 func (f *fill) isKeptLocked() bool { return len(f.chunks) > 0 && f.published == f.length }
 
-// sentBy adds the servers that sent a body to the senders, if bytes came after the first before.
+// sentBy adds the servers that sent a body to the senders, unless the body had no bytes. before is
+// the number of bytes that were received before it.
 func (f *fill) sentBy(body any, before int64) {
 	var senders []string
 	if b, ok := body.(Senders); ok {
@@ -321,8 +326,8 @@ func (f *fill) moveToTier() {
 	})
 }
 
-// space returns the buffer for the next bytes. It calls grow with the length of a new chunk. Only
-// the goroutine of the fill uses bytes after published.
+// space returns the buffer for the next bytes, and calls grow with the length of a new chunk. No
+// reader uses the bytes after published.
 func (f *fill) space(grow func(bytes int64)) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -339,7 +344,8 @@ func (f *fill) space(grow func(bytes int64)) []byte {
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
 
-// take counts bytes that were written to space, and publishes them unless they are to be verified.
+// take counts bytes that were written to space, and publishes them. The last bytes of the entry,
+// and all bytes with verifyFirst, are published after verify.
 func (f *fill) take(p []byte) {
 	sum := f.sum // only this goroutine changes it
 	_, _ = sum.Write(p)
@@ -360,7 +366,7 @@ func (f *fill) take(p []byte) {
 const maxEmptyReads = 100
 
 // copyFrom receives bytes until the segment is complete. It calls grow chunk by chunk: a slow
-// source evicts nothing for bytes that have not come.
+// source does not evict segments for bytes that have not come yet.
 func (f *fill) copyFrom(r io.Reader, grow func(bytes int64)) error {
 	for empty := 0; ; {
 		space := f.space(grow)

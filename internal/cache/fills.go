@@ -12,14 +12,14 @@ import (
 // errAbandoned ends a fill without readers.
 var errAbandoned = errors.New("nothing waits for it")
 
-// Bounds of fills that go on without readers, since others may come.
+// Bounds of fills that continue without readers, since the next request may need them.
 const (
 	maxDetached  = 32               // fills
 	detachedTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
 )
 
-// join returns the fill for an entry, which it starts if there is none. The caller is a reader
-// until removeReader. A fill for another version goes on for its own readers.
+// join returns the fill for an entry, and starts one if there is none. The caller is a reader until
+// removeReader. A fill for another version continues for its readers.
 func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,9 +31,9 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fi
 	return c.start(key, src, o, readers)
 }
 
-// joinMeta returns the fill that fetches the metadata of a file, which it starts if there is none.
-// The caller is a reader until removeReader. For an unknown file that is the fill for the segment
-// that the request needs: metadata comes with it.
+// joinMeta returns the fill that fetches the metadata of a file, and starts one if there is none.
+// The caller is a reader until removeReader. For an unknown file the fill is that of the segment
+// which the request needs: the metadata comes with the segment.
 func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshness) *fill {
 	metaKey := SegmentKey{File: file, Index: MetaOnly}
 	key := metaKey
@@ -71,7 +71,7 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	if fdfs.NamesSource(key.File) {
 		c.bySource.Store(true)
 	}
-	c.n.fills.Add(1) // before the goroutine: a count of 0 means that none is about to begin
+	c.n.fills.Add(1) // before the goroutine starts: a count of 0 means that no fill is about to begin
 	select {
 	case c.next <- f:
 	default:
@@ -80,10 +80,11 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	return f
 }
 
-// loaderTime bounds the wait of a goroutine for its next fill, which finds its stack grown.
+// loaderTime bounds the wait of a goroutine for its next fill, which then runs on a stack that has
+// grown already.
 const loaderTime = time.Second
 
-// loadEach loads a fill, and then others.
+// loadEach loads a fill, and then the fills from Cache.next.
 func (c *Cache) loadEach(f *fill) {
 	wait := time.NewTimer(loaderTime)
 	defer wait.Stop()
@@ -101,7 +102,7 @@ func (c *Cache) loadEach(f *fill) {
 	}
 }
 
-// publishMeta ends the waiting for metadata: from now on requests find it in the metaCache.
+// publishMeta ends the wait for metadata: from now on requests find it in the metaCache.
 func (c *Cache) publishMeta(f *fill) {
 	if !f.fetchesMeta {
 		return
@@ -113,7 +114,7 @@ func (c *Cache) publishMeta(f *fill) {
 	}
 }
 
-// finish removes a fill that is over from the map.
+// finish ends a fill and removes it from the map.
 func (c *Cache) finish(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +138,9 @@ func (c *Cache) removeLocked(f *fill) {
 	}
 }
 
-// invalidate lets the fills of the files that match go on for their present readers only: nothing
-// of them is stored. v is the version of these fills, nil is any.
+// invalidate detaches the fills of the files that match from the cache: they continue for their
+// present readers only, and nothing of them is stored. v is the version of these fills; nil is any
+// version.
 func (c *Cache) invalidate(m Match, v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,8 +157,8 @@ func (c *Cache) invalidate(m Match, v *Version) {
 	}
 }
 
-// addReader makes the caller a reader of a fill, unless that has ended, and is not kept, or is for
-// another version than v; nil is any. mu is held.
+// addReader makes the caller a reader of a fill, and reports whether it could: not if the fill has
+// failed, has ended and is not kept, or has another version than v; nil is any version. mu is held.
 func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,10 +171,11 @@ func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	return true
 }
 
-// removeReader ends the waiting of a request with ctx. A fill without readers is abandoned, unless
-// its source has begun to respond or the deadline of ctx has passed: the next request may need it.
-// Fills without readers last for detachedTime at most, and streams detach maxDetached at most. The
-// last stream frees the bytes of a fill that has ended.
+// removeReader ends the wait of a request with ctx. A fill without readers is abandoned, with two
+// exceptions, since the next request may need it. A fill whose source has begun to respond
+// continues for detachedTime; streams leave at most maxDetached such fills. A fill in the
+// background continues to its end, as after the deadline of ctx. The last stream frees the bytes of
+// a fill that has ended.
 func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +222,7 @@ func (c *Cache) abandonLocked(f *fill) {
 	f.end(errAbandoned)
 }
 
-// reattach stops the timer of a fill that was detached, and its counting. Both mutexes are held.
+// reattach stops the timer of a detached fill, and no longer counts it. Both mutexes are held.
 func (c *Cache) reattach(f *fill) {
 	if f.detachedTimer != nil {
 		f.detachedTimer.Stop()

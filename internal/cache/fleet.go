@@ -11,8 +11,8 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// ErrFleetDown is the error of a Fleet without leases at present. The cache fetches standalone
-// then.
+// ErrFleetDown is the error of a Fleet that has no leases at present. The cache then fetches
+// without one.
 var ErrFleetDown = errors.New("leases of the fleet cannot be asked for")
 
 // Held is the error of AcquireLease for a lease that another gateway has.
@@ -24,25 +24,25 @@ type Held struct {
 // Error implements error.
 func (h *Held) Error() string { return "lease is held by " + h.Holder }
 
-// Meta is the metadata of a file, from a storage.
+// Meta is the metadata of a file, as a storage has reported it.
 type Meta struct {
 	Version Version
-	Gone    bool          // there is no such file; Version means nothing
+	Gone    bool          // the file does not exist; Version is not valid
 	Checked time.Time     // time of the request to the storage; zero: not known
 	Took    time.Duration // duration of that request
-	TTL     time.Duration // of Gone: for which it holds; 0: that of Options; negative: none
+	TTL     time.Duration // of Gone; 0: NegativeTTL of Options; negative: none
 }
 
-// MetaOnly is the index, in the key of an entry, for the metadata of a file without bytes. It is
-// ranked with segment 0.
+// MetaOnly is the index, in the key of an entry, for the metadata of a file without bytes. It has
+// the rank of segment 0.
 const MetaOnly = -1
 
 // Whole is the index, in the key of an entry, for all segments of a file of several segments that
-// is verified first: they are fetched by one fill, verified together and then stored one by one.
-// They are ranked with segment 0.
+// is verified first: one fill fetches them, verifies them together and then stores them one by one.
+// The entry has the rank of segment 0.
 const Whole = content.Whole
 
-// entryAt returns the key of the entry that brings the byte at an offset of a file.
+// entryAt returns the key of the entry that contains the byte at an offset of a file.
 func (c *Cache) entryAt(file string, offset int64) SegmentKey {
 	if size, ok := c.o.VerifyFirst(file); ok && size > SegmentSize {
 		return SegmentKey{File: file, Index: Whole}
@@ -74,26 +74,27 @@ type PeerRequest struct {
 	Want   *Version      // nil: the version is not known
 	Offset int64         // of the first missing byte in the segment
 	MaxAge time.Duration // as in GetOptions
-	// Copy: the gateway returns stored bytes only. Otherwise it fetches missing ones.
+	// Copy: the gateway returns stored bytes only. Otherwise it fetches missing bytes.
 	Copy bool
-	// RequestedAs is that of the Source at the gateway that asks.
+	// RequestedAs is Source.RequestedAs at the gateway that sends the request.
 	RequestedAs string `json:"Asked,omitempty"`
 }
 
 // Fleet is the access to the other gateways. Its methods are safe for concurrent use.
 type Fleet interface {
-	// Rank returns the names of the first n gateways for a key, the owner first. This gateway is
-	// "". Without peers the list is empty.
+	// Rank returns the names of the first n gateways for a key, the owner first. The name of this
+	// gateway is "". Without peers the list is empty.
 	Rank(key string, n int) []string
 	// Open returns the result of PeerOpen at a peer. The body is nil for MetaOnly. With
 	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
-	// than io.EOF; the caller closes it. A gateway that lets ctx end with ErrSilent is not asked
-	// again for some seconds.
+	// than io.EOF; the caller closes it. A peer gets no requests for some seconds after ctx has
+	// ended with ErrSilent.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
-	// another gateway has it. The lease is renewed until release; the context lease ends if it is
-	// lost. The first gateway in rank does not wait long for the fleet either: others ask it before
-	// they fetch. A lease that it is given later is held until ctx ends.
+	// another gateway has it. The lease is renewed until release; the context lease ends if the
+	// lease is lost. The first gateway in rank does not wait long for the reply either: other
+	// gateways send their requests to it before they fetch. A lease that is granted later is held
+	// until ctx ends, or the next call takes it.
 	AcquireLease(ctx context.Context, key string, first bool) (lease context.Context, release func(), err error)
 }
 

@@ -14,17 +14,17 @@ const NoHint = -1
 
 // GetOptions are the optional properties of a request.
 type GetOptions struct {
-	// Hint is the offset of the first byte that will be read. For an unknown file its segment is
-	// fetched at once, without a request for size and time before.
+	// Hint is the offset of the first byte that will be read. For an unknown file the segment of
+	// this byte is fetched at once, without a prior request for size and time.
 	Hint int64
 	// MaxAge is the maximum age of the metadata. Older metadata is confirmed before it is used,
 	// unless that fails. 0: as old as Options allow.
 	MaxAge time.Duration
-	// NoWait: expired metadata is returned at once while it may be served if the source fails, and
-	// the source is asked in the background. Without metadata the error is ErrMiss.
+	// NoWait: metadata that may be served while the source fails is returned at once, and the
+	// source is asked in the background. Without such metadata the error is ErrMiss.
 	NoWait bool
 
-	forPeer bool // another gateway asks: no owner is asked
+	forPeer bool // the request is one of another gateway: no owner is asked
 }
 
 // State is the freshness of an Entry.
@@ -33,8 +33,8 @@ type State int
 // The states.
 const (
 	Fresh       State = iota // not expired
-	Stale                    // expired: another request asks again, or has failed to
-	Revalidated              // fetched by this request, or by one that it waited for
+	Stale                    // expired: it is being revalidated in the background, or that has failed
+	Revalidated              // fetched by this request, or by a fill that it has waited for
 )
 
 // Entry is the metadata of a file that exists.
@@ -44,19 +44,18 @@ type Entry struct {
 	State   State
 
 	meta Meta
-	by   *fill       // the fill that the request has waited for; nil = none
-	rec  *metaRecord // where an attachment is kept; nil = nowhere
+	by   *fill       // the fill that Get has waited for; nil = none
+	rec  *metaRecord // keeps the attachment; nil = an attachment is not kept
 }
 
 // Get returns the metadata of a file. Fresh metadata is returned at once, without an allocation.
-// Stale metadata is returned at once while one request of all gateways asks again. Else the caller
-// waits for that request, until ctx ends.
+// Stale metadata is returned at once while one request of the fleet revalidates it. Otherwise Get
+// waits for the fill that fetches the metadata, until ctx ends.
 //
-// file is the canonical name. Fills go on with src and file when the request has ended, so these
-// must not belong to that request alone. With a nil src the cache keeps no file and asks no source:
-// the error is ErrMiss if it would have to, and the Entry has a File if there is metadata
-// nevertheless.
-// Other errors are ErrNotFound, those of src, and the cause of ctx.
+// file is the canonical name. Fills keep src and file after the request has ended, so their memory
+// must not be reused. With a nil src the cache keeps no file and asks no source: the error is
+// ErrMiss where a source would be asked, and the Entry has a File if the cache has metadata
+// nevertheless. Other errors are ErrNotFound, those of src, and the cause of ctx.
 func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) (Entry, error) {
 	now := time.Now()
 	rec, m, freshness := c.metas.look(file, now, o.MaxAge, src != nil)
@@ -76,7 +75,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	case freshness == early:
 		c.refresh(file, src, o, freshness)
 		return known, nil
-	case freshness == staleFailing, freshness == stale && !o.forPeer, // a peer wants fresh metadata
+	case freshness == staleFailing, freshness == stale && !o.forPeer, // a peer gets fresh metadata
 		freshness == staleIfError && o.NoWait:
 		c.refresh(file, src, o, freshness)
 		return c.stale(known), nil
@@ -116,7 +115,7 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 	for range maxChanges {
 		f = c.joinMeta(file, src, o, freshness)
 		if err = nil; o.forPeer {
-			err = f.awaitLeader(ctx, nil) // an entry that another gateway fetches comes from that one
+			err = f.awaitLeader(ctx, nil) // the peer must request an entry from the gateway that fetches it
 		}
 		if err == nil {
 			m, err = f.awaitMeta(ctx)
@@ -129,12 +128,12 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 	return m, f, err
 }
 
-// maxChanges bounds the fetches of the metadata of a file that changes meanwhile. Two storages with
-// different versions have that effect, as long as one of them lags behind.
+// maxChanges bounds the fetches of the metadata of a file that changes during a fetch. Two storages
+// with different versions have the same effect, as long as one of them lags behind.
 const maxChanges = 3
 
-// Attachment returns the value of the last Attach, or nil. It is lost when the metadata is fetched
-// again.
+// Attachment returns the value of the last Attach, or nil. The value is lost when the metadata is
+// fetched again.
 func (e *Entry) Attachment() any {
 	if e.rec == nil {
 		return nil
@@ -153,12 +152,12 @@ func (e *Entry) Attach(v any) {
 	}
 }
 
-// Meta returns the metadata of a file in this process, and its expiry. Unlike Get it changes and
-// fetches nothing.
+// Meta returns the metadata of a file in this process, and its expiry. Unlike Get it has no effect
+// on the metadata, and fetches nothing.
 func (c *Cache) Meta(file string) (m Meta, expires time.Time, ok bool) { return c.metas.peek(file) }
 
-// Pinned is a chunk of a file in memory, which stays there until Release. Its Bytes stay valid
-// while they are referred to.
+// Pinned is a chunk of a file in memory, which stays there until Release. Bytes stay valid while
+// they are referred to.
 type Pinned struct {
 	content.Chunk
 	view tier.View
@@ -171,7 +170,8 @@ func (p *Pinned) Release() {
 }
 
 // Pin returns length bytes (more than 0) of a file from offset on if they are in memory in one
-// piece, as those of one segment usually are. Otherwise it is false, and the caller opens a Stream.
+// piece, as the bytes of one segment usually are. Otherwise it returns false, and the caller opens
+// a Stream.
 func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 	in := offset % SegmentSize
 	if e.by != nil || offset < 0 || length <= 0 || length > SegmentSize-in || offset > e.Version.Size-length {
@@ -187,7 +187,7 @@ func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 		return Pinned{}, false
 	}
 	c.n.memoryHits.Add(1)
-	if chunk.Bytes != nil { // the view would keep all of the segment after it was evicted
+	if chunk.Bytes != nil { // the view would keep the whole segment in memory after its eviction
 		view = tier.View{}
 	}
 	return Pinned{chunk, view}, true

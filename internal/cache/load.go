@@ -20,14 +20,15 @@ const (
 	maxOwners   = 2                // gateways that are asked to fetch before this one does
 )
 
-// A source that breaks off after at least goodProgress bytes is asked again without a limit; after
-// fewer, maxBroken times for a fill.
+// A fetch that breaks off after at least goodProgress bytes is repeated without a limit. After
+// fewer bytes, the maxBroken-th break-off in a row ends the fill; without any bytes the first one
+// does.
 const (
 	goodProgress = 1 << 20
 	maxBroken    = 3
 )
 
-// errAgain tells the fill to look again, since a lease or a version has changed.
+// errAgain makes the fill look up the entry again, since a lease or a version has changed.
 var errAgain = errors.New("look again")
 
 // load is the goroutine of a fill. Like groupcache's load it is the whole path of a miss:
@@ -46,8 +47,9 @@ func (c *Cache) load(f *fill) {
 	c.finish(f)
 }
 
-// loadAndRetry returns when the entry is complete, the source has failed, or the file has changed.
-// A failure of a peer only leads to the next place. Bytes that have arrived are not fetched again.
+// loadAndRetry repeats loadOnce until the entry is complete, the source has failed, or the file has
+// changed. After a failure of a peer the next place is tried. Bytes that have arrived are not
+// fetched again.
 func (c *Cache) loadAndRetry(f *fill) (err error) {
 	defer panics.ToError(&err, "filling the cache")
 	broken, waitUntil := 0, time.Now().Add(c.maxWait())
@@ -110,12 +112,14 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if err := c.fetch(f, place.next, lease); err != nil {
 		return err
 	}
-	// onDisk outside of the first Copies too: none of these gave it, so perhaps none keeps it.
+	// On disk also if this gateway is not among the first Copies in rank: none of those had the
+	// entry, so perhaps none of them keeps it.
 	return c.complete(f, lease, true)
 }
 
-// acquire takes the lease of the entry. The error is *Held if another gateway has it and the fill
-// may wait. Without a reply of the fleet, a slot of the source replaces the lease.
+// acquire takes the lease of the entry. The error is *Held if another gateway has the lease and the
+// fill may wait. If the fleet does not reply, or the fill may not wait, a slot of the source
+// replaces the lease.
 func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, release func(), err error) {
 	if c.isAlone {
 		return context.Background(), func() {}, nil
@@ -132,8 +136,8 @@ func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, re
 	return context.Background(), release, err
 }
 
-// fetch reads the missing bytes of the entry from next, if that has stored them, or from the
-// source.
+// fetch reads the missing bytes of the entry from next, if that gateway has stored them, or from
+// the source.
 func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	if next != "" {
 		err := c.loadFromPeer(f, next, true)
@@ -162,11 +166,11 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
 
-// place is the place of this gateway among those that are ranked for an entry.
+// place is the place of this gateway among the gateways that are ranked for an entry.
 type place struct {
-	first  bool     // this gateway is the first one
-	owners []string // the owners before it, which it asks
-	next   string   // the gateway after it, which may have been the owner
+	first  bool     // this gateway is the owner
+	owners []string // gateways before this one, which it asks
+	next   string   // gateway after this one, which may have been the owner
 	keep   bool     // this gateway keeps the entry on disk
 }
 
@@ -227,7 +231,7 @@ func (c *Cache) lookUp(f *fill) (done bool, err error) {
 }
 
 // loadFromPeers asks other gateways one after the other. The error is ErrNotHere if none of them
-// has the entry.
+// has the entry, or one of them has failed.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	for _, peer := range peers {
 		f.setRole(waiter)
@@ -248,8 +252,8 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	return ErrNotHere
 }
 
-// awaitHolder reads from the gateway that has the lease. If that is not possible it waits until the
-// lease is free, and asks once more: that gateway may have stored the entry meanwhile.
+// awaitHolder reads from the gateway that has the lease. If that is not possible, awaitHolder waits
+// until the lease is free, and asks that gateway once more: it may have stored the entry meanwhile.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
 	f.setRole(waiter)
 	var holder []string
@@ -270,7 +274,7 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 	return errAgain
 }
 
-// loadFromPeer reads the missing bytes from another gateway; with copied only those that it has
+// loadFromPeer reads the missing bytes from another gateway; with copied only bytes that it has
 // stored.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, RequestedAs: f.src.RequestedAs()}
@@ -320,8 +324,8 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	return c.loadFromPeer(f, peer, copied)
 }
 
-// confirm asks the source whether expired metadata of a peer still holds. If the source fails, the
-// metadata is used within stale_if_error.
+// confirm asks the source whether expired metadata of a peer is still valid. If the source fails,
+// the metadata is used within stale_if_error.
 func (c *Cache) confirm(f *fill, m Meta) error {
 	confirmed, err := c.stat(f, m.Version)
 	switch {
@@ -335,8 +339,8 @@ func (c *Cache) confirm(f *fill, m Meta) error {
 	return err
 }
 
-// loadFromSource fetches the missing bytes from the source. Metadata is not stored if the lease was
-// lost meanwhile.
+// loadFromSource fetches the missing bytes from the source. The metadata of a MetaOnly entry is not
+// stored if the lease was lost meanwhile.
 func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	if f.key.Index == MetaOnly {
 		m, err := c.stat(f, Version{})
@@ -378,8 +382,8 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	return err
 }
 
-// stat asks the source for the metadata. The error is ErrChanged if it is not of version want,
-// unless that is zero.
+// stat requests the metadata from the source. The error is ErrChanged if its version is not want,
+// unless want is zero.
 func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, statTimeout)
 	defer cancel()

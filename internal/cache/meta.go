@@ -17,11 +17,12 @@ const (
 )
 
 const (
-	// holdOff is the time without requests to the source after one has failed, while there is stale
-	// metadata to serve.
+	// holdOff is the time without requests to the source after one has failed, while stale metadata
+	// can be served.
 	holdOff = 2 * time.Second
 	// failsFor is the time after holdOff in which no request waits for the next attempt, while
-	// there is stale metadata to serve: a storage that hangs would delay each by its whole timeout.
+	// stale metadata can be served: a storage that hangs would delay each request by its whole
+	// timeout.
 	failsFor = time.Minute
 )
 
@@ -31,12 +32,12 @@ type freshness int
 const (
 	unknown      freshness = iota // ask and wait
 	fresh                         // serve
-	early                         // serve, and ask already: it expires soon
+	early                         // serve, and ask already: the metadata expires soon
 	stale                         // serve, and ask
 	staleFailing                  // serve, and ask: the last attempt failed
 	staleHoldoff                  // serve: an attempt has just failed
-	staleIfError                  // ask and wait, and serve when that fails
-	gone                          // there is no such file
+	staleIfError                  // ask and wait, and serve if that fails
+	gone                          // the file does not exist
 )
 
 // metaRecord is the metadata of a file in this process.
@@ -44,11 +45,11 @@ type metaRecord struct {
 	file    string
 	meta    Meta
 	expires time.Time // end of freshness
-	retry   time.Time // no attempt before, after one has failed
+	retry   time.Time // no attempt before this time, since one has failed
 	sums    sums
 	invalid bool // a storage has another version
 	bytes   int64
-	use     *list.Element // in metaCache.byUse
+	use     *list.Element // element of metaCache.byUse
 
 	attachment atomic.Pointer[any] // see Entry.Attachment
 }
@@ -60,7 +61,7 @@ type metaCache struct {
 	mu      sync.Mutex // guards the fields below and the records
 	max     int64
 	records map[string]*metaRecord // by file
-	byUse   list.List              // of *metaRecord, the one that was used last at the front
+	byUse   list.List              // of *metaRecord, the last used one at the front
 	used    int64
 }
 
@@ -79,16 +80,16 @@ func (r *metaCache) adjust(o *Options, most int64) {
 	r.shrink()
 }
 
-// shrink evicts records beyond the budget. mu is held.
+// shrink evicts records beyond the budget, but never the last one. mu is held.
 func (r *metaCache) shrink() {
 	for r.used > r.max && len(r.records) > 1 {
 		r.remove(r.byUse.Back().Value.(*metaRecord))
 	}
 }
 
-// look returns the record of a file and its freshness. maxAge is that of GetOptions. If asks is
-// set, a record that expires soon is early by chance, and the caller asks again; otherwise each one
-// is.
+// look returns the record of a file and its freshness. maxAge is that of GetOptions. With asks, a
+// record that expires soon is early by chance, and the caller asks the source again. Without asks,
+// every record that expires soon is early.
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,9 +138,9 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 	return staleIfError
 }
 
-// isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti,
-// Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015; beta is 1): the more likely
-// the sooner it expires and the longer the last request took.
+// isEarly decides by chance whether the source is asked before a record expires (Vattani,
+// Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015; beta is 1). The
+// chance is higher the sooner the record expires and the longer the last request took.
 func isEarly(left, took time.Duration) bool {
 	// -ln of a random number is exponentially distributed.
 	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left)
@@ -162,8 +163,8 @@ func (r *metaCache) ttl(m Meta) time.Duration {
 	return o.TTL
 }
 
-// expiry returns the time at which metadata expires, up to a tenth of the ttl early by chance:
-// entries of one moment do not expire at one moment.
+// expiry returns the time at which metadata expires, up to a tenth of the ttl early by chance, so
+// that entries that were fetched together do not expire together.
 func (r *metaCache) expiry(m Meta) time.Time {
 	ttl := r.ttl(m)
 	return m.Checked.Add(ttl - rand.N(ttl/10+1))
@@ -183,8 +184,8 @@ func (r *metaCache) isUsable(m Meta, now time.Time) bool {
 	return now.Sub(m.Checked) < r.ttl(m)+r.o.Load().StaleIfError
 }
 
-// put stores the metadata of a file, and reports whether there was metadata of an existing file.
-// Sums of the segments stay if the version does.
+// put stores the metadata of a file, and reports whether the file existed by the metadata before.
+// The sums of the segments stay if the version does.
 func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if now := time.Now(); m.Checked.After(now) {
 		m.Checked = now
@@ -228,7 +229,7 @@ func (r *metaCache) failed(file string, now time.Time) {
 	}
 }
 
-// invalidate invalidates the record of a file if it is of a version.
+// invalidate invalidates the record of a file if it has version v.
 func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +239,7 @@ func (r *metaCache) invalidate(file string, v Version) {
 }
 
 // purge removes the records of the files that match, and returns their number. A purge of one file
-// walks nothing; look-ups go on during that of a folder.
+// walks nothing; during that of a folder look-ups continue.
 func (r *metaCache) purge(m Match) (n int) {
 	tier.Visit(&r.mu, r.records, m, func(_ string, rec *metaRecord) {
 		r.remove(rec)
@@ -247,7 +248,7 @@ func (r *metaCache) purge(m Match) (n int) {
 	return n
 }
 
-// peek returns the metadata of a file and its expiry, without effect on its use.
+// peek returns the metadata of a file and its expiry. It does not count as use.
 func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +259,8 @@ func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	return rec.meta, rec.expires, true
 }
 
-// goneMeta returns the negative entry of a file for another gateway, with the rest of its time.
+// goneMeta returns the negative entry of a file for another gateway, with the rest of its TTL, or a
+// negative TTL if the entry has expired.
 func (r *metaCache) goneMeta(file string, now time.Time) Meta {
 	m := Meta{Gone: true, Checked: now, TTL: -1}
 	if known, expires, ok := r.peek(file); ok && known.Gone && expires.After(now) {

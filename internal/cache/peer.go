@@ -13,9 +13,9 @@ import (
 //
 // A missing entry is fetched from the source of Options.Source, unless PeerRequest.Copy is set.
 // Other gateways are never asked for it, and bytes that come from another gateway are not passed
-// on, so requests cannot go in a circle. The error is ErrNotHere if this gateway cannot give the
-// entry, ErrChanged if it knows another version, ErrNotFound for the time of Meta.TTL, or one of
-// the source. The stream may end in ErrNotHere too.
+// on, so requests cannot go in a circle. The error is ErrNotHere if this gateway neither has the
+// entry nor fetches it, ErrChanged if it knows another version, ErrNotFound for the time of
+// Meta.TTL, or one of the source. The stream may end in ErrNotHere too.
 func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.ReadCloser, err error) {
 	defer func() {
 		if err != nil {
@@ -48,7 +48,8 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 	return e.meta, s, nil
 }
 
-// storedForPeer returns the stored version of a segment. The metadata may have expired.
+// storedForPeer returns the version of a stored segment, and the metadata of that version, which
+// may have expired.
 func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	v, held := c.holds(r.Key)
 	if !held || r.Want != nil && *r.Want != v {
@@ -61,8 +62,8 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	return Entry{File: r.Key.File, Version: v, meta: m}, nil
 }
 
-// getForPeer is Get for another gateway, with the source for it. A request with a version gets no
-// metadata.
+// getForPeer is Get for another gateway; it also returns the source of the file. For a request with
+// a version no metadata is fetched.
 func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Source, err error) {
 	if r.Want != nil {
 		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)

@@ -11,30 +11,30 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// Parts of a room for the fetches from one source. A slow source fills its share and not the room,
-// so fetches from others begin at once.
+// Divisors of the size of a room for the fetches from one source. A slow source fills its share and
+// not the room, so fetches from others begin at once.
 const (
 	listedShare   = 4  // a quarter of the room
-	unlistedShare = 16 // a sixteenth: clients can make up ids of any host that the configuration allows
+	unlistedShare = 16 // a sixteenth: clients can forge ids with any host that the configuration allows
 )
 
 // smallShare is the divisor of the size of a room for its small entries.
 const smallShare = 16
 
-// room bounds the bytes of segments that are fetched at a time: of all sources, and of each. A fill
-// reserves its whole segment before it begins: fills that each have a part would wait for each
-// other. The memory of the tier is reserved chunk by chunk, see fill.copyFrom.
+// room bounds the bytes of segments that are fetched at a time: of all sources, and of each one. A
+// fill reserves its whole segment before it begins: fills that have reserved a part each would wait
+// for each other. The memory of the tier is reserved chunk by chunk, see fill.copyFrom.
 type room struct {
 	all    limit
 	shares *lru.Cache[string, limit] // by Source.Name
-	// small is for entries of one chunk at most that find no place: in the queue of whole segments
-	// an image would wait for all large files that are requested from its storage. Nil in a small
-	// room.
+	// small is for entries of at most one chunk that find no place in the room: in the queue of
+	// whole segments an image would wait for all large files that are requested from its storage.
+	// nil in a small room.
 	small *room
 }
 
-// limit is a semaphore for bytes. An entry that is larger takes all of it: Weighted would wait for
-// more than there is. Such entries are packed files, of which Whole fetches all segments at once.
+// limit is a semaphore for bytes. An entry that is larger than the limit takes all of it: Weighted
+// would wait for ever. Such entries are trunk files, of which Whole fetches all segments at once.
 type limit struct {
 	size      int64
 	semaphore *semaphore.Weighted
@@ -61,7 +61,7 @@ func newSimpleRoom(size int64) *room {
 	return &room{all: newLimit(size), shares: shares}
 }
 
-// shareOf returns the share of a source: one segment at least.
+// shareOf returns the share of a source, which has room for at least one segment.
 func (r *room) shareOf(src Source) limit {
 	name := src.Name()
 	if share, ok := r.shares.Get(name); ok {
@@ -78,15 +78,15 @@ func (r *room) shareOf(src Source) limit {
 	return share
 }
 
-// reservation is the place of a fill in a room. The zero value is none.
+// reservation is the place of a fill in a room. The zero value is no place.
 type reservation struct {
 	bytes int64
 	room  *room
 	share limit
 }
 
-// take acquires a place: first one in the share, so that fetches from other sources do not queue
-// behind this one.
+// take acquires a place: first in the share of the source, so that fetches from other sources do
+// not queue behind this one.
 func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
 	p = reservation{bytes, r, r.shareOf(src)}
 	if !acquire(p.share, bytes) {
@@ -99,7 +99,7 @@ func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) 
 	return p, true
 }
 
-// free gives the place back.
+// free releases the place.
 func (p *reservation) free() {
 	if p.bytes > 0 {
 		p.room.all.release(p.bytes)
@@ -108,10 +108,10 @@ func (p *reservation) free() {
 	}
 }
 
-// hasGiven reports whether a reservation is of the room, or of its small one.
+// hasGiven reports whether a reservation is one of the room, or of its small room.
 func (r *room) hasGiven(p reservation) bool { return p.bytes > 0 && (p.room == r || p.room == r.small) }
 
-// reserve waits for a place for the segment, for a bounded time. Waiters have a room of their own:
+// reserve waits for a place for the segment, for a bounded time. Waiters have a separate room:
 // leaders wait for no other gateway, so gateways do not wait for each other in a circle.
 func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	length := v.SegmentLength(f.key.Index)
@@ -140,7 +140,7 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	return nil
 }
 
-// unreserve returns the place, and the memory of the tier.
+// unreserve releases the place, and the reserved memory of the tier.
 func (c *Cache) unreserve(f *fill) {
 	f.reserved.free()
 	if f.memory > 0 {

@@ -9,17 +9,19 @@ import (
 	"fastdfs-gateway/storage/client/stall"
 )
 
-// ErrSilent is the cause of the end of a context of Fleet.Open, when a gateway that can be reached
-// sends nothing: it may be stuck, for example since its disk hangs.
+// ErrSilent is the cause of the end of a context of Fleet.Open, when a peer that can be reached
+// sends nothing: it may be stuck, for example in a read of a hanging disk.
 var ErrSilent = errors.New("the gateway sends nothing")
 
-// How long a gateway may send nothing, before its head and between two reads of its body.
+// Limits of the time in which a peer sends nothing: before the head of its response, and in one
+// read of the body.
 const (
-	copySilence = 2 * time.Second  // for a copy: the source can be asked as well
-	fillSilence = 30 * time.Second // for a fill: it may wait for memory and for a slow storage
+	copySilence = 2 * time.Second  // for a copy: the alternative is a request to the source
+	fillSilence = 30 * time.Second // for a fill: the peer may wait for memory and for a slow storage
 )
 
-// silence ends a context with ErrSilent when the other gateway sends nothing for the limit.
+// silence is a body of a peer. It ends a context with ErrSilent when the peer sends nothing for the
+// limit.
 type silence struct {
 	body  io.Reader
 	limit time.Duration
@@ -38,8 +40,9 @@ func (f *fill) awaitPeer(copied bool) (ctx context.Context, cancel context.Cance
 	return ctx, cancel, s
 }
 
-// bound returns a body whose reads are bounded. The first bytes of a file that is verified first
-// come after the last one, for which a storage has the time of stall.LowRate.
+// bound returns a body whose reads are bounded. A peer sends the first byte of a file that is
+// verified first only after it has received the last one from a storage, which may take as long as
+// stall.LowRate allows.
 func (s *silence) bound(f *fill, length int64, copied bool, body io.Reader) io.Reader {
 	if f.verifyFirst && !copied {
 		s.limit += time.Duration(length) * time.Second / stall.LowRate

@@ -15,20 +15,20 @@ type Stats struct {
 
 	Fills int64 // running
 
-	// Coalesced are segments that several streams of this gateway wanted while one fetched them,
-	// LargestCoalesced the most streams of one, and DownloadsSaved all of these streams but the
-	// first of each.
+	// Coalesced is the number of segments that several streams of this gateway read from one fill,
+	// LargestCoalesced the largest number of streams of one segment, and DownloadsSaved the number
+	// of all these streams without the first one of each segment.
 	Coalesced        uint64
 	LargestCoalesced int64
 	DownloadsSaved   uint64
 
 	StaleServed uint64 // results of Get from expired entries
 	MemoryHits  uint64 // segments of streams that were in memory
-	DiskHits    uint64 // on disk
-	Misses      uint64 // and those that were not here, or just on their way
-	PeerBytes   uint64 // from other gateways
-	PeerServed  uint64 // fetches by other gateways
-	CRCErrors   uint64 // files whose content was not the one that their CRC32 says
+	DiskHits    uint64 // the same on disk
+	Misses      uint64 // segments of streams that were in no tier, also while they were being fetched
+	PeerBytes   uint64 // received from other gateways
+	PeerServed  uint64 // bodies opened for other gateways
+	CRCErrors   uint64 // fetches of files whose content was corrupted
 }
 
 type counters struct {
@@ -39,8 +39,7 @@ type counters struct {
 	largestCoalesced                    atomic.Int64 // changed with Cache.mu held
 }
 
-// countCoalesced counts a segment that has been fetched, by its number of streams. Cache.mu is
-// held.
+// countCoalesced counts a segment that was fetched, by the number of its streams. Cache.mu is held.
 func (n *counters) countCoalesced(streams int) {
 	if streams < 2 {
 		return
@@ -50,7 +49,7 @@ func (n *counters) countCoalesced(streams int) {
 	n.largestCoalesced.Store(max(n.largestCoalesced.Load(), int64(streams)))
 }
 
-// Stats returns the metrics, which are not of one moment.
+// Stats returns the metrics, which are not read at the same moment.
 func (c *Cache) Stats() Stats {
 	n := &c.n
 	s := Stats{

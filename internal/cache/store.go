@@ -8,7 +8,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// setMeta sets and stores the metadata. From now on requests find it.
+// setMeta sets the metadata of a fill, and stores it unless the version was known before. From now
+// on requests find the metadata.
 func (c *Cache) setMeta(f *fill, m Meta) error {
 	if _, known := f.expectedVersion(); !known {
 		c.storeMeta(f, m)
@@ -30,13 +31,13 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	f.mu.Lock()
 	wasThere := f.valid.Err() == nil && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
-	if wasThere && m.Gone { // not for each unknown name: a purge may wait for the disk
+	if wasThere && m.Gone { // not for each unknown name, since a purge may wait for the disk
 		c.purgeTiers(tier.MatchFile(f.key.File))
 	}
 }
 
-// complete verifies a segment, publishes its last bytes and stores it. A fill that was invalidated,
-// or has lost its lease, is not stored: there may be a newer version.
+// complete verifies a segment, publishes its last bytes and stores it. The result of a fill that
+// was invalidated, or has lost its lease, is not stored: a newer version may exist.
 func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	if f.key.Index == MetaOnly {
 		return nil
@@ -56,8 +57,8 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	return nil
 }
 
-// store puts the segments of a complete fill into the tiers. It is false if one of them was not
-// stored.
+// store puts the segments of a complete fill into the tiers. It returns false if one of them was
+// not stored.
 func (c *Cache) store(f *fill, onDisk bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,12 +73,12 @@ func (c *Cache) store(f *fill, onDisk bool) bool {
 		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
 		rest = rest[n:]
 	}
-	// The last segments may have evicted the first.
+	// The last segments may have evicted the first ones.
 	return stored && (f.key.Index != Whole || c.isStored(f.key, f.version))
 }
 
-// moveToTier ends a fill whose segment is in a tier. It leaves the map first, so that new requests
-// look in the tier.
+// moveToTier ends a fill whose segment is in a tier. The fill is removed from the map first, so
+// that new requests look in the tier.
 func (c *Cache) moveToTier(f *fill) {
 	c.finish(f)
 	f.moveToTier()
@@ -95,8 +96,8 @@ func (c *Cache) loadFailed(f *fill, err error) {
 	}
 }
 
-// find looks for a segment in memory, then on disk. touch is true for the first look of a reader,
-// which counts as use.
+// find looks for a segment in memory, then on disk. touch is true for the first look-up of a
+// reader, which counts as use.
 func (c *Cache) find(key SegmentKey, v Version, touch bool) (tier.View, bool) {
 	if view, ok := c.memory.Get(key, v, touch); ok || c.disk == nil {
 		return view, ok
@@ -108,7 +109,7 @@ func (c *Cache) find(key SegmentKey, v Version, touch bool) (tier.View, bool) {
 	return view, ok
 }
 
-// holdsSegment returns the version of a segment that is stored.
+// holdsSegment returns the version of a stored segment.
 func (c *Cache) holdsSegment(key SegmentKey) (Version, bool) {
 	if v, ok := c.memory.Holds(key); ok || c.disk == nil {
 		return v, ok
@@ -116,8 +117,8 @@ func (c *Cache) holdsSegment(key SegmentKey) (Version, bool) {
 	return c.disk.Holds(key)
 }
 
-// holds returns the version of which an entry with content is stored; false if a segment of it is
-// missing.
+// holds returns the version in which all segments of an entry with content are stored; false if one
+// of them is missing.
 func (c *Cache) holds(key SegmentKey) (v Version, held bool) {
 	v, held = c.holdsSegment(SegmentKey{File: key.File, Index: max(0, key.Index)})
 	for segment := range segmentsOf(key, v) {
@@ -128,7 +129,7 @@ func (c *Cache) holds(key SegmentKey) (v Version, held bool) {
 	return v, held
 }
 
-// isStored reports whether an entry with content is stored in a version.
+// isStored reports whether all segments of an entry with content are stored in a version.
 func (c *Cache) isStored(key SegmentKey, want Version) bool {
 	for segment := range segmentsOf(key, want) {
 		if v, held := c.holdsSegment(segment); !held || v != want {
@@ -138,8 +139,8 @@ func (c *Cache) isStored(key SegmentKey, want Version) bool {
 	return true
 }
 
-// purgeTiers removes the segments of the files that match, and returns their number. The disk comes
-// first, so that nothing is promoted after memory was emptied.
+// purgeTiers removes the segments of the files that match, and returns their number. The disk is
+// purged first, so that no segment is promoted after the purge of the memory.
 func (c *Cache) purgeTiers(m Match) (n int) {
 	if c.onPurge != nil {
 		c.onPurge()

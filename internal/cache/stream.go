@@ -12,27 +12,28 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// From is the place where bytes came from.
+// From is the place that bytes came from.
 type From int
 
 // The places.
 const (
-	FromNowhere From = iota // none came yet
+	FromNowhere From = iota // none have come yet
 	FromMemory
 	FromDisk
-	FromPeer   // another gateway, just now
-	FromOrigin // the source, just now
+	FromPeer   // another gateway, during this request
+	FromOrigin // the source, during this request
 )
 
-// String gives "memory", "disk", "peer" or "origin".
+// String returns "nowhere", "memory", "disk", "peer" or "origin".
 func (f From) String() string {
 	return [...]string{"nowhere", "memory", "disk", "peer", "origin"}[f]
 }
 
-// Stream is a range of a file's content, from the tiers or from running fills. Between two calls it
-// refers to a running fill, one chunk in memory, or one open file.
+// Stream is a range of the content of a file, from the tiers or from running fills. Between two
+// calls it refers to at most two running fills, of the current segment and of the next one, and to
+// one chunk in memory or one open file.
 //
-// Only one goroutine may use it. Its reads end with the context of Open.
+// Only one goroutine may use a Stream. Its reads end with the context of Open.
 type Stream struct {
 	c      *Cache
 	ctx    context.Context // of Open
@@ -42,19 +43,19 @@ type Stream struct {
 	offset int64
 	left   int64
 
-	by         *fill     // the fill that Get has waited for: its segment was in no tier before
-	f          *fill     // source of the current segment; nil = a tier
+	by         *fill     // last fill that Get or the stream has waited for: its segment was in no tier before
+	f          *fill     // fill of the current segment; nil = the segment comes from a tier
 	view       tier.View // of the last chunk, if that is in a file
 	forPeer    bool      // another gateway is the reader
 	index      int64     // of the current segment; -1 before the first
 	aheadIndex int64     // of the last segment that lookAhead has looked for
-	ahead      *fill     // the fill for it; nil = it was in a tier
+	ahead      *fill     // the fill for that segment; nil = it was in a tier
 	from       From
-	uncached   uncached // fetches chunks of the current segment again
+	uncached   uncached // place for fetching chunks of the current segment again
 	started    bool     // Next has returned bytes
 	seen       uint64   // Cache.corrupted.count before the first look
-	refetched  bool     // wrong content was fetched again once
-	busy       int      // successive fills that got no place
+	refetched  bool     // corrupted content was fetched again once
+	busy       int      // successive fills that failed with ErrBusy
 	err        error
 }
 
@@ -63,8 +64,8 @@ var (
 	_ io.WriterTo   = (*Stream)(nil)
 )
 
-// Open returns a stream of length bytes of a file from offset on, of the version of the entry. The
-// first call of Next or Read begins to fetch, so its error can still become a status. The caller
+// Open returns a stream of length bytes of a file from offset on, in the version of the entry. The
+// first call of Next or Read starts the fetch, so its error can still become a status. The caller
 // closes the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
 	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length,
@@ -77,13 +78,13 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 	return s
 }
 
-// From returns where the first bytes came from.
+// From returns the place that the first bytes came from.
 func (s *Stream) From() From { return s.from }
 
 // Next waits for the next bytes and returns up to limit (more than 0) of them without a copy: bytes
 // in memory, or a part of an open file. A chunk is valid until the next call of any method; bytes
 // in memory stay valid while they are referred to. The error is io.EOF after the last byte and
-// never before, and ErrChanged if no source has the rest of this version any more.
+// never before it, and ErrChanged if no source has the rest of this version any more.
 func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	s.view.Release()
 	s.view = tier.View{}
@@ -115,8 +116,8 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	return content.Chunk{}, s.err
 }
 
-// NextStored is the first Next of a stream, for bytes that are in a tier. Otherwise the error is
-// ErrNotHere, nothing is fetched, and Next gives them.
+// NextStored is the first Next of a stream, for bytes that are in a tier. If they are in none the
+// error is ErrNotHere: nothing is fetched, and Next returns the bytes.
 func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
 	if s.by != nil {
 		return content.Chunk{}, ErrNotHere
@@ -130,7 +131,7 @@ func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
 	return chunk, err
 }
 
-// next returns bytes of the current segment, or an empty chunk if the caller must call it again.
+// next returns bytes of the current segment, or an empty chunk if the caller must call next again.
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	if s.f != nil && !s.f.covers(key.Index) {
@@ -139,7 +140,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if s.f != nil {
 		return s.fromFill(s.offset-start(s.f.key), limit)
 	}
-	first := key.Index != s.index // look of the stream at this segment, which counts as use
+	first := key.Index != s.index // look-up of this segment by the stream, which counts as use
 	s.index = key.Index
 	if first {
 		s.uncached.end(s.c)
@@ -151,7 +152,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 		return content.Chunk{}, ErrNotHere
 	}
 	if f := s.evicted(key); f != nil {
-		if view, ok := s.stored(key, false); ok { // the fill has ended since the first look
+		if view, ok := s.stored(key, false); ok { // a fill has stored the segment since the first look-up
 			return s.fromTier(view, s.offset-start(key), limit, first)
 		}
 		chunk, err := s.fetchUncached(f, limit)
@@ -160,20 +161,21 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 			return chunk, err
 		case s.ctx.Err() != nil:
 			return content.Chunk{}, context.Cause(s.ctx)
-		} // a fill tries again, and tells the reason
+		} // the fill below tries again, and returns the reason
 	}
 	return content.Chunk{}, s.joinFill()
 }
 
-// joinFill makes the fill of the current segment the source of the stream. If it has ended and no
-// tier has taken its segment, that is one that this request has waited for or begun.
+// joinFill makes the fill of the current segment the source of the stream. A fill that has ended,
+// and whose segment no tier has taken, is used only if this request has waited for it or started
+// it.
 func (s *Stream) joinFill() error {
 	o := fillOptions{want: &s.v, forPeer: s.forPeer}
 	if !s.c.wasCorrupted(s.file) {
 		o.mine = [2]*fill{s.by, s.ahead}
 	}
 	readers := 1
-	if s.forPeer { // no client, so it does not make the segment hot
+	if s.forPeer { // a peer is no client, and does not make the segment hot
 		readers = 0
 	}
 	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, readers)
@@ -184,8 +186,8 @@ func (s *Stream) joinFill() error {
 	return s.f.awaitLeader(s.ctx, &s.v) // other gateways read only what this one fetches itself
 }
 
-// stored looks for a segment in the tiers. Responses to other gateways are encrypted, not sent by
-// sendfile(2), so their segments do not move to the anonymous file.
+// stored looks for a segment in the tiers. A response to another gateway is encrypted and not sent
+// by sendfile(2), so its segment does not move to the arena.
 func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	if touch && s.forPeer {
 		if view, ok := s.c.memory.GetInPlace(key, s.v); ok {
@@ -195,7 +197,7 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	return s.c.find(key, s.v, touch)
 }
 
-// leave ends the use of a fill: that of the current segment, or the one that lookAhead has started.
+// leave ends the use of a fill: of s.f or s.ahead.
 func (s *Stream) leave(f **fill) {
 	if *f != nil {
 		s.c.removeReader(s.ctx, *f, true)
@@ -203,8 +205,9 @@ func (s *Stream) leave(f **fill) {
 	}
 }
 
-// broughtBy returns where this request fetched the current segment from before it began to read it.
-// Then finding it in a tier is not a second use.
+// broughtBy returns the place that this request has fetched the current segment from before it
+// reads the segment; FromNowhere if it has not. Such a segment in a tier is not used a second time
+// by being found there.
 func (s *Stream) broughtBy() From {
 	for _, f := range [...]*fill{s.by, s.ahead} {
 		if f != nil && f.covers(s.index) && f.origin() != FromNowhere {
@@ -214,13 +217,13 @@ func (s *Stream) broughtBy() From {
 	return FromNowhere
 }
 
-// fromTier returns bytes of a segment in a tier. first: the stream has not looked at the segment
-// before, so the look is counted.
+// fromTier returns bytes of a segment in a tier. first is true for the first look-up of the segment
+// by the stream, which is counted.
 func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.Chunk, error) {
 	chunk, err := view.At(in, limit)
 	if err != nil {
 		view.Release()
-		return content.Chunk{}, nil // the tier has removed it, so the next look is a miss
+		return content.Chunk{}, nil // the tier has removed the segment, so the next look-up is a miss
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
 	switch {
@@ -233,13 +236,13 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.
 		hits.Add(1)
 	}
 	s.cameFrom(from)
-	if chunk.Bytes == nil { // else the view would keep all of the segment after it was evicted
+	if chunk.Bytes == nil { // else the view would keep the whole segment in memory after its eviction
 		s.view = view
 	}
 	return chunk, nil
 }
 
-// cameFrom records where the first bytes came from.
+// cameFrom records the place that the first bytes came from.
 func (s *Stream) cameFrom(from From) {
 	if s.from == FromNowhere {
 		s.from = from
@@ -251,7 +254,7 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	chunk, changed, inTier, err := s.f.at(s.v, in, limit)
 	switch {
 	case inTier:
-		if from := s.f.origin(); from != FromNowhere { // else the fill found the segment in a tier
+		if from := s.f.origin(); from != FromNowhere { // else the fill has found the segment in a tier
 			s.cameFrom(from)
 			s.by = s.f
 		}
@@ -271,14 +274,15 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	}
 }
 
-// maxBusy bounds the fills of a stream in the middle of its range that get no place, one after the
-// other. Each of them waits as long as a new request does, which is then rejected: 30 s by default.
+// maxBusy bounds the successive fills that fail with ErrBusy in the middle of the range of a
+// stream. Each of them waits as long as a new request does before it is rejected: 30 s by default.
 const maxBusy = 3
 
-// failed returns the error of the stream, or nil if it should try again: content that was found
-// wrong before any of it was returned is fetched again once. A file that is verified first and
-// wrong twice becomes a negative entry, so that a forged id does not cost two downloads for each
-// request. In the middle of its range, a stream waits for a place in the room several times.
+// failed returns the error of the stream, or nil if the stream must try again. Corrupted content is
+// fetched again once, if none of it was returned before. A file that is verified first and
+// corrupted twice becomes a negative entry, so that a forged id does not cost two downloads for
+// each request. In the middle of its range, a stream waits several times for a place in the room
+// for fetches.
 func (s *Stream) failed(err error) error {
 	if errors.Is(err, ErrBusy) && s.started && !s.forPeer && s.busy < maxBusy {
 		s.busy++
@@ -300,7 +304,8 @@ func (s *Stream) failed(err error) error {
 }
 
 // lookAhead starts the fill for the next segment when half of the current one was read, if the
-// range continues in it. A slow reader thus needs the memory of one segment most of the time.
+// range continues in the next one. So a slow reader needs the memory of one segment most of the
+// time.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
 	if s.src == nil || s.uncached.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
@@ -346,7 +351,7 @@ func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
 	}
 }
 
-// buffers are for chunks in files.
+// buffers are copies of chunks in files, for writers.
 var buffers = sync.Pool{New: func() any { return new([tier.ChunkSize]byte) }}
 
 func (s *Stream) writeChunk(w io.Writer, chunk content.Chunk) (int, error) {

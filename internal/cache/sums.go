@@ -13,10 +13,10 @@ import (
 // maxSums bounds the sums of one file. Files of more than 64 GiB are not verified as a whole.
 const maxSums = 1 << 14
 
-// sums are the CRC32 of the segments of a file, which come in any order and are combined into the
-// CRC32 of the file.
+// sums are the CRC32 of the segments of a file. The segments come in any order, and their sums are
+// combined into the CRC32 of the file.
 type sums struct {
-	expected  int64 // number of segments; 0 = one, or nothing to verify
+	expected  int64 // number of segments; 0 = the file has one, or cannot be verified
 	bySegment map[int64]segmentSum
 	link      uint32 // standard CRC32 of the content; valid if isLink
 	isLink    bool
@@ -28,7 +28,7 @@ type segmentSum struct {
 	senders []string
 }
 
-// expect begins to collect the sums of a file of several segments.
+// expect prepares the sums of a file of several segments.
 func (s *sums) expect(v Version) {
 	if n := v.Segments(); hasSum(v) && n > 1 && s.bySegment == nil {
 		s.expected, s.bySegment = n, make(map[int64]segmentSum)
@@ -42,7 +42,7 @@ func hasSum(v Version) bool {
 }
 
 // whole returns the sum of the file, in both variants if all segments have both, and the servers
-// that sent it; false while a segment is missing.
+// that sent the file. It returns false while a segment is missing.
 func (s *sums) whole(v Version) (w segmentSum, complete bool) {
 	if int64(len(s.bySegment)) < s.expected {
 		return w, false
@@ -61,8 +61,9 @@ func (s *sums) whole(v Version) (w segmentSum, complete bool) {
 	return w, true
 }
 
-// addSum records the sum of a segment. When all are known it returns the sum of the file, and
-// whether it is right. A segment beyond the end of the file is ignored.
+// addSum records the sum of a segment. complete is true if the sums of all segments are known: then
+// whole is the sum of the file, and right reports whether it is the expected one. A segment beyond
+// the end of the file is ignored.
 func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole segmentSum, right, complete bool) {
 	if !hasSum(v) || key.Index >= v.Segments() {
 		return whole, false, false
@@ -83,10 +84,11 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole seg
 	return whole, whole.Matches(v.CRC32) || known.isLink && whole.Standard() == known.link, complete
 }
 
-// isWhole reports whether an entry has the whole content of its file.
+// isWhole reports whether an entry is the whole content of its file.
 func isWhole(key SegmentKey, v Version) bool { return key.Index == Whole || v.Segments() == 1 }
 
-// setLink records that the content of a file has another CRC32 because it is a link.
+// setLink records that a file is a link, whose content has the CRC32 sum and not that of the
+// version.
 func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,20 +106,20 @@ func (r *metaCache) clearSums(file string) {
 	}
 }
 
-// corruptions are the files that were purged lately because their content was wrong. Streams that
-// have read some of it must not end as if it were right.
+// corruptions are the last files that were purged because their content was corrupted. A stream
+// that has read some of it must not end without an error.
 type corruptions struct {
 	count atomic.Uint64
 	files *lru.Cache[string, corruption]
 }
 
-// corruption is the last purge of a file whose content was wrong.
+// corruption is the last purge of a file whose content was corrupted.
 type corruption struct {
-	count uint64    // value of corruptions.count after the purge; the maximum until then
-	until time.Time // before, the file is not fetched from other gateways
+	count uint64    // value of corruptions.count after the purge; the maximum during the purge
+	until time.Time // until this time the file is not fetched from other gateways
 }
 
-// corruptedTime is the time for which a file whose content was wrong is not fetched from other
+// corruptedTime is the time for which a file whose content was corrupted is not fetched from other
 // gateways, which may have stored segments of the same content.
 const corruptedTime = 10 * time.Minute
 
@@ -128,13 +130,14 @@ func (d *corruptions) set(file string, count uint64) {
 	d.files.Add(file, corruption{count, time.Now().Add(corruptedTime)})
 }
 
-// since reports whether the purge of a file ended after a value of count.
+// since reports whether the purge of a file is running, or has ended after count had the given
+// value.
 func (d *corruptions) since(file string, count uint64) bool {
 	known, _ := d.files.Peek(file)
 	return known.count > count
 }
 
-// wasCorrupted reports whether the content of a file was wrong a short time ago.
+// wasCorrupted reports whether the content of a file was corrupted within the last corruptedTime.
 func (c *Cache) wasCorrupted(file string) bool {
 	known, _ := c.corrupted.files.Peek(file)
 	return time.Now().Before(known.until)

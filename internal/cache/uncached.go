@@ -10,29 +10,29 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// A request fetches a segment as a whole once. Where that was evicted before a slow client has read
-// all of it, the stream fetches the rest chunk by chunk, and stores nothing: to fetch the segment
-// again would evict those of other slow clients, and cost the source 4 MiB for each chunk.
+// A request fetches a segment as a whole once. If the segment is evicted before a slow client has
+// read all of it, the stream fetches the rest chunk by chunk and stores nothing: a second fetch of
+// the segment would evict those of other slow clients, and cost the source 4 MiB for each chunk.
 const (
-	// maxUncached bounds the streams that fetch chunks of one segment. Others share a fill, which
-	// costs less for many.
+	// maxUncached bounds the streams that fetch chunks of one segment. Further streams share a
+	// fill, which costs less for many.
 	maxUncached = 3
-	// maxKept bounds the bytes of fills that keep, for their readers, a segment that no tier has
+	// maxKept bounds the bytes of fills that keep, for few readers each, a segment that no tier has
 	// taken.
 	maxKept = 16 * SegmentSize
 )
 
 // uncached is the place of a stream among those that fetch chunks of a segment. The zero value is
-// none.
+// no place.
 type uncached struct {
 	key   SegmentKey
-	chunk []byte // the last one
-	at    int64  // its offset in the file
+	chunk []byte // the last fetched one
+	at    int64  // offset of chunk in the file
 }
 
 func (u *uncached) begun() bool { return u.key.File != "" }
 
-// end leaves the place, if there is one.
+// end releases the place, if the stream has one.
 func (u *uncached) end(c *Cache) {
 	if !u.begun() {
 		return
@@ -45,8 +45,8 @@ func (u *uncached) end(c *Cache) {
 	*u = uncached{}
 }
 
-// evicted returns the fill of this request that has fetched a segment which is in no tier and no
-// fill any more. It is nil if the stream has to join a fill.
+// evicted returns the fill of this request that has fetched the segment, if no tier and no fill has
+// the segment any more. It returns nil if the stream must join a fill.
 func (s *Stream) evicted(key SegmentKey) *fill {
 	if s.forPeer {
 		return nil
@@ -77,8 +77,8 @@ func (s *Stream) evicted(key SegmentKey) *fill {
 	return complete
 }
 
-// fetchUncached returns bytes of the chunk at the offset of the stream, with the content that the
-// fill has fetched.
+// fetchUncached returns bytes of the chunk at the offset of the stream. The chunk is fetched again,
+// and compared with the content that the fill has fetched.
 func (s *Stream) fetchUncached(f *fill, limit int64) (content.Chunk, error) {
 	u := &s.uncached
 	if s.offset < u.at || s.offset >= u.at+int64(len(u.chunk)) {
@@ -93,7 +93,7 @@ func (s *Stream) fetchUncached(f *fill, limit int64) (content.Chunk, error) {
 	return content.InMemory(rest[:min(limit, int64(len(rest)))]), nil
 }
 
-// fetchChunk fetches a chunk of the entry of a fill again.
+// fetchChunk fetches a chunk of the entry again that a fill has fetched.
 func (s *Stream) fetchChunk(f *fill, index int64) ([]byte, error) {
 	at := index * tier.ChunkSize
 	chunk := make([]byte, min(tier.ChunkSize, f.length-at))
@@ -115,15 +115,16 @@ func (s *Stream) fetchChunk(f *fill, index int64) ([]byte, error) {
 	return chunk, nil
 }
 
-// isComplete reports whether all bytes of a version were fetched. Then length and sums are fixed.
+// isComplete reports whether all bytes of a version were fetched. From then on length and sums do
+// not change.
 func (f *fill) isComplete(v Version) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err == nil && f.version == v && f.have > 0 && f.have == f.length
 }
 
-// keep counts a fill that keeps a segment for its readers, since no tier has taken it. Beyond
-// maxKept the oldest ones with few readers free theirs.
+// keep lists a fill that keeps a segment for its readers, since no tier has taken it. If all listed
+// fills have more than maxKept bytes, the oldest ones with few readers free theirs.
 func (c *Cache) keep(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +144,7 @@ func (c *Cache) keep(f *fill) {
 	}
 }
 
-// freeForFew frees the bytes of a fill, unless more streams than maxUncached wait for them.
+// freeForFew frees the bytes of a fill, unless more than maxUncached readers wait for them.
 func (f *fill) freeForFew() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

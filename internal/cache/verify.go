@@ -9,10 +9,10 @@ import (
 )
 
 // verify compares the whole file with the CRC32 of the version, in both variants, when this segment
-// was the last missing one. Other content is compared with that of other servers by Source.Recheck.
-// The content is that of a link, whose id has another CRC32, or it is corrupted: then all segments
-// of the file are purged. A file of one segment from another gateway was verified there; one that
-// is verified first is verified here too.
+// was the last missing one. Content with another CRC32 is compared with that of other servers by
+// Source.Recheck: it is the content of a link, whose id has another CRC32, or it is corrupted. All
+// segments of a corrupted file are purged. A file of one segment that comes from another gateway
+// was verified there; a file that is verified first is verified here too.
 //
 // No other check of cached files is made: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
@@ -31,7 +31,7 @@ func (c *Cache) verify(f *fill) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole.Standard(), v.CRC32)
-	if f.verifyFirst { // it cannot be a link
+	if f.verifyFirst { // the file cannot be a link
 		for _, server := range whole.senders {
 			if server != "" {
 				f.src.Exclude(server)
@@ -47,7 +47,7 @@ func (c *Cache) verify(f *fill) error {
 	c.n.corrupt.Add(1)
 	c.corrupted.begin(f.key.File)
 	c.metas.clearSums(f.key.File)
-	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store wrong content
+	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store corrupted content
 	c.purgeTiers(tier.MatchFile(f.key.File))
 	c.corrupted.end(f.key.File)
 	return err
@@ -61,8 +61,9 @@ func legacySum(chunks [][]byte) (sum uint32) {
 	return sum
 }
 
-// recheck compares content with that of other servers. If they agree, it records why the CRC32 is
-// not that of the version. As a fetch, it needs the lease of the entry or a slot of the source.
+// recheck compares content with that of other servers. If the content is right, recheck records the
+// reason for which its CRC32 is not that of the version. A recheck is a fetch, so it needs the
+// lease of the entry or a slot of the source.
 func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 	f.mu.Lock()
 	leads := f.role == leader
