@@ -22,37 +22,37 @@ import (
 type DiskOptions struct {
 	Path   string        // folder, which is created if it is missing
 	Max    int64         // bytes on disk, with headers and rounded up to blocks; default 10 GiB
-	Queue  int64         // bytes that wait to be written; segments beyond are not stored; default 32 MiB
-	Retry  time.Duration // how long a disk that failed is disabled; default 1 min
+	Queue  int64         // bytes that wait to be written; further segments are not stored; default 32 MiB
+	Retry  time.Duration // back-off: reads or writes are disabled for this time after a failure; default 1 min
 	Logger *slog.Logger  // default: none
-	// Ready is closed when content on disk may be used; nil = at once. Until then all look-ups
-	// miss.
+	// Ready is closed when content on disk may be used; nil = it may be used at once. Until then
+	// all look-ups miss.
 	Ready <-chan struct{}
 
 	failure func(op string) error // for tests: the error of an operation
 }
 
-// Disk is a tier of files, one a segment. It survives a restart and the death of the process at any
-// moment:
+// Disk is a tier of files, one for each segment. It survives a restart, and a kill of the process
+// at any moment:
 //
-//   - A file is written under a temporary name and then renamed, so each name is that of a whole
-//     file.
+//   - A file is written under a temporary name and then renamed, so the name of a segment is always
+//     that of a whole file.
 //   - No file is synced, so files may be torn after a crash of the host. The header has a checksum,
 //     and each chunk is compared with its checksum before its first use in a process, which takes
 //     some 50 microseconds. Later readers get the chunk by sendfile(2) unread.
 //   - A disk may change its content. So a chunk is compared again when it is read from the disk
 //     again, and after a day, see checks.
 //   - A torn file, or one of another format, is removed at its first use if it has the name of a
-//     segment. No other file is ever removed.
+//     segment. Apart from the temporary file, files with other names are never removed.
 //
-// At start the files are listed in the background, the oldest to be evicted first. The names in one
-// of the 256 folders are read earlier if a segment in it is requested or purged. An entry takes
-// about 250 bytes of memory, and 80 more once it was used.
+// At start the files are listed in the background, and the least recently used ones are evicted
+// first. The names in one of the 256 folders are read earlier if a segment in it is requested or
+// purged. An entry takes about 250 bytes of memory, and 80 more once it was used.
 //
 // After a failed write or read, the disk gets no writes or reads for DiskOptions.Retry, or up to a
-// quarter less; then the next one shows whether it works again. If the file system is full, the
-// oldest entries are evicted meanwhile. A read that hangs disables further
-// ones until it ends. Segments are written in the background from a bounded queue, in which Get
+// quarter less; then the next one shows whether the disk works again. If the file system is full,
+// the oldest entries are evicted meanwhile. A read that hangs disables further ones in the same
+// way, and until it ends. Segments are written in the background from a bounded queue, in which Get
 // finds them.
 type Disk struct {
 	o     DiskOptions
@@ -60,14 +60,14 @@ type Disk struct {
 	jobs  chan *job
 	life  context.Context // ends with Close
 	end   context.CancelFunc
-	tasks sync.WaitGroup // write and list
+	tasks sync.WaitGroup // the goroutines write and list
 
 	inPageCache pageCache
 	rechecks    recheckLimit
 	released    atomic.Bool  // another process may use the folder
 	hanging     atomic.Int64 // reads that take longer than hangTime
 	folders     [folders]folder
-	named       atomic.Bool // all folders are named
+	named       atomic.Bool // all folders are named, see folder
 	syncing     sync.Mutex  // held by Sync
 
 	mu      sync.Mutex // guards the fields below, and the fields of entries that are not atomic
@@ -75,12 +75,12 @@ type Disk struct {
 	reading backoff.State
 	index   index
 	listed  bool       // the size of every entry is known, or could not be read twice
-	pending files[job] // to be written, and not canceled
-	active  *job       // being written; if it was canceled, until its file is removed
-	queued  int64      // bytes of all jobs that are not over, canceled ones too
+	pending files[job] // waiting to be written or being written, and not canceled
+	active  *job       // being written; a canceled one stays until its file is removed
+	queued  int64      // bytes of all jobs that have not ended, canceled ones included
 	writes  int64      // bytes of the budget for active
-	early   int64      // bytes of the budget for what was queued while files had no known size
-	stats   Stats      // the counters among them
+	early   int64      // bytes of the budget for segments that were queued while isListing
+	stats   Stats      // only the counters are set
 }
 
 // OpenDisk opens a Disk, which the caller closes.
@@ -103,8 +103,9 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	return d, nil
 }
 
-// Release leaves the folder to another process. This one writes and removes nothing there any more,
-// and drops the queue; it still finds and reads files until the other process removes them.
+// Release leaves the folder to another process. Afterwards this process writes and removes nothing
+// there; the queue is dropped. Get still finds and reads files until the other process removes
+// them.
 func (d *Disk) Release() error {
 	d.end()
 	d.tasks.Wait()
@@ -119,7 +120,7 @@ func (d *Disk) Close() error {
 	return d.root.Close()
 }
 
-// path returns the name of the file of a segment, below root; empty if the key has none.
+// path returns the name of the file of a segment, below root; empty if no file may have this key.
 func (d *Disk) path(key Key) string {
 	name, ok := encodeName(key)
 	if !ok {
@@ -148,8 +149,8 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	return d.admit(f, was, touch)
 }
 
-// look finds a segment that is open, or waits to be written. If its file must be opened first, was
-// is its entry; otherwise nil.
+// look finds a segment that is open, or waits to be written. If the file of the segment must be
+// opened first, was is its entry; otherwise nil.
 func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,7 +164,7 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case e == nil, d.readsDisabled(), d.isActive(key): // active and not pending: it was canceled
+	case e == nil, d.readsDisabled(), d.isActive(key): // active and not pending: canceled
 		return View{}, nil
 	case e.file != nil && e.file.header.version == v:
 		e.file.users++
@@ -172,11 +173,11 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 	return View{}, e
 }
 
-// isActive reports whether a segment is being written. mu is held.
+// isActive reports whether the segment is being written. mu is held.
 func (d *Disk) isActive(key Key) bool { return d.active != nil && d.active.segment.Key == key }
 
 // open opens the file of a segment and reads its header. It returns nil without a valid file. was
-// is the entry of the segment before: if the file is missing only that entry is removed, not a
+// is the entry of the segment before: if the file is missing, open removes this entry only, not a
 // newer one.
 func (d *Disk) open(key Key, was *diskEntry) *openFile {
 	path := d.path(key)
@@ -195,17 +196,17 @@ func (d *Disk) open(key Key, was *diskEntry) *openFile {
 		d.stats.Corrupt++
 		d.index.startUnlink(key)
 		d.mu.Unlock()
-		_, _ = d.unlink(key, false) // it is logged
+		_, _ = d.unlink(key, false) // the failure is logged
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		// not a failure of the disk
+		// no failure of the disk
 	default:
 		d.failed(&d.reading, "cannot read from the cache's disk", err)
 	}
 	return nil
 }
 
-// admit makes an opened file the file of its entry. If the entry is not was any more, the segment
-// was purged, evicted or replaced while its file was opened: that is a miss.
+// admit makes an opened file the file of its entry. If the index has another entry than was, or
+// none, the segment was purged, evicted or replaced while its file was opened: that is a miss.
 func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,7 +216,7 @@ func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 		return View{}, false
 	}
 	d.index.size(e, onDisk(f.header.size+f.header.length), &d.index.live)
-	if e.file != nil && e.file.header.version == f.header.version { // another reader has opened it too
+	if e.file != nil && e.file.header.version == f.header.version { // another reader has opened the file too
 		f.close()
 		e.file.users++
 		return View{file: e.file}, true
@@ -229,8 +230,8 @@ func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 	return View{file: f}, true
 }
 
-// isCurrent reports whether an open file is still the file of its entry: the segment was not
-// purged.
+// isCurrent reports whether an open file is still the file of its entry, so that the segment was
+// not purged.
 func (d *Disk) isCurrent(f *openFile) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -238,8 +239,9 @@ func (d *Disk) isCurrent(f *openFile) bool {
 	return e != nil && e.file == f
 }
 
-// invalidate removes an opened file of another version than the requested one, unless a newer one
-// has taken its place: another entry than was, or a segment that is being written.
+// invalidate removes an opened file of another version than the requested one, unless a newer
+// segment has taken its place: the index has another entry than was, or a segment is in the queue
+// or being written.
 func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	key := f.header.key
 	d.mu.Lock()
@@ -250,7 +252,7 @@ func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	d.mu.Unlock()
 	f.close()
 	if mine {
-		_, _ = d.unlink(key, false) // it is logged
+		_, _ = d.unlink(key, false) // the failure is logged
 	}
 }
 
@@ -296,7 +298,8 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	return f.header.version, true
 }
 
-// removeMissing removes the entry of a file that is missing, unless another entry is in its place.
+// removeMissing removes the entry of a file that is missing, unless the index has another entry
+// than only.
 func (d *Disk) removeMissing(key Key, only *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -305,20 +308,21 @@ func (d *Disk) removeMissing(key Key, only *diskEntry) {
 	}
 }
 
-// isDisabled reports whether reads or writes are disabled after a failure.
+// isDisabled reports whether b is in back-off: reads or writes are disabled after a failure.
 func isDisabled(b *backoff.State) bool { return b.InBackoff(time.Now()) }
 
-// readsDisabled reports whether reads are disabled: one has failed, or hangs. mu is held.
+// readsDisabled reports whether reads are disabled: one hangs, or has failed. mu is held.
 func (d *Disk) readsDisabled() bool { return d.hanging.Load() > 0 || isDisabled(&d.reading) }
 
-// A read that takes longer than hangTime disables reads until it ends, so that others do not hang
-// too. The process may not have run meanwhile, so the read gets graceTime to end.
+// A read that takes longer than hangTime disables reads until it ends, and for DiskOptions.Retry,
+// so that others do not hang too. The process may not have run meanwhile, so the read gets
+// graceTime to end.
 const (
 	hangTime  = 10 * time.Second
 	graceTime = time.Second
 )
 
-// watch watches a read, until done is called.
+// watch starts the supervision of a read. The caller calls done when the read has ended.
 func (d *Disk) watch() (done func()) {
 	const ended, hangs = 1, 2
 	var state atomic.Int32
@@ -339,7 +343,7 @@ func (d *Disk) watch() (done func()) {
 
 var errHangs = errors.New("a read does not end")
 
-// failed disables reads or writes for DiskOptions.Retry.
+// failed disables reads or writes for DiskOptions.Retry, unless they are disabled already.
 func (d *Disk) failed(b *backoff.State, what string, err error) {
 	d.mu.Lock()
 	begins := !isDisabled(b)
@@ -363,7 +367,8 @@ func (d *Disk) Stats() Stats {
 	return s
 }
 
-// Listed reports whether all files that were on the disk at start are listed.
+// Listed reports whether the files that were on the disk at start are listed. Files whose size
+// could not be read twice are not.
 func (d *Disk) Listed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

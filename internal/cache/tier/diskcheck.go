@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	// recheckAfter is the longest time of use of a chunk without another check.
+	// recheckAfter is the longest time for which a chunk is used without another check.
 	recheckAfter = 24 * time.Hour
-	// recheckRate bounds the bytes that checks read beyond the requested ones, in a second.
+	// recheckRate bounds the bytes per second that checks read beyond the requested ones.
 	recheckRate = 16 << 20
-	// recheckBurst bounds these bytes at a moment.
+	// recheckBurst bounds these bytes at one moment.
 	recheckBurst = 64 << 20
 )
 
-// checks is the result of the checks of one file of a segment. A chunk is compared with its
-// checksum before its first use in the process. From then on it is sent unread, until
+// checks are the results of the checks of one file of a segment. A chunk is compared with its
+// checksum before its first use in the process. From then on it is sent unread, until one of these:
 //
-//   - the page cache has evicted a page of it, so that the disk would be read again. The kernel is
+//   - The page cache has evicted a page of it, so that the disk would be read again. The kernel is
 //     asked before a file is used, at most once a second.
 //   - recheckAfter has passed since the oldest check in this file.
 //
-// Then it is compared again before its next use. The check reads the chunk into the page cache,
-// from which it is sent: a download reads nothing twice from the disk. A short range reads more
-// than it sends; recheckLimit bounds these bytes for the whole tier. Above that the chunk is used
-// unread, and checked at its next use.
+// Then the chunk is compared again before its next use. The check reads the chunk into the page
+// cache, from which it is sent: a download reads nothing twice from the disk. For a short range the
+// check reads more than is sent; recheckLimit bounds these bytes for the whole tier. Above that the
+// chunk is used unread, and checked at its next use.
 //
-// Not noticed are pages that are evicted and read again within a second, by another program, or
-// while they are being sent, 4 MiB at most.
+// The kernel does not show pages that were evicted and read again within a second, or by another
+// program, or while they are being sent, which are 4 MiB at most.
 type checks struct {
 	inode uint64 // of the file
 
-	reading sync.Mutex // held during the check of a chunk: waiting readers need not read it too
+	reading sync.Mutex // held during the check of a chunk, so that only one reader reads it
 
 	mu     sync.Mutex // guards the fields below
-	once   chunkSet   // right at least once
-	right  chunkSet   // no check needed
-	since  time.Time  // oldest check in right
-	looked int64      // second since 1970 of the last question to the kernel
+	once   chunkSet   // chunks that were right once
+	right  chunkSet   // chunks that need no check
+	since  time.Time  // time of the oldest check in right
+	looked int64      // second since 1970 in which the kernel was asked last
 }
 
 // chunkSet is a set of chunks of a segment: bit i is chunk i.
@@ -53,8 +53,8 @@ type chunkSet uint16
 
 func (s chunkSet) has(i int64) bool { return s&(1<<i) != 0 }
 
-// review returns the chunks that need no check at present. It must come before any read of a file,
-// since the kernel reads ahead. size is that of the file.
+// review returns the chunks that need no check at present. It must be called before any read of the
+// file, since the kernel reads ahead. size is the size of the file.
 func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 	now := time.Now()
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 		return c.right
 	}
 	for i := range int64(maxChunks) {
-		from := i * ChunkSize // the header is shorter than a page, so the chunk ends in the next one
+		from := i * ChunkSize // the header is shorter than a page, so the chunk ends in the page after these
 		if c.right.has(i) && !inPageCache(fd, from, min(ChunkSize+1, size-from)) {
 			c.right &^= 1 << i
 		}
@@ -78,7 +78,7 @@ func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 	return c.right
 }
 
-// chunk returns the place of a chunk in the file.
+// chunk returns the position of a chunk in the file.
 func (f *openFile) chunk(i int64) (offset, length int64) {
 	return f.header.size + i*ChunkSize, min(ChunkSize, f.header.length-i*ChunkSize)
 }
@@ -86,10 +86,12 @@ func (f *openFile) chunk(i int64) (offset, length int64) {
 // pageSize is the unit of the page cache in bytes.
 var pageSize = int64(os.Getpagesize())
 
-// buffers are for chunks that are checked.
+// buffers hold chunks that are being checked.
 var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
-// check returns nil if a chunk may be used, of which wanted bytes are requested.
+// check returns nil if a chunk may be used. It reads the chunk before its first use; later only if
+// the chunk needs a check and recheckLimit allows it. wanted is the number of bytes of the chunk
+// that are requested.
 func (f *openFile) check(i, wanted int64) error {
 	c := f.checks
 	_, length := f.chunk(i)
@@ -106,7 +108,7 @@ func (f *openFile) check(i, wanted int64) error {
 	return f.read(i, buf[:length])
 }
 
-// read reads a chunk and checks it.
+// read reads a chunk into p and compares it with its checksum.
 func (f *openFile) read(i int64, p []byte) error {
 	defer f.disk.watch()()
 	err := f.disk.o.failure("read")
@@ -145,7 +147,7 @@ func (c *checks) reset() {
 	c.once, c.right = 0, 0
 }
 
-// corrupt removes the segment. Readers with its open file get no chunk without a check.
+// corrupt removes the segment. Readers with its open file get no further chunk without a check.
 func (f *openFile) corrupt(why string) error {
 	f.checks.reset()
 	d := f.disk
@@ -161,7 +163,7 @@ func (f *openFile) corrupt(why string) error {
 	}
 	d.mu.Unlock()
 	if mine {
-		_, _ = d.unlink(f.header.key, false) // it is logged
+		_, _ = d.unlink(f.header.key, false) // the failure is logged
 		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
 	}
 	return fmt.Errorf("%w: %q: %s", ErrCorrupt, f.path, why)
@@ -169,13 +171,13 @@ func (f *openFile) corrupt(why string) error {
 
 // recheckLimit bounds the bytes that checks read beyond the requested ones: recheckRate a second,
 // and as many as readers got without a check, since the rest of a chunk is often requested next. So
-// short ranges of cold files at most double the bytes read, above recheckRate.
+// above recheckRate, short ranges of cold files at most double the bytes that are read.
 type recheckLimit struct {
 	rate   *rate.Limiter
-	earned atomic.Int64 // that readers got, not in rate yet: an addition is all that a reader pays
+	earned atomic.Int64 // bytes that readers got, and that rate does not have yet: a reader only adds
 }
 
-// allow takes n bytes, or none if fewer are left.
+// allow takes n bytes and returns true, or takes none if fewer are left.
 func (l *recheckLimit) allow(n int64) bool {
 	now := time.Now()
 	l.rate.AllowN(now, -int(l.earned.Swap(0))) // a negative number adds to the bucket
@@ -183,11 +185,11 @@ func (l *recheckLimit) allow(n int64) bool {
 }
 
 // pageCache reports whether all pages of a range of an open file are in the page cache, or cannot
-// be seen. It reads nothing.
+// be seen there. It reads nothing.
 type pageCache func(fd int, offset, length int64) bool
 
-// findPageCache returns a pageCache by cachestat(2), or one that sees nothing: before Linux 6.5, in
-// some sandboxes, and on ZFS, which has a cache of its own.
+// findPageCache returns a pageCache that uses cachestat(2), or one that always returns true: before
+// Linux 6.5, in some sandboxes, and on ZFS, which has a separate cache.
 func (d *Disk) findPageCache() pageCache {
 	if d.o.failure("cachestat") == nil && d.seesPages() {
 		return func(fd int, offset, length int64) bool {
@@ -215,7 +217,8 @@ func (d *Disk) seesPages() bool {
 	return cached && err == nil
 }
 
-// cachestat takes about a microsecond for a segment.
+// cachestat reports whether all pages of a range are in the page cache. It takes about a
+// microsecond for a segment.
 func cachestat(fd int, offset, length int64) (bool, error) {
 	var stat unix.Cachestat_t
 	err := unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(offset), Len: uint64(length)}, &stat, 0)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFile is the open file of a segment, with any number of users.
+// openFile is the open file of a segment. It has any number of users.
 type openFile struct {
 	disk   *Disk
 	file   *os.File
@@ -64,7 +64,7 @@ func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, er
 
 func (f *openFile) close() { _ = f.file.Close() } // nothing was written
 
-// release ends one use.
+// release removes a user. The last one closes the file.
 func (f *openFile) release() {
 	f.disk.mu.Lock()
 	f.users--
@@ -78,7 +78,7 @@ func (f *openFile) release() {
 	}
 }
 
-// at is View.At. It stops before the first chunk that has to be checked, unless that is the one at
+// at is View.At. It stops before the first chunk that must be checked, unless that is the chunk at
 // the offset.
 func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 	first, end := offset/ChunkSize, min(f.header.length, offset+limit)

@@ -8,28 +8,28 @@ import (
 // diskEntry is the entry of a segment on disk. Disk.mu guards its fields.
 type diskEntry struct {
 	key    Key
-	bytes  int64                  // of the budget
-	file   *openFile              // while it has users
-	checks atomic.Pointer[checks] // of the last open file; nil: none yet; read without the lock
-	list   *list.List             // of index; nil: its file was found at start, and its size is not known
-	use    *list.Element          // its place there
+	bytes  int64                  // in the budget
+	file   *openFile              // nil: it has no users
+	checks atomic.Pointer[checks] // of the last opened file; nil: none yet; read without the lock
+	list   *list.List             // of index; nil: the file was found at start, and its size is unknown
+	use    *list.Element          // element of list
 }
 
-// index lists the segments on disk by file, and those of known size by use: those that were found
-// at start in old, which are evicted first, and those that this process has used or written in
-// live.
+// index lists the segments on disk by file, and those of known size also by use. The list old has
+// the segments that were found at start, which are evicted first. The list live has the segments
+// that this process has used or written.
 type index struct {
 	all       files[diskEntry]
-	live, old list.List // of *diskEntry, the one that was used last at the front
-	used      int64     // bytes of those in the lists
+	live, old list.List // of *diskEntry, the last used one at the front
+	used      int64     // bytes of the entries in the lists
 	unsized   int       // entries in no list
 	unlinking files[removal]
 }
 
-// removal is the removal of the file of a segment without an entry: it is about to begin, or has
-// failed. Disk.mu guards it.
+// removal is the removal of the file of a segment without an entry. The removal is about to begin,
+// or has failed. Disk.mu guards it.
 type removal struct {
-	kept bool // the segment was purged, and the disk has not removed the file
+	kept bool // the segment was purged, and the removal of its file has failed
 }
 
 func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[removal])} }
@@ -37,7 +37,7 @@ func newIndex() index { return index{all: make(files[diskEntry]), unlinking: mak
 // len returns the number of entries of known size.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
-// get returns an entry or nil; touch counts as use.
+// get returns an entry, or nil. With touch it counts as use.
 func (x *index) get(key Key, touch bool) *diskEntry {
 	e := x.all.get(key)
 	if e == nil || !touch {
@@ -56,7 +56,7 @@ func (x *index) get(key Key, touch bool) *diskEntry {
 // push puts an entry at the front of a list.
 func (x *index) push(e *diskEntry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
 
-// add puts an entry in the place of that with the same key.
+// add puts an entry in the place of one with the same key.
 func (x *index) add(e *diskEntry) {
 	x.remove(e.key)
 	x.unlinking.remove(e.key)
@@ -65,7 +65,8 @@ func (x *index) add(e *diskEntry) {
 	x.size(e, e.bytes, &x.live)
 }
 
-// addName adds an entry for a file that was found at start, unless the key has a newer entry.
+// addName adds an entry for a file that was found at start. It returns nil if the key has a newer
+// entry, or its file is being removed.
 func (x *index) addName(key Key) *diskEntry {
 	if x.all.get(key) != nil || x.unlinking.get(key) != nil {
 		return nil
@@ -76,7 +77,7 @@ func (x *index) addName(key Key) *diskEntry {
 	return e
 }
 
-// size puts an entry of addName into a list, unless it is in one.
+// size puts an entry of addName into a list, unless it is in one already.
 func (x *index) size(e *diskEntry, bytes int64, l *list.List) {
 	if e.list == nil {
 		e.bytes = bytes
@@ -98,7 +99,7 @@ func (x *index) remove(key Key) {
 	}
 }
 
-// startUnlink removes the entry of a segment whose file the caller removes.
+// startUnlink removes the entry of a segment. The caller then removes its file.
 func (x *index) startUnlink(key Key) *removal {
 	x.remove(key)
 	r := x.unlinking.get(key)
@@ -109,7 +110,7 @@ func (x *index) startUnlink(key Key) *removal {
 	return r
 }
 
-// endUnlink ends a removal, unless the key has another one since: that of a newer file.
+// endUnlink ends a removal, unless the key has another removal since: that of a newer file.
 func (x *index) endUnlink(key Key, r *removal) {
 	if x.unlinking.get(key) == r {
 		x.unlinking.remove(key)

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// listedFile is a file that was there at start.
+// listedFile is a file of a segment that was on the disk at start.
 type listedFile struct {
 	entry *diskEntry
 	bytes int64
 	used  time.Time
 }
 
-// listBatch is the number of files listed under the lock at a time.
+// listBatch is the number of files that are listed while the lock is held.
 const listBatch = 1024
 
 // list is the goroutine that lists the segments on the disk at start. It reads names, sizes and
@@ -33,7 +33,7 @@ func (d *Disk) list() {
 		if d.life.Err() != nil {
 			return
 		}
-		if err != nil && !repeated { // else a file that can never be examined would disable reads for good
+		if err != nil && !repeated { // once: a file that can never be examined must not disable reads for ever
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 		}
 		d.mu.Lock()
@@ -52,8 +52,8 @@ func (d *Disk) list() {
 	}
 }
 
-// listFolders lists the segments in folders, and returns those folders in which some have no size
-// after an error of the disk.
+// listFolders lists the segments in folders. It returns the folders with segments whose size is
+// unknown after an error of the disk.
 func (d *Disk) listFolders(todo []int) (failed []int, err error) {
 	var all []listedFile
 	for _, i := range todo {
@@ -86,18 +86,18 @@ func (d *Disk) listFolders(todo []int) (failed []int, err error) {
 // folder is one of the folders of a Disk.
 type folder struct {
 	mu    sync.Mutex   // guards the fields below; held while the names are read
-	named atomic.Bool  // every file in it has an entry
-	added []*diskEntry // for list
+	named atomic.Bool  // every file in the folder has an entry
+	added []*diskEntry // entries for the next call of take
 
-	// Removals of files from the folder so far, plus one: an earlier process may have removed some.
-	// Names that were removed come back after a power failure, unless the folder is synced.
+	// Number of removals of files from the folder, plus one, since an earlier process may have
+	// removed some. Removed names come back after a power failure, unless the folder is synced.
 	removals atomic.Uint64
-	synced   uint64      // removals that a sync has covered; guarded by Disk.syncing
-	wanted   atomic.Bool // a purge was about the folder since
-	unread   atomic.Bool // a purge could not read the names, so its files are still there
+	synced   uint64      // value of removals before the last sync; guarded by Disk.syncing
+	wanted   atomic.Bool // a purge has selected the folder since the last sync
+	unread   atomic.Bool // a purge could not read the names, so files that it should remove may be left
 }
 
-// take returns the entries that were added for files found at start. list calls it.
+// take returns the entries that were added for files found at start, and empties their list.
 func (f *folder) take() []*diskEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,8 +113,8 @@ func (f *folder) keep(e *diskEntry) {
 	f.added = append(f.added, e)
 }
 
-// readNames makes sure that each file in a folder has an entry. It reads the names of the files
-// once, in the first call, so that all look-ups and purges can go by the index.
+// readNames adds an entry for each file in a folder. It reads the names once, in the first call, so
+// that all look-ups and purges can use the index.
 func (d *Disk) readNames(i int) error {
 	f := &d.folders[i]
 	if f.named.Load() {
@@ -156,7 +156,7 @@ func (d *Disk) namesIn(i int) (keys []Key, err error) {
 	return keys, err
 }
 
-// isNamed is readNames for the folder of a file; false: the disk has failed.
+// isNamed calls readNames for the folder of a file. It returns false if the disk has failed.
 func (d *Disk) isNamed(file string) bool {
 	if d.named.Load() {
 		return true
@@ -179,9 +179,9 @@ func (d *Disk) isNamed(file string) bool {
 // maxAhead is the longest time by which the time of a file may be ahead of the clock.
 const maxAhead = time.Hour
 
-// sortByUse puts the file first that was not used for the longest time. Files with times from the
-// future come before all others: they were used while the clock of the host was ahead, and would
-// otherwise stay until it has come that far.
+// sortByUse sorts files by use, the least recently used one first. Files with times in the future
+// come before all others: they were used while the clock of the host was ahead, and would otherwise
+// stay until the clock reaches these times.
 func sortByUse(all []listedFile, now time.Time) {
 	rank := func(f listedFile) int {
 		if f.used.After(now.Add(maxAhead)) {
@@ -195,13 +195,13 @@ func sortByUse(all []listedFile, now time.Time) {
 	})
 }
 
-// examineFolder looks at the files of a folder that were there at start. With an error of one of
-// them, the size of the others is known nevertheless, so that they can be evicted.
+// examineFolder reads the sizes and times of the files in a folder that were there at start. An
+// error for one of them does not hide the sizes of the others, so that those can be evicted.
 func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 	err = d.readNames(i)
 	for _, e := range d.folders[i].take() {
 		if d.life.Err() != nil {
-			break // another process may wait for the folder
+			break // Release waits, and another process for the folder
 		}
 		switch f, failure := d.examine(e); {
 		case errors.Is(failure, fs.ErrNotExist):
@@ -216,8 +216,8 @@ func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 	return found, err
 }
 
-// examine looks at size and time of a file. The access time, where the file system keeps it, is
-// later than the modification.
+// examine reads size and time of a file. The time is that of the last access or modification,
+// whichever is later: not all file systems keep access times.
 func (d *Disk) examine(e *diskEntry) (listedFile, error) {
 	if err := d.o.failure("examine"); err != nil {
 		return listedFile{}, err

@@ -18,13 +18,14 @@ const (
 	folders = 256
 )
 
-// folderOf is the folder that the segments of a file are in.
+// folderOf returns the number of the folder for the segments of a file.
 func folderOf(file string) int { return int(crc32.ChecksumIEEE([]byte(file)) % folders) }
 
-// folderName is the name of a folder.
+// folderName returns the name of a folder.
 func folderName(i int) string { return fmt.Sprintf("%02x", i) }
 
-// encodeName gives the name of a segment's file; false for a file whose name no file id can be.
+// encodeName returns the name of the file of a segment. It returns false if key.File is no possible
+// file id.
 func encodeName(key Key) (string, bool) {
 	if len(key.File) > maxFile || strings.ContainsFunc(key.File, isForeign) {
 		return "", false
@@ -32,12 +33,12 @@ func encodeName(key Key) (string, bool) {
 	return strings.ReplaceAll(key.File, "/", "+") + "+" + strconv.FormatInt(key.Index, 10) + suffix, true
 }
 
-// isForeign reports whether a character is in no file id.
+// isForeign reports whether a character occurs in no file id.
 func isForeign(c rune) bool {
 	return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("/._-", c))
 }
 
-// decodeName decodes the name of a file; false: it is not that of a segment.
+// decodeName decodes the name of a file. It returns false for a name that is not one of a segment.
 func decodeName(name string) (Key, bool) {
 	rest, ok := strings.CutSuffix(name, suffix)
 	at := strings.LastIndexByte(rest, '+')
@@ -47,5 +48,5 @@ func decodeName(name string) (Key, bool) {
 	index, err := strconv.ParseInt(rest[at+1:], 10, 64)
 	key := Key{File: strings.ReplaceAll(rest[:at], "+", "/"), Index: index}
 	again, ok := encodeName(key)
-	return key, ok && err == nil && again == name // there is one name for a key
+	return key, ok && err == nil && again == name // a key has one name only
 }

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Purge removes the segments of the files that match and returns their number. The cost of a purge
-// of one file depends on its segments only; one of a folder walks the index in steps. The first
-// purge in a folder reads the names in it. Purge waits for the segment that is being written if it
-// matches. Removed files may come back after a power failure until Sync has returned. A disk that
-// fails may keep some: that is logged, this process finds none of them, and Sync tries again.
+// Purge removes the segments of the files that match and returns their number. A purge of one file
+// takes time for the segments of this file only; a purge of a folder walks the index in steps. The
+// names in a folder of the disk are read before, unless that was done already. Purge waits for the
+// segment that is being written if it matches. Removed files may come back after a power failure
+// until Sync has returned. Files that a failing disk does not remove are logged; this process does
+// not find them, and Sync tries again.
 func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {
@@ -20,7 +21,7 @@ func (d *Disk) Purge(m Match) int {
 	}
 	for i := first; i <= last; i++ {
 		if err := d.readNames(i); err != nil {
-			d.folders[i].named.Store(true) // without entries nothing in it is found
+			d.folders[i].named.Store(true) // without entries no segment in it is found
 			d.folders[i].unread.Store(true)
 			d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		}
@@ -39,7 +40,7 @@ func (d *Disk) Purge(m Match) int {
 // purgePending cancels the segments that wait to be written, and returns their number.
 func (d *Disk) purgePending(m Match) (n int) {
 	d.pending.visit(&d.mu, m, func(key Key, j *job) {
-		j.canceled = true // not written, if that has not begun
+		j.canceled = true // not written, if the write has not begun
 		d.pending.remove(key)
 		n++
 	})
@@ -47,7 +48,7 @@ func (d *Disk) purgePending(m Match) (n int) {
 }
 
 // running returns the segment that is being written if it matches, also if it was canceled before:
-// its file may not be removed yet.
+// its file may still have to be removed.
 func (d *Disk) running(m Match) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,15 +64,16 @@ func (d *Disk) purgeFiles(m Match) (n int) {
 	d.index.all.visit(&d.mu, m, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
 	d.index.unlinking.visit(&d.mu, m, func(key Key, _ *removal) { keys = append(keys, key) })
 	for _, key := range keys {
-		if removed, _ := d.unlink(key, true); removed { // Sync returns the error if it lasts
+		if removed, _ := d.unlink(key, true); removed { // Sync returns the error if the removal fails again
 			n++
 		}
 	}
 	return n
 }
 
-// unlink removes the file of a segment in index.unlinking, and reports whether there was one. After
-// a failure it stays there, so that a purge tries again, and Sync if it was purged.
+// unlink removes the file of a segment in index.unlinking, and reports whether the file existed.
+// After a failure the segment stays there: further purges try again, and so does Sync if the
+// segment was purged.
 func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
 	if d.released.Load() {
 		return false, nil // another process may have written it
@@ -80,7 +82,7 @@ func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
 	r := d.index.unlinking.get(key)
 	d.mu.Unlock()
 	if r == nil {
-		return false, nil // removed, or replaced by a newer one
+		return false, nil // the file was removed, or replaced by a newer one
 	}
 	err = d.o.failure("remove")
 	if err == nil {
@@ -101,19 +103,19 @@ func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
 	return !missing, nil
 }
 
-// unlinkAll calls unlink for segments whose content is not wrong, until the tier ends: their files
-// may stay.
+// unlinkAll calls unlink for evicted segments, until the tier ends: their files may stay, since
+// their content is right.
 func (d *Disk) unlinkAll(keys []Key) {
 	for _, key := range keys {
 		if d.life.Err() != nil {
 			return
 		}
-		_, _ = d.unlink(key, false) // it is logged
+		_, _ = d.unlink(key, false) // the failure is logged
 	}
 }
 
-// purgeAgain removes the files that purges could not remove. In a folder whose names no purge could
-// read, those are all files without an entry: none of them was found since.
+// purgeAgain removes the files that purges could not remove. In a folder whose names a purge could
+// not read, these are all files without an entry: none of them was found since.
 func (d *Disk) purgeAgain() (err error) {
 	for i := range d.folders {
 		f := &d.folders[i]
@@ -142,7 +144,7 @@ func (d *Disk) purgeAgain() (err error) {
 	return err
 }
 
-// kept returns the purged segments whose files the disk has not removed.
+// kept returns the purged segments whose files could not be removed.
 func (d *Disk) kept() (keys []Key) {
 	d.index.unlinking.visit(&d.mu, MatchAll, func(key Key, r *removal) {
 		if r.kept {
@@ -152,7 +154,8 @@ func (d *Disk) kept() (keys []Key) {
 	return keys
 }
 
-// keptError is the error of Sync for files that this process cannot remove any more.
+// keptError returns the error of Sync if purged files are left that this process cannot remove any
+// more.
 func (d *Disk) keptError() error {
 	kept := len(d.kept()) > 0
 	for i := range d.folders {
@@ -164,18 +167,18 @@ func (d *Disk) keptError() error {
 	return nil
 }
 
-// syncsAtOnce bounds the folders that are synced at a time: most of them share a write of the
-// journal.
+// syncsAtOnce bounds the folders that are synced at a time: most of these syncs share a write of
+// the journal.
 const syncsAtOnce = 16
 
-// Sync makes the removals of Purge durable, and first repeats those that failed: it returns an
-// error until the disk has no purged file any more. It syncs the folders that purges have touched
-// and from which a file was removed since their last sync. Each folder waits for the disk, so one
-// call should follow a batch of purges; calls at the same time share the work.
+// Sync makes the removals of Purge durable. Before that it repeats the removals that have failed,
+// and it returns an error until no purged file is on the disk. It syncs the folders that purges
+// have touched and from which a file was removed since their last sync. Each sync waits for the
+// disk, so one call should follow a batch of purges; calls at the same time share the work.
 func (d *Disk) Sync() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
-	if d.released.Load() { // the process that has the folder now removes what it purges
+	if d.released.Load() { // the process that has the folder now purges by itself
 		return d.keptError()
 	}
 	kept := d.purgeAgain()

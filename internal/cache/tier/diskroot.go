@@ -12,10 +12,10 @@ import (
 
 // The folder of a Disk:
 //
-//	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is rejected
+//	fastdfs-gateway-cache   the marker: a folder without it that contains foreign files is rejected
 //	00 ... ff               segments
-//	segment.new             the one that is being written
-//	purges-applied          the program's own
+//	segment.new             the segment that is being written
+//	purges-applied          a file of the program, see reservedNames
 //
 // Folders have the mode 0700 and files 0600, since they hold content that tokens protect.
 const (
@@ -24,25 +24,25 @@ const (
 	temporary  = "segment.new"
 )
 
-// reservedNames are further names that may be in the folder: the program's own file, and the folder
-// at the root of a file system.
+// reservedNames are further names that may be in the folder: a file of the program, and a folder
+// that file systems have at their root.
 var reservedNames = map[string]bool{"purges-applied": true, "lost+found": true}
 
-// errForeign rejects a folder that is no cache.
+// errForeign is the error for a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")
 
-// ErrInUse rejects a folder that another process has.
+// ErrInUse is the error for a folder that another process uses.
 var ErrInUse = errors.New("another process uses it: each gateway needs a folder of its own")
 
-// diskRoot is the folder of a Disk. All work below it goes through its descriptor: no symbolic link
-// leads out of it.
+// diskRoot is the folder of a Disk. All names below it are opened relative to its descriptor, so no
+// symbolic link leads out of it.
 type diskRoot struct {
 	*os.Root
-	lock *os.File // held, so that there is one process for one folder
+	lock *os.File // locked, so that one process at a time uses the folder
 }
 
-// openRoot makes the folder where it is missing, and everything in it; it removes the file of an
-// interrupted write. A folder that belongs to something else is rejected and not changed.
+// openRoot makes the folder and all folders in it, where they are missing, and removes the file of
+// an interrupted write. A folder that belongs to another program is rejected and not changed.
 func openRoot(path string) (*diskRoot, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func openRoot(path string) (*diskRoot, error) {
 	return r, nil
 }
 
-// CheckFolder reports whether OpenDisk would reject a folder as belonging to something else. It
-// changes nothing.
+// CheckFolder returns an error if OpenDisk would reject the folder because it has no marker and
+// contains foreign files. It changes nothing.
 func CheckFolder(path string) error {
 	root, err := os.OpenRoot(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,8 +117,8 @@ func (r *diskRoot) prepare() error {
 	return nil
 }
 
-// mark writes the marker. It is on the disk for good before anything else is: after a power failure
-// the folder would be rejected for its content without a marker.
+// mark writes the marker. It is synced before anything else is written: after a power failure the
+// folder would be rejected for content without a marker.
 func (r *diskRoot) mark() error {
 	if err := r.WriteFile(marker, []byte(markerText), 0o600); err != nil {
 		return err
@@ -126,8 +126,8 @@ func (r *diskRoot) mark() error {
 	return errors.Join(r.sync(marker), r.sync("."))
 }
 
-// isMarked reports whether the folder has the marker. It is false for one that is empty, and an
-// error for any other.
+// isMarked reports whether the folder has the marker. It returns false for a folder that is empty
+// or has only reservedNames, and an error for any other.
 func (r *diskRoot) isMarked() (bool, error) {
 	info, err := r.Lstat(marker)
 	switch {
@@ -147,7 +147,7 @@ func (r *diskRoot) isMarked() (bool, error) {
 }
 
 // makeFolder makes a folder where it is missing, and sets the mode 0700 of an existing one.
-// Anything else under the name, also a symbolic link, is an error.
+// Anything else under the name, even a symbolic link to a folder, is an error.
 func (r *diskRoot) makeFolder(name string) error {
 	if err := r.Mkdir(name, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
@@ -166,7 +166,7 @@ func (r *diskRoot) makeFolder(name string) error {
 	return errors.Join(f.Chmod(0o700), f.Close())
 }
 
-// sync returns when the disk has the removals from a folder, and the additions to it.
+// sync returns when the disk has the content of a file, or the names in a folder.
 func (r *diskRoot) sync(folder string) error {
 	f, err := r.Open(folder)
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *diskRoot) sync(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// eachName calls do for the names in a folder until do returns an error.
+// eachName calls do for each name in a folder until do returns an error.
 func (r *diskRoot) eachName(folder string, do func(name string) error) (err error) {
 	f, err := r.Open(folder)
 	if err != nil {

@@ -8,14 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxJobs bounds the number of segments that wait to be written, beside their bytes.
+// maxJobs bounds the number of segments that wait to be written. DiskOptions.Queue bounds their
+// bytes.
 const maxJobs = 4096
 
-// startShare is the divisor of the budget for segments that are stored while there are files of
-// unknown size, for which none can be evicted.
+// startShare is the divisor of the budget for segments that are stored while the size of some files
+// is unknown: such files cannot be evicted.
 const startShare = 4
 
-// fullShare is the divisor of the bytes on disk that are evicted when the file system is full.
+// fullShare is the divisor of the bytes on disk for those that are evicted when the file system is
+// full.
 const fullShare = 32
 
 // job is a segment that waits to be written.
@@ -26,27 +28,28 @@ type job struct {
 	canceled bool // not to be stored; guarded by Disk.mu
 }
 
-// onDisk returns the bytes on disk of a file of this length.
+// onDisk returns the bytes that a file of this length takes on disk.
 func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
 
-// roomOnDisk returns the bytes of a segment in the budget of a Disk.
+// roomOnDisk returns the bytes that a segment takes in the budget of a Disk.
 func (s *Segment) roomOnDisk() int64 {
 	return onDisk(fixedHeader + int64(4*len(s.Chunks)+len(s.File)) + s.Length())
 }
 
-// isListing reports whether there are files of unknown size, which are about to be listed. mu is
+// isListing reports whether the size of some files is unknown, which are about to be listed. mu is
 // held.
 func (d *Disk) isListing() bool { return !d.listed && d.index.unsized > 0 }
 
-// Put queues a segment, which is written in the background; when that fails it is not stored. It is
-// false if Get does not find the segment: also while reads are disabled, though it is written then.
+// Put queues a segment, which is written in the background; if the write fails the segment is not
+// stored. Put returns false if Get does not find the segment. While reads are disabled, and before
+// DiskOptions.Ready, that is so although the segment is written.
 func (d *Disk) Put(s *Segment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.queue(s) && d.isReady() && !d.readsDisabled()
 }
 
-// queue reports whether a segment waits to be written. mu is held.
+// queue queues a segment, and reports whether the segment waits to be written. mu is held.
 func (d *Disk) queue(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
 	before := d.pending.get(s.Key)
@@ -78,7 +81,7 @@ func (d *Disk) queue(s *Segment) bool {
 	return true
 }
 
-// write is the goroutine that writes, one segment after the other.
+// write is the goroutine that writes the queued segments, one after the other.
 func (d *Disk) write() {
 	for {
 		select {
@@ -95,7 +98,7 @@ func (d *Disk) write() {
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	err := d.writeFile(j)
-	if err != nil && !errors.Is(err, errCanceled) { // before the job leaves the queue: none is written in between
+	if err != nil && !errors.Is(err, errCanceled) { // before the job leaves the queue: no other is written meanwhile
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			d.makeRoom()
@@ -104,14 +107,14 @@ func (d *Disk) store(j *job) {
 	if d.stored(j, err) {
 		return
 	}
-	_, _ = d.unlink(j.segment.Key, false) // it is logged; the purge tries again
+	_, _ = d.unlink(j.segment.Key, false) // the failure is logged, and the purge tries again
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.active = nil
 }
 
-// stored removes a job from the queue and lists its segment. It is false if the job was canceled
-// and its file must be removed.
+// stored removes a job from the queue and lists its segment. It returns false if the job was
+// canceled and its file must be removed.
 func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,9 +137,10 @@ func (d *Disk) stored(j *job, err error) bool {
 	return true
 }
 
-// makeRoom evicts the oldest entries on a file system that is full below the budget. Otherwise the
-// cache would keep them, and store nothing new, until something else makes room. What is evicted at
-// once is bounded: another program may be filling the file system.
+// makeRoom evicts the oldest entries on a file system that is full although the budget is not.
+// Otherwise the cache would keep these entries, and store nothing new, until other files are
+// removed. The number of evicted bytes is bounded, since another program may be filling the file
+// system.
 func (d *Disk) makeRoom() {
 	d.mu.Lock()
 	victims := d.evict(d.index.used - d.index.used/fullShare)
@@ -144,8 +148,9 @@ func (d *Disk) makeRoom() {
 	d.unlinkAll(victims)
 }
 
-// evict removes the oldest entries from the index, until they and the segment that is being written
-// take at most so many bytes. mu is held. The caller removes the files.
+// evict removes the oldest entries from the index, until the remaining ones and the segment that is
+// being written take at most the given bytes. mu is held. The caller removes the files of the
+// returned segments.
 func (d *Disk) evict(most int64) []Key {
 	var victims []Key
 	for d.index.used+d.writes > most {
@@ -160,7 +165,7 @@ func (d *Disk) evict(most int64) []Key {
 	return victims
 }
 
-// SetMax changes DiskOptions.Max, and removes the files beyond it before it returns.
+// SetMax changes DiskOptions.Max, and removes the files beyond the new budget before it returns.
 func (d *Disk) SetMax(bytes int64) {
 	d.mu.Lock()
 	d.o.Max = bytes
@@ -169,7 +174,8 @@ func (d *Disk) SetMax(bytes int64) {
 	d.unlinkAll(victims)
 }
 
-// errCanceled: a segment was purged or replaced before it was written.
+// errCanceled: a segment was not written, since it was purged or replaced before, or writes are
+// disabled.
 var errCanceled = errors.New("canceled")
 
 // writeFile writes the file of a segment.
@@ -180,7 +186,7 @@ func (d *Disk) writeFile(j *job) error {
 		return errCanceled
 	}
 	d.active, d.writes = j, j.segment.roomOnDisk()
-	victims := d.evict(d.o.Max) // before the write, so that the budget holds at any moment
+	victims := d.evict(d.o.Max) // before the write, so that the budget is never exceeded
 	d.mu.Unlock()
 	d.unlinkAll(victims)
 	err := d.fillFile(temporary, j.segment)
@@ -198,7 +204,8 @@ func (d *Disk) fillFile(path string, s *Segment) (err error) {
 	if err := d.o.failure("write"); err != nil {
 		return err
 	}
-	// One of this name is left when its removal failed, as on a file system that became read-only.
+	// A file of this name is left when its removal failed, as on a file system that became
+	// read-only.
 	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

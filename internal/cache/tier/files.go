@@ -2,15 +2,14 @@ package tier
 
 import "sync"
 
-// files is an index of segments by file, then by segment, so that all segments of one file are
-// found without a walk over the others. Most files have one segment, number 0, which takes no map
-// of its own.
+// files is an index of segments by file, then by segment, so that all segments of a file are found
+// without a walk over other files. Most files have only segment 0, which needs no second map.
 type files[T any] map[string]segments[T]
 
 // segments are the segments of one file.
 type segments[T any] struct {
-	first *T           // segment 0; nil: not there
-	rest  map[int64]*T // the others; nil: there are none
+	first *T           // segment 0; nil: none
+	rest  map[int64]*T // the others; nil: none
 }
 
 // get returns a segment, or nil.
@@ -37,7 +36,7 @@ func (f files[T]) set(key Key, value *T) {
 	f[key.File] = s
 }
 
-// remove removes a segment, if there is one.
+// remove removes a segment; without one it does nothing.
 func (f files[T]) remove(key Key) {
 	s, ok := f[key.File]
 	if !ok {
@@ -55,7 +54,8 @@ func (f files[T]) remove(key Key) {
 	}
 }
 
-// visit calls do, which may remove it, for each segment of the files that match, as Visit does.
+// visit calls do for each segment of the files that match, as Visit does. do may remove that
+// segment.
 func (f files[T]) visit(mu sync.Locker, match Match, do func(key Key, value *T)) {
 	Visit(mu, f, match, func(file string, s segments[T]) {
 		if s.first != nil {
@@ -67,14 +67,14 @@ func (f files[T]) visit(mu sync.Locker, match Match, do func(key Key, value *T))
 	})
 }
 
-// walkStep is the number of entries that Visit visits before it unlocks the mutex for others.
+// walkStep is the number of entries after which Visit unlocks the mutex for other goroutines.
 const walkStep = 512
 
 // Visit calls do, with mu held, for the files of an index that match. For one file it walks
-// nothing. Otherwise it releases mu after every walkStep entries, so that nothing waits for the
-// whole walk: others may then change the index, and do may at any time. Files that are there from
-// the beginning to the end are visited once; those that are added or removed meanwhile are visited
-// once or not at all. The caller does not hold mu.
+// nothing. Otherwise it unlocks mu after every walkStep entries, so that no goroutine waits for the
+// whole walk. Others may change the index then, and do may change it at any time. A file that is in
+// the index from the beginning to the end of the walk is visited once; one that is added or removed
+// meanwhile may be missed. The caller does not hold mu.
 func Visit[V any](mu sync.Locker, m map[string]V, match Match, do func(file string, value V)) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -91,7 +91,7 @@ func Visit[V any](mu sync.Locker, m map[string]V, match Match, do func(file stri
 		}
 		if n++; n%walkStep == 0 {
 			mu.Unlock()
-			mu.Lock() // a goroutine that waits for it gets it within a millisecond
+			mu.Lock() // a waiting goroutine gets the mutex within a millisecond
 		}
 	}
 }

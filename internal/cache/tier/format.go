@@ -38,12 +38,12 @@ const (
 	flagLinked    = 2
 )
 
-// errFormat means that a file is no segment, or not one of this format.
+// errFormat is the error for a file that is no segment, or none of this format.
 var errFormat = errors.New("not a stored segment")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// header is the decoded header.
+// header is the decoded header of a file.
 type header struct {
 	key     Key
 	version Version
@@ -83,8 +83,8 @@ func appendHeader(b []byte, s *Segment) []byte {
 	return b
 }
 
-// parseHeader decodes the header at the beginning of b, which may be longer. fileSize is that of
-// the whole file on disk: one that was cut, or has grown, is rejected.
+// parseHeader decodes the header at the beginning of b, which may be longer than the header.
+// fileSize is the size of the whole file on disk: a file that was cut, or has grown, is rejected.
 func parseHeader(b []byte, fileSize int64) (*header, error) {
 	if len(b) < fixedHeader || string(b[:len(magic)]) != magic {
 		return nil, errFormat
@@ -121,7 +121,7 @@ func parseHeader(b []byte, fileSize int64) (*header, error) {
 	return h, nil
 }
 
-// headerSum is the checksum of a header with the field for it taken as zero.
+// headerSum returns the checksum of a header with the field for it taken as zero.
 func headerSum(b []byte) uint32 {
 	sum := crc32.Update(0, castagnoli, b[:12])
 	sum = crc32.Update(sum, castagnoli, make([]byte, 4))

@@ -10,7 +10,7 @@ import (
 )
 
 // Memory of an entry in bytes: list element, slot of the map, memoryEntry and Segment. A test
-// compares it with that of the process.
+// compares these numbers with the memory of the process.
 const (
 	segmentCost = 288
 	ghostBytes  = 176
@@ -23,11 +23,12 @@ const minExtent = 16 << 10
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
 // bookkeeping.
 //
-// After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
-// arena is shared memory of the process, not heap. A segment in it is not evicted while readers use
-// it, which would free nothing. One that is purged is pinned: its extent counts in the budget until
-// the last reader has released it. While readers use most of the budget no further segment moves,
-// so that slow clients of many files leave room for others.
+// After UseSendfile, a segment that is requested again moves to an arena, unless it is small. The
+// arena is shared memory of the process, not heap. A segment in the arena is not evicted while
+// readers use it, since that would free nothing. A segment that is purged or replaced meanwhile is
+// pinned: its extent counts in the budget until the last reader has released it. While readers use
+// most of the budget no further segment moves, so that slow clients of many files leave room for
+// others.
 type Memory struct {
 	arena *arena.Arena // nil: segments stay in the heap
 	inUse atomic.Int64 // bytes of extents with readers
@@ -45,12 +46,12 @@ type Memory struct {
 // memoryEntry is a segment in a list of a Memory, or its ghost. Memory.mu guards it.
 type memoryEntry struct {
 	key     Key
-	segment *Segment      // without chunks if extent is set; nil: a ghost
-	extent  *extent       // nil before the move
-	cost    int64         // bytes in the budget; of a ghost: those of its segment
-	list    *list.List    // of lists
-	use     *list.Element // its place there
-	moving  bool          // a reader is moving it to the arena
+	segment *Segment      // without chunks if extent is set; nil: the entry is a ghost
+	extent  *extent       // in the arena; nil before the move
+	cost    int64         // bytes in the budget; for a ghost those that its segment had
+	list    *list.List    // one of lists
+	use     *list.Element // element of list
+	moving  bool          // a reader moves it to the arena, or has failed to
 }
 
 // NewMemory returns a Memory with a budget in bytes.
@@ -58,8 +59,9 @@ func NewMemory(budget int64) *Memory {
 	return &Memory{budget: budget, lists: lists{all: make(files[memoryEntry])}}
 }
 
-// UseSendfile lets segments move to an arena, from which sendfile(2) sends them. It must come
-// before any use. With an error, the reason why this system has no arena, they stay in the heap.
+// UseSendfile lets segments move to an arena, from which sendfile(2) sends them. It must be called
+// before any other method. The error is the reason for which this system has no arena: then
+// segments stay in the heap.
 func (m *Memory) UseSendfile() (err error) {
 	if m.arena, err = arena.New("segments"); err != nil {
 		m.arena = nil
@@ -82,7 +84,7 @@ func newMemoryEntry(s *Segment) *memoryEntry {
 	return &memoryEntry{key: s.Key, segment: s, cost: cost}
 }
 
-// unlock unlocks mu, and then frees the extents in toFree, which takes a while.
+// unlock unlocks mu, and then frees the extents in toFree without mu, since that takes some time.
 func (m *Memory) unlock() {
 	freed := m.toFree
 	m.toFree = nil
@@ -92,7 +94,7 @@ func (m *Memory) unlock() {
 	}
 }
 
-// unpin uncounts an extent that its last user has released.
+// unpin removes an extent from pinned that its last user has released.
 func (m *Memory) unpin(p *extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +103,7 @@ func (m *Memory) unpin(p *extent) {
 	}
 }
 
-// pin counts an extent that is in no list and has users. mu is held.
+// pin adds an extent to pinned that is in no list and has users. mu is held.
 func (m *Memory) pin(p *extent) {
 	p.pinned = true
 	m.pinned += arena.Cost(p.Length)
@@ -110,7 +112,8 @@ func (m *Memory) pin(p *extent) {
 // Get returns a view of the segment if it is of version v; one of another version is removed.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) { return m.get(key, v, touch, touch) }
 
-// GetInPlace is Get with touch for a reader that copies the bytes: the segment does not move.
+// GetInPlace is Get with touch for a reader that copies the bytes: the segment does not move to the
+// arena.
 func (m *Memory) GetInPlace(key Key, v Version) (View, bool) { return m.get(key, v, true, false) }
 
 func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
@@ -142,7 +145,7 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	return View{segment: segment}, true
 }
 
-// movesLocked reports whether the caller must move a segment into the arena. mu is held.
+// movesLocked reports whether the caller must move a segment to the arena. mu is held.
 func (m *Memory) movesLocked(k *memoryEntry) bool {
 	length := k.segment.Length()
 	if k.moving || m.arena == nil || length < minExtent ||
@@ -153,18 +156,18 @@ func (m *Memory) movesLocked(k *memoryEntry) bool {
 	return true
 }
 
-// move copies a segment into the arena, and returns its extent with the caller as a user, or nil if
-// there is no memory for it.
+// move copies a segment to the arena, and returns its extent with the caller as a user, or nil if
+// the arena has no memory for it.
 func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
 	p, err := m.newExtent(s.Chunks, s.Length())
 	if err != nil {
-		return nil // moving stays set: there is no second attempt
+		return nil // moving stays set, so the move is not tried again
 	}
 	m.mu.Lock()
 	defer m.unlock()
 	m.moved += uint64(p.Length)
 	if m.find(k.key) != k {
-		m.pin(p) // evicted or purged meanwhile: the caller is the last user
+		m.pin(p) // evicted or purged meanwhile: the caller is the only user
 		return p
 	}
 	p.users.Add(listed)
@@ -172,7 +175,7 @@ func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
 	m.used -= k.cost
 	k.cost = headCost(s.Key) + arena.Cost(p.Length)
 	m.used += k.cost
-	m.shrink(m.budget) // the last page of it may be too much
+	m.shrink(m.budget) // the last page of the extent may exceed it
 	return p
 }
 
@@ -187,7 +190,7 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 	return k.segment.Version, true
 }
 
-// Put stores a segment. It returns false if there is no room for it.
+// Put stores a segment. It returns false if the budget has no room for it.
 func (m *Memory) Put(s *Segment) bool {
 	k := newMemoryEntry(s)
 	m.mu.Lock()
@@ -196,7 +199,8 @@ func (m *Memory) Put(s *Segment) bool {
 }
 
 // Promote returns the view of a copy in memory instead of the view of a segment on disk, if the
-// memory should have one. It is false if the segment cannot be read.
+// segment should be in memory; otherwise the same view. It returns false if the segment cannot be
+// read.
 func (m *Memory) Promote(view View) (View, bool) {
 	if view.file == nil || !m.shouldAdmit(view.file.header.key, view.file.header.length) {
 		return view, true
@@ -204,28 +208,28 @@ func (m *Memory) Promote(view View) (View, bool) {
 	defer view.Release()
 	segment, err := view.file.load()
 	if err != nil {
-		return View{}, false // it was removed, or the failure logged
+		return View{}, false // the segment was removed, or the failure was logged
 	}
 	k := newMemoryEntry(segment)
 	m.mu.Lock()
 	defer m.unlock()
-	// A purge empties the disk first. So if the segment is still there, a purge that matches it has
-	// yet to come to memory.
+	// A purge empties the disk first. So if the segment is still on disk, a purge that matches it
+	// has not come to memory yet.
 	if view.file.disk.isCurrent(view.file) {
 		m.put(k)
 	}
 	return View{segment: segment, copied: true}, true
 }
 
-// shouldAdmit reports whether a segment that was found on disk should be in memory: small ones, of
-// one chunk, if they fit, larger ones if they were evicted not long ago.
+// shouldAdmit reports whether a segment that was found on disk should be in memory: a segment of
+// one chunk if it fits, a larger one if it was evicted from memory a short time ago.
 func (m *Memory) shouldAdmit(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return length <= ChunkSize && headCost(key)+length <= m.budget || m.isGhost(key)
 }
 
-// Reserve makes room for bytes that are being fetched; a negative number gives it back. Reserved
+// Reserve makes room for bytes that are being fetched; a negative number releases it. Reserved
 // bytes count as used, up to half of the budget.
 func (m *Memory) Reserve(bytes int64) {
 	m.mu.Lock()
@@ -242,7 +246,8 @@ func (m *Memory) SetBudget(budget int64) {
 	m.shrink(m.budget)
 }
 
-// unref ends the use of an extent by the lists. mu is held.
+// unref ends the use of an extent by the lists. The extent is freed or, while it has readers,
+// pinned. mu is held.
 func (m *Memory) unref(k *memoryEntry) {
 	switch {
 	case k.extent == nil:
@@ -264,7 +269,7 @@ func (m *Memory) Purge(match Match) (n int) {
 	return n
 }
 
-// locker is Memory.mu with unlock.
+// locker is Memory.mu, with Memory.unlock as Unlock.
 type locker struct{ m *Memory }
 
 func (l locker) Lock()   { l.m.mu.Lock() }
@@ -275,12 +280,12 @@ type Stats struct {
 	Entries  int
 	Bytes    int64  // of the budget in use
 	Budget   int64  // bytes
-	Evicted  uint64 // segments, for want of room
+	Evicted  uint64 // segments, for lack of room
 	Moved    uint64 // Memory: bytes that moved from the heap to the arena so far
-	Failed   uint64 // Disk: times that the disk failed and was disabled for a while
-	Skipped  uint64 // Disk: segments that were not stored, because it failed or was too slow
-	Corrupt  uint64 // Disk: segments with other content than was written
-	Disabled bool   // Disk: it is disabled for a while
+	Failed   uint64 // Disk: failures after which reads or writes were disabled for a while
+	Skipped  uint64 // Disk: segments that were not stored: the disk failed, was too slow, or is not listed yet
+	Corrupt  uint64 // Disk: segments whose content was not the written one
+	Disabled bool   // Disk: reads or writes are disabled
 }
 
 // Stats returns the metrics.
@@ -291,15 +296,15 @@ func (m *Memory) Stats() Stats {
 		Moved: m.moved}
 }
 
-// extent is an extent of the arena with a segment, until its last user has released it.
+// extent is a segment in the arena, until its last user has released it.
 type extent struct {
 	arena.Extent
-	memory *Memory      // whose budget it counts in
-	users  atomic.Int32 // readers, and listed
-	pinned bool         // in no list, but counted; guarded by memory.mu
+	memory *Memory      // counts the extent in its budget
+	users  atomic.Int32 // number of readers, plus listed while it is in a list
+	pinned bool         // in no list, but counted in memory.pinned; guarded by memory.mu
 }
 
-// listed is the share of a list in the number of users of an extent.
+// listed is the share of the lists in the number of users of an extent.
 const listed = 1 << 30
 
 // newExtent copies chunks into the arena. The caller is the only reader of the extent.
@@ -320,7 +325,7 @@ func (m *Memory) newExtent(chunks [][]byte, length int64) (*extent, error) {
 	return p.use(), nil
 }
 
-// use adds a reader to an extent that is new, or has users.
+// use adds a reader to an extent that is new, or has users already.
 func (p *extent) use() *extent {
 	if p.users.Add(1)&^listed == 1 {
 		p.memory.inUse.Add(arena.Cost(p.Length))

@@ -1,15 +1,15 @@
 // Package tier stores segments of files: Memory in the process, Disk in files that survive a
-// restart. Both have the same methods, whose contract package cachetest checks:
+// restart. Both have the same methods, whose contract package cachetest tests:
 //
-//   - Get finds a segment of a version; one of another version is removed. touch is true for the
-//     first look of a reader, which counts as use, and false for its further ones. The caller
-//     releases the view.
+//   - Get returns a view of a segment of a version, which the caller releases. A segment of another
+//     version is removed. touch is true for the first look-up of a reader, which counts as use, and
+//     false for further ones.
 //   - Holds returns the version of a stored segment.
-//   - Put stores a segment, in the place of one with the same key. It returns false if there is no
-//     room for it, or the tier is disabled.
-//   - Purge removes the segments of the files that match, and returns their number. When it returns
-//     none of those is found again, after a restart either; for a power failure see Disk.Sync.
-//     Segments of other files are found meanwhile, also by a Get that began before.
+//   - Put stores a segment, in the place of one with the same key. It returns false if the tier has
+//     no room for the segment, or is disabled.
+//   - Purge removes the segments of the files that match, and returns their number. After that no
+//     look-up finds one of them, not even after a restart; for a power failure see Disk.Sync.
+//     During the purge look-ups find segments of other files, also a Get that began before.
 //
 // A file is cut into segments of 4 MiB; the last one has the rest. A segment is stored as a whole,
 // with the version of its file, and found by key and version:
@@ -17,7 +17,7 @@
 //	memory := tier.NewMemory(256 << 20)
 //	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks})
 //	view, ok := memory.Get(tier.Key{File: id, Index: 0}, v, true)
-//	chunk, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
+//	chunk, err := view.At(0, 64<<10) // bytes, or a part of a file for sendfile(2)
 //	view.Release()
 package tier
 
@@ -37,25 +37,26 @@ const (
 	SegmentSize = content.SegmentSize
 )
 
-// ErrCorrupt is the error of a segment on disk with other content than was written. It was removed.
+// ErrCorrupt is the error for a segment on disk whose content is not the written one. The segment
+// was removed.
 var ErrCorrupt = errors.New("stored segment is corrupted")
 
-// Version tells one content of a file from another.
+// Version identifies the content of a file.
 type Version = content.Version
 
 // Key names a segment.
 type Key struct {
-	File  string // group/Mxx/HH/LL/name; with @ and a source it is kept in memory only
+	File  string // group/Mxx/HH/LL/name; files with @ and a source behind it are kept in memory only
 	Index int64  // of the segment, from 0
 }
 
-// KeyAt returns the key of the segment with the byte at an offset.
+// KeyAt returns the key of the segment that contains the byte at an offset.
 func KeyAt(file string, offset int64) Key { return Key{File: file, Index: offset / SegmentSize} }
 
-// String returns the file, `#` and the index; `#` is in no file id.
+// String returns the file, `#` and the index. No file id contains `#`.
 func (k Key) String() string { return k.File + "#" + strconv.FormatInt(k.Index, 10) }
 
-// Segment is a whole segment in memory. It must not change once it is in a tier.
+// Segment is a whole segment in memory. It must not change after a Put.
 type Segment struct {
 	Key
 	Version Version
@@ -72,7 +73,7 @@ func (s *Segment) Length() int64 {
 	return int64(n-1)*ChunkSize + int64(len(s.Chunks[n-1]))
 }
 
-// at is View.At: to the end of the chunk at the offset.
+// at is View.At. It stops at the end of the chunk that contains the offset.
 func (s *Segment) at(offset, limit int64) content.Chunk {
 	chunk := s.Chunks[offset/ChunkSize][offset%ChunkSize:]
 	return content.InMemory(chunk[:min(limit, int64(len(chunk)))])
@@ -83,7 +84,7 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 //	""               all files
 //	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
 //	"group1/M00/..." a file
-//	"group1/M00/...@" the same by the names that add a source, see MatchSources
+//	"group1/M00/...@" the same file under the names with a source, see MatchSources
 type Match string
 
 // MatchAll selects all files.
@@ -92,15 +93,15 @@ const MatchAll Match = ""
 // MatchFile selects one file.
 func MatchFile(file string) Match { return Match(file) }
 
-// MatchFolder selects the files below a folder: group/M00/00 for one, with or without a slash at
-// the end. Whole names count: group/M0 selects nothing in group/M00.
+// MatchFolder selects the files below a folder, such as group/M00/00, with or without a slash at
+// the end. Whole names are compared: group/M0 selects nothing in group/M00.
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
-// sourceMark separates a file id from a source in File of Key; it is in no file id.
+// sourceMark separates a file id from a source in Key.File. No file id contains it.
 const sourceMark = "@"
 
-// MatchSources selects the entries of one file, m, that came from sources which only ids name:
-// Key.File is the file and a source.
+// MatchSources selects the entries of one file, m, whose Key.File contains a source: they came from
+// sources that only file ids name.
 func MatchSources(m Match) Match { return m + sourceMark }
 
 // IsFile reports whether m selects one file.
@@ -116,7 +117,7 @@ func (m Match) Matches(file string) bool {
 	return strings.HasPrefix(file, string(m))
 }
 
-// String returns a text for people.
+// String returns a text for logs and pages.
 func (m Match) String() string {
 	if m == MatchAll {
 		return "all files"
@@ -124,15 +125,15 @@ func (m Match) String() string {
 	return string(m)
 }
 
-// View is a segment that was found. It is usable until Release; the zero View is none.
+// View is a segment that was found. It is usable until Release. The zero View is no segment.
 type View struct {
 	segment *Segment
 	extent  *extent
 	file    *openFile
-	copied  bool // segment was just copied from disk
+	copied  bool // segment is a copy of one on disk
 }
 
-// FromDisk reports whether the segment was found on disk, also if Promote has copied it.
+// FromDisk reports whether the segment was found on disk, also if Promote has copied it to memory.
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
 // At returns at least one and at most limit (more than 0) bytes of the segment from an offset on.
@@ -147,8 +148,8 @@ func (v View) At(offset, limit int64) (content.Chunk, error) {
 	return v.file.at(offset, limit)
 }
 
-// Release ends the use of the view and of its chunks in files. Bytes in memory stay valid
-// while they are referred to.
+// Release ends the use of the view and of its chunks in files. Bytes in memory stay valid while
+// they are referred to.
 func (v View) Release() {
 	switch {
 	case v.file != nil:

@@ -2,26 +2,25 @@ package tier
 
 import "container/list"
 
-// recentShare is the divisor of the budget for segments that were requested once, while others need
-// room.
+// recentShare is the divisor of the budget for recent segments, while other segments need room.
 const recentShare = 4
 
-// lists decide which segments stay in a Memory: a 2Q cache (Johnson and Shasha, 1994). A new
-// segment is recent; when it is asked for again, or comes back soon after it was evicted, it is
-// frequent. Recent ones are evicted first as long as they take more than a quarter, so that a scan
-// of cold files only drives out other cold files. Ghosts, the keys of evicted recent segments, tell
-// which segments come back. Memory.mu guards all of it.
+// lists decide which segments stay in a Memory. They are a 2Q cache (Johnson and Shasha, 1994). A
+// new segment is recent. It becomes frequent when it is requested again, or comes back soon after
+// it was evicted. Recent segments are evicted first as long as they take more than a quarter of the
+// budget, so that a scan of cold files evicts only other cold files. Ghosts are the keys of evicted
+// recent segments, by which a segment that comes back is recognized. Memory.mu guards all fields.
 type lists struct {
 	all           files[memoryEntry]
-	recent        list.List // of *memoryEntry, the one that was used last at the front; so are the next two
+	recent        list.List // of *memoryEntry, the last used one at the front; so are the next two
 	frequent      list.List
 	ghosts        list.List
-	used          int64 // by all lists
+	used          int64 // bytes of all lists
 	recentUsed    int64
 	ghostSegments int64 // bytes of the segments of the ghosts
 }
 
-// total returns the bytes that count in the budget. Reserved bytes evict half of it at most.
+// total returns the bytes that count in the budget. Reserved bytes count up to half of it.
 func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.pinned }
 
 // find returns a segment, or nil.
@@ -32,7 +31,7 @@ func (m *Memory) find(key Key) *memoryEntry {
 	return nil
 }
 
-// isGhost reports whether a segment was evicted not long ago.
+// isGhost reports whether a recent segment was evicted a short time ago.
 func (m *Memory) isGhost(key Key) bool {
 	k := m.all.get(key)
 	return k != nil && k.list == &m.ghosts
@@ -41,7 +40,7 @@ func (m *Memory) isGhost(key Key) bool {
 // push puts an entry at the front of a list.
 func (k *memoryEntry) push(l *list.List) { k.list, k.use = l, l.PushFront(k) }
 
-// oldest is the entry of a list that was not used for the longest time.
+// oldest returns the least recently used entry of a list.
 func oldest(l *list.List) *memoryEntry { return l.Back().Value.(*memoryEntry) }
 
 // touch counts a use of a segment: a recent one becomes frequent.
@@ -55,7 +54,8 @@ func (m *Memory) touch(k *memoryEntry) {
 	k.push(&m.frequent)
 }
 
-// put adds a segment in the place of one with the same key. It is false if there is no room.
+// put adds a segment in the place of one with the same key. It returns false if the budget has no
+// room for it.
 func (m *Memory) put(k *memoryEntry) bool {
 	back := m.isGhost(k.key)
 	if k.cost > m.budget {
@@ -67,7 +67,7 @@ func (m *Memory) put(k *memoryEntry) bool {
 	m.remove(k.key)
 	m.shrink(m.budget - k.cost) // before the insertion, so that the segment does not evict itself
 	if m.used+m.pinned > 0 && m.total() > m.budget-k.cost {
-		return false // slow readers use the rest
+		return false // segments in use and reserved bytes take the rest
 	}
 	m.used += k.cost
 	m.all.set(k.key, k)
@@ -80,11 +80,12 @@ func (m *Memory) put(k *memoryEntry) bool {
 	return true
 }
 
-// maxInUse bounds the segments with readers that one shrink passes over. The next one begins behind
-// them.
+// maxInUse bounds the segments with readers that one call of shrink skips. The next call begins
+// behind them.
 const maxInUse = 256
 
-// shrink evicts until at most limit bytes are taken, or readers use all that is left to evict.
+// shrink evicts until at most limit bytes are taken. It stops before that if readers use all
+// frequent segments, or the maxInUse oldest ones, and no recent segment and no ghost is left.
 func (m *Memory) shrink(limit int64) {
 	for inUse := 0; m.total() > limit; {
 		left := min(m.frequent.Len(), maxInUse) > inUse
@@ -108,8 +109,8 @@ func (m *Memory) shrink(limit int64) {
 	}
 }
 
-// evictRecent leaves a ghost of the segment, and removes ghosts that are older than a budget's
-// worth of segments.
+// evictRecent replaces the oldest recent segment by its ghost. It removes the oldest ghosts while
+// the segments of all ghosts had more bytes than the budget.
 func (m *Memory) evictRecent() {
 	k := oldest(&m.recent)
 	m.removeEntry(k)
@@ -124,7 +125,7 @@ func (m *Memory) evictRecent() {
 	}
 }
 
-// remove removes a segment or its ghost, if there is one.
+// remove removes a segment or its ghost; without one it does nothing.
 func (m *Memory) remove(key Key) {
 	if k := m.all.get(key); k != nil {
 		m.removeEntry(k)
