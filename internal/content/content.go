@@ -6,9 +6,9 @@ import "io"
 // another host, cached or being fetched.
 type File interface {
 	// At waits for bytes of the file at an offset, and returns at least one and at most limit (more
-	// than 0) of them. limit is the number of bytes that the reader will read: nothing beyond them
-	// is fetched. The reader continues with the first byte that it did not get. The chunk is valid
-	// until the next call.
+	// than 0) of them. limit is the number of bytes that the reader will read: no further bytes are
+	// fetched. The reader continues after the last byte that it got. The chunk is valid until the
+	// next call.
 	At(offset, limit int64) (Chunk, error)
 }
 
@@ -22,11 +22,11 @@ type Descriptor interface {
 type Chunk struct {
 	Bytes   []byte      // read-only; nil = not in memory
 	File    Descriptor  // nil = not in an open file
-	Checked io.ReaderAt // an open file that may change: it is read, and compares the bytes before it returns them
+	Checked io.ReaderAt // an open file that may change: ReadAt compares the bytes before it returns them
 	Stream  io.Reader   // set if Bytes, File and Checked are nil
 	Offset  int64       // in File or Checked
 	Length  int64
-	// Resident: File is in memory (memfd_create(2)), so that reading it never waits for a disk.
+	// Resident: File is in memory (memfd_create(2)), so reads of it never wait for a disk.
 	Resident bool
 }
 
@@ -60,7 +60,8 @@ func (c Chunk) Load(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Behind returns the chunk without its first n bytes. Those of a stream must have been loaded.
+// Behind returns the chunk without its first n bytes. Those of a stream must have been read by
+// Load.
 func (c Chunk) Behind(n int64) Chunk {
 	if c.Bytes != nil {
 		c.Bytes = c.Bytes[n:]

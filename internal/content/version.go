@@ -13,29 +13,28 @@ const SegmentSize = 4 << 20
 // Version identifies the content of a file: equal versions have the same bytes.
 type Version struct {
 	Size    int64  // bytes
-	ModTime int64  // nanoseconds since 1970, whole seconds but for AsOf; see Nanoseconds
+	ModTime int64  // nanoseconds since 1970, in whole seconds unless AsOf has changed it; see Nanoseconds
 	CRC32   uint32 // IEEE, of the whole content; valid if Immutable and not Linked
 	// Immutable: the content under this name never changes; it can only be deleted.
 	Immutable bool
-	// Linked: the file is known to be a link, and CRC32 is not that of its content.
+	// Linked: the file is a link, and CRC32 is not the one of its content.
 	Linked bool
 }
 
 // Time returns ModTime as a time.
 func (v Version) Time() time.Time { return time.Unix(0, v.ModTime) }
 
-// SettleTime is the time since its last change after which the second of that change identifies the
-// version of a file: before, the file may change again in the same second (RFC 9110 section
-// 8.8.2.2).
+// SettleTime is the time after a change of a file until the second of the change identifies the
+// version. Before, the file may change again in the same second (RFC 9110 section 8.8.2.2).
 const SettleTime = 2 * time.Second
 
-// IsSettled reports whether a file that changed at a time cannot have another version of the same
-// second any more.
+// IsSettled reports whether a file that changed at a time can no longer get another version with a
+// change in the same second.
 func IsSettled(changed, now time.Time) bool { return now.Sub(changed) > SettleTime }
 
-// AsOf returns v as the version of a file whose size and second of change were asked for at now or
-// later. If the file can change and is not settled, the version differs from the settled one of the
-// same second, by a nanosecond: bytes that were read early are not taken for those of the last
+// AsOf returns v as the version of a file whose size and second of change were requested at now or
+// later. If the file can change and is not settled, the version differs by a nanosecond from the
+// settled one of the same second: bytes that were read early are not taken for those of the last
 // change in that second.
 func (v Version) AsOf(now time.Time) Version {
 	if !v.Immutable && v.Settled() && !IsSettled(v.Time(), now) {
@@ -47,8 +46,8 @@ func (v Version) AsOf(now time.Time) Version {
 // Settled reports whether no other version of the file has this size and second of change.
 func (v Version) Settled() bool { return v.Immutable || v.ModTime%int64(time.Second) == 0 }
 
-// Resembles reports whether both versions have the same size and second of change, which is all
-// that other hosts tell.
+// Resembles reports whether both versions have the same size and second of change, the only
+// properties that all hosts report.
 func (v Version) Resembles(other Version) bool {
 	return v.Size == other.Size && v.ModTime/int64(time.Second) == other.ModTime/int64(time.Second)
 }

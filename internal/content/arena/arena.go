@@ -1,7 +1,7 @@
 // Package arena keeps bytes in an anonymous file (memfd_create(2)), from which sendfile(2) sends
 // them without a copy, and which the garbage collector does not scan:
 //
-//	a, err := arena.New() // the error is the reason why this system has none
+//	a, err := arena.New("name") // the error is the reason for which this system has none
 //	e, err := a.Reserve(length)
 //	_, err = e.WriteAt(b, 0)
 //	... sendfile(2) of length bytes from e.Offset of a.File()
@@ -16,22 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Arena is a file without a name in memory. It is safe for concurrent use.
+// Arena is an anonymous file in memory. It is safe for concurrent use.
 //
-// An extent is written once, before anything reads it. Free makes it a hole, whose memory goes back
-// to the system. Its offsets, of which there are 2^63, are never used again, so pages that a socket
-// still holds belong to nothing else. Some systems change such pages in a hole, see proveHoles.
+// An extent is written once, before it is read. Free makes it a hole, whose memory goes back to the
+// system. Its offsets, of which a file has 2^63, are never used again, so pages that a socket still
+// holds belong to no other extent. Some systems change such pages when they make a hole, see
+// proveHoles.
 //
-// The file is closed when nothing refers to it any more: its descriptor is valid while an extent
-// is.
+// The file is closed when nothing refers to the arena any more: its descriptor is valid while an
+// extent is in use.
 type Arena struct {
 	file   *os.File
 	system settings
 	next   atomic.Int64 // the first offset that was never used
 }
 
-// New returns an empty Arena, or the reason why this system can have none. name is that of the file
-// in /proc.
+// New returns an empty Arena, or the reason for which this system can have none. name is the name
+// of the file in /proc.
 func New(name string) (*Arena, error) {
 	system, err := openSettings()
 	if err != nil {
@@ -65,8 +66,8 @@ type Extent struct {
 	arena *Arena
 }
 
-// Reserve returns an extent of zeros, which takes no memory yet. It fails if the settings of the
-// system have changed since New.
+// Reserve returns an extent of zeros, which takes no memory yet. It fails if files in memory may
+// get huge pages now, since the settings of the system have changed after New.
 func (a *Arena) Reserve(length int64) (Extent, error) {
 	if err := a.system.noHugePages(); err != nil {
 		return Extent{}, err

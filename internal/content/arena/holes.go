@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmemFiles are the settings for huge pages in files in memory: the first in general, the others
-// for each size of page (the kernel's Documentation/admin-guide/mm/transhuge.rst). A kernel without
-// them has no such pages.
+// shmemFiles are the settings for huge pages in files in memory: the first one in general, the
+// others for each size of page (Documentation/admin-guide/mm/transhuge.rst of the kernel). A kernel
+// without these settings has no such pages.
 var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
 	"/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
 
-// errHuge means that a file in memory may be made of huge pages.
+// errHuge is the error for a system that may use huge pages for files in memory.
 var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")
 
-// settings are the open shmemFiles, which each look reads again. The garbage collector closes them
-// if there is no arena.
+// settings are the open shmemFiles, which noHugePages reads at each call. The garbage collector
+// closes them if there is no arena.
 type settings []*os.File
 
 // openSettings opens the existing shmemFiles.
 func openSettings() (settings, error) {
 	var list settings
 	for _, pattern := range shmemFiles {
-		names, _ := filepath.Glob(pattern) // the patterns are good ones
+		names, _ := filepath.Glob(pattern) // the patterns are valid
 		for _, name := range names {
 			file, err := os.Open(name)
 			if err != nil {
@@ -40,9 +40,9 @@ func openSettings() (settings, error) {
 	return list, nil
 }
 
-// noHugePages returns nil if no file in memory gets huge pages unless its user asks for them. A
-// hole in a huge page is made by writing zeros to a part of it, while a socket may hold that page.
-// A few bytes would also take 2 MiB.
+// noHugePages returns nil if no file in memory gets huge pages unless its user asks for them. The
+// kernel makes a hole in a huge page by writing zeros to a part of it, while a socket may hold that
+// page. An extent of a few bytes would also take 2 MiB.
 func (s settings) noHugePages() error {
 	for _, file := range s {
 		var room [256]byte
@@ -61,15 +61,15 @@ func (s settings) noHugePages() error {
 	return nil
 }
 
-// errHoles means that a hole does not do what an arena relies on.
+// errHoles is the error for a system on which an arena cannot rely on holes.
 var errHoles = errors.New("a hole in a file in memory changes bytes that are on their way, or gives nothing back")
 
 // proveHoles writes probeSize bytes, probeChunk at a time.
 const probeChunk, probeSize = 256 << 10, 4 << 20
 
-// proveHoles makes a hole in an empty file. Bytes that were spliced out of the file before must not
-// change, as bytes in a socket, and the memory must go back to the system. A hole of probeSize is
-// left in the file.
+// proveHoles makes a hole in an empty file. It checks that bytes which were spliced out of the file
+// before, as into a socket, do not change, and that the memory goes back to the system. A hole of
+// probeSize is left in the file.
 func proveHoles(file *os.File) error {
 	content := bytes.Repeat([]byte("pages that are on their way."), probeChunk/28+1)[:probeChunk]
 	for offset := int64(0); offset < probeSize; offset += probeChunk {
