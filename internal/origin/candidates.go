@@ -13,17 +13,17 @@ import (
 
 // candidates are the hosts to ask for a file that is not here.
 type candidates struct {
-	servers []client.Server // in order; none: err is the error of the request
+	servers []client.Server // in order; without any, err is the error of the request
 	err     error
 	unknown bool // the group or the source in the id is in no list
-	// bySource: the servers were chosen by the source in the id of a trunk file, which nothing but
-	// the id vouches for.
+	// bySource: the servers were chosen by the source in the id of a trunk file, which only the id
+	// names.
 	bySource bool
 	why      string // reason for gateway explain
 }
 
-// decide chooses the candidates. Where the lists do not know the group or the source they are
-// renewed first.
+// decide chooses the candidates. If the lists do not contain the group or the source, they are
+// renewed, and the candidates are chosen again.
 func (f *fetcher) decide() candidates {
 	c := f.byLists()
 	if c.unknown && f.a.o.Sources.renew() {
@@ -35,8 +35,8 @@ func (f *fetcher) decide() candidates {
 	return c
 }
 
-// moved chooses candidates anew when none of the servers that were asked could be reached: storages
-// may have moved. It is false where the lists name no others.
+// moved chooses the candidates again if none of the servers that were asked could be reached, since
+// storages may have moved. It returns false if the lists name no other servers.
 func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || !errors.Is(err, client.ErrNoSource) || errors.Is(err, fdfs.ErrFull) ||
 		!f.a.o.Sources.renew() {
@@ -52,17 +52,17 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 	return true
 }
 
-// byLists chooses the candidates by the lists as they are.
+// byLists chooses the candidates by the present lists.
 //
-// The slot of a trunk file does not prove the source in its id, and all ids of the slot share what
-// is cached. So where lists name storages of the group, these are the candidates whatever the
-// source is, which only comes first if it is one of them. A reply for one id of the slot, "no such
-// file" included, is cached for all of them. Otherwise the source alone is asked, and its replies
-// are cached for ids with this source only (bySource).
+// The slot of a trunk file does not prove the source in its id, and all ids of the slot share one
+// entry of the cache. So if lists name storages of the group, these are the candidates for every
+// source, which only comes first if it is one of them. A reply for one id of the slot, also "no
+// such file", is cached for all of them. Otherwise only the source is asked, and its replies are
+// cached for ids with this source only (bySource).
 func (f *fetcher) byLists() candidates {
 	a, id, localErr, now := f.a, f.request.ID, f.localErr, f.now
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
-	broken := errors.Is(localErr, local.ErrUnavailable) // a disk: what was on it is on the others
+	broken := errors.Is(localErr, local.ErrUnavailable) // a disk failed: the other storages have its files
 	local := broken || errors.Is(localErr, fdfs.ErrNoFile)
 	if f.redirected {
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
@@ -108,8 +108,8 @@ func (f *fetcher) byLists() candidates {
 	return c
 }
 
-// deletionDelay is the time after the sync window for which replicas still get requests for a slave
-// whose master has this host as its source, since clocks differ.
+// deletionDelay is the time after the sync window in which replicas still get requests for a slave
+// file whose master has this host as its source, since clocks differ.
 const deletionDelay = time.Second
 
 // isOwn reports whether the source of a file is this host.
@@ -119,17 +119,17 @@ func (a *Resolver) isOwn(id fdfs.FileID) bool {
 }
 
 // isDeleted reports whether this host is the source of a file that was deleted. A replica that
-// still has the file does not count then: a file that was uploaded here was on this host first, and
-// the store path is sound. The id of a slave has the source of its master, but the slave may have
-// been uploaded to another storage of the group: within its sync window it may not be replicated
-// yet.
+// still has the file does not matter then: a file that was uploaded here was on this host first,
+// and the store path is sound. The id of a slave file has the source of its master, but the slave
+// file may have been uploaded to another storage of the group: within its sync window it may not be
+// replicated yet.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
 	return errors.Is(localErr, fdfs.ErrNoFile) && a.isOwn(id) &&
 		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) &&
 		a.o.Store.Deleted(id, localErr, now)
 }
 
-// replicas are the other storages of the group that may be asked.
+// replicas returns the other storages of the group that may be asked.
 func (a *Resolver) replicas(group string) []client.Server {
 	if !a.o.TryReplicas {
 		return nil
@@ -137,7 +137,7 @@ func (a *Resolver) replicas(group string) []client.Server {
 	return a.o.Sources.Replicas(group)
 }
 
-// prepend puts a server in front, wherever it was.
+// prepend returns a list with first in front of the others, once.
 func prepend(first client.Server, others []client.Server) []client.Server {
 	others = slices.DeleteFunc(slices.Clone(others), func(s client.Server) bool { return s == first })
 	return append([]client.Server{first}, others...)

@@ -8,25 +8,25 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Stats are the counts of requests to other hosts. They only rise.
+// Stats are counts of requests to other hosts. They only rise.
 type Stats struct {
-	Fetched, NotFound, Timeouts, Failed uint64 // requested files
+	Fetched, NotFound, Timeouts, Failed uint64 // downloads that have begun, and requests that have failed
 
 	Bytes uint64 // of files that came from other hosts
-	// TrunkMismatches are trunk files whose content did not have their CRC32.
+	// TrunkMismatches are trunk files whose content did not have their CRC32, without a cache.
 	TrunkMismatches uint64
 }
 
 // Counters keep Stats. They are safe for concurrent use.
 type Counters struct{ fetched, notFound, timeouts, failed, bytes, trunkMismatches atomic.Uint64 }
 
-// Stats returns the counts until now. They are not read at one moment.
+// Stats returns the present counts, which are not read at the same moment.
 func (c *Counters) Stats() Stats {
 	return Stats{Fetched: c.fetched.Load(), NotFound: c.notFound.Load(), Timeouts: c.timeouts.Load(),
 		Failed: c.failed.Load(), Bytes: c.bytes.Load(), TrunkMismatches: c.trunkMismatches.Load()}
 }
 
-// count counts a file that was asked for.
+// count counts a download that has begun, or a request that has failed with err.
 func (c *Counters) count(err error) {
 	switch {
 	case err == nil:

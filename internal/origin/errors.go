@@ -13,33 +13,33 @@ import (
 // Errors of a Resolver: each is a response to the client.
 var (
 	// ErrNotFound: no host has the file, or none may be asked for it. Another request may be
-	// allowed to ask, so the error says nothing about the file.
+	// allowed to ask, so the error does not prove that the file does not exist.
 	ErrNotFound = errors.New("no host that may be asked has the file")
 	// ErrNotYet is ErrNotFound while replication may still bring the file.
 	ErrNotYet = errors.New("no host has the file yet")
-	// ErrNoLists: it cannot be told which hosts may be asked, as no tracker has responded yet.
+	// ErrNoLists: no tracker has replied yet, so the hosts that may be asked are unknown.
 	ErrNoLists = errors.New("the storages of the cluster are not known yet")
 	// ErrTimeout: a host did not respond in time.
 	ErrTimeout = errors.New("the storage does not reply in time")
-	// ErrBusy: too much is being fetched already.
+	// ErrBusy: no further download may begin at present.
 	ErrBusy = errors.New("too many downloads from the storage")
 	// ErrUnreachable: no host that may have the file could be asked.
 	ErrUnreachable = errors.New("the storage cannot be reached")
 	// ErrTooManyWaiting: too many requests wait for files of other hosts.
 	ErrTooManyWaiting = errors.New("too many requests wait for files of other hosts")
-	// ErrClientGone: the client has left while it waited.
+	// ErrClientGone: the client has disconnected during its wait.
 	ErrClientGone = errors.New("client has left")
 	// ErrNotCached: this gateway does not cache the file, or has no cache.
 	ErrNotCached = errors.New("this gateway does not cache the file")
 )
 
-// final are the errors that are a response already.
+// final are the errors that responseErr returns unchanged.
 var final = []error{
 	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone,
 	fdfs.ErrFileChanged,
 }
 
-// responseErr returns the error for the client when no host gave the file.
+// responseErr returns the error for the client if no host has sent the file.
 func (a *Resolver) responseErr(id fdfs.FileID, err error, now time.Time) error {
 	for _, known := range final {
 		if errors.Is(err, known) {
@@ -57,8 +57,8 @@ func (a *Resolver) responseErr(id fdfs.FileID, err error, now time.Time) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// missing returns the error for a file that no host has. A client may come back while replication
-// may still bring the file.
+// missing returns the error for a file that no host has. ErrNotYet lets a client try again while
+// replication may still bring the file.
 func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error {
 	if errors.Is(localErr, fdfs.ErrNoFile) && a.isYoung(id, now) {
 		return ErrNotYet
@@ -66,11 +66,13 @@ func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error 
 	return ErrNotFound
 }
 
-// clockSlack is the longest time by which the clocks of storages may be ahead of this host's.
+// clockSlack is the longest time by which the clocks of storages may be ahead of the clock of this
+// host.
 const clockSlack = 5 * time.Minute
 
-// isYoung reports whether a file may still be on its way to some storages of its group. A file that
-// claims to come from further in the future than clocks differ is not: the claim is the client's.
+// isYoung reports whether a file may not be replicated to all storages of its group yet. A file
+// whose time of creation is further in the future than clocks differ is not young: the client has
+// chosen that time.
 func (a *Resolver) isYoung(id fdfs.FileID, now time.Time) bool {
 	age := now.Sub(time.Unix(id.Created, 0))
 	return age >= -clockSlack && age < a.o.SyncDelay()

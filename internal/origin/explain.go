@@ -13,7 +13,7 @@ import (
 
 // Outcome is the predicted result of a request for a file that is not here.
 type Outcome struct {
-	Err      error // the error that Find would give; nil = none
+	Err      error // the error that Find would return; nil = none
 	Redirect bool  // the client would be sent to another host
 	Text     string
 }
@@ -24,11 +24,11 @@ type Step = func(name, format string, args ...any)
 // trace records the decisions of one Find.
 type trace struct {
 	step    Step
-	fetcher *fetcher // that would ask the hosts; nil = Find needed none
+	fetcher *fetcher // would ask the hosts; nil = Find has needed none
 }
 
-// Explain is Find with a trace, which ends before another host is asked. Then each host is asked
-// that the request might ask, also those that come after one that has the file. Nothing is fetched.
+// Explain is Find with a trace, which ends before another host is asked. Then every host that the
+// request might ask is asked, also after one that has the file. Nothing is fetched.
 func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step Step) Outcome {
 	t := &trace{step: step}
 	r.trace, r.Client, r.Port = t, waiter{ctx}, a.o.Port
@@ -72,7 +72,7 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	}
 }
 
-// decision records the hosts that Find has chosen.
+// decision records the source in the id, and the reason for the choice of the candidates.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 	source, status := a.o.Sources.Of(id)
 	name := "it"
@@ -83,7 +83,7 @@ func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 	t.step("decision", "%s", c.why)
 }
 
-// owners returns the gateways of the fleet that own a file that comes through the cache.
+// owners returns the gateways that own a file, if it comes through the cache of a fleet.
 func (a *Resolver) owners(id fdfs.FileID) []string {
 	if a.o.Owners == nil || a.o.Redirect {
 		return nil
@@ -110,8 +110,8 @@ func (t *trace) cache(a *Resolver, key string) {
 	}
 }
 
-// explainHosts asks each server for the file. It returns the first that has it, and the errors of
-// those that could not be asked.
+// explainHosts sends a request for size and time to each server. It returns the first server that
+// has the file, and the errors of the servers that could not be asked.
 func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRequest,
 	servers []client.Server) (holder *client.Server, failure error) {
 	var failures []error
@@ -140,7 +140,7 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 	return holder, errors.Join(failures...)
 }
 
-// experience describes the health of a storage; empty if it was not asked yet.
+// experience describes the health of a storage; empty if the storage was not asked yet.
 func (a *Resolver) experience(server client.Server) string {
 	o, ok := a.o.Protocol.(interface{ Health() []client.ServerHealth })
 	if !ok {

@@ -25,20 +25,21 @@ import (
 type fetcher struct {
 	a          *Resolver
 	request    client.FetchRequest
-	localErr   error // why the file is not here
+	localErr   error // the reason for which the file is not here
 	redirected bool  // another server has sent the request here
 	now        time.Time
 	trace      *trace // nil = none
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	candidates *candidates
-	name       string // address of the first candidate; empty: not made yet
+	name       string // address of the first candidate; empty: not needed yet
 }
 
 var _ cache.Source = (*fetcher)(nil)
 
-// newFetcher makes the fetcher of a request. A request without the cache asks with the token of its
-// client, and compares content while it is sent: the caller of openSlot does so for slots.
+// newFetcher makes the fetcher of a request. Without the cache the fetcher sends the token of the
+// client, and content is compared with its CRC32 while it is sent: by the Protocol, or for trunk
+// slots by slotStream.
 func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher {
 	f := &fetcher{a: a, localErr: localErr, redirected: r.Redirected, now: r.Now, trace: r.trace}
 	f.request = client.FetchRequest{ID: r.ID.Clone(), Port: r.Port, Unchecked: cached || r.ID.Kind == fdfs.KindTrunk}
@@ -48,8 +49,8 @@ func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher 
 	return f
 }
 
-// choose chooses the candidates for a file that the cache does not know. The error is the response
-// if there is none.
+// choose chooses the candidates for a file that the cache does not know. Without candidates it
+// returns the error for the client.
 func (f *fetcher) choose() error {
 	c := f.decide()
 	f.candidates, f.name, f.request.BySource = &c, "", c.bySource
@@ -69,8 +70,8 @@ func (f *fetcher) decided() *candidates {
 	return f.candidates
 }
 
-// awaited names the source that a request waits for: the first candidate or, while the cache
-// decides whether one is asked, the group.
+// awaited returns the source that a request waits for: the first candidate, or the group if none
+// was chosen.
 func (f *fetcher) awaited() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +86,7 @@ func (f *fetcher) awaited() string {
 }
 
 // setCandidates sets the candidates. Content that is cached for all ids of a trunk file never comes
-// from a source that only one of the ids names. mu is held.
+// from a source that only one of these ids names. mu is held.
 func (f *fetcher) setCandidates(c candidates) {
 	if c.bySource && !f.request.BySource {
 		c = candidates{err: ErrUnreachable, why: "the storages of the group are not listed any more"}
@@ -93,7 +94,7 @@ func (f *fetcher) setCandidates(c candidates) {
 	f.candidates, f.name = &c, ""
 }
 
-// Name implements cache.Source: a storage's load is that of the first one which is asked.
+// Name implements cache.Source. The limits count all load of a fetcher at the first candidate.
 func (f *fetcher) Name() string {
 	f.decided()
 	return f.awaited()
@@ -105,12 +106,12 @@ func (f *fetcher) Unlisted() bool {
 	return len(servers) > 0 && servers[0].Unlisted
 }
 
-// RequestedAs implements cache.Source: the logic filename as the client has requested it.
+// RequestedAs implements cache.Source: the logic filename that the client has requested.
 func (f *fetcher) RequestedAs() string { return f.request.ID.Asked }
 
 // SourceForPeer returns the source of a file for another gateway; asked is the RequestedAs of the
-// Source there. The error is cache.ErrNotHere for the groups of this host: the other gateway asks
-// their storages itself.
+// Source there. The error is cache.ErrNotHere for the groups of this host, whose storages the other
+// gateway asks itself, and without candidates.
 func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	id, bySource, err := fdfs.ParseKey(file)
 	if err == nil && asked != "" {
@@ -130,7 +131,7 @@ func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	return f, nil
 }
 
-// askedAs returns the id with another logic filename, if both are ids of the same file.
+// askedAs returns the id with the logic filename asked. It fails if that names another file.
 func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	other, err := fdfs.ParseLogic(id.Group, asked)
 	if err != nil {
@@ -142,8 +143,8 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	return other, nil
 }
 
-// NegativeTTL implements cache.Source: "no such file" is not kept while replication may still bring
-// the file.
+// NegativeTTL implements cache.Source: "no such file" is not cached while replication may still
+// bring the file.
 func (f *fetcher) NegativeTTL() time.Duration {
 	if f.a.isYoung(f.request.ID, time.Now()) {
 		return -1
@@ -151,8 +152,8 @@ func (f *fetcher) NegativeTTL() time.Duration {
 	return 0
 }
 
-// servers returns the servers to ask. Without a server the error does not mean that the file is
-// missing: the next request for it may be allowed to ask one.
+// servers returns the servers to ask. The error without a server does not mean that the file is
+// missing: the next request for the file may be allowed to ask one.
 func (f *fetcher) servers() ([]client.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
@@ -161,8 +162,8 @@ func (f *fetcher) servers() ([]client.Server, error) {
 	return c.servers, nil
 }
 
-// named returns the servers with these names, which are their addresses. The zero Server is one
-// that is not known.
+// named returns the servers with these names, which are their addresses; the zero Server for an
+// unknown name.
 func (f *fetcher) named(names []string) []client.Server {
 	known := f.decided().servers
 	list := make([]client.Server, len(names))
@@ -212,8 +213,9 @@ func (f *fetcher) stat(ctx context.Context) (info client.Info, err error) {
 	return info, err
 }
 
-// ask asks the servers and, where none of them could be reached and the lists have changed since,
-// those that the lists name now. It counts a failure.
+// ask lets ask send a request to the servers. If none of them could be reached and the lists name
+// others by now, ask is called once more with those. A failure is counted, unless the client has
+// left.
 func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) error) error {
 	servers, err := f.servers()
 	if err != nil {
@@ -231,8 +233,8 @@ func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) err
 	return err
 }
 
-// fetchRequest returns the request with a target for web servers. The token in it is made now if
-// the fetch is for all clients: web servers check tokens too, and a fill may start long after a
+// fetchRequest returns the request with a target for web servers. If the fetch is for all clients,
+// the target gets a new token: web servers check tokens too, and a fill may start long after a
 // request.
 func (f *fetcher) fetchRequest() client.FetchRequest {
 	w := f.request
@@ -253,7 +255,7 @@ func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, leng
 	return v, body, err
 }
 
-// fetch asks servers for bytes.
+// fetch requests bytes from servers.
 func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, length int64,
 	servers []client.Server) (content.Version, io.ReadCloser, error) {
 	if want != nil {
@@ -263,9 +265,9 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 	id := f.request.ID
 	byID, err := client.VersionOf(id, id.Size, id.Created)
 	if err == nil && byID.Immutable && !client.MayBeLink(id) && offset < id.Size {
-		// The id tells size, time and CRC32: a download needs no request for them before it. Where
-		// all storages respond to it with "not found" the file is not there; other failures are
-		// explained by the request for size and time.
+		// The id contains size, time and CRC32: a download needs no request for them before it. If
+		// all storages respond "not found" the file does not exist. After other failures, the
+		// request for size and time returns the reason.
 		body, err := f.open(ctx, client.Info{Version: byID}, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, fdfs.ErrNoFile) {
 			return byID, body, err
@@ -279,7 +281,7 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 	return info.Version, body, err
 }
 
-// fetchOnce fetches bytes for one request, of the version that a server has told it.
+// fetchOnce fetches bytes for one request, of the version that a server has reported to it.
 func (f *fetcher) fetchOnce(ctx context.Context, info client.Info, offset, length int64) (
 	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
@@ -290,7 +292,7 @@ func (f *fetcher) fetchOnce(ctx context.Context, info client.Info, offset, lengt
 	return body, err
 }
 
-// open asks servers for bytes.
+// open requests bytes of one version from servers.
 func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int64, servers []client.Server) (
 	io.ReadCloser, error) {
 	if length = min(length, info.Size-offset); length <= 0 {
@@ -308,7 +310,7 @@ func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int
 
 var _ cache.Senders = (*fetch)(nil)
 
-// fetch is a download.
+// fetch is a download that counts in Options.Running until Close, and its bytes in Counters.
 type fetch struct {
 	io.ReadCloser
 	f    *fetcher

@@ -10,36 +10,36 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// File is a file on other hosts during one request. The zero File is none.
+// File is a file on other hosts during one request. The zero File is no file.
 type File struct {
 	a       *Resolver
 	req     *Request
-	local   error                   // why the file is not here
-	entry   cache.Entry             // of the cache; its File is empty without the cache
-	info    client.Info             // without the cache: by a server
+	local   error                   // the reason for which the file is not here
+	entry   cache.Entry             // from the cache; its File is empty without the cache
+	info    client.Info             // from a server, without the cache
 	fetcher *fetcher                // nil until it may be needed
-	ctx     context.Context         // of the fetches of this one request; ended by Close
+	ctx     context.Context         // of the fetches for this request; Close ends it
 	cancel  context.CancelCauseFunc // nil until something may be fetched
-	waited  func()                  // ends the wait for a source; nil: there is none
+	waited  func()                  // ends the wait for a source; nil: none
 
-	pinned cache.Pinned  // holds first
-	first  content.Chunk // that Open has waited for; without a length once it is given
+	pinned cache.Pinned  // keeps the bytes of first in memory
+	first  content.Chunk // chunk that Open has waited for; its Length is 0 after At has returned it
 	stream stream        // nil: none is open
-	next   int64         // offset of first, or else of what stream gives next
-	end    int64         // of stream
+	next   int64         // offset of first, or otherwise of the next bytes of stream
+	end    int64         // end of the range of stream
 }
 
 var _ content.File = (*File)(nil)
 
-// stream is a range of a file as it comes: a *cache.Stream, or a *download or *slotStream of this
-// request alone.
+// stream is a range of a file: a *cache.Stream, or a *download or *slotStream, which serve only
+// this request.
 type stream interface {
 	Next(limit int64) (content.Chunk, error)
 	From() cache.From
 	Close() error
 }
 
-// begin begins with a file that may be fetched.
+// begin prepares a file for fetches, until Close.
 func (f *File) begin(a *Resolver, r *Request, fetcher *fetcher) {
 	f.Close()
 	a.o.Running.Add(1)
@@ -47,7 +47,7 @@ func (f *File) begin(a *Resolver, r *Request, fetcher *fetcher) {
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 }
 
-// Close ends all fetches. Closing twice, or closing no File, does nothing.
+// Close ends all fetches. It does nothing for a closed or zero File.
 func (f *File) Close() {
 	if f.a == nil {
 		return
@@ -65,7 +65,7 @@ func (f *File) Close() {
 // isCached reports whether the file comes through the cache.
 func (f *File) isCached() bool { return f.entry.File != "" }
 
-// Version returns the version by the storage or the cache.
+// Version returns the version that the cache or a storage has reported.
 func (f *File) Version() content.Version {
 	if f.isCached() {
 		return f.entry.Version
@@ -82,13 +82,14 @@ func (f *File) Revalidated() bool { return !f.isCached() || f.entry.State == cac
 // Attachment returns the value of the last Attach, or nil.
 func (f *File) Attachment() any { return f.entry.Attachment() }
 
-// Attach keeps something small that does not change, until the file is asked about again. Without
-// a cache it is not kept.
+// Attach keeps a small value that does not change, until the metadata of the file is fetched again.
+// Without a cache the value is not kept.
 func (f *File) Attach(v any) { f.entry.Attach(v) }
 
-// Open waits for the first bytes of a range (length more than 0), which At gives then: until these
-// are here, a failure can be told by a status. It returns where they come from. The errors are
-// those of Find. Bytes that the cache has stored need no place among the requests that wait.
+// Open waits for the first bytes of a range (length more than 0), which the next At returns: until
+// they have come, a failure can still become a status. Open returns the place that they come from.
+// The errors are those of Find. Bytes that the cache has stored need no place among the requests
+// that wait.
 func (f *File) Open(offset, length int64) (cache.From, error) {
 	defer f.endWait()
 	if f.isCached() {
@@ -115,8 +116,8 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 	return cache.FromNowhere, f.a.responseErr(f.req.ID, err, f.req.Now)
 }
 
-// openStored is Open for bytes that the cache has stored. Otherwise the stream of the range is
-// open, and has fetched nothing.
+// openStored is Open for bytes that the cache has stored. If it returns false the stream of the
+// range is open, and has fetched nothing.
 func (f *File) openStored(offset, length int64) (from cache.From, ok bool) {
 	if held, ok := f.a.o.Cache.Pin(&f.entry, offset, length); ok {
 		f.pinned, f.first, f.next = held, held.Chunk, offset
@@ -148,13 +149,13 @@ func (f *File) At(offset, limit int64) (c content.Chunk, err error) {
 	}
 	f.next = offset + c.Length
 	if f.next == f.end && c.Bytes != nil && !f.isSlotInMemory() {
-		f.closeStream() // a slow client holds nothing but these bytes
+		f.closeStream() // for a slow client only these bytes are kept
 	}
 	return c, nil
 }
 
-// isSlotInMemory reports whether the stream gives chunks of a whole slot, whose memory is counted
-// until the stream is closed.
+// isSlotInMemory reports whether the stream returns parts of a whole slot in memory, which counts
+// in slots.room until the stream is closed.
 func (f *File) isSlotInMemory() bool {
 	slot, ok := f.stream.(*slotStream)
 	return ok && slot.held != nil
@@ -195,19 +196,19 @@ func (f *File) open(offset, length int64) error {
 	return nil
 }
 
-// closeStream ends the stream that is open.
+// closeStream closes the stream, if one is open.
 func (f *File) closeStream() {
 	if f.stream != nil {
-		_ = f.stream.Close() // all that counts was read
+		_ = f.stream.Close() // an error does not matter: the needed bytes were read
 		f.stream = nil
 	}
 }
 
-// firstRead bounds the bytes of a download that are waited for: small files come whole, and
-// checked.
+// firstRead bounds the bytes of a download that Open waits for: small files arrive as a whole, and
+// verified.
 const firstRead = 32 << 10
 
-// download is a range of a file that a server sends to this request alone.
+// download is a range of a file that a server sends for this request only.
 type download struct {
 	io.ReadCloser
 	begun bool
@@ -216,8 +217,8 @@ type download struct {
 // From implements stream.
 func (d *download) From() cache.From { return cache.FromOrigin }
 
-// Next implements stream. It waits for the first bytes. All others are waited for where they are
-// copied, so that a slow client holds no buffer.
+// Next implements stream. It waits for the first bytes. All further bytes are read where they are
+// copied, so that a slow client needs no buffer.
 func (d *download) Next(limit int64) (content.Chunk, error) {
 	all := content.Chunk{Stream: d, Length: limit}
 	if d.begun {

@@ -11,11 +11,11 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// Find finds a file; localErr says why it is not here: fdfs.ErrNoFile in a group of this host,
-// local.ErrNoGroup for another group's file, local.ErrUnavailable where a disk cannot be read.
-// Either r.File is the file, which the caller closes, or the client is to be sent to the web server
-// of the host redirect. The error is one of this package, or fdfs.ErrFileChanged: then Find may be
-// called again.
+// Find finds a file. localErr is the reason for which the file is not here: fdfs.ErrNoFile in a
+// group of this host, local.ErrNoGroup for a file of another group, local.ErrUnavailable if a disk
+// cannot be read. Either r.File is the file, which the caller closes, or redirect is the host to
+// whose web server the client must be sent. The error is one of this package, or
+// fdfs.ErrFileChanged: then Find may be called again.
 //
 // Find is the whole path of a miss up to the content:
 //
@@ -41,7 +41,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 		}
 	}
 	f := a.newFetcher(r, localErr, cached)
-	if known.File != "" { // expired metadata: the hosts are chosen when the cache asks
+	if known.File != "" { // expired metadata: the hosts are chosen when the cache asks its source
 		f.request.BySource = fdfs.NamesSource(known.File)
 	} else if err = f.choose(); err != nil {
 		return "", err
@@ -69,8 +69,9 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	return "", nil
 }
 
-// usesCache reports whether a file comes through the cache. A file of this host that is not here
-// any more does not: it is either deleted, or will be here in a moment.
+// usesCache reports whether a file comes through the cache. A file whose source is this host, and
+// that is not here while replication may still bring it, does not: it was deleted, or will be here
+// in a moment.
 func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if a.o.Cache == nil || a.o.Redirect {
 		return false
@@ -81,14 +82,14 @@ func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	return !a.isOwn(r.ID) || !a.isYoung(r.ID, r.Now.Add(-deletionDelay))
 }
 
-// lookUp fills in r.File if the cache has fresh metadata. The error is cache.ErrMiss if a host has
-// to be asked; the entry has a File then if the cache has expired metadata. A file that is
-// requested again costs no allocation: its fetcher is made when bytes are missing.
+// lookUp fills in r.File if the cache has fresh metadata. The error is cache.ErrMiss if a host must
+// be asked; then the entry has a File if the cache has expired metadata. A file that is requested
+// again costs no allocation: its fetcher is made when bytes are missing.
 func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 	if err := a.waitApplied(r); err != nil {
 		return cache.Entry{}, err
 	}
-	if r.Redirected { // it was sent here for the files of this host
+	if r.Redirected { // redirect=1 requests only files of this host
 		return cache.Entry{}, cache.ErrMiss
 	}
 	entry, err := a.peek(r, false, localErr)
@@ -108,7 +109,8 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 	return entry, nil
 }
 
-// waitApplied waits until the cache may be used, as long as the client of a request is there.
+// waitApplied waits until the cache may be used, for a bounded time, and at most until the client
+// disconnects.
 func (a *Resolver) waitApplied(r *Request) error {
 	if a.o.Purges == nil || a.o.Purges.IsCurrent() {
 		return nil
@@ -124,20 +126,20 @@ func (a *Resolver) waitApplied(r *Request) error {
 	return context.Cause(ctx)
 }
 
-// peek returns the metadata in the cache.
+// peek returns the metadata in the cache, for the key with or without the source.
 func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry, error) {
 	r.name = r.ID.AppendKey(r.name[:0], bySource)
 	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
-	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no file's name
+	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no name without a source
 	return a.o.Cache.Get(context.Background(), name, nil, o)
 }
 
-// localMaxAge bounds the age of metadata of files whose group has store paths here: such a file may
-// have been replicated here and deleted everywhere meanwhile.
+// localMaxAge bounds the age of metadata of files whose group has store paths here: since then such
+// a file may have been replicated here and deleted on all storages.
 const localMaxAge = time.Second
 
 // maxAge returns the bound on the age of metadata in the cache; 0 = only the TTLs of the cache
-// apply.
+// bound it.
 func maxAge(localErr error) time.Duration {
 	if errors.Is(localErr, fdfs.ErrNoFile) {
 		return localMaxAge
@@ -145,17 +147,17 @@ func maxAge(localErr error) time.Duration {
 	return 0
 }
 
-// wait counts the request among those that wait for a source, and ends its fetches when its client
-// leaves, until endWait: from Find to the first bytes of Open.
+// wait counts the request among those that wait for a source, until endWait: from Find to the first
+// bytes of Open. If the client disconnects meanwhile, the fetches of the request end.
 func (f *File) wait() (err error) {
 	if f.waited == nil {
-		cancel := f.cancel // of these fetches: f is used again for other ones
+		cancel := f.cancel // of these fetches: f is reused for others
 		f.waited, err = f.req.Client.Wait(f.fetcher.awaited(), func() { cancel(ErrClientGone) })
 	}
 	return err
 }
 
-// endWait ends the wait, if there is one.
+// endWait ends the wait; without one it does nothing.
 func (f *File) endWait() {
 	if f.waited != nil {
 		f.waited()
@@ -163,7 +165,7 @@ func (f *File) endWait() {
 	}
 }
 
-// describe asks for size and time of the file.
+// describe requests size and time of the file.
 func (f *File) describe(cached bool) (err error) {
 	if !cached {
 		f.info, err = f.fetcher.stat(f.ctx)
@@ -183,8 +185,9 @@ func (f *File) describeExpired() (err error) {
 	return err
 }
 
-// redirect returns the host with the web server that the client is sent to. If there are replicas,
-// the storages are asked for the file first. If none can be asked, the first candidate is taken.
+// redirect returns the host to whose web server the client is redirected. If replicas may be asked,
+// the storages are asked for the file first. If none of them reports that it has the file, the
+// first one that may have it is returned.
 func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
 	to := f.decided().servers[0]
 	if len(f.decided().servers) == 1 && !a.o.TryReplicas {

@@ -22,14 +22,14 @@ import (
 
 // HTTPOptions bound the requests to web servers of other hosts.
 type HTTPOptions struct {
-	Port           int           // of the web servers; 0 = the port that the client's request came in on
-	ConnectTimeout time.Duration // to connect, and for the host to acknowledge a request
-	NetworkTimeout time.Duration // for the head of a response, and between two reads of its body
+	Port           int           // of the web servers; 0 = the port on which the request of the client came in
+	ConnectTimeout time.Duration // for connecting, and for the host to acknowledge a request
+	NetworkTimeout time.Duration // for the head of a response, and for each read of its body
 	Log            *slog.Logger  // default: discard
 }
 
-// Connections to one web server: downloads hold theirs for as long as their clients take, so short
-// requests have others.
+// Connections to one web server: a download holds its connection for as long as its client takes,
+// so short requests have separate ones.
 const (
 	maxDownloads = 256
 	maxCalls     = 64
@@ -38,10 +38,9 @@ const (
 // NewHTTPClient returns a client that fetches from the web servers of the storages, which may be
 // this gateway or nginx with its module. The caller closes it.
 //
-// A web server is told no more than the download needs: method, target, its own host name and a
-// range. It is believed no more than that either: of its response the status, the length, the range
-// and the date count, and a response without a length, with another range, or that ends early is an
-// error.
+// A request contains only the method, the target, the host name and the range. Of the head of a
+// response only the status, the length, the encoding, the range, the date, and the presence of an
+// ETag are used. A response without a length, with another range, or that ends early is an error.
 func NewHTTPClient(o HTTPOptions) *client.Client {
 	return client.New(client.Options{
 		Pool: fdfs.PoolOptions{MaxOpen: maxDownloads}, Log: o.Log,
@@ -49,13 +48,13 @@ func NewHTTPClient(o HTTPOptions) *client.Client {
 	})
 }
 
-// webServer is the web server of one storage. Its client is that of net/http: it ends a request
+// webServer is the web server of one storage. It uses the client of net/http, which ends a request
 // with its context, and distinguishes a short body from a whole one.
 type webServer struct {
 	server client.Server
 	o      HTTPOptions
 	client *http.Client
-	port   atomic.Int64 // of the newest request, for Probe
+	port   atomic.Int64 // port of the last request, for Probe
 
 	downloads, calls *fdfs.Limit
 }
@@ -89,12 +88,13 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 	return w
 }
 
-// timeoutConn sets a deadline for each read. Requests are so short that writes do not wait.
+// timeoutConn sets a deadline for each read. Requests are so short that writes do not block.
 type timeoutConn struct {
 	net.Conn
 	timeout time.Duration
 	// lost is called when the kernel has given the connection up. net/http repeats the request on
-	// another idle connection, each of which would cost the connect timeout if the host is gone.
+	// another idle connection, and each of these would cost the connect timeout if the host is
+	// unreachable.
 	lost func()
 }
 
@@ -109,7 +109,7 @@ func (c *timeoutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errStatus is a response of a web server that fails, and says so.
+// errStatus is the error of a response with a status of 5xx.
 var errStatus = errors.New("web server has failed")
 
 // Stat implements client.Transport by HEAD.
@@ -118,7 +118,7 @@ func (w *webServer) Stat(ctx context.Context, r client.FetchRequest) (v content.
 	if err != nil {
 		return v, err
 	}
-	_ = resp.Body.Close() // there is none
+	_ = resp.Body.Close() // a response to HEAD has no body
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return v, w.unusable(resp.StatusCode, "status %d", resp.StatusCode)
@@ -139,7 +139,7 @@ func (w *webServer) Stat(ctx context.Context, r client.FetchRequest) (v content.
 	return v, err
 }
 
-// checkLink returns client.ErrSlotLink for a link in a trunk file that no gateway has sent. A
+// checkLink returns client.ErrSlotLink for a link in a trunk file, unless a gateway has sent it. A
 // gateway follows links to file ids only, and compares the CRC32 of the target. The module compares
 // nothing; its responses have no ETag.
 func checkLink(resp *http.Response, v content.Version) error {
@@ -149,8 +149,8 @@ func checkLink(resp *http.Response, v content.Version) error {
 	return nil
 }
 
-// Open implements client.Transport by GET. The response contains the version, so no other request
-// is needed to compare it. The module sends the whole file for bytes=0-0, so the first byte is
+// Open implements client.Transport by GET. The response contains the version, so the comparison
+// needs no other request. The module sends the whole file for bytes=0-0, so the first byte is
 // requested with the second one.
 func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client.Part) (io.ReadCloser, error) {
 	span, status := "", http.StatusOK
@@ -175,7 +175,8 @@ func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client
 	return resp.Body, nil
 }
 
-// firstByte is the first byte of a body of two. Both are read, so that the connection is kept.
+// firstByte is the first byte of a body of two bytes. Both are read, so that the connection is
+// kept.
 type firstByte struct {
 	io.ReadCloser
 	done bool
@@ -228,8 +229,8 @@ func (w *webServer) check(resp *http.Response, r client.FetchRequest, part clien
 	return nil
 }
 
-// unusable is the error of a response that is not the file: a failure of the server for status 5xx,
-// a wrong response for all others.
+// unusable returns the error for a response that is not the file: a failure of the server for
+// status 5xx, a wrong response for all others.
 func (w *webServer) unusable(status int, format string, args ...any) error {
 	kind := client.ErrWrong
 	if status >= http.StatusInternalServerError {
@@ -247,8 +248,8 @@ func (w *webServer) Probe(ctx context.Context) error {
 	return resp.Body.Close()
 }
 
-// ask sends a request for a file; span are the bytes of a range, empty for all. The caller closes
-// the body, once.
+// ask sends a request for a file; span is the range of bytes, empty for all. The caller closes the
+// body, once.
 func (w *webServer) ask(ctx context.Context, method string, r client.FetchRequest, span string) (
 	*http.Response, error) {
 	limit, port := w.downloads, w.o.Port
@@ -270,7 +271,7 @@ func (w *webServer) ask(ctx context.Context, method string, r client.FetchReques
 	resp.Body = &limitedBody{resp.Body, limit}
 	// The module responds 400 to a request with redirect=1 for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
-		_ = resp.Body.Close() // its text does not matter
+		_ = resp.Body.Close() // the text is not needed
 		return nil, fdfs.ErrNoFile
 	}
 	return resp, nil
@@ -305,7 +306,7 @@ func (w *webServer) send(ctx context.Context, method string, port int, target, s
 	return resp, nil
 }
 
-// withoutURL takes the URL, which may contain a token, out of an error of net/http.
+// withoutURL removes the URL, which may contain a token, from an error of net/http.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -18,10 +18,10 @@ const (
 	redirectTimeout = 800 * time.Millisecond
 )
 
-// locate finds a server that has the file. Those that have failed lately are asked last; the first
-// two of the others are asked at the same time, so that one that has just died costs no more than
-// redirectProbe. The error is fdfs.ErrNoFile when no server has the file, and
-// client.ErrNoSource when it cannot be told; to is then the first server that may have it.
+// locate finds a server that has the file. Servers that have failed lately come last. The first two
+// are asked at the same time, so that one that has just failed costs no more than redirectProbe.
+// The error is fdfs.ErrNoFile if no server has the file. It is client.ErrNoSource if a server could
+// not be asked; to is then the first one that may have the file.
 func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to client.Server, err error) {
 	servers = a.o.Protocol.Order(servers)
 	first := servers[:min(2, len(servers))]
@@ -47,8 +47,9 @@ func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to cl
 	return servers[0], fdfs.ErrNoFile
 }
 
-// probe asks the servers at the same time, and waits for them in their order until one has the
-// file: that is holder. Where none has it holder is -1, and there is an error for each.
+// probe asks the servers at the same time, and waits for their replies in order. holder is the
+// index of the first one that has the file. If none has it holder is -1, and errs has an error for
+// each.
 func (a *Resolver) probe(w client.FetchRequest, servers []client.Server) (holder int, errs []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
 	defer cancel() // ends the goroutines that are still waiting for a response

@@ -10,7 +10,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// waiter is the Client of a request that no client waits for.
+// waiter is the Client of a request that has no HTTP client.
 type waiter struct{ ctx context.Context }
 
 // Wait implements Client.
@@ -22,10 +22,10 @@ func (w waiter) Wait(_ string, gone func()) (done func(), err error) {
 // Hint implements Client.
 func (waiter) Hint() int64 { return 0 }
 
-// Prefetch brings a file that is not on this host into the cache, whole, by the path of a request;
-// id is canonical, localErr says why the file is not here. It returns its size, and where it was:
-// "cached" when it was in the cache already, else "fetched". The errors are those of Find, and
-// ErrNotCached.
+// Prefetch fetches a whole file that is not on this host into the cache, by the path of a request;
+// id is canonical, localErr is the reason for which the file is not here. It returns the size of
+// the file, and where: "cached" if the first bytes were in the cache already, otherwise "fetched".
+// The errors are those of Find, and ErrNotCached.
 func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	now time.Time) (size int64, where string, err error) {
 	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {

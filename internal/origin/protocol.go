@@ -9,20 +9,21 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// Protocol fetches files from other hosts. It tries the servers in an order of its own choice,
+// Protocol fetches files from other hosts. It chooses the order in which it tries the servers,
 // healthy ones first.
 type Protocol interface {
 	// Order puts the servers that have failed lately behind the others, without asking them.
 	Order(servers []client.Server) []client.Server
-	// Stat asks for size and time. It is fdfs.ErrNoFile when no server has the file, and
-	// another error when it cannot be told.
+	// Stat returns size and time. The error is fdfs.ErrNoFile if no server has the file, and
+	// another one if a server could not be asked.
 	Stat(ctx context.Context, r client.FetchRequest, servers []client.Server) (client.Info, error)
-	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A
-	// stream that ends before that ends in an error. It reports its Senders, as client.Stream
-	// does; those of others are unknown.
+	// Open fetches length bytes (more than 0) from offset on, of the version in info. A stream that
+	// ends early ends in an error. It reports its Senders if it has the method of client.Stream;
+	// otherwise they are unknown.
 	Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
 		servers []client.Server) (io.ReadCloser, error)
-	// Exclude excludes a server for one file: Open does not ask it while there is another one.
+	// Exclude excludes a server for one file: Open does not ask it as long as another server is not
+	// excluded.
 	Exclude(id fdfs.FileID, server client.Server)
 	// Recheck is that of client.Client.
 	Recheck(ctx context.Context, r client.FetchRequest, info client.Info, first checksum.Sum, senders,
@@ -42,7 +43,7 @@ func (s Storages) Open(ctx context.Context, r client.FetchRequest, info client.I
 	servers []client.Server) (io.ReadCloser, error) {
 	stream, err := s.Client.Open(ctx, r, info, offset, length, servers)
 	if err != nil {
-		return nil, err // no Stream that is nil
+		return nil, err // not an interface with a nil *client.Stream
 	}
 	return stream, nil
 }

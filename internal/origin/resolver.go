@@ -1,15 +1,16 @@
 // Package origin finds and fetches files that are not on this host.
 //
 //	r := origin.NewResolver(origin.Options{Protocol: origin.Storages{Client: c}, Sources: sources, Cache: kept})
-//	err := r.Find(req, local.ErrNoGroup) // fills in req.File
-//	stream, err := req.File.Open(0, size)  // its first bytes are there: no status can go wrong any more
+//	redirect, err := r.Find(req, local.ErrNoGroup) // fills in req.File if redirect is empty
+//	from, err := req.File.Open(0, size)            // the first bytes have come: the status is certain
+//	chunk, err := req.File.At(0, size)             // and so on, until all bytes were sent
 //	req.File.Close()
 //
-// Find is the path of a request (find.go): candidates.go decides which hosts may be asked, in which
-// order; locate.go finds the one to send the client to; file.go gives the content, which fetcher.go
-// fetches for the cache, or for this request. protocol.go names the two ways to ask another host:
-// http.go is one, the other is in package storage/client. sources.go holds the allow-list: no other
-// host is ever asked.
+// Find is the path of a request (find.go): candidates.go chooses the hosts that may be asked, in
+// order; locate.go finds the host that the client is redirected to; file.go returns the content,
+// which fetcher.go fetches for the cache, or for this request. protocol.go is the interface to the
+// two protocols: http.go is one, the other is in package storage/client. sources.go has the
+// allow-list: no other host is ever asked.
 package origin
 
 import (
@@ -27,30 +28,30 @@ import (
 
 // Options configure a Resolver.
 type Options struct {
-	Protocol Protocol     // fetches them
-	Sources  *Sources     // the hosts that may be asked; nil = none, so no file is found
-	Cache    *cache.Cache // nil = each request fetches for itself
-	Store    Store        // of this host; nil = it has none
+	Protocol Protocol     // fetches files from other hosts
+	Sources  *Sources     // hosts that may be asked; nil = none, so no file is found
+	Cache    *cache.Cache // nil = each request fetches separately
+	Store    Store        // of this host; nil = none
 	Targets  Targets      // of requests to web servers
-	// Owners names the gateways of the fleet that own a file, the first in rank first; nil = there
-	// is no fleet.
+	// Owners returns the gateways of the fleet that own a file, the first in rank first; nil = no
+	// fleet.
 	Owners      func(file string) []string
-	TryReplicas bool // ask the other storages of the group before 404
-	Redirect    bool // send the client to the source instead of fetching
+	TryReplicas bool // the other storages of the group are asked before 404
+	Redirect    bool // the client is redirected to the source, and nothing is fetched
 
-	// SyncDelay returns the time after its creation within which a file may not be replicated to
-	// this host yet; nil = 0.
+	// SyncDelay returns the time after the creation of a file in which the file may not be
+	// replicated to this host yet; nil = 0.
 	SyncDelay func() time.Duration
 	// Purges are those of the fleet; nil = the cache may always be used.
 	Purges Purges
-	// MaxSlot returns the size of the largest trunk slot in bytes. Larger ones are not asked for.
-	// Nil = local.DefaultMaxSlot.
+	// MaxSlot returns the size of the largest trunk slot in bytes. Larger slots are not requested.
+	// nil = local.DefaultMaxSlot.
 	MaxSlot func() int64
 
-	// Running counts the requests whose file is coming from another host: as long as there are
-	// some, the Protocol is in use. Several resolvers may share it; default: one of its own.
+	// Running counts the uses of the Protocol: requests, downloads, and files that may still be
+	// fetched. Several resolvers may share it; default: a new one.
 	Running *atomic.Int64
-	// Counters may be shared too; default: some of its own.
+	// Counters may be shared too; default: new ones.
 	Counters *Counters
 
 	StatTimeout time.Duration // of a request for size and time; default 30 s
@@ -62,20 +63,20 @@ type Store interface {
 	// Path returns the path of the file; local.ErrNoGroup if its group has no store path here.
 	Path(id fdfs.FileID) (string, error)
 	// Deleted reports whether a file that is not there was deleted, and not lost with a disk.
-	// openErr says why it is not there, by an attempt to open it after since.
+	// openErr is the error of an attempt to open the file, made after since.
 	Deleted(id fdfs.FileID, openErr error, since time.Time) bool
 }
 
-// Purges restrict the use of the cache: a gateway that was disconnected first applies the purges of
-// that time.
+// Purges restrict the use of the cache: a gateway that was disconnected from Redis first applies
+// the purges of that time.
 type Purges interface {
 	// IsCurrent reports whether the cache may be used now.
 	IsCurrent() bool
-	// WaitApplied waits until then, for a bounded time, or until ctx ends.
+	// WaitApplied waits until the cache may be used, for a bounded time, or until ctx ends.
 	WaitApplied(ctx context.Context)
 }
 
-// Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
+// Resolver finds files on other hosts with one set of Options. It is safe for concurrent use.
 type Resolver struct {
 	o     Options
 	slots *slots // of requests without a cache
@@ -104,32 +105,32 @@ type Client interface {
 	Hint() int64
 }
 
-// Request is a client's request for a file that is not on this host. It is reused with the request
-// that it is a part of.
+// Request is the request of a client for a file that is not on this host. It is reused together
+// with the request that contains it.
 type Request struct {
-	ID               fdfs.FileID // canonical; its strings are good while the request is
+	ID               fdfs.FileID // canonical; its strings are valid during the request
 	Now              time.Time
-	Redirected       bool   // another server has sent the request here: it is never sent on
-	Port             int    // that it came in on; 0 = none
+	Redirected       bool   // another server has sent the request here, with redirect=1: it is never sent on
+	Port             int    // on which the request came in; 0 = none
 	Token, Timestamp []byte // of the client; nil = none
 	Client           Client
 
-	File File // that Find has found
+	File File // the result of Find
 
 	name  []byte // scratch
 	trace *trace // records the path for Explain, which ends before another host is asked; nil = none
 }
 
-// Reset forgets all but the Client. The File must be closed.
+// Reset clears all fields but the Client. The File must be closed.
 func (r *Request) Reset() { *r = Request{Client: r.Client, name: r.name[:0]} }
 
-// usesWeb reports whether files are fetched from web servers, which are asked for targets.
+// usesWeb reports whether files are fetched from web servers, whose requests contain a target.
 func (a *Resolver) usesWeb() bool {
 	s, ok := a.o.Protocol.(Storages)
 	return !ok || s.Web
 }
 
-// stat asks which server has the file.
+// stat requests size and time of the file from the servers.
 func (a *Resolver) stat(ctx context.Context, w client.FetchRequest, servers []client.Server,
 	timeout time.Duration) (info client.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")

@@ -20,17 +20,18 @@ import (
 )
 
 // The header of a trunk slot may be part of an upload (fdfs/slotcontent.go), and storages compare
-// nothing else. So every byte of a slot that is sent was part of content whose CRC32 matched. Other
-// content is not taken for that of a link: links in trunk files have another size than their id
-// says, and are taken from gateways only, which verify them (client.ErrSlotLink).
+// only this header with the id. So a byte of a slot is sent only if it was part of content whose
+// CRC32 matched. Content with another CRC32 is not taken for that of a link: links in trunk files
+// have another size than their id says, and are fetched only from gateways, which verify them
+// (client.ErrSlotLink).
 //
 // The cache fetches, verifies and stores a slot as a whole (cache.Options.VerifyFirst). Without a
 // cache, a slot is read once as a whole. It is sent from memory if there is room for it, otherwise
 // from a second download, whose blocks are compared. A server whose bytes do not match is excluded
-// for the file, and other ones are asked.
+// for the file, and other servers are asked.
 
-// VerifyFirst reports whether the cache has to compare the CRC32 of a file before it gives the
-// first byte out, and the size of this file.
+// VerifyFirst reports whether the cache must compare the CRC32 of a file before it publishes the
+// first byte, and returns the size of the file by its id.
 func VerifyFirst(file string) (size int64, ok bool) {
 	id, _, err := fdfs.ParseKey(file)
 	return id.Size, err == nil && id.Kind == fdfs.KindTrunk
@@ -40,20 +41,20 @@ const (
 	slotChunk     = 4 * fdfs.SlotBlock
 	maxSlots      = 4096             // slots whose sums are kept; 16 MiB have 4 KiB of sums
 	maxSlotMemory = 64 << 20         // bytes of all slots that are sent from memory
-	maxHeldSlot   = 1 << 20          // the largest of these
-	mismatchTime  = 10 * time.Second // for which a mismatch is remembered
+	maxHeldSlot   = 1 << 20          // bytes of the largest of these slots
+	mismatchTime  = 10 * time.Second // for which a mismatch is kept
 )
 
 // slots verifies trunk slots of other hosts for requests without a cache.
 type slots struct {
-	known *lru.Cache[string, slotResult] // by client.FetchRequest.Key
+	known *lru.Cache[string, slotResult] // results by client.FetchRequest.Key
 	room  *semaphore.Weighted            // bytes of slots that are sent from memory
 }
 
 // slotResult is the result of reading a slot. Content that has matched the CRC32 of an id is the
-// content of this id for ever, so its sums stay true when the slot is used anew.
+// content of this id for ever, so its sums stay true when the slot is reused for another file.
 type slotResult struct {
-	content    fdfs.SlotContent // verified, in no place
+	content    fdfs.SlotContent // verified, without a place to read from
 	mismatch   error            // fdfs.ErrFileCRC; then content is not verified
 	mismatched time.Time
 }
@@ -63,7 +64,7 @@ func newSlots() *slots {
 	return &slots{known: known, room: semaphore.NewWeighted(maxSlotMemory)}
 }
 
-// needsSums reports whether a file of a version is a slot whose content can be verified.
+// needsSums reports whether a file is a slot whose content can be verified.
 func needsSums(id fdfs.FileID, v content.Version) bool {
 	return id.Kind == fdfs.KindTrunk && !v.Linked && v.Size > 0
 }
@@ -99,8 +100,8 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 }
 
 // verify reads a slot as a whole and compares its CRC32. Then s has the sums, and the content if
-// there is memory for it. Only if no server has content that matches, and all could be asked, the
-// mismatch is remembered.
+// there is memory for it. A mismatch is kept only if all servers that askOthers chose have replied
+// and none of them has content that matches.
 func (s *slotStream) verify() error {
 	slots, id := s.f.a.slots, s.f.request.ID
 	keep := func([]byte, int64) {}
@@ -134,14 +135,16 @@ func (s *slotStream) verify() error {
 	return err
 }
 
-// maxOtherReads bounds the servers that are asked after one has sent content that does not match.
+// maxOtherReads bounds the servers that are asked after one server has sent content that does not
+// match.
 const maxOtherReads = 3
 
-// askOthers excludes the sender of the body, whose content does not match, for the file, and lets
-// try read from the other servers, one at a time, until one has content that matches. Else the
-// error is that of a server that could not be asked, since it may have this content, or mismatch.
+// askOthers excludes the sender of the body, whose content does not match, for the file. Then it
+// lets try read from up to maxOtherReads other servers, one at a time, until one has content that
+// matches. If none has, the error is that of a server that could not be asked, since it may have
+// this content; otherwise mismatch.
 func (s *slotStream) askOthers(mismatch error, try func() error) (err error) {
-	var sender string // empty = several: which one is wrong is not known, so each is asked alone
+	var sender string // empty = several, of which any may be wrong: each is asked separately
 	if sent, ok := s.body.(cache.Senders); ok && len(sent.Senders()) == 1 {
 		sender = sent.Senders()[0]
 		s.f.Exclude(sender)
@@ -184,7 +187,7 @@ func (s *slotStream) fetch(from int64) (err error) {
 	})
 }
 
-// ReadAt implements io.ReaderAt for fdfs.SlotContent: reads in order are those of one download.
+// ReadAt implements io.ReaderAt for fdfs.SlotContent. Reads in order share one download.
 func (s *slotStream) ReadAt(p []byte, off int64) (int, error) {
 	if s.body == nil || s.bodyAt != off {
 		s.closeBody()
@@ -202,15 +205,15 @@ func (s *slotStream) ReadAt(p []byte, off int64) (int, error) {
 // slotStream is a range of a verified slot.
 type slotStream struct {
 	f *fetcher
-	// ctx is that of openSlot. Next has no context of its own, and may have to ask another server.
+	// ctx is that of openSlot: Next gets no context, and may have to ask another server.
 	ctx     context.Context
 	info    client.Info
 	content fdfs.SlotContent // reads from the slotStream
 	offset  int64            // of the next byte
 	end     int64            // of the range
 
-	held    []byte // the whole content; nil: it comes from body
-	release func() // ends the use of this memory; may be nil
+	held    []byte // the whole content; nil: the bytes come from body
+	release func() // releases the memory of held; may be nil
 
 	only      []client.Server // the server that is asked; nil = all
 	body      io.ReadCloser   // from bodyAt to blocksEnd; may be nil
@@ -244,14 +247,14 @@ func (s *slotStream) Next(limit int64) (content.Chunk, error) {
 	return content.InMemory(bytes), nil
 }
 
-// readBlocks sets rest to verified bytes. A server that sends other ones is replaced.
+// readBlocks sets rest to verified bytes. A server that sends bytes that do not match is replaced.
 func (s *slotStream) readBlocks() error {
 	first := s.offset / fdfs.SlotBlock * fdfs.SlotBlock
 	p := s.buf[:min(slotChunk, s.blocksEnd-first)]
 	try := func() error {
 		_, err := s.content.ReadAt(p, first)
 		if errors.Is(err, fdfs.ErrFileChanged) {
-			err = fmt.Errorf("%w: %v", fdfs.ErrFileCRC, err) // no other version of the file
+			err = fmt.Errorf("%w: %v", fdfs.ErrFileCRC, err) // a slot has no other version
 		}
 		return err
 	}
@@ -276,7 +279,7 @@ func (s *slotStream) Close() error {
 	return nil
 }
 
-// closeBody ends the download. All that counts was read.
+// closeBody ends the download. An error of Close does not matter: the needed bytes were read.
 func (s *slotStream) closeBody() {
 	if s.body != nil {
 		_ = s.body.Close()

@@ -16,26 +16,26 @@ import (
 type SourcesOptions struct {
 	LocalIPs []netip.Addr // addresses of this host
 	// HasStore reports whether the store paths of a group are on this host: then its storage here
-	// has nothing that is not in them. nil = none are.
+	// has no file outside of them. nil = no group has any.
 	HasStore func(group string) bool
-	// Web reports that sources are asked, or clients sent, to their web servers: on this host that
-	// is this gateway.
+	// Web reports whether files come from web servers, or clients are redirected to them: the web
+	// server of this host is this gateway.
 	Web        bool
 	Allow      []netip.Prefix    // further addresses that may be sources
 	AddressMap map[string]string // address in an id or from a tracker -> address, or address:port, to use
 	Ports      map[string]int    // storage_server_port by group
 	Port       int               // of other groups; default 23000
-	Members    *tracker.Members  // what trackers and the list of storage ids say
-	// Trackers reports that there are some, which will say more.
+	Members    *tracker.Members  // from trackers and the list of storage ids
+	// Trackers reports whether trackers are configured, which will send lists.
 	Trackers bool
-	// Renew, when not nil, loads the lists anew, unless that was done a moment ago, and returns
-	// when they are loaded. It is called for a source or a group that they do not name, and for
-	// storages that cannot be reached; it must not block for long.
+	// Renew, if not nil, loads the lists again, unless that was done a moment ago, and returns when
+	// they are loaded. It is called for a source or a group that the lists do not contain, and for
+	// storages that cannot be reached. It must not block for long.
 	Renew func()
 }
 
 // Sources is the list of hosts that may be asked for a file. The address in a file id is a claim of
-// the client that made the URL: no connection is made to a host that nothing else vouches for.
+// the client that made the URL: no connection is made to a host that only an id names.
 type Sources struct{ o SourcesOptions }
 
 // NewSources returns sources for the options.
@@ -50,10 +50,10 @@ type SourceStatus int
 // The statuses.
 const (
 	SourceAllowed    SourceStatus = iota
-	SourceSelf                    // it is this host
-	SourceNotAllowed              // no list and no option names it
-	SourceUnknown                 // its storage id is not known
-	SourceNone                    // the id has none: canonical id of a trunk file
+	SourceSelf                    // the source is this host
+	SourceNotAllowed              // no list and no option names the source
+	SourceUnknown                 // the storage id of the source is not known
+	SourceNone                    // the id has no source: canonical id of a trunk file
 )
 
 // String returns the end of a sentence about the source.
@@ -62,7 +62,7 @@ func (s SourceStatus) String() string {
 		"is not in the id"}[s]
 }
 
-// Of returns the source of a file, and whether it may be asked.
+// Of returns the source of a file, and its status.
 func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	if id.Source.IsNone() {
 		return client.Server{}, SourceNone
@@ -91,29 +91,29 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	case listed || s.o.AddressMap[member.Host] != "":
 		return server, SourceAllowed
 	case slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) }):
-		server.Unlisted = true // of all that is allowed, the id has chosen it
+		server.Unlisted = true // of all allowed addresses, the id has chosen this one
 		return server, SourceAllowed
 	}
 	return server, SourceNotAllowed
 }
 
-// ByID returns the server of a storage id; false if no list has it.
+// ByID returns the server of a storage id; false if no list contains the id.
 func (s *Sources) ByID(id uint32) (client.Server, bool) {
 	member, ok := s.o.Members.ByID(id)
 	return s.Server(member), ok
 }
 
-// mayExist reports whether a group can be one of this cluster: only a list of its groups can say
-// no.
+// mayExist reports whether a group can be one of this cluster. It is false only for a group that is
+// in no list, if a list was loaded.
 func (s *Sources) mayExist(group string) bool {
 	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
 }
 
-// awaitsLists reports whether nothing is known yet of the cluster, but will be.
+// awaitsLists reports whether no list of the cluster was loaded yet, but one will be.
 func (s *Sources) awaitsLists() bool { return s.o.Trackers && !s.o.Members.Known() }
 
-// Replicas returns the storages of a group, but this host; behind them the further addresses of
-// those that have several.
+// Replicas returns the storages of a group without this host. Behind them are the further addresses
+// of storages that have several.
 func (s *Sources) Replicas(group string) []client.Server {
 	var list, further []client.Server
 	for _, member := range s.o.Members.StoragesOf(group) {
@@ -129,7 +129,7 @@ func (s *Sources) Replicas(group string) []client.Server {
 	return append(list, further...)
 }
 
-// renew loads the lists anew. It is false where there are none to load.
+// renew loads the lists again. It returns false if no lists can be loaded.
 func (s *Sources) renew() bool {
 	if s.o.Renew == nil {
 		return false
@@ -138,7 +138,7 @@ func (s *Sources) renew() bool {
 	return true
 }
 
-// isSelf reports whether a storage serves the local store, which was searched already.
+// isSelf reports whether a storage serves the local store, which was searched before.
 func (s *Sources) isSelf(member tracker.Server) bool {
 	if !s.o.Web && (s.o.HasStore == nil || !s.o.HasStore(member.Group)) {
 		return false
@@ -148,8 +148,8 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })
 }
 
-// Server returns the server of a storage: by the address map, and at the usual port where none is
-// known.
+// Server returns the server of a storage: by the address map, and with the usual port if the lists
+// have none.
 func (s *Sources) Server(member tracker.Server) client.Server {
 	server := client.Server{Host: member.Host, Port: cmp.Or(member.Port, s.o.Ports[member.Group], s.o.Port)}
 	to := s.o.AddressMap[member.Host]

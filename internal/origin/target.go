@@ -13,7 +13,7 @@ import (
 // Targets builds the request targets of files, at this gateway and at the web servers of other
 // hosts.
 type Targets struct {
-	Prefix string             // in front of the path, e.g. "/files"
+	Prefix string             // in front of the path, such as "/files"
 	Group  bool               // the path begins with the group
 	Tokens *antisteal.Checker // makes the tokens of Fetch; nil = none
 }
@@ -28,9 +28,10 @@ func (t *Targets) AppendPath(dst []byte, id fdfs.FileID) []byte {
 }
 
 // Fetch returns the target of the request that fetches a file: the path of the parsed id, a token,
-// and redirect=1, which keeps the next server from sending the request on. The client's spelling of
-// the path is never passed on. A gateway that checks tokens adds its own, which is valid now. A
-// gateway that does not check them passes on the token of the client; nil = none, for the cache.
+// and redirect=1, which keeps the next server from sending the request on. The spelling of the path
+// by the client is never passed on. A gateway that checks tokens adds a new one, which is valid
+// now. A gateway that does not check them passes on the token of the client; nil = none, for the
+// cache.
 func (t *Targets) Fetch(id fdfs.FileID, token, timestamp []byte, now time.Time) string {
 	target := append(t.AppendPath(nil, id), '?')
 	switch {
@@ -43,13 +44,13 @@ func (t *Targets) Fetch(id fdfs.FileID, token, timestamp []byte, now time.Time) 
 	return string(append(target, "redirect=1"...))
 }
 
-// AppendRedirect appends the target that a client is sent to: the path of the parsed id, and the
-// query as it came with redirect=1 as its only parameter of that name.
+// AppendRedirect appends the target that a client is redirected to: the path of the parsed id, and
+// the query of the client, in which redirect=1 is the only parameter of that name.
 func (t *Targets) AppendRedirect(dst []byte, id fdfs.FileID, query []byte) []byte {
 	return appendRedirected(append(t.AppendPath(dst, id), '?'), query)
 }
 
-// appendRedirected appends a query with redirect=1. Bytes that no URL may have are escaped.
+// appendRedirected appends a query with redirect=1. Bytes that no URL may contain are escaped.
 func appendRedirected(dst, query []byte) []byte {
 	for more := len(query) > 0; more; {
 		var pair []byte
@@ -63,8 +64,8 @@ func appendRedirected(dst, query []byte) []byte {
 	return append(dst, "redirect=1"...)
 }
 
-// appendEscaped appends text with everything escaped that may not stand in a URL (RFC 3986 section
-// 2); escapes stay.
+// appendEscaped appends text, and escapes the bytes that a URL may not contain (RFC 3986 section
+// 2). Escapes in the text stay.
 func appendEscaped(dst, text []byte) []byte {
 	const upperHex = "0123456789ABCDEF"
 	for _, c := range text {
