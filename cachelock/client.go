@@ -69,15 +69,15 @@ type LockOptions struct {
 	// Policy defines whether and how to wait while another holder has the lock; default: do not
 	// wait.
 	Policy Policy
-	// Renew extends the lock automatically, at a third of its TTL, until it is released or MaxHold
-	// has passed.
+	// Renew extends the lock automatically, after each third of its TTL, until it is released or
+	// lost, MaxHold has passed, or the Client is closed.
 	Renew bool
 	// MaxHold ends the renewal of a lock that is never released; default 1 h.
 	MaxHold time.Duration
 	// Owner makes the lock reentrant: it can be acquired again with the same Owner by a client with
-	// the same Holder. It is free when each acquisition has been released, including those that
-	// were lost. A process that restarts with the same Holder, and acquires the lock before it has
-	// expired, continues to hold it.
+	// the same Holder. The lock is free when each acquisition has been released, including the lost
+	// ones, or when it expires. A process that restarts with the same Holder, and acquires the lock
+	// before it has expired, continues to hold it.
 	Owner string
 	// Fair serves waiters in the order of their arrival, over all processes. All users of the lock
 	// must set it.
@@ -86,8 +86,8 @@ type LockOptions struct {
 	// a crash; waiters are notified. The holder must name one process at a time. An earlier process
 	// that still runs gets ErrLost at its next renewal or extension.
 	TakeOver bool
-	// Holder names the holder of this lock; default Options.Holder. It is for a process whose name
-	// changes while it runs: locks that it holds keep the name that they were acquired with.
+	// Holder identifies the holder of this lock; default Options.Holder. A process whose name
+	// changes while it runs sets it: a held lock keeps the name with which it was acquired.
 	Holder string
 }
 
@@ -246,8 +246,8 @@ func (c *Client) Acquire(ctx context.Context, key string, o LockOptions) (*Lock,
 	})
 }
 
-// newRequest returns the request of one attempt. Each has a token, or a hold, of its own: what an
-// earlier attempt has acquired may still be released in the background.
+// newRequest returns the request of one attempt. Each attempt has a new token, or a new hold: the
+// locks of an earlier attempt may still be released in the background.
 func newRequest(keys []string, waiter string, o *LockOptions) lockRequest {
 	w := lockRequest{keys: keys, waiter: waiter, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, holder: o.Holder}
 	if o.Owner != "" {
@@ -258,7 +258,7 @@ func newRequest(keys []string, waiter string, o *LockOptions) lockRequest {
 	return w
 }
 
-// usable returns an error if the request need not be sent.
+// usable returns an error if ctx has ended or the client is closed.
 func (c *Client) usable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
@@ -338,7 +338,8 @@ func (c *Client) releaseInBackground(h holding, ttl time.Duration) {
 	}()
 }
 
-// released sends a release, and reports whether Redis has replied. Close waits for it.
+// released sends a release. It reports whether Redis has replied or the client is closed, so that
+// no retry is needed. Close waits for the request.
 func released(h holding) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -378,8 +379,8 @@ func random() (text [32]byte) {
 	return text
 }
 
-// member returns the name of a waiter in a queue: that of the process, for a fair lock with the
-// number of the waiter.
+// member returns the name of a waiter in a queue: the name of the process, followed by the number
+// of the waiter if the lock is fair.
 func (c *Client) member(fair bool) string {
 	if !fair {
 		return c.process

@@ -28,15 +28,15 @@
 // resource rejects a lower fence than it has seen. docs/locks.md shows this for a value in Redis.
 //
 // A waiting call is notified of the release by a message, and also checks the lock when it expires
-// and at each Options.Poll. All calls of one process that wait for one lock cost Redis as much as
-// one of them. Without Fair, a call that arrives at the right moment may be served before those
-// that wait.
+// and at each Options.Poll. Without Fair, all calls of one process that wait for one lock cost
+// Redis as much as one of them, and a call that arrives at the moment of the release may be served
+// before the waiting ones.
 //
 // # Kinds
 //
 //   - Client.Acquire acquires one lock. LockOptions make it renewed (Renew), reentrant (Owner),
 //     served in the order of arrival (Fair); Policy bounds the wait.
-//   - Client.AcquireAll acquires several, all or none.
+//   - Client.AcquireAll acquires several locks, all or none.
 //   - Client.Folders has locks on the paths of a tree, shared or exclusive, and for the operations
 //     of a cloud drive.
 //   - Guard wraps a function that runs under a lock, whose key is a template over its argument.
@@ -47,10 +47,11 @@
 // Every error is one of the kinds ErrHeld (a *HeldError, with holder and remaining time),
 // ErrUnreachable, ErrLost, ErrNotHeld, ErrCancelled, ErrInvalid and ErrClosed, by errors.Is.
 //
-// A request that failed may have been executed. It is then released in the background, or expires.
-// If the reply to a release is lost and the Redis client repeats the request, Release returns
-// ErrLost although it released the lock. How soon a running request ends with its context depends
-// on the Redis client: at the deadline with ContextTimeoutEnabled, else after its ReadTimeout.
+// A request that failed may have been executed. The lock that it acquired is then released in the
+// background, or expires. If the reply to a release is lost and the Redis client repeats the
+// request, Release returns ErrLost although it released the lock. How soon a running request ends
+// with its context depends on the Redis client: at the deadline with ContextTimeoutEnabled, else
+// after its ReadTimeout.
 //
 // # Keys
 //
@@ -58,10 +59,10 @@
 //
 //	p:{n}:lock:K    token of the holder                       expires with the lock
 //	p:{n}:holds:K   holds of the owner of a reentrant lock    expires with the lock
-//	p:{n}:queue:K   waiters by time of arrival                eight polls after the last arrival
-//	p:{n}:living:K  the same by the time when they expire     the same
+//	p:{n}:queue:K   waiters by time of arrival                eight polls after the last request
+//	p:{n}:living:K  the same waiters by expiry                the same
 //	p:{n}:fence     fence counter of the shard                never: Options.Shards keys in all
-//	p:{n}:folder-*  locks of a namespace of folders           with the last of them
+//	p:{n}:folder-*  locks of a namespace of folders           with the last lock
 //	p:wake:PROCESS  channel of a process that waits
 //
 // # Known mistakes
@@ -70,8 +71,8 @@
 //
 //   - The expiry is set by a second command: after a crash in between the lock never expires. Here
 //     both are one SET, in a script.
-//   - Unlocking by a plain DEL, which deletes the lock of the next holder if the own one has
-//     expired. Here the token is compared.
+//   - Unlocking by a plain DEL: after the lock of a holder has expired, it deletes that of the next
+//     holder. Here the token is compared.
 //   - GET, comparison, then DEL: the lock may expire in between. Here they are one script.
 //   - GETSET of a time, which changes another holder's lock even when it is rejected, and relies on
 //     the clocks of the clients. Here a rejected request changes nothing, no command carries a time
@@ -82,8 +83,8 @@
 //     depend on the number of locks.
 //   - Checking the lock, then subscribing: a release in between is missed. Here the subscription
 //     comes first, and the script that checks the lock enters the queue.
-//   - A request is rejected because of its own token, after the Redis client repeated it since its
-//     reply was lost.
+//   - A request is rejected because of its own token: the reply was lost, and the Redis client has
+//     repeated the request.
 //   - A delayed request that arrives after later ones: here it never makes a lock end sooner.
 //   - A fence counter for each key, which is never deleted. Here there is one for each shard; a
 //     counter that was lost restarts from the server's clock in microseconds, so fences still rise.

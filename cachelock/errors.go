@@ -31,11 +31,11 @@ var (
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// HeldError describes the lock that is in the way.
+// HeldError describes the lock that blocks a request.
 type HeldError struct {
-	Key    string        // of the lock that is held
+	Key    string        // of the lock
 	Holder string        // name of its holder; "" if it is free and other waiters of a fair lock come first
-	TTL    time.Duration // remaining time unless it is extended; 0 = not known
+	TTL    time.Duration // remaining time unless it is extended; 0 = unknown
 
 	queue string // wait queue to join; "" = that of Key
 	token string // value in Redis
@@ -57,7 +57,7 @@ func (e *HeldError) Error() string {
 // Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// heldBy returns the error for the token of another holder.
+// heldBy returns the error for a lock that holds the token of another holder.
 func heldBy(key, token string, ttl time.Duration) error {
 	_, holder, _ := strings.Cut(token, ":")
 	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0), token: token}
@@ -71,8 +71,9 @@ func failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, ErrUnreachable, err)
 }
 
-// ctxErr returns the error of a context that has ended. A network operation ends at the deadline by
-// a timer of its own, which may be earlier than that of the context.
+// ctxErr returns the error of a context that has ended. It also compares the deadline with the
+// clock: a network operation with the same deadline has a separate timer, which may fire before
+// that of the context.
 func ctxErr(ctx context.Context) error {
 	if at, ok := ctx.Deadline(); ok && ctx.Err() == nil && !time.Now().Before(at) {
 		return context.DeadlineExceeded
@@ -80,7 +81,7 @@ func ctxErr(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// errLate: the lock was acquired, but the reply came after its expiry.
+// errLate: the lock was acquired, but the reply came after the end of its validity.
 var errLate = errors.New("the reply came after the lock's ttl")
 
 // cancelled returns the error for a context that has ended. Its cause is printed but not wrapped:

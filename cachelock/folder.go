@@ -70,8 +70,9 @@ func (c *Client) Folders(namespace string) (*Folders, error) {
 	return &Folders{c: c, rdb: s.rdb, namespace: namespace, keys: c.folderKeys(namespace)}, nil
 }
 
-// Acquire acquires a lock on a path. If another lock is in the way, the error is a *HeldError with
-// the path of that lock as its Key. Folder locks are neither reentrant nor fair, nor taken over.
+// Acquire acquires a lock on a path. If an overlapping lock is held, the error is a *HeldError with
+// the path of that lock as its Key, or with the requested path if no reply has named one. Folder
+// locks are neither reentrant nor fair, nor taken over.
 func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOptions) (*Lock, error) {
 	switch mode {
 	case Exclusive:
@@ -83,8 +84,8 @@ func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOpt
 }
 
 // Begin acquires the lock for an operation on source and target; target is empty if the operation
-// has none. The table of operations has the operations that exclude each other. Operations and
-// locks of Acquire on overlapping paths exclude each other.
+// has none. See Operation for the operations that exclude each other. Any operation and any lock of
+// Acquire on overlapping paths exclude each other.
 func (f *Folders) Begin(ctx context.Context, op Operation, source, target string, o LockOptions) (*Lock, error) {
 	switch {
 	case op >= operations:
@@ -97,7 +98,7 @@ func (f *Folders) Begin(ctx context.Context, op Operation, source, target string
 	return f.acquire(ctx, []kind{kindOf(op, roleSource), kindOf(op, roleTarget)}, []string{source, target}, o)
 }
 
-// acquire claims each path for its kind.
+// acquire claims each path with its kind.
 func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o LockOptions) (*Lock, error) {
 	if o.Owner != "" || o.Fair || o.TakeOver {
 		return nil, invalid("a folder lock is neither reentrant nor fair, and is not taken over")
@@ -123,7 +124,7 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 		w.waiter = waiter
 		return f.try(ctx, w, keys, queue, o)
 	})
-	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == queue { // no attempt has named the holder
+	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == queue { // no reply has named the held path
 		err = &HeldError{Key: keys[0]}
 	}
 	return lock, err
@@ -156,9 +157,9 @@ func (f *Folders) queueName(claims []claim) string {
 	return name
 }
 
-// onFolderMessage handles a message of folder_release.lua, from "folder-waiting:" on: the namespace
-// and the released paths. It notifies the wait queues whose paths overlap them. Any of these may be
-// able to continue, so the head of each tries.
+// onFolderMessage handles a message of folder_release.lua, without the part up to
+// "folder-waiting:": the namespace and the released paths. It notifies every wait queue with a path
+// that overlaps one of them: any of their heads may be able to acquire its lock.
 func (c *Client) onFolderMessage(message string) {
 	parts := strings.Split(message, "\x00")
 	prefix := folderQueuePrefix + parts[0] + "\x00"

@@ -71,8 +71,8 @@ func isCorrupt(err error) bool {
 	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "ERR user_script")
 }
 
-// clear removes the locks of the namespace, where another program has overwritten them: no call
-// would succeed any more. The holders of locks lose them.
+// clear removes all locks of a namespace in which another program has overwritten values: no call
+// would succeed any more. The holders lose their locks.
 func (f *Folders) clear(ctx context.Context) error {
 	return f.rdb.Del(ctx, f.keys[1:]...).Err()
 }

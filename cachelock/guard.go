@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// releaseTimeout bounds the release at the end of a guarded call; after that the lock expires.
+// releaseTimeout bounds the wait for the release at the end of a guarded call; after that the lock
+// is released in the background, or expires.
 const releaseTimeout = 5 * time.Second
 
 // Guard returns a function that calls fn under a lock. The key is a text/template over the

@@ -35,8 +35,8 @@ type Lock struct {
 	timer *time.Timer
 }
 
-// setTimerLocked makes the timer call tick. A lock without renewal whose context was not requested
-// needs no timer: its state is computed when it is used. l.mu is held.
+// setTimerLocked makes the timer call tick after the given time. A lock without renewal whose
+// context was not requested needs no timer: its state is computed when it is used. l.mu is held.
 func (l *Lock) setTimerLocked(after time.Duration) {
 	switch {
 	case l.timer != nil:
@@ -50,14 +50,16 @@ func (l *Lock) setTimerLocked(after time.Duration) {
 // for clock drift.
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// Key returns the key; the first one of several.
+// Key returns the key; of several, the first one in the order of the shards.
 func (l *Lock) Key() string { return l.keys[0] }
 
-// Token returns the lock's value in Redis: random bits and the holder's name.
+// Token returns the lock's value in Redis: random bits and the holder's name; for a reentrant lock,
+// the owner and the holder's name.
 func (l *Lock) Token() string { return l.token }
 
-// Fence returns a number that rises with every acquisition of the lock. A resource that the lock
-// protects can reject a smaller number than it has seen. It is 0 for a Redlock, which has none.
+// Fence returns a number that rises with every acquisition of the lock. All holds of the owner of a
+// reentrant lock have the number of the first. A resource that the lock protects can reject a
+// smaller number than it has seen. The fence is 0 for a Redlock, which has none.
 func (l *Lock) Fence() int64 { return l.fence }
 
 // Until returns the end of the lock by this process's clock, unless it is extended.
@@ -84,11 +86,11 @@ func (l *Lock) Context() context.Context {
 }
 
 // Extend makes the lock end ttl from now, also if that is sooner than before; renewals use this
-// ttl. It returns ErrLost if the lock is not held any more, ErrNotHeld after Release. After any
-// other error the lock ends at the earlier of the two times; if that is the new one, it can be
-// neither extended nor renewed any more, since the request may still arrive. If the Redis client
-// repeats requests, do not extend for longer after a success either: the first request may still
-// arrive.
+// ttl. It returns ErrLost if the lock is not held any more, ErrNotHeld after Release. If the
+// request fails otherwise, the lock ends at the earlier of the two times; if that is the new one,
+// the lock can be neither extended nor renewed any more, since the request may still arrive. If the
+// Redis client repeats requests, do not extend the lock after it was successfully shortened either:
+// the first request may still arrive.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)
@@ -117,7 +119,7 @@ func (l *Lock) Release(ctx context.Context) error {
 		return was
 	}
 	err := l.holding.release(ctx)
-	if was != nil { // lost before: the rest of it, if any, is released now
+	if was != nil { // lost before: the request released the rest, if any
 		return was
 	}
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCancelled) {
@@ -126,7 +128,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	return err
 }
 
-// end ends the lock for this process and returns its state before.
+// end ends the lock for this process and returns its previous state.
 func (l *Lock) end(state error) (was error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,8 +180,8 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err err
 	return nil
 }
 
-// shorten makes the lock end at until if that is sooner, before the request is sent. The error is
-// the lock's state if it has ended.
+// shorten makes the lock end at until if that is sooner. Extend calls it before it sends the
+// request. The error is the lock's state if it has ended.
 func (l *Lock) shorten(until time.Time) (sooner bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// maxKeys bounds the locks of one request.
+// maxKeys bounds the locks of one AcquireAll.
 const maxKeys = 1024
 
-// AcquireAll acquires several locks, all or none. Keys of one shard are acquired by one script,
-// several shards one after the other, in the same order by all clients. If one is held, the others
-// are released, so no waiter holds a part. With Options.Shards 1 every request is one script. The
-// key of the error is the one that is held.
+// AcquireAll acquires several locks, all or none. One script acquires the keys of one shard; all
+// clients acquire several shards one after the other, in the same order. If a lock is held, those
+// already acquired are released, so no waiter holds a part. With Options.Shards 1 every request is
+// one script. The HeldError has the key of the held lock.
 func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	switch {

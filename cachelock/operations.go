@@ -65,12 +65,12 @@ type cell [2][2]verdict
 var operationTable = makeOperationTable()
 
 // makeOperationTable returns the table. The rows of create, upload, move dir, delete dir, delete
-// file and purge trash are given by the services that the lock was made for. The others follow from
-// them:
+// file and purge trash are requirements of the services for which the lock was made. The other rows
+// follow from them:
 //
 //   - a file that is moved or renamed is treated like a deleted one at its old path, and nothing
 //     starts there meanwhile;
-//   - a renaming of a folder moves everything in it, so nothing starts beside it;
+//   - a renaming of a folder moves everything in it, so nothing starts meanwhile;
 //   - a copy reads its source: other reads may start, changes may not, and nothing may be added to
 //     a folder that is being copied;
 //   - an addition to a folder is treated like an upload, and additions may run together, also that
@@ -122,7 +122,7 @@ func (k kind) operation() (Operation, role) {
 	return Operation((k - firstOpKind) / 2), role((k - firstOpKind) % 2)
 }
 
-// exists is false for the target of an operation without a target.
+// exists reports whether k is a mode, or a path that its operation has.
 func (k kind) exists() bool {
 	if k < firstOpKind {
 		return true

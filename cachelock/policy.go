@@ -9,8 +9,8 @@ import (
 // waiting call is notified of the release under every policy; sleeps are the fallback for lost
 // messages.
 type Policy struct {
-	// Retries bounds the sleeps; after the last one the error is ErrHeld. A notification uses up
-	// none.
+	// Retries bounds the sleeps; the error is ErrHeld if the lock is still held after the last one.
+	// A notification does not count as a sleep.
 	Retries int
 	// Sleep and MaxSleep bound each sleep, whose duration is random; defaults 200 ms and 500 ms.
 	Sleep, MaxSleep time.Duration
@@ -45,7 +45,7 @@ func (p Policy) sleep() time.Duration {
 	return between(from, to)
 }
 
-// between returns a random duration.
+// between returns a random duration in [from, to), or from if that is empty.
 func between(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from

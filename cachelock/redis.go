@@ -21,7 +21,7 @@ type redisStore struct {
 	// wake begins the names of the channels.
 	wake string
 
-	// holds one value while the fields below are in use: a mutex that can be awaited with a context
+	// listening holds one value while the fields below are in use: a mutex with a cancellable wait
 	listening chan struct{}
 	pubsub    *redis.PubSub
 	closed    bool
@@ -106,7 +106,7 @@ func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64
 	return h, fence, err
 }
 
-// tryAcquire sends one request, as acquire does.
+// tryAcquire is acquire without taking over locks: one request.
 func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h := s.newHold(w)
 	h.ttl, h.waiter, h.queueTTL = millis(w.ttl), w.waiter, millis(s.c.queueTTL())
@@ -141,9 +141,9 @@ func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, in
 	return nil, 0, fmt.Errorf("%w: cannot parse the reply %v to a lock's request", ErrUnreachable, reply.Val())
 }
 
-// wakeOwnQueues notifies the wait queues of this process after it has acquired several locks
-// together: the script removed the name of the process from the queue of each lock, so the heads
-// have to enter them again.
+// wakeOwnQueues notifies the wait queues of this process after one of its waiters has acquired
+// locks: the script removed the name of the process from the queue in Redis of each lock, so the
+// heads have to enter it again.
 func (s *redisStore) wakeOwnQueues(w lockRequest) {
 	if w.waiter == "" {
 		return
@@ -223,7 +223,7 @@ func (s *redisStore) listen(caller context.Context) error {
 	case s.pubsub != nil:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // Receive has no timeout of its own
+	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // Receive has no timeout
 	defer cancel()
 	pubsub := s.rdb.Subscribe(ctx, s.c.channels()+s.c.process)
 	if _, err := pubsub.Receive(ctx); err != nil { // the confirmation
@@ -237,7 +237,7 @@ func (s *redisStore) listen(caller context.Context) error {
 			switch m := m.(type) {
 			case *redis.Message:
 				s.onMessage(m.Payload)
-			case *redis.Subscription: // on a new connection: messages were lost before it
+			case *redis.Subscription: // on a new connection: messages may have been lost
 				s.c.waitQueues.wakeMatching(func(string) bool { return true })
 			}
 		}

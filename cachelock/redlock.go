@@ -58,7 +58,8 @@ func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	return max(min(ttl/10, maxNodeTimeout), time.Millisecond)
 }
 
-// errNodeTimeout: a node has not replied in time. errPending: a node was not waited for.
+// errNodeTimeout: a node has not replied in time. errPending: the result does not depend on the
+// node, and poll did not wait for it.
 var (
 	errNodeTimeout = fmt.Errorf("%w: a node has not replied in time", ErrUnreachable)
 	errPending     = errors.New("the other nodes have decided")
@@ -70,9 +71,10 @@ func contained(ctx context.Context, node int, call func(ctx context.Context, nod
 	return call(ctx, node)
 }
 
-// poll calls every node concurrently. It returns their errors as soon as a majority agreed, or so
-// many rejected or failed that no majority can agree. Requests to the other nodes continue until
-// they have replied or the client is closed.
+// poll calls every node concurrently. It returns the errors of the nodes as soon as the missing
+// ones cannot change the result, with errPending for these; at the latest after limit, with
+// errNodeTimeout for these. The missing requests continue until they have replied or the client is
+// closed.
 func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 	call func(ctx context.Context, node int) error) ([]error, error) {
 	type reply struct {
@@ -165,7 +167,7 @@ func (s *redlockStore) quorumError(what string, errs []error) error {
 	return s.unreachable(what, errs)
 }
 
-// unreachable returns the error if too few nodes are available.
+// unreachable returns the error of a request for which too few nodes are available.
 func (s *redlockStore) unreachable(what string, errs []error) error {
 	if s.c.ctx.Err() != nil {
 		return ErrClosed // Close has cancelled the requests
@@ -244,10 +246,10 @@ func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 		return s.unreachable("acquire a lock", errs)
 	}
 	slices.SortFunc(held, func(a, b *HeldError) int { return cmp.Compare(a.TTL, b.TTL) })
-	// A node that was not waited for may have granted the lock.
+	// A node with errPending may have granted the lock.
 	missing := s.quorum() - (len(s.nodes) - no - down)
 	result := *held[max(missing, 1)-1]
-	for _, h := range held { // sorted by TTL: of holders with equally many nodes, the one that lasts longest
+	for _, h := range held { // sorted by TTL: of holders with equally many nodes, the one with the longest
 		if votes[h.Holder] >= votes[result.Holder] {
 			result.Holder = h.Holder
 		}
@@ -259,8 +261,9 @@ func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 	return &result
 }
 
-// leaveOthers removes the new holder's name from the queues of the nodes that did not grant the
-// lock, where it would be notified instead of others. Other waiters with the same name enter again.
+// leaveOthers removes the new holder's name from the queues of all nodes if some did not grant the
+// lock: there it would be notified in place of other waiters. Waiters with the same name enter
+// again.
 func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
 	if w.waiter == "" || !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) || !s.c.begin() {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script is a script with its digest as an interface value, which no request has to allocate.
+// script is a script with its digest. The digest is an interface value already, so no request
+// allocates one.
 type script struct {
 	*redis.Script
 	digest any
@@ -29,7 +30,7 @@ var (
 	reenterReleaseScript = newScript(lua.ReenterRelease)
 )
 
-// run runs a script by its digest, or by its text if the server does not know it. Unlike
+// run runs a script by its digest, or by its text if the server has not cached the script. Unlike
 // redis.Script it allocates nothing for keys and arguments, which go-redis accepts as pointers.
 func run(ctx context.Context, rdb redis.UniversalClient, s *script, names []string, args ...*string) *redis.Cmd {
 	all := make([]any, 0, 3+len(names)+len(args))

@@ -10,22 +10,22 @@ import (
 )
 
 // All calls of this process that wait for the same lock are in one wait queue, and only its head
-// sends requests to Redis. The script that checks the lock again also adds the name of the process
-// to the lock's queue in Redis, so no release is missed in between. A release notifies one process,
-// which wakes its head. So a thousand waiters cost Redis no more than one. For a fair lock each
-// waiter has its own name in Redis and its own wait queue.
+// sends requests to Redis. The script that checks the lock once more also adds the name of the
+// process to the lock's queue in Redis, so no release is missed in between. A release notifies one
+// process, which wakes its head. So a thousand waiters cost Redis no more than one. For a fair lock
+// each waiter has a separate name in Redis and a separate wait queue.
 //
 // Every notification is used or passed on: a head that leaves wakes the next waiter, the last
 // waiter leaves the queue in Redis by a script that notifies the next process if the lock is free,
 // and so does a process that is notified without having waiters. All heads try again when the
 // connection of the notifications was replaced. Other lost messages are compensated by polling.
 
-// attempt tries to acquire a lock; with a waiter's name it also enters the queue in Redis if the
-// lock is held.
+// attempt tries to acquire a lock. If the lock is held and waiter is not empty, it adds waiter to
+// the queue in Redis.
 type attempt func(ctx context.Context, waiter string) (*Lock, error)
 
-// acquireOrWait tries, and waits as the policy says. It begins to wait in the queue of key; a
-// failed attempt may name another one.
+// acquireOrWait tries to acquire a lock, and waits for it according to the policy: first in the
+// wait queue of key, then in the one that a failed attempt names.
 func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, try attempt) (*Lock, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
@@ -108,9 +108,9 @@ func (c *Client) lastTry(ctx context.Context, w *waiter, try attempt) (*Lock, er
 	return c.tryAsHead(ctx, w, try)
 }
 
-// tryAsHead subscribes, tries, and enters the queue in Redis. The first attempt of a wait queue
-// does none of these but try: the lock may be free, or another lock may be in the way. The result
-// counts for all waiters in the queue.
+// tryAsHead subscribes and makes an attempt that enters the queue in Redis. The first attempt of a
+// wait queue precedes both, and does not enter the queue: the lock may be free, or another lock may
+// be in the way. The result counts for all waiters in the wait queue.
 func (c *Client) tryAsHead(ctx context.Context, w *waiter, try attempt) (*Lock, error) {
 	if c.waitQueues.firstAttempt(w) {
 		lock, err := try(ctx, "")
@@ -129,7 +129,7 @@ func (c *Client) tryAsHead(ctx context.Context, w *waiter, try attempt) (*Lock, 
 	return lock, err
 }
 
-// waitBudget is the rest of a policy.
+// waitBudget is the unused part of a policy.
 type waitBudget struct {
 	p       Policy
 	began   time.Time
@@ -140,7 +140,7 @@ type waitBudget struct {
 	poll    <-chan time.Time
 }
 
-// start begins the time of the policy, once.
+// start sets the timer of the policy, unless it is set already.
 func (p *waitBudget) start() {
 	switch {
 	case p.end != nil || p.pause != nil:
@@ -161,8 +161,8 @@ func (p *waitBudget) paused() bool {
 	return p.over
 }
 
-// pollDelay returns the time until the next attempt without a notification: until the lock expires,
-// or the poll interval has passed.
+// pollDelay returns the time until the next attempt without a notification: the poll interval, or
+// the remaining time of the lock if that is shorter, both a little longer at random.
 func (c *Client) pollDelay(held error) time.Duration {
 	delay := between(c.o.Poll, c.o.Poll*3/2)
 	if h := (*HeldError)(nil); errors.As(held, &h) && h.TTL > 0 {

@@ -20,7 +20,7 @@ type waitQueues struct {
 // waitQueue has the waiters with the same queueKey. Only the first one, the head, sends requests.
 type waitQueue struct {
 	waiters   list.List
-	attempted bool       // a waiter has sent a request
+	attempted bool       // the attempt that does not enter the queue in Redis was made or is skipped
 	entered   bool       // the name may be in the queue in Redis
 	held      *HeldError // last rejection
 	heldAt    time.Time  // time of the last rejection
@@ -36,7 +36,8 @@ type waiter struct {
 	failed     error         // error of an earlier head that holds for all
 }
 
-// join adds a waiter. attempted: the lock is known to be held; entered: the name may be in the
+// join adds a waiter. attempted: its first attempt enters the queue in Redis, since the lock is
+// known to be held, or is fair and keeps the order of arrival. entered: the name may be in the
 // queue in Redis.
 func (l *waitQueues) join(name queueKey, attempted, entered bool) *waiter {
 	l.mu.Lock()
@@ -100,7 +101,8 @@ func (l *waitQueues) status(w *waiter) (head bool, failed error) {
 	return w.isHead(), w.failed
 }
 
-// firstAttempt reports, once for each queue, that no waiter has sent a request.
+// firstAttempt reports, once for each wait queue, whether to try before entering the queue in
+// Redis.
 func (l *waitQueues) firstAttempt(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,8 +111,8 @@ func (l *waitQueues) firstAttempt(w *waiter) bool {
 	return first
 }
 
-// recordAttempt records the result of a head's request. If Redis is unavailable, all waiters fail,
-// so that they need not try one after the other.
+// recordAttempt records the result of a head's request. If Redis is unavailable, the other waiters
+// fail too, so that they need not try one after the other.
 func (l *waitQueues) recordAttempt(w *waiter, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +133,8 @@ func (l *waitQueues) recordAttempt(w *waiter, err error) {
 	}
 }
 
-// lastHeld returns the error for a waiter that gives up without having been the head.
+// lastHeld returns the error for a waiter that is not the head when its time is over: the last
+// rejection of a head.
 func (l *waitQueues) lastHeld(w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
