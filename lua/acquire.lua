@@ -10,12 +10,12 @@
 -- ARGV[5]    "1" = fair: not before the names in the queue
 --
 -- Result: {1, fence} if acquired; {0, n, remaining milliseconds, token of the holder} if the n-th
--- lock is held, cut if another program has written a long one. If the lock is free but others are
--- first in its queue, the token is "".
+-- lock is held. The token is cut to 1,024 bytes, since another program may have written a long one.
+-- The token is "" if the lock is free but others are first in its queue.
 --
--- The lock and its expiry are set by one SET. A lock that has this token already counts as acquired:
--- the reply to an earlier request was lost, or the request arrived twice. It may have been extended
--- since, so its expiry is never made sooner.
+-- One SET writes the lock and its expiry. A lock that has this token already counts as acquired:
+-- the reply to an earlier request was lost, or the request arrived twice. The lock may have been
+-- extended since, so its expiry is never made sooner.
 
 local waits = ARGV[3] ~= ''
 

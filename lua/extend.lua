@@ -7,8 +7,8 @@
 --
 -- Result: 1 if all locks had this token, 0 and no change if one had not.
 --
--- A delayed request that was sent again may arrive after later ones. So it makes no lock expire
--- sooner unless ARGV[3] says so.
+-- A delayed request, or one that was sent again, may arrive after later ones. So no lock expires
+-- sooner than before unless ARGV[3] is "1".
 
 for i = 1, #KEYS do
 	if redis.call('GET', KEYS[i]) ~= ARGV[1] then

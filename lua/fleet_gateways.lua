@@ -1,13 +1,13 @@
--- Lists the gateways that are registered.
+-- Lists the registered gateways.
 --
 -- KEYS[1]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[2]  fence of the last purge that each of them has applied, by name
--- KEYS[3]  record of each of them by name; without this key they are empty
--- ARGV[1]  how many to list: those that were seen last
--- ARGV[2]  longest name in bytes: others may have written longer ones, which are left out
+-- KEYS[3]  record of each of them by name; optional: without it all records are ""
+-- ARGV[1]  number of gateways to list: the last ones seen
+-- ARGV[2]  longest name in bytes: longer ones were written by another program and are left out
 --
--- Result: for each its name, the milliseconds since it was seen, the fence, and the record. Names
--- that only KEYS[1] has were not written by a gateway and are left out.
+-- Result: for each gateway its name, the milliseconds since it was seen, the fence, and the record.
+-- Names that KEYS[2] does not have were not written by a gateway and are left out.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,17 +1,17 @@
 -- Writes the purge of a file, a folder or all files into the log.
 --
--- KEYS[1]  fence counter, which leases are counted by too
+-- KEYS[1]  fence counter, also used for leases
 -- KEYS[2]  log of purges: a sorted set of "fence path" by fence
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- ARGV[1]  path: "" = all, with a slash at its end = a folder
--- ARGV[2]  how many purges the log keeps
--- ARGV[3]  how long, in milliseconds, it keeps them
--- ARGV[4]  how long, in milliseconds, a gateway counts after it was seen
--- ARGV[5]  channel to tell it on
--- ARGV[6]  how long, in milliseconds, the log as a whole is kept when nothing happens
--- ARGV[7]  how many gateways there may be
--- ARGV[8]  longest name of a gateway in bytes: others may have written longer ones
+-- ARGV[2]  largest number of purges in the log
+-- ARGV[3]  largest age of a purge in the log, in milliseconds
+-- ARGV[4]  time in milliseconds after it was seen for which a gateway counts as living
+-- ARGV[5]  channel on which the purge is published
+-- ARGV[6]  milliseconds after the last purge or heartbeat at which the log and its base expire
+-- ARGV[7]  largest number of gateways in the result
+-- ARGV[8]  longest name of a gateway in bytes: longer ones were written by another program
 --
 -- Result: {fence, names of the gateways that have to apply it}.
 
@@ -20,13 +20,15 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local clock = time[1] * 1000000 + time[2]
 local newest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
 local base = tonumber(redis.call('GET', KEYS[3]) or 0)
--- More than all that gateways have applied, also where the counter was lost or somebody wrote a purge.
+-- Higher than each fence that a gateway has applied, even if the counter was lost or another
+-- program wrote a purge.
 local fence = math.max(redis.call('INCR', KEYS[1]), clock, newest + 1, base + 1)
 local text = string.format('%.0f', fence)
 redis.call('SET', KEYS[1], text)
 redis.call('ZADD', KEYS[2], text, text .. ' ' .. ARGV[1])
 
--- Fences follow the clock in microseconds, so they tell the age as well.
+-- Removes a range of the oldest purges, and raises the base. Fences follow the clock in
+-- microseconds, so they also show the age of a purge.
 local function trim(command, from, to)
 	local last = redis.call(command, KEYS[2], from, to, 'WITHSCORES')
 	if #last > 0 then

@@ -6,32 +6,36 @@
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[5]  fence of the last purge that each of them has applied, by name
--- KEYS[6]  record of each of them by name; in "#joins" the time, in microseconds, of the last change
+-- KEYS[6]  record of each of them by name; "#joins": time of the last change in microseconds
 -- ARGV[1]  name of the gateway
 -- ARGV[2]  fence of the last purge that it has applied, 0 = none
--- ARGV[3]  how many purges to tell
--- ARGV[4]  how long, in milliseconds, all this is kept
--- ARGV[5]  how long, in milliseconds, a gateway that is not seen is remembered
--- ARGV[6]  channel to tell on that something was purged, or a gateway has joined
+-- ARGV[3]  largest number of purges in the result
+-- ARGV[4]  milliseconds after the last heartbeat of any gateway at which KEYS[2..6] expire
+-- ARGV[5]  milliseconds after which a gateway that is not seen is removed from KEYS[4..6]
+-- ARGV[6]  channel on which purges, and new or changed gateways, are published
 -- ARGV[7]  record of the gateway, "" = it has no peers
--- ARGV[8]  how long, in milliseconds, a gateway counts as living after it was seen
--- ARGV[9]  revision of the list of gateways that it knows, "" = none
--- ARGV[10] how many gateways the list may have
+-- ARGV[8]  time in milliseconds after it was seen for which a gateway counts as living
+-- ARGV[9]  revision of the list of gateways that this gateway has, "" = none
+-- ARGV[10] largest number of gateways in the list
 --
--- Result: {state, purges, revision, records, time, before}. purges are "fence path", those after the last that it
--- has applied. state is 0; or 1 where the log does not reach back that far, and the purge is one of
--- everything, with the fence up to which it has then applied all. records are those of the gateways
--- that live; false when the revision is the one that it knows. time, in milliseconds, is the one at
--- which the gateway was seen, and before the one of the last time; "" = there was none.
+-- Result: {state, purges, revision, records, time, before}.
+--   state    0, or 1 if the log does not contain all purges after ARGV[2]
+--   purges   state 0: the purges after ARGV[2], as "fence path"; state 1: one purge of everything,
+--            with the fence of the newest purge
+--   records  records of the living gateways; false if their revision is ARGV[9]
+--   time     time in milliseconds at which the gateway was seen: now
+--   before   time at which it was seen before; "" = it was not registered
 --
--- Others may have written to these keys. A key of another type, a number that is none or more than a
--- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
--- as purges are, are removed: so the fleet recovers from garbage by itself.
+-- Other programs may have written to these keys. The script removes a key of another type, a value
+-- that is no number or is more than a year ahead of the clock, a gateway seen more than ARGV[8]
+-- ahead of the clock, and an entry of the log that is not in the form of a purge. So the fleet
+-- recovers from garbage by itself.
 --
--- When a gateway has applied a purge that the log knows nothing of, the server has lost data. If
--- nothing was purged since, the purge becomes the base, so that those that missed it drop
--- everything, and later purges get higher fences, even if the clock went back. Else it is unknown
--- who missed what, and all is purged.
+-- If a gateway has applied a purge that is above the base and not in the log, the server has lost
+-- data. If the log has no newer purge, the lost purge becomes the base: gateways that missed it
+-- purge everything, and later purges get higher fences, even if the clock went back. If the log has
+-- newer purges, the purges that other gateways missed are unknown, and the script adds a purge of
+-- everything.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -6,9 +6,9 @@
 -- ARGV[5]   milliseconds after which the name expires unless the process waits again
 -- ARGV[6..] for each claim: its class, its path, the letters of the classes that exclude it
 --
--- Result: {1, fence} if all are claimed; {0, remaining milliseconds, token, path} of a claim in the
--- way, cut if another program has written long ones; {2} if so many claims have expired that this
--- call only removed a part of them: call again.
+-- Result: {1, fence} if all are claimed; {0, remaining milliseconds, token, path} of a claim that
+-- excludes one of them; {2} if so many claims have expired that this call only removed a part of
+-- them: call again. Token and path are cut, since another program may have written long ones.
 --
 -- Expired claims are removed first. So every claim that is found is valid, and one look-up in each
 -- set suffices: one HMGET for the ancestors, and below the path the first entry of each excluding

@@ -1,5 +1,5 @@
--- Functions of the folder locks. Each of their scripts begins with common.lua and them, and has
--- these keys and first arguments, all of one namespace and in one slot:
+-- Functions of the scripts of folder locks. Each of these scripts begins with common.lua and this
+-- file, and has the following keys and first arguments, all of one namespace and in one slot:
 --
 -- KEYS[1]    fence counter of the shard
 -- KEYS[2]    until: sorted set of tokens by expiry in milliseconds

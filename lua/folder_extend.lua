@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]  ttl in milliseconds from now
--- ARGV[4]  "1" = they may expire sooner than before, see extend.lua
+-- ARGV[4]  "1" = the claims may expire sooner than before, see extend.lua
 --
 -- Result: 1 if the token had its claims, else 0.
 

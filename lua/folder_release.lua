@@ -1,5 +1,5 @@
 -- Releases a token's claims and notifies the processes that wait in the namespace, at most 1,000.
--- Others check the lock at their next poll.
+-- Further processes check the lock at their next poll.
 --
 -- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]  beginning of the channels' names; the name of a process follows

@@ -1,5 +1,5 @@
--- Removes a waiter from a lock's queue. If the lock is free, the next one is notified, because the
--- message of the release may have gone to this waiter.
+-- Removes a waiter from a lock's queue. If the lock is free, the script notifies the next waiter,
+-- because the message of the release may have gone to the removed one.
 --
 -- KEYS[1..3]  lock, its queue, the queue's names by expiry
 -- ARGV[1]     name in the queue

@@ -1,7 +1,7 @@
-// Package lua has the scripts that run in Redis, one file each. The head of a file describes its
-// keys, arguments and result. All scripts use the server's clock, name every key that they touch,
-// and set an expiry on every key that they create, except for a few counters. Functions that
-// several scripts share precede them: common.lua, wake.lua, folder_common.lua.
+// Package lua has the scripts that run in Redis, one file each. The comment at the head of a file
+// describes its keys, arguments and result. All scripts use the server's clock, name every key that
+// they touch, and set an expiry on every key that they create, except for the fence counters.
+// Scripts that share functions begin with their files: common.lua, wake.lua, folder_common.lua.
 package lua
 
 import "embed"
@@ -38,17 +38,17 @@ var (
 
 // The fleet.
 var (
-	// FleetPurge purges files and returns the gateways that have to apply it.
+	// FleetPurge adds a purge to the log and returns the gateways that have to apply it.
 	FleetPurge = join("fleet_purge")
 	// FleetSync is the heartbeat of a gateway, which returns the purges and the other members.
 	FleetSync = join("fleet_sync")
 	// FleetGateways lists the registered gateways.
 	FleetGateways = join("fleet_gateways")
-	// FleetLeave takes a gateway out of that list.
+	// FleetLeave removes a gateway from that list.
 	FleetLeave = join("fleet_leave")
 )
 
-// join returns a script with the functions that precede it.
+// join returns the named files as one script.
 func join(names ...string) (script string) {
 	for _, name := range names {
 		text, err := files.ReadFile(name + ".lua")

@@ -1,9 +1,9 @@
--- Notifies the first waiter in a lock's queue that the lock is free. This function begins the
--- scripts that release locks or leave a queue, whose ARGV[2] is the beginning of the channels' names.
+-- Notifies the first waiter in a lock's queue that the lock is free. The scripts that release locks
+-- or leave a queue begin with this function; their ARGV[2] is the beginning of the channels' names.
 --
 -- A name in the queue is "process" or "process/number"; the message is "name lock". If no client
--- listens for the first name, the next one is notified. A server in a Cluster does not see
--- listeners on other nodes, so up to eight names are notified there.
+-- listens for the first name, the next one is notified, at most eight in all. A server in a Cluster
+-- does not see the clients that listen on other nodes: there all eight are notified.
 
 local function wake(lock, queue, living)
 	local names = redis.pcall('ZRANGE', queue, 0, 7)
