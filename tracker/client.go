@@ -1,6 +1,6 @@
-// Package tracker asks the trackers of a FastDFS cluster for groups, storages and shared settings,
-// and keeps their replies. It is a part of this program, not a library for others: its API has
-// types of internal/fdfs.
+// Package tracker requests groups, storages and shared settings from the trackers of a FastDFS
+// cluster, and keeps their replies. It is a part of this program, not a library for others: its API
+// has types of internal/fdfs.
 //
 //	c := tracker.New(tracker.Options{
 //		// the second tracker has two addresses
@@ -8,15 +8,17 @@
 //	})
 //	defer c.Close()
 //	<-c.Loaded()
-//	storages := c.Members().StoragesOf("group1") // as loaded, without a request
+//	storages := c.Members().StoragesOf("group1") // of the last load, without a request
 //	list, err := c.Storages(ctx, "group1")       // a request to any of the trackers
 //
-// Trackers take turns. A request goes to the next one if one is down, slow, sends a malformed reply
-// or rejects it (fdfs.StatusError): trackers disagree while some storages have not joined one of
-// them. Trackers in back-off come last. The error is ErrUnavailable if none has replied.
+// Trackers take turns. If a tracker is down or slow, sends a malformed reply or rejects the request
+// (fdfs.StatusError), the request goes to the next one: trackers disagree while some storages have
+// not joined one of them. Trackers in back-off come last. If no tracker has sent a usable reply,
+// the error is a StatusError if one has rejected the request, else ErrUnavailable.
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
-// minutes. It starts while all trackers are down, and keeps the last loaded lists while they are.
+// minutes. It can start while all trackers are down, and keeps the last loaded lists while they are
+// down.
 package tracker
 
 import (
@@ -43,8 +45,8 @@ type Options struct {
 	Timeout time.Duration
 	// Refresh is the interval between loads, plus or minus a tenth; default 5 minutes.
 	Refresh time.Duration
-	// UseParameters is load_fdfs_parameters_from_tracker: settings, and storage ids if the settings
-	// say so, are those of the trackers as soon as one has replied.
+	// UseParameters is load_fdfs_parameters_from_tracker: the settings, and the storage ids if the
+	// settings use them, are those of the trackers as soon as one has replied.
 	UseParameters bool
 	// Parameters and StorageIDs are those of the configuration.
 	Parameters Parameters
@@ -53,7 +55,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// ErrUnavailable means that no tracker has replied.
+// ErrUnavailable means that no tracker has sent a usable reply, and none has rejected the request.
+// An empty list is not usable.
 var ErrUnavailable = errors.New("no tracker replied")
 
 const (
@@ -87,8 +90,8 @@ type Client struct {
 	fails    int           // failed loads in a row
 	loadedAt time.Time     // end of the last load
 	due      time.Time     // begin of the next load
-	loadEnd  chan struct{} // closed at the end of the running load, or of the next one
-	waiting  int           // calls of Renew that wait for it
+	loadEnd  chan struct{} // closed at the end of the running load, or of the next one if none is running
+	waiting  int           // calls of Renew that wait for loadEnd
 }
 
 // New returns a client and begins the first load in the background, see Loaded.
@@ -131,7 +134,7 @@ func (c *Client) Close() {
 	}
 }
 
-// Members returns the members of all groups: never nil, always the same.
+// Members returns the members of all groups: never nil, always the same pointer.
 func (c *Client) Members() *Members { return &c.members }
 
 // Current returns the settings: those of the trackers if they are used and have been loaded, else
@@ -150,10 +153,10 @@ func (c *Client) LoadSoon() {
 	}
 }
 
-// Renew is LoadSoon for a caller that found a group or a storage which Members does not have, or
-// which cannot be reached: it waits for the end of the load, at most 1 s. It does not wait if that
-// is pointless (the last load ended less than 2 s ago, or failed) or if too many calls wait
-// already.
+// Renew is LoadSoon for a caller that needs a group or a storage which Members does not have, or
+// which cannot be reached: Renew waits for the end of the load, at most 1 s. It does not wait if
+// the load would not begin at once (the last one ended less than 2 s ago), if the last one failed,
+// or if too many calls wait already.
 func (c *Client) Renew() {
 	c.mu.Lock()
 	if !c.loading {

@@ -11,7 +11,7 @@ import (
 // Health is the state of one tracker.
 type Health struct {
 	Addresses []string
-	Up        bool // its last reply was complete, or it was never asked
+	Up        bool // the last request to it succeeded, or there was none
 	backoff.Record
 }
 

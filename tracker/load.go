@@ -49,8 +49,8 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// maintain closes idle connections and probes the trackers whose back-off is over. call records
-// the results. Loads do not wait for probes, which take long where a host is off.
+// maintain closes idle connections and probes the trackers whose back-off is over. call records the
+// results. Loads do not wait for probes, since a probe of a host that is off takes long.
 func (c *Client) maintain(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {
@@ -68,8 +68,8 @@ func (c *Client) maintain(ctx context.Context) {
 }
 
 // load loads everything. Parts that fail keep their old values; a failed load is retried soon. It
-// begins with any tracker: each load may take as many turns as there are trackers, so the list of
-// groups would always come from the same one, whatever it lacks.
+// begins with a random tracker. Otherwise loads that take as many turns as there are trackers would
+// always get the list of groups from the same tracker, even if groups are missing there.
 func (c *Client) load(ctx context.Context) {
 	c.next.Store(rand.Uint32())
 	c.mu.Lock()

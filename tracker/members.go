@@ -16,7 +16,7 @@ type Server struct {
 	Host   string       // an address, or a host name from the list of storage ids
 	Others []netip.Addr // further addresses of the storage; must not be changed
 	Port   int          // 0 = unknown: the default port
-	Active bool         // active by a tracker, or unknown because no tracker has replied yet
+	Active bool         // a tracker lists it as active, or no tracker has replied yet
 }
 
 // Members are the groups of a cluster and their storages, as last loaded. It is safe for concurrent
@@ -44,7 +44,7 @@ func (m *Members) load() *snapshot { return cmp.Or(m.current.Load(), &emptySnaps
 // Known reports whether a list has been loaded: from a tracker, or of storage ids.
 func (m *Members) Known() bool { return m.load().known }
 
-// HasGroup reports whether the group exists.
+// HasGroup reports whether a list has the group.
 func (m *Members) HasGroup(group string) bool {
 	_, ok := m.load().groups[group]
 	return ok
@@ -65,7 +65,7 @@ func (m *Members) ByID(id uint32) (Server, bool) {
 // StoragesOf returns the storages of a group, active ones first. The list must not be changed.
 func (m *Members) StoragesOf(group string) []Server { return m.load().groups[group] }
 
-// lists are the sources of a snapshot.
+// lists are the loaded lists from which a snapshot is made.
 type lists struct {
 	groups []group
 	ids    []fdfs.StorageID
@@ -88,8 +88,8 @@ func (l lists) storagesOf(name string) []fdfs.StorageInfo {
 
 func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 
-// snapshot merges the lists: storages that trackers list, with additions from the storage ids, then
-// storages that only the storage ids have.
+// snapshot merges the lists: the storages in the lists of the trackers, with additions from the
+// storage ids, then the storages that only the storage ids have.
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
 		known: l.listed || len(l.ids) > 0, groups: map[string][]Server{}, byID: map[uint32]Server{},
@@ -126,8 +126,8 @@ func rank(s Server) int {
 	return 1
 }
 
-// merge returns a storage that a tracker lists; false if it has left its address or the group,
-// since another host may have the address now.
+// merge returns a storage from the list of a tracker. It returns false if the storage has no
+// address yet, or has left its address or the group: another host may have the address now.
 func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.StorageID) (Server, bool) {
 	if info.Status == fdfs.StatusDeleted || info.Status == fdfs.StatusIPChanged || !usable(info.Addr) {
 		return Server{}, false

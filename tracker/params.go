@@ -20,7 +20,7 @@ type Parameters struct {
 	SlotMaxSize int64
 }
 
-// maxSyncDelay is in seconds; FastDFS has 32 bits for it.
+// maxSyncDelay bounds the sync delay in seconds: FastDFS keeps it in a signed number of 32 bits.
 const maxSyncDelay = 1 << 31
 
 // parseParameters reads the reply to fdfs.CmdParameters, lines of the form key=value. Unknown keys
@@ -41,7 +41,7 @@ func parseParameters(text string) (Parameters, error) {
 	}
 	slot, err := strconv.ParseInt(raw["slot_max_size"], 10, 64)
 	if err != nil || slot < 0 {
-		slot = 0 // trackers without support for trunk files do not send it
+		slot = 0 // trackers without support for trunk files do not send slot_max_size
 	}
 	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]),
 		SlotMaxSize: slot}, nil

@@ -17,8 +17,8 @@ const (
 )
 
 // ErrEmpty is the error for an empty list. A tracker that has just been set up has no groups, or
-// none of their storages: another tracker, or the same one later, has a list. A group whose
-// storages were all deleted stays until it is deleted itself.
+// groups without storages: another tracker, or the same one later, has a list. A group whose
+// storages were all deleted stays in the list of groups until it is deleted itself.
 var ErrEmpty = errors.New("the tracker's list is empty")
 
 // Groups requests all groups, at least one.
@@ -40,7 +40,7 @@ func (c *Client) Storages(ctx context.Context, group string) ([]fdfs.StorageInfo
 	return storages, nil
 }
 
-// filled rejects an empty list.
+// filled returns a parser that rejects an empty list with ErrEmpty.
 func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
 	return func(reply []byte) ([]T, error) {
 		list, err := parse(reply)
@@ -52,8 +52,8 @@ func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
 }
 
 // StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. All pages
-// are those of one tracker: others may have the lines in another order. The list is empty if the
-// cluster has none.
+// come from one tracker, since the order of the lines may differ on another one. The list is empty
+// if the cluster has none.
 func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err error) {
 	err = c.each(ctx, func(s *server) error {
 		ids = nil
@@ -94,8 +94,8 @@ func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
 	return p, nil
 }
 
-// request asks one tracker after the other until parse accepts a reply. parse may be called
-// several times.
+// request sends a request to one tracker after the other until parse accepts a reply. parse may be
+// called several times.
 func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
 	parse func(reply []byte) (T, error)) (value T, err error) {
 	err = c.each(ctx, func(s *server) error {
@@ -107,7 +107,7 @@ func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byt
 	return value, err
 }
 
-// each calls ask for one tracker after the other until it succeeds.
+// each calls ask for one tracker after the other until ask succeeds.
 func (c *Client) each(ctx context.Context, ask func(s *server) error) error {
 	if len(c.trackers) == 0 {
 		return fmt.Errorf("%w: none is configured", ErrUnavailable)
@@ -163,7 +163,7 @@ func (c *Client) call(ctx context.Context, s *server, cmd fdfs.Command, body []b
 			return err
 		}
 		if ctx.Err() != nil || errors.Is(err, fdfs.ErrClosed) {
-			return err // this says nothing about the tracker
+			return err // not a failure of the tracker
 		}
 	}
 	if s.failed(err, c.retry) {

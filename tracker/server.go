@@ -42,7 +42,8 @@ func (s *server) downUntil() time.Time {
 	return s.backoff.Until()
 }
 
-// probeDue reports whether the tracker is down and its back-off is over, once until the probe ends.
+// probeDue reports whether the tracker is down and its back-off is over. It returns true once until
+// the probe has ended.
 func (s *server) probeDue(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +61,8 @@ func (s *server) addresses() []int {
 	return list
 }
 
-// replied records a reply at an address and its time: the tracker is up. It reports whether the
-// tracker was down.
+// replied records a reply from an address and its duration: the tracker is up. It reports whether
+// the tracker was down.
 func (s *server) replied(address int, took time.Duration) (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
