@@ -44,7 +44,7 @@ const TokenLength = 2 * md5.Size
 
 // Options of a Checker.
 type Options struct {
-	// Secrets are the accepted keys, the current one first. Further ones are for a change of keys.
+	// Secrets are the accepted keys, the current one first. Further keys are for a change of keys.
 	Secrets []string
 	// TTL is the time after its ts for which a token is valid; 0 means 600 s, the default of
 	// FastDFS.
@@ -80,7 +80,7 @@ func (c *Checker) Check(file string, token, ts []byte, now time.Time) error {
 	}
 	match := 0
 	var want [TokenLength]byte
-	for _, secret := range c.secrets { // all of them, so that the time does not tell which one matches
+	for _, secret := range c.secrets { // all, so that the duration does not depend on the matching secret
 		digest(&want, secret, file, at)
 		match |= subtle.ConstantTimeCompare(token, want[:])
 	}
@@ -90,7 +90,8 @@ func (c *Checker) Check(file string, token, ts []byte, now time.Time) error {
 	return nil
 }
 
-// Query returns the query of a URL for a download now, with the first secret.
+// Query returns the query of a URL for a download now, with the first secret. The Checker must have
+// one.
 func (c *Checker) Query(file string, now time.Time) string {
 	return Query(c.secrets[0], file, now.Unix())
 }
