@@ -12,12 +12,12 @@ import (
 //   - An id without Mxx/ names the file of the same id with M00/.
 //   - A trunk file is the slot at store path, HH/LL, trunk file number and offset. The slot's
 //     header has the allocated size, the size, the time, the CRC32 and the extension field of the
-//     id. It has neither the source nor the high half of the size word, in which FastDFS puts
-//     random bits.
+//     id. The header has neither the source nor the high half of the size word, in which FastDFS
+//     puts random bits.
 //
-// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. Caches
-// and verdicts are kept by it, and purges are applied to it, so that all ids of a file mean the
-// same there. Storages are asked for the id as it was requested.
+// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. It is the
+// key of caches, of the records of links and of corrupted copies, and of purges, so that all ids of
+// a file are equal there. Requests to storages have the id as it was requested.
 
 // NoSource is the source in canonical ids of trunk files: an address that no host has.
 var NoSource = Source{255, 255, 255, 255}
@@ -25,16 +25,17 @@ var NoSource = Source{255, 255, 255, 255}
 // maxCanonical is the length of the longest canonical id.
 const maxCanonical = MaxGroup + 1 + MaxLogic
 
-// Canonical returns the canonical id of the file. Source stays that of id: that storage is likely
-// to have the file.
+// Canonical returns the canonical id of the file. The field Source stays that of id: this storage
+// is likely to have the file.
 func (id FileID) Canonical() FileID {
 	_ = id.MakeCanonical(nil) // allocates the text
 	return id
 }
 
-// MakeCanonical makes id the Canonical one. Where its text changes, MakeCanonical writes it into
-// scratch if that has the capacity, and returns it: it must stay unchanged while id is used. Ids of
-// files that are no trunk files cost a comparison.
+// MakeCanonical replaces id by its Canonical. If the text changes, MakeCanonical writes the new
+// text into scratch, or into new memory if the capacity is too small, and returns it: the bytes
+// must stay unchanged while id is used. An id with Mxx/ of a file that is no trunk file costs a
+// comparison.
 func (id *FileID) MakeCanonical(scratch []byte) []byte {
 	if id.Kind != KindTrunk && id.Logic[0] == 'M' {
 		return scratch
@@ -83,8 +84,8 @@ func canonicalHead(name []byte, created int64) {
 // SourceMark begins the source in the key of a file, see AppendKey. It is in no file id.
 const SourceMark = '@'
 
-// AppendKey appends the name by which caches know the file of a canonical id: the id. withSource
-// adds the source, for what only this source has said about the file.
+// AppendKey appends the key in caches of the file of a canonical id: the id. withSource adds the
+// source, for data that is valid for this source only.
 func (id FileID) AppendKey(b []byte, withSource bool) []byte {
 	b = id.AppendTo(b)
 	if !withSource {
@@ -96,7 +97,7 @@ func (id FileID) AppendKey(b []byte, withSource bool) []byte {
 // ErrKey is the error of ParseKey for a text that AppendKey does not make.
 var ErrKey = errors.New("not the name of a file in a cache")
 
-// ParseKey returns the id and withSource that were given to AppendKey.
+// ParseKey is the inverse of AppendKey.
 func ParseKey(key string) (id FileID, withSource bool, err error) {
 	text, source, withSource := strings.Cut(key, string(SourceMark))
 	if id, err = Parse(text); err != nil {

@@ -1,6 +1,6 @@
 package fdfs
 
-// alphabet is that of FastDFS's base64: the standard one with - for + and _ for /.
+// alphabet is the base64 alphabet of FastDFS: the standard one with - for + and _ for /.
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 // Bits of class.

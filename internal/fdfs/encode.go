@@ -16,8 +16,8 @@ const (
 	maxSlavePrefix = 16        // bytes for it in an upload request
 )
 
-// Fields are the parts of a file id. Random and Pad make ids unique; the caller chooses them, so
-// that equal Fields make equal ids.
+// Fields are the parts of a file id. Random and Pad make ids unique. The caller chooses them, so
+// equal Fields make equal ids.
 type Fields struct {
 	Group     string
 	PathIndex int  // 0 to 255
@@ -104,7 +104,8 @@ func appendExtField(b []byte, ext string, pad uint32) []byte {
 // EncodeSlave makes the id of a slave file: the master's name without its extension, then prefix (1
 // to 16 characters, such as _150x150), then ext (up to 6 characters without the dot; may be empty).
 // It rejects two kinds of slaves whose ids look like other files: those of appenders, and those
-// whose names are as long as a normal one with only digits before the extension.
+// whose names are as long as that of a normal file (or, if the master is a trunk file, of a trunk
+// file) with only digits before the extension.
 func EncodeSlave(master FileID, prefix, ext string) (FileID, error) {
 	if prefix == "" || len(prefix) > maxSlavePrefix {
 		return FileID{}, fmt.Errorf("%w: slave prefix %q is not 1 to %d characters", ErrEncode, prefix, maxSlavePrefix)

@@ -102,10 +102,10 @@ type FileID struct {
 	Source    Source
 	Created   int64  // unix seconds
 	Size      int64  // bytes; -1 for slaves and appenders, whose ids do not have it
-	CRC32     uint32 // IEEE; of the content if Immutable, else of older content
+	CRC32     uint32 // of the content if Immutable; else of the master, or of older content
 	Trunk     Trunk  // zero unless Kind is KindTrunk
 	SizeWord  uint64 // bytes 8-15, including flags and random bits
-	Asked     string // Logic before MakeCanonical changed it; empty: it did not
+	Asked     string // Logic before MakeCanonical changed it; empty = unchanged
 }
 
 // AsAsked returns id with the Logic that it had before MakeCanonical.
@@ -141,7 +141,8 @@ func (id FileID) Ext() string {
 
 // Immutable reports whether Size and CRC32 describe the content: true for normal and trunk files.
 // The exception are links (symbolic links, and trunk slots of type 'L'): their ids are of these
-// kinds, but describe other content. Only the storage that has a link knows.
+// kinds, but describe other content. The id does not show that; only a storage with the file can
+// detect a link.
 func (id FileID) Immutable() bool {
 	return id.Kind == KindNormal || id.Kind == KindTrunk
 }
@@ -154,7 +155,7 @@ func (id FileID) AppendTo(b []byte) []byte {
 	return append(append(append(b, id.Group...), '/'), id.Logic...)
 }
 
-// Clone returns a copy of id with its own strings, in one allocation.
+// Clone returns a copy of id with new strings, in one allocation, or two if Asked is not empty.
 func (id FileID) Clone() FileID {
 	s := id.String()
 	id.Group = s[:len(id.Group)]

@@ -10,9 +10,10 @@ import (
 )
 
 // The lists of a tracker are sequences of records of one size. The sizes have grown with the
-// versions of FastDFS, and a reply does not contain the version. Records of the current version
-// are read completely; for other sizes only the fields at the beginning, which have kept their
-// offsets, so the port is unknown.
+// versions of FastDFS, and a reply does not contain the version. All fields of GroupInfo and
+// StorageInfo are read from records of the current version, all but the port (and of 918 bytes the
+// heartbeat) from storages of two older versions. From other sizes only the fields at the beginning
+// are read, which have kept their offsets.
 
 // GroupInfo is a group in a tracker's list.
 type GroupInfo struct {
@@ -34,10 +35,10 @@ const (
 	groupNameField = 17
 	groupPortAt    = 57
 	smallestGroup  = 65  // bounds for other versions
-	largestGroup   = 256 // whose records have numbers of 8 bytes after the name, too
+	largestGroup   = 256 // their records also have numbers of 8 bytes after the name
 )
 
-// ParseGroups parses the reply to CmdListGroups. It is empty if the tracker has no groups.
+// ParseGroups parses the reply to CmdListGroups. The list is empty if the tracker has no groups.
 func ParseGroups(body []byte) ([]GroupInfo, error) {
 	groups := parseRecords(body, groupRecord, groupRecord, parseGroup)
 	if groups == nil {
@@ -75,7 +76,7 @@ const (
 type StorageInfo struct {
 	Status byte       // StatusActive or another one
 	ID     uint32     // storage id; 0 = the cluster has none
-	Addr   netip.Addr // invalid if the tracker does not know it yet
+	Addr   netip.Addr // invalid if the tracker does not have it yet
 	Port   int        // 0 = unknown: that of the group
 
 	Version   string // of the storage server, printable ASCII; empty = unknown
@@ -97,7 +98,7 @@ type StorageInfo struct {
 //	130     8         port (160 with long addresses)
 //	+       ...       counters
 //	-9      8         time of the last heartbeat
-//	-1      1         whether it allocates trunk slots
+//	-1      1         1 if the storage allocates trunk slots
 //
 // A record of 5.x (612 bytes) or of older 6.x (918 bytes):
 //
@@ -130,7 +131,8 @@ type storageForm struct {
 	port                 int
 }
 
-// ParseStorages parses the reply to CmdListStorages. It is empty if the group has no storages.
+// ParseStorages parses the reply to CmdListStorages. The list is empty if the group has no
+// storages.
 func ParseStorages(body []byte) ([]StorageInfo, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -143,7 +145,8 @@ func ParseStorages(body []byte) ([]StorageInfo, error) {
 	return nil, fmt.Errorf("%w: %d bytes are no list of storages", ErrProtocol, len(body))
 }
 
-// parse parses one record. In a form of other versions, an address is required.
+// parse parses one record. An address may be missing only in the forms with a port, those of the
+// current version.
 func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	s := StorageInfo{Status: record[0]}
 	id, ok := cutPadded(record[f.id : f.id+storageIDField])
@@ -176,8 +179,8 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	return s, port < 1<<16
 }
 
-// parseRecords parses body as records of one size, the smallest one for which all of them are
-// valid; nil if there is none.
+// parseRecords parses body as records of one size: the smallest size for which all records are
+// valid. It returns nil if there is no such size.
 func parseRecords[T any](body []byte, smallest, largest int, parse func(record []byte) (T, bool)) []T {
 	for size := smallest; size <= min(largest, len(body)); size++ {
 		var list []T
@@ -201,5 +204,5 @@ func cutPadded(b []byte) (string, bool) {
 	return string(text), len(bytes.Trim(padding, "\x00")) == 0 && !bytes.ContainsFunc(text, unprintable)
 }
 
-// unprintable reports whether r is a blank or no printable character of ASCII.
+// unprintable reports whether r is a blank or not a printable ASCII character.
 func unprintable(r rune) bool { return r <= ' ' || r > '~' }

@@ -28,7 +28,7 @@ type PoolOptions struct {
 	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for each read and write; default 30 s
 	// Lost is called when a request has failed on an idle connection, after the Pool has closed the
-	// other ones. Pools of the same server close theirs. Default: nothing.
+	// other ones. It closes those in further Pools of the same server. Default: nothing.
 	Lost func()
 }
 
@@ -48,9 +48,10 @@ func (o PoolOptions) withDefaults() PoolOptions {
 //
 // A connection returns to the pool only after a complete reply, else it is closed. An idle
 // connection is tested by peeking at the socket before it is used; a request that fails on it
-// before the first byte of the reply is repeated on a new one. The other idle connections are
-// closed then: after the server has moved, or a firewall on the way has lost its state, each of
-// them would cost the time in which the kernel waits for an acknowledgement.
+// before the first byte of the reply, other than by the network timeout, is repeated on another
+// connection. The other idle connections are closed before: after the server has moved, or a
+// firewall on the way has lost its state, each of them would cost the time for which the kernel
+// waits for an acknowledgement.
 type Pool struct {
 	addr  string
 	o     PoolOptions
@@ -68,7 +69,8 @@ var ErrFull = errors.New("all connections are in use")
 // ErrClosed means that the Pool is closed.
 var ErrClosed = errors.New("connection pool is closed")
 
-// maxErrorBody bounds the body of a reply with a status that is read to keep the connection.
+// maxErrorBody bounds the body of a reply with a status other than 0 that is read in order to keep
+// the connection.
 const maxErrorBody = 4096
 
 // NewPool returns a pool for the server at addr, host:port. It makes no connection yet.
@@ -176,7 +178,7 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	}
 	c, err = p.takeIdle()
 	for c != nil && !c.usable() {
-		_ = c.conn.Close() // it is broken
+		_ = c.conn.Close() // it is broken or too old
 		c, err = p.takeIdle()
 	}
 	if reused = c != nil; !reused && err == nil {
@@ -203,7 +205,8 @@ func NewLimit(o PoolOptions) *Limit {
 	return &Limit{o: o, used: make(chan struct{}, o.MaxOpen)}
 }
 
-// Acquire waits until one more connection may be used, until Release. The error is ErrFull.
+// Acquire waits until the caller may use a connection. The use ends with Release. The error is
+// ErrFull.
 func (l *Limit) Acquire(ctx context.Context) error {
 	select {
 	case l.used <- struct{}{}:
@@ -229,8 +232,8 @@ func (l *Limit) Acquire(ctx context.Context) error {
 // Release ends the use of a connection.
 func (l *Limit) Release() { <-l.used }
 
-// dial makes a connection. The timeout of the net package is context.DeadlineExceeded, which here
-// must mean that the caller's context has ended.
+// dial makes a connection. It replaces the timeout error of the net package, which is
+// context.DeadlineExceeded: from a Pool that error means that the context of the caller has ended.
 func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
@@ -274,7 +277,7 @@ type Conn struct {
 	left    int64     // unread bytes of the reply
 	replied bool      // a byte of the reply has been received
 	broken  bool
-	ctx     context.Context // of the request: Read has none of its own
+	ctx     context.Context // of the request: Read has no such parameter
 	stop    func() bool     // ends the watch of ctx
 }
 
@@ -339,7 +342,7 @@ func (c *Conn) fail(err error) error {
 	return err
 }
 
-// Release gives the connection back to the pool. Call it once; the connection must not be used
+// Release returns the connection to the pool. Call it once; the connection must not be used
 // afterwards. If the reply was not read completely, the connection is closed.
 func (c *Conn) Release() {
 	p := c.pool

@@ -9,15 +9,16 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// The file id gives the offset of a trunk slot. A client that uploads a file which contains a slot
-// header can make an id for that offset, with a size that reaches into the slots behind it: header
-// and id agree. The CRC32 in the id does not match bytes that the client does not know. It matches
-// bytes that the client knows, such as zeros or a slot of its own that was freed, until another
-// client's upload replaces them.
+// A file id contains the offset of its trunk slot. A client that uploads a file which contains a
+// forged slot header can make an id for the offset of that header, with a size that reaches into
+// the slots behind it: header and id agree. The CRC32 in the id cannot match bytes that the client
+// does not have. It can match bytes that the client has, such as zeros or the content of a slot
+// that it has freed, until the upload of another client replaces them.
 //
 // So the content of a slot is read as a whole and compared with the CRC32 before its first byte is
-// sent, and a byte is sent only if it was part of that content: from a copy in memory that was made
-// by the same read, or after its block was compared with the CRC32 that this read has noted.
+// sent. That read also computes the CRC32 of each block. A byte is sent only if it was part of that
+// content: from a copy in memory that was made by the same read, or after its block was compared
+// with the CRC32 of the block.
 
 // SlotBlock is the size in bytes of a block of a slot's content: a record of TLS, and the least
 // that is read for a response.
@@ -38,9 +39,9 @@ type SlotContent struct {
 	sums  []uint32 // standard CRC32 of each block; nil = not verified, so each read fails
 }
 
-// NewSlotContent returns content of size bytes that was not verified yet. Reads of the place begin
-// with a block, and contain whole blocks except for the last one. A read of fewer bytes than
-// requested is an error.
+// NewSlotContent returns content of size bytes that was not verified yet. Each read of the place
+// begins at the start of a block, and contains whole blocks except for the last one. A read of
+// fewer bytes than requested is an error.
 func NewSlotContent(place io.ReaderAt, size int64) SlotContent {
 	return SlotContent{place: place, size: size}
 }
@@ -54,9 +55,9 @@ func (s SlotContent) At(place io.ReaderAt) SlotContent {
 // Verified reports whether the content was read and has the CRC32 of its id.
 func (s *SlotContent) Verified() bool { return s.sums != nil }
 
-// Verify reads the content, compares it with crc, and notes the CRC32 of each block if it matches
-// in one of the variants. keep gets each part in order; nil = it is not called. Only errors of the
-// place are returned.
+// Verify reads the content, compares it with crc in the given variants, and stores the CRC32 of
+// each block if one of them matches. keep gets each part in order; nil = it is not called. err is
+// an error of the place.
 func (s *SlotContent) Verify(crc uint32, variants checksum.Variants, keep func(p []byte, off int64)) (matches bool,
 	err error) {
 	sum := checksum.New(variants)
@@ -79,8 +80,8 @@ func (s *SlotContent) Verify(crc uint32, variants checksum.Variants, keep func(p
 	return true, nil
 }
 
-// Copy reads the verified content. keep gets each part in order; nil = it is not called. The errors
-// are those of ReadAt.
+// Copy reads the verified content again. keep gets each part in order; nil = it is not called. The
+// errors are those of ReadAt.
 func (s *SlotContent) Copy(keep func(p []byte, off int64)) error {
 	return s.readChunks(func(p []byte, off int64) error { return s.read(p, off/SlotBlock) }, keep)
 }
@@ -102,7 +103,7 @@ func (s *SlotContent) readChunks(read func(p []byte, off int64) error, keep func
 }
 
 // ReadAt implements io.ReaderAt. The bytes are those of the verified content; the error is
-// ErrFileChanged if others are in their place.
+// ErrFileChanged if other bytes are in their place.
 func (s *SlotContent) ReadAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) && off < s.size {
 		m, err := s.readBlocks(p[n:], off)
@@ -117,7 +118,8 @@ func (s *SlotContent) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// CheckAt reports whether the content at an offset can be read. The errors are those of ReadAt.
+// CheckAt returns nil if the block at an offset has the verified content, else an error of ReadAt.
+// The offset must not exceed the size.
 func (s *SlotContent) CheckAt(off int64) error {
 	_, err := s.readPart(nil, off)
 	return err
@@ -138,7 +140,8 @@ func (s *SlotContent) readBlocks(p []byte, off int64) (int, error) {
 	return int(whole), nil
 }
 
-// readPart reads the rest of the block at off, as far as p has room, which may be nil.
+// readPart reads the block at off and copies its bytes from off on into p, as many as fit; p may be
+// nil.
 func (s *SlotContent) readPart(p []byte, off int64) (int, error) {
 	chunk := slotChunks.Get().(*[slotChunk]byte)
 	defer slotChunks.Put(chunk)
@@ -150,7 +153,7 @@ func (s *SlotContent) readPart(p []byte, off int64) (int, error) {
 	return copy(p, block[off-start:]), nil
 }
 
-// read fills p with blocks and compares them.
+// read fills p with blocks and compares each with the CRC32 that Verify has stored.
 func (s *SlotContent) read(p []byte, first int64) error {
 	if _, err := s.place.ReadAt(p, first*SlotBlock); err != nil {
 		return err

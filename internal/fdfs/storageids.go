@@ -11,8 +11,8 @@ import (
 // MaxStorageIDs bounds the list of storage ids.
 const MaxStorageIDs = 1 << 16
 
-// StorageID is one line of the list of storage ids, which may stand for the addresses of storages
-// in file ids.
+// StorageID is one line of the list of storage ids. File ids may contain storage ids in place of
+// the addresses of storages.
 type StorageID struct {
 	ID    uint32 // 1 to 16777215
 	Group string

@@ -30,8 +30,8 @@ const (
 	SlotFree byte = 0
 )
 
-// ErrSlot means that the slot is free or belongs to another file, so the file does not exist (any
-// more).
+// ErrSlot means that the slot is free or belongs to another file: the requested file does not exist
+// any more, or never did.
 var ErrSlot = errors.New("trunk slot does not hold this file")
 
 // SlotHeader is the header of a slot in a trunk file.

@@ -53,7 +53,7 @@ var (
 	ErrNotSupported = errors.New("not supported by the server")
 )
 
-// ErrProtocol means that the reply violates the protocol. The connection cannot be used any more.
+// ErrProtocol means that the reply violates the protocol.
 var ErrProtocol = errors.New("not a reply of FastDFS")
 
 // StatusError is a non-zero status of a reply, an errno of Linux.
@@ -111,11 +111,11 @@ func AppendGroup(dst []byte, group string) []byte {
 	return append(dst, make([]byte, max(0, groupSize-len(group)))...)
 }
 
-// AppendFile appends a group and a logic filename: the body of CmdFileInfo. The name is the one
-// that was requested, with Mxx/.
+// AppendFile appends a group and a logic filename: the body of CmdFileInfo. The name is the
+// requested one, with Mxx/.
 func AppendFile(dst []byte, id FileID) []byte {
 	name := id.Logic
-	if len(id.Asked) == len(id.Logic) { // else it has no Mxx/, which storages want
+	if len(id.Asked) == len(id.Logic) { // else Asked is empty, or lacks Mxx/, which storages require
 		name = id.Asked
 	}
 	return append(AppendGroup(dst, id.Group), name...)
@@ -129,8 +129,8 @@ func AppendDownload(dst []byte, id FileID, offset, length int64) []byte {
 	return AppendFile(dst, id)
 }
 
-// AppendStorageIDs appends the body of CmdStorageIDs: index of the first line u32, and a u8 that
-// says that an empty list is not an error.
+// AppendStorageIDs appends the body of CmdStorageIDs: index of the first line u32, and the u8 1,
+// with which an empty list is not an error.
 func AppendStorageIDs(dst []byte, first int) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(first)), 1)
 }

@@ -11,13 +11,13 @@
 //	case err == nil:
 //		set.Succeed(addr)
 //	case ctx.Err() != nil:
-//		set.Abandon(addr) // the caller left: this says nothing about the server
+//		set.Abandon(addr) // the caller left: not a failure of the server
 //	default:
 //		set.Fail(addr)
 //	}
 //
-// Set keeps many servers by key. State is one server, for owners that keep more about it. Record is
-// the part of that which status pages show.
+// Set keeps the back-offs of many servers by key. State is the back-off of one server, for a caller
+// that keeps more data of it. Record has the replies and errors of one server, for status pages.
 package backoff
 
 import (
@@ -47,12 +47,12 @@ func (p Policy) Delay(n int) time.Duration {
 type State struct {
 	failures int       // incidents in a row
 	until    time.Time // end of the back-off; zero = none since the server was last usable
-	probing  bool      // Probe returned true, and its result is not known yet
+	probing  bool      // Probe returned true, and the probe has not ended
 	revived  time.Time // time of the last Revive; zero = never
 }
 
-// Until returns when the back-off ends or ended. It is the zero time for a server that is usable:
-// one that has not failed since it was last revived or reset.
+// Until returns the end of the back-off, which may be in the past. The time is zero if the server
+// has not failed since it was last revived or reset.
 func (s *State) Until() time.Time { return s.until }
 
 // InBackoff reports whether the server is in back-off at the given time.
@@ -84,8 +84,8 @@ func (s *State) Probe(now time.Time) bool {
 // Abandon ends a probe without a result: the next one is due at once.
 func (s *State) Abandon() { s.probing = false }
 
-// Revive makes the server usable but remembers its failures, for a reply that does not prove
-// that the server works: a server may reply to pings and to nothing else.
+// Revive makes the server usable but keeps the number of its failures. It is for a reply that does
+// not prove that the server works: a server may reply to pings and to nothing else.
 func (s *State) Revive(now time.Time) { s.until, s.probing, s.revived = time.Time{}, false, now }
 
 // Reset makes the server usable and forgets its failures.

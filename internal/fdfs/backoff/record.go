@@ -6,7 +6,7 @@ import "time"
 // concurrent use.
 type Record struct {
 	Replies int           // number of replies
-	Latency time.Duration // of replies, see Smooth; 0 = there was none
+	Latency time.Duration // mean over the replies, see Smooth; 0 = there was none
 	// LastError is the newest failure or wrong reply, at LastErrorAt; nil = there was none.
 	LastError   error
 	LastErrorAt time.Time

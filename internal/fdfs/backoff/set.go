@@ -8,21 +8,21 @@ import (
 // Set keeps the back-offs of servers by key. It is safe for concurrent use.
 type Set[K comparable] struct {
 	policy Policy
-	limit  int // servers that are remembered
+	limit  int // bound of len(states)
 
 	mu     sync.Mutex // guards states
 	states map[K]*State
 }
 
-// NewSet returns a Set that remembers up to limit servers. When it is full, failures of further
-// servers are ignored until back-offs are long over.
+// NewSet returns a Set of up to limit servers. While it is full, failures of further servers are
+// ignored, unless a back-off in it ended at least Policy.Max ago.
 func NewSet[K comparable](p Policy, limit int) *Set[K] {
 	return &Set[K]{policy: p, limit: limit, states: make(map[K]*State)}
 }
 
-// Allow reports whether the server may be asked. After a back-off it returns true to one caller,
-// which probes the server, and false to others until the probe has ended by Fail, Succeed or
-// Abandon.
+// Allow reports whether a request may be sent to the server. After a back-off it returns true to
+// one caller, which probes the server, and false to others until the probe has ended by Fail,
+// Succeed or Abandon.
 func (s *Set[K]) Allow(server K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *Set[K]) Succeed(server K) {
 	delete(s.states, server)
 }
 
-// Abandon ends a probe that said nothing about the server, such as one that the caller cancelled:
-// the next caller probes. Without a probe it does nothing.
+// Abandon ends a probe without a result, such as one that the caller cancelled: the next caller
+// probes. Without a probe it does nothing.
 func (s *Set[K]) Abandon(server K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

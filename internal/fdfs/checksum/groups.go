@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// maxGroups bounds a Groups. No cluster has so many.
+// maxGroups bounds the groups in a Groups. No cluster has so many groups.
 const maxGroups = 4096
 
-// Groups remembers the groups that have files with legacy checksums, so that only their readers
-// compute them. The zero value is ready for use. It is safe for concurrent use.
+// Groups records the groups that have files with legacy checksums, so that only readers of these
+// groups compute legacy checksums. The zero value is ready for use. It is safe for concurrent use.
 type Groups struct {
 	mu     sync.RWMutex // guards legacy
 	legacy map[string]struct{}

@@ -12,7 +12,7 @@ const stride = 16
 
 // legacyTables are the tables of the legacy checksum. low[k][b] is the state of a byte b after k+1
 // bytes have been shifted through. The highest byte of the state has its own table, since copies of
-// its sign follow it.
+// its sign bit are shifted in.
 type legacyTables struct {
 	low  [stride][256]uint32 // for all bytes but the highest of the state
 	sign [256]uint32         // for the highest byte of the state, after stride bytes
