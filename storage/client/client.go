@@ -10,9 +10,9 @@
 //	defer stream.Close()
 //	_, err = io.Copy(w, stream)
 //
-// It connects only to the servers that it is given. Healthy servers are asked first, a request to a
-// slow one is sent to a second one too (hedged), and a stream whose source fails continues at
-// another one: the reader gets every byte, or an error.
+// A Client connects only to the servers in its calls. Healthy servers get requests first, a request
+// to a slow server is also sent to a second one (hedged), and a stream whose source fails continues
+// at another one: the reader gets every byte, or an error.
 package client
 
 import (
@@ -38,11 +38,12 @@ import (
 // Errors of a Client, by errors.Is, besides fdfs.ErrNoFile, fdfs.ErrFileChanged (another version
 // than the requested one; Stat returns the new one) and fdfs.ErrFileCRC.
 var (
-	// ErrNoSource: no storage gave the file, and not all of them replied that it does not exist.
-	// It wraps the error of each storage, and is context.DeadlineExceeded too if one did not reply
-	// in time.
+	// ErrNoSource: no storage has sent the file, and not all of them replied that it does not
+	// exist. It wraps the error of each storage, and is context.DeadlineExceeded too if one did not
+	// reply in time.
 	ErrNoSource = errors.New("no storage could be asked")
-	// ErrWrong: a reply contradicts the request: it has another length, size or version.
+	// ErrWrong: a reply contradicts the request: it has another length or size, or an impossible
+	// time.
 	ErrWrong = errors.New("wrong reply")
 )
 
@@ -51,8 +52,8 @@ var (
 	errNoServers    = errors.New("no server is left to ask")
 )
 
-// maxServers bounds the known servers whose connections and health a Client keeps, and the
-// unlisted ones besides them.
+// maxServers bounds the listed servers whose connections and health a Client keeps, and,
+// separately, the unlisted ones.
 const maxServers = 1024
 
 // unlistedTimeout bounds the connect timeout for unlisted servers.
@@ -61,7 +62,7 @@ const unlistedTimeout = 3 * time.Second
 // poolSize is the default of PoolOptions.MaxOpen here.
 const poolSize = 64
 
-// maxProbes bounds the servers that are probed at a time.
+// maxProbes bounds the concurrent probes.
 const maxProbes = 16
 
 // Server is the address of a storage.
@@ -69,8 +70,9 @@ type Server struct {
 	Host string // a name or an address, without brackets
 	Port int
 	// Unlisted: only a file id names this server, and a client can make up ids. An unlisted server
-	// gets a shorter timeout and fewer connections than servers that a tracker, the list of storage
-	// ids or the configuration names, and takes none of theirs.
+	// has a shorter connect timeout than listed servers, which a tracker, the list of storage ids
+	// or the configuration names. Until an unlisted server has replied, its requests are bounded
+	// more strictly. It takes no place of listed servers.
 	Unlisted bool
 }
 
@@ -91,20 +93,20 @@ type Options struct {
 	HedgeBudget float64          // hedged requests per request, at most; default 0.05; negative = none
 	Log         *slog.Logger     // default: discard
 	// NewTransport returns the transport for one server; default: the FastDFS protocol, by Pool.
-	// Of Pool only MaxOpen is used otherwise: a server with so many running requests counts as
-	// suspect.
+	// With another transport only Pool.MaxOpen is used: a server with that many running requests
+	// counts as suspect.
 	NewTransport func(Server) Transport
 }
 
-// timing has durations that tests shorten.
+// timing has the durations that tests shorten.
 type timing struct {
 	tick         time.Duration  // between two runs of the janitor
 	unused       time.Duration  // after which a server is forgotten
 	probe        time.Duration  // timeout of a probe
 	backoff      backoff.Policy // between failure and probe
-	replyTimeout time.Duration  // to wait for the begin of a reply while there are other servers to ask
-	// pause: when the reader waits so long between two Reads of a stream, the storage may close the
-	// connection, which does not count as a failure.
+	replyTimeout time.Duration  // for a reply to begin, while other servers are left
+	// pause is the time between two Reads of a stream after which the storage may close the
+	// connection: that does not count as a failure.
 	pause time.Duration
 	// stall is the time without a byte after which a stream looks for another storage.
 	stall time.Duration
@@ -140,7 +142,7 @@ type Client struct {
 	members map[Server]*member
 }
 
-// member is a server that was asked lately.
+// member is a server that was used lately.
 type member struct {
 	server    Server
 	transport Transport
@@ -222,8 +224,8 @@ func (c *Client) release(m *member) {
 	c.mu.Unlock()
 }
 
-// hasRoom reports whether there is room for one more unlisted or known server. If necessary it
-// forgets the one that was unused for the longest time. c.mu is held.
+// hasRoom reports whether there is room for one more unlisted or listed server. If necessary it
+// removes the one that was unused for the longest time. c.mu is held.
 func (c *Client) hasRoom(unlisted bool) bool {
 	var oldest *member
 	count := 0
@@ -257,7 +259,7 @@ func (c *Client) janitor() {
 	}
 }
 
-// sweep forgets servers that were unused for long, closes idle connections of the others, and
+// sweep removes servers that were unused for long, closes idle connections of the others, and
 // probes the servers that are due.
 func (c *Client) sweep(now time.Time) {
 	var old, rest []*member
@@ -294,7 +296,7 @@ func (c *Client) probe(m *member, now time.Time) {
 		<-c.probing
 		return
 	}
-	c.running.Go(func() { // Close waits for the janitor, which runs this
+	c.running.Go(func() { // not after Close has waited: the janitor, which runs this, is counted too
 		defer panics.Contain("probing a storage")
 		defer func() { <-c.probing }()
 		ctx, cancel := context.WithTimeout(c.ctx, c.t.probe)
@@ -307,8 +309,8 @@ func (c *Client) probe(m *member, now time.Time) {
 }
 
 // Order sorts servers by health: healthy ones first, dead ones last, each once, and otherwise in
-// the caller's order. A server whose connections are all in use counts as suspect, an unknown one
-// as healthy.
+// the caller's order. A server whose connections are all in use counts as suspect, a server without
+// a member as healthy.
 func (c *Client) Order(servers []Server) []Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()

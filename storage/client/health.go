@@ -9,10 +9,10 @@ import (
 // State is the health of a storage by its latest replies.
 type State uint8
 
-// The states of a storage. One that is not healthy is asked after the healthy ones, and probed in
-// the background.
+// The states of a storage. A storage that is not healthy gets requests after the healthy ones, and
+// is probed in the background.
 const (
-	// Healthy: the last reply was complete, or the storage has not been asked yet.
+	// Healthy: the last reply was complete, or there was no request to the storage yet.
 	Healthy State = iota
 	// Suspect: one or two failures in a row, or three lost hedges in a row.
 	Suspect
@@ -34,11 +34,11 @@ const (
 
 // health is the health of one server. Client.mu guards it.
 //
-// A failure makes the server suspect, three in a row make it dead. A complete reply or a
-// successful probe makes it healthy again; a reply that only began does not, and after a failed
-// download only a complete download counts. Probes come after a back-off. Only a complete reply
-// resets the back-off, so a server that replies to probes and nothing else is tried less and less
-// often.
+// A failure makes the server suspect, three in a row make it dead. A complete reply or a successful
+// probe makes it healthy again; after a failed download, only a complete download or a probe does.
+// A reply that only began ends a series of lost hedges, but no series of failures. Probes come
+// after a back-off. Only a complete reply resets the back-off, so the probes of a server that
+// replies to probes and nothing else become less and less frequent.
 type health struct {
 	policy backoff.Policy // constant
 
@@ -60,7 +60,7 @@ func (h *health) state() State {
 	return Healthy
 }
 
-// replied records that a reply has begun, and its latency.
+// replied records the latency of a reply that has begun.
 func (h *health) replied(latency time.Duration) {
 	h.lostHedges = 0
 	h.observe(latency)
@@ -97,7 +97,8 @@ func (h *health) failed(err error, now time.Time, download bool) {
 	h.planProbe(before, now)
 }
 
-// planProbe begins a back-off, after which the server is probed, when it has just become unhealthy.
+// planProbe begins a back-off, after which the server is probed, if the server was healthy before
+// and is not any more.
 func (h *health) planProbe(before State, now time.Time) {
 	if before == Healthy && h.state() != Healthy {
 		h.backoff.Fail(h.policy, now)
@@ -116,8 +117,8 @@ func (h *health) probed(err error, now time.Time) {
 	h.backoff.Revive(now)
 }
 
-// p95 returns the 95th percentile of the latencies; false if there are too few. Each request asks
-// for it, so the few largest latencies are selected in place of sorting all.
+// p95 returns the 95th percentile of the latencies; false if there are too few. It is computed for
+// each request, so the few largest latencies are selected in place of sorting all.
 func (h *health) p95() (time.Duration, bool) {
 	n := min(h.record.Replies, historySize)
 	if n < historyMin {

@@ -44,8 +44,9 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// hedgeDelay returns the time after which the second server is asked as well; false if it is not
-// asked: there is none, it is dead, or the first one has too few latencies.
+// hedgeDelay returns the time after which the second server gets the request too. It returns false
+// if the request is not hedged: hedging is off, there is no second server or it is dead, or the
+// first one has too few latencies.
 func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	if c.budget.rate == 0 || len(servers) < 2 {
 		return 0, false
@@ -60,9 +61,9 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	return max(p95, hedgeFloor), ok
 }
 
-// race asks the first server and, if that is slower than usual, the second one too. The first good
-// reply counts, and the other request is cancelled. errs are those of the servers that were asked;
-// one of them is nil if there is a reply.
+// race sends a request to the first server and, if that is slower than usual, to the second one
+// too. The first good reply counts, and the other request is cancelled. errs has one error for each
+// server that got the request; one of them is nil if there is a reply.
 func (c *Client) race(ctx context.Context, servers []Server, q request) (a reply, errs []error) {
 	c.budget.earn()
 	ctx1, cancel1 := context.WithCancelCause(ctx)
@@ -99,7 +100,7 @@ func (c *Client) race(ctx context.Context, servers []Server, q request) (a reply
 	if err == nil && decided.CompareAndSwap(false, true) {
 		cancel2(errUnneeded)
 	}
-	o := <-second // at once if it has lost: its request is cancelled
+	o := <-second // soon if the second server has lost: its request is cancelled
 	switch {
 	case !o.asked:
 		cancel2(nil)

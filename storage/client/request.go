@@ -14,25 +14,25 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// blameAfter is the time without a reply after which the end of the caller's deadline counts as a
-// failure of the server. The shortest deadline is 200 ms, for a redirect.
+// blameAfter is the time without a reply after which the server, not the caller, is the cause of a
+// passed deadline: a failure of the server. The shortest deadline is 200 ms, for a redirect.
 const blameAfter = 150 * time.Millisecond
 
-// request is sent to one server after the other until one gives a good reply.
+// request is sent to one server after the other until one sends a good reply.
 type request struct {
 	// ask sends the request to one server. The reply may use ctx until its end is called.
 	ask func(ctx context.Context, m *member) (reply, error)
-	// onResult is called with the outcome for each server that was asked, also where another server
-	// was faster; nil = not called.
+	// onResult is called with the outcome for each server that got the request, also if another
+	// server was faster; nil = not called.
 	onResult func(s Server, err error)
-	// download: a good reply is the beginning of a download.
+	// download: the request is for content, not only for the version.
 	download bool
 }
 
 // reply is a good reply of a server. The caller calls end, once, when it no longer uses it.
 type reply struct {
 	info   Info    // of a stat
-	source *source // of a download; nil = it is none
+	source *source // of a download; nil = the reply to another request
 	end    func()  // ends the context of the request, and its use of the server
 }
 
@@ -45,12 +45,13 @@ func (a reply) drop() {
 	}
 }
 
-// errSlow cancels a request that takes too long while there are other servers to ask.
+// errSlow cancels a request whose reply does not begin in time, while other servers are left.
 var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceeded)
 
 // try sends the request to one server and records the outcome in the server's health. It takes over
-// ctx, which cancel ends. left is the number of servers that can be asked after this one: if there
-// are any, it has replyTimeout to begin its reply, else the network timeout applies.
+// ctx, which cancel ends. left is the number of servers to which the request can be sent next: if
+// there are any, this server has to begin its reply within replyTimeout, else within the network
+// timeout.
 func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a reply,
 	err error) {
 	if err := c.unlisted.begin(s); err != nil {
@@ -94,12 +95,13 @@ func (q *request) send(ctx context.Context, m *member) (a reply, err error) {
 	return q.ask(ctx, m)
 }
 
-// recordFailure updates a server's health after a failed request that took this long.
+// recordFailure updates a server's health after a failed request; took is the duration of the
+// request.
 func (c *Client) recordFailure(ctx context.Context, m *member, err error, took time.Duration, download bool) {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(err, fdfs.ErrFull):
-		// all connections are in use: this says nothing about the server
+		// all connections are in use: not a failure of the server
 	case cause == errSlow:
 		c.failed(m, err, download)
 	case cause == errHedgeWon:
@@ -121,7 +123,7 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 	}
 }
 
-// logWrong logs a reply that was of no use. A storage with another version, or with fewer bytes,
+// logWrong logs a reply that cannot be used. A storage with another version, or with fewer bytes,
 // works as it should: the file was changed, or its replication is not complete.
 func (c *Client) logWrong(m *member, err error) {
 	if errors.Is(err, fdfs.ErrFileChanged) || errors.Is(err, fdfs.ErrInvalid) {
@@ -160,8 +162,8 @@ func (c *Client) update(m *member, err error, change func(h *health)) {
 	}
 }
 
-// askEach asks the servers in order and returns the first good reply. The error is fdfs.ErrNoFile
-// when all of them replied so, else ErrNoSource.
+// askEach sends the request to the servers in order and returns the first good reply. The error is
+// fdfs.ErrNoFile if no server has the file according to all replies, else ErrNoSource.
 func (c *Client) askEach(ctx context.Context, servers []Server, q request) (reply, error) {
 	var t tally
 	for len(servers) > 0 && ctx.Err() == nil {
@@ -200,7 +202,7 @@ func (t *tally) add(err error) {
 	}
 }
 
-// err returns the error of a request that no server gave a good result for.
+// err returns the error of a request to which no server has sent a good reply.
 func (t *tally) err(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		t.causes = append(t.causes, err)
@@ -218,7 +220,7 @@ func (t *tally) err(ctx context.Context) error {
 }
 
 // timedOut wraps the error of a read that timed out so that it is a context.DeadlineExceeded, as
-// one of a connection attempt is already.
+// the error of a connection attempt is already.
 func timedOut(err error) error {
 	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) // of TCP_USER_TIMEOUT
 	if late && !errors.Is(err, context.DeadlineExceeded) {
@@ -227,19 +229,20 @@ func timedOut(err error) error {
 	return err
 }
 
-// Info is a storage's reply about a file: its version, by VersionOf and Version.AsOf.
+// Info is the version of a file at a storage, by VersionOf and Version.AsOf.
 type Info struct {
 	content.Version
-	From Server // the storage that replied; none where the version is known otherwise
+	From Server // the storage that replied; zero if the version is from a cache
 }
 
-// Stat returns size and time of a file. It asks the healthiest server first, and the next one when
-// that fails or does not have the file. fdfs.ErrNoFile: all servers replied, and none has the
-// file. ErrNoSource: some servers could not be asked, and the others do not have it.
+// Stat returns size and time of a file. It sends the request to the healthiest server first, and to
+// the next one if that fails or does not have the file. fdfs.ErrNoFile: all servers replied, and
+// none has the file. ErrNoSource: some servers failed, and the others do not have the file.
 //
-// A size of a normal or trunk file that differs from the one in its id is a wrong reply, so the
-// next server is asked, unless MayBeLink: then the file is a link in a trunk file, for which a
-// storage is not believed: ErrSlotLink.
+// A size of a normal or trunk file that differs from the one in its id is a wrong reply, and the
+// next server gets the request. If MayBeLink is true for the id, the file is a link in a trunk file
+// instead. The error is then ErrSlotLink, unless another server sends the size in the id: the
+// target of the link cannot be verified.
 func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
 	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (reply, error) {
@@ -253,7 +256,8 @@ func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (In
 	return a.info, nil
 }
 
-// stat asks one server. A complete reply counts for its health, also where it is a wrong one.
+// stat requests the version from one server. A complete reply counts for the health of the server,
+// even a wrong one.
 func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
 	asked := time.Now()
 	v, err := m.transport.Stat(ctx, r)
@@ -266,12 +270,12 @@ func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, err
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.
 const lastTime = 253402300799
 
-// VersionOf is the version of a file that has size bytes and was changed in a second since 1970, as
-// a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others
-// the time is from 1970 to 9999.
+// VersionOf returns the version of a file from the reply of a server: size in bytes, and the time
+// of the last change in seconds since 1970. The version of a normal or trunk file has the time and
+// the CRC32 of its id; the version of another file has a time from 1970 to 9999.
 //
-// A size that differs from the one in the id is a wrong reply, or that of a link in a trunk file.
-// The id of a symbolic link has the size of the target, and a CRC32 that describes nothing.
+// A size that differs from the one in the id is a wrong reply, or the size of a link in a trunk
+// file. The id of a symbolic link has the size of the target, and a CRC32 that describes nothing.
 func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
 	switch {
@@ -290,9 +294,10 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	return v, nil
 }
 
-// ErrSlotLink is the fdfs.ErrNoFile of a trunk slot that holds a link. The protocol does not tell
-// the target, so no CRC32 describes the bytes. The header of a slot can be part of an upload: a
-// forged link could lead to a forged header of a file, whose bytes are those of other files.
+// ErrSlotLink is the fdfs.ErrNoFile of a trunk slot that holds a link. Replies of storages do not
+// contain the target, so no CRC32 describes the bytes. The header of a slot can be part of an
+// upload: a forged link could lead to a forged header of a file, whose bytes are those of other
+// files.
 var ErrSlotLink = fmt.Errorf("%w: the trunk slot is a link, and its target cannot be verified", fdfs.ErrNoFile)
 
 // MayBeLink reports whether a file whose size differs from the one in its id can be a link: the id

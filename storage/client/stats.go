@@ -13,13 +13,13 @@ import (
 // Stats are counters of a Client since it was created.
 type Stats struct {
 	Requests     uint64 // sent to storages, hedged ones included, probes not
-	Failures     uint64 // of these: no reply, a broken one, or an error other than a missing file
+	Failures     uint64 // of these: no reply, a broken or stalled one, or an error other than a missing file
 	Resumes      uint64 // streams that continued after a failure of their source
 	Hedges       uint64 // hedged requests
 	HedgeWins    uint64 // of these: replied before the first request
 	WrongReplies uint64 // replies of another length, size or version than requested
 	Rechecks     uint64 // files read again because their CRC32 differed from the one in the id
-	CRCErrors    uint64 // of these: corrupted files; the others are links
+	CRCErrors    uint64 // of these: corrupted files; the others are links, or have a legacy CRC32
 	Bytes        uint64 // received content
 }
 
@@ -47,7 +47,7 @@ type ServerHealth struct {
 	backoff.Record               // its latency is that of the first byte
 }
 
-// Health returns the servers that were asked in the last ten minutes, sorted by host and port.
+// Health returns the servers that were used in the last ten minutes, sorted by host and port.
 func (c *Client) Health() []ServerHealth {
 	c.mu.Lock()
 	defer c.mu.Unlock()

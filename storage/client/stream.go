@@ -26,15 +26,17 @@ var (
 )
 
 // Stream is the content of a file that a storage sends. If its source fails, sends nothing for 2 s
-// while another one can, or less than 16 KiB/s for 10 s (stall.LowRate), it continues with the
-// next byte at another source that has the same version. Each server is asked at most twice without
-// giving 64 KiB. A failure of a source after the reader paused for 5 s or more does not count:
-// storages close connections that are not read from. A Stream holds no content in memory.
+// while another one can, or less than 16 KiB/s for 10 s (stall.LowRate), the Stream continues with
+// the next byte at another source that has the same version. A Stream requests bytes at most twice
+// from a server that does not send 64 KiB. A failure of a source after the reader paused for 5 s or
+// more does not count: storages close connections that are not read from. A Stream holds no content
+// in memory.
 //
 // Only one goroutine may use it. To end a blocked Read, cancel the context that was given to Open.
 type Stream struct {
 	c *Client
-	// ctx is that of Open. Read has no context of its own, and may have to ask another server.
+	// ctx is the context of Open, for requests to another server in Read, which has no such
+	// parameter.
 	ctx     context.Context
 	r       FetchRequest
 	info    Info
@@ -43,7 +45,7 @@ type Stream struct {
 	servers []Server
 	tries   map[Server]int
 
-	checkCRC     bool         // compare sum with the CRC32 of the id
+	checkCRC     bool         // compare sum with the CRC32 in the id
 	src          *source      // nil before the first byte, between two sources and at the end
 	from         Server       // the newest source
 	senders      []Server     // all sources that have sent bytes
@@ -51,7 +53,7 @@ type Stream struct {
 	sum          checksum.Sum // of these bytes, in the variants that files of the group have
 	sourceErr    error        // failure of the last source
 	err          error        // result of further Reads
-	checkVersion bool         // ask each source for its version first
+	checkVersion bool         // request the version of each source first, and after the last byte
 }
 
 var _ io.ReadCloser = (*Stream)(nil)
@@ -61,16 +63,16 @@ type source struct {
 	m    *member
 	body io.ReadCloser
 	stop func() // ends the running read
-	end  func() // end of its reply
+	end  func() // ends the use of the reply
 
-	watch *stall.Watch[*source] // of the reads; nil until it is used
+	watch *stall.Watch[*source] // of the reads; nil before Stream.use
 
 	began  int64     // position in the stream where it began
 	last   time.Time // end of the last Read
 	paused bool      // the reader has paused for timing.pause
 }
 
-// close releases the connection, which is closed unless the reply was read completely.
+// close ends the use of the reply. Its connection is closed unless the reply was read completely.
 func (s *source) close() {
 	_ = s.body.Close() // what counts was read
 	s.end()
@@ -78,9 +80,9 @@ func (s *source) close() {
 
 // Open requests length bytes from offset on of the file that Stat described by info, and returns
 // when a reply has begun: until then an error can still become an HTTP status. The server of info
-// is asked first if it is among servers and not less healthy than the others, which follow as in
-// Stat. A reply of another length is wrong, and so is another version of a slave, an appender or
-// a link: then the next server is asked. The errors are those of Stat, and fdfs.ErrFileChanged.
+// gets the request first if it is among servers and not less healthy than the others, which follow
+// as in Stat. If the reply has another length, or is of another version of a slave, an appender or
+// a link, the next server gets the request. The errors are those of Stat, and fdfs.ErrFileChanged.
 // length must be positive.
 //
 // The Stream ends with ctx. The caller closes it.
@@ -93,9 +95,9 @@ func (s *source) close() {
 // A Stream of a whole normal or trunk file compares the content with the CRC32 in the id before
 // Read returns the last bytes. If it differs, the file is a symbolic link, which storages do not
 // report, or corrupted. Recheck decides that: for a corrupted file Read returns fdfs.ErrFileCRC,
-// and the body stays incomplete; if the file fits into the first Read, another server is asked
-// instead. The CRC32 may be of either variant: the first long file of a group that turns out to
-// have the legacy one is read twice as well.
+// and the body stays incomplete; if the file fits into the first Read, the Stream continues at
+// another server instead. The CRC32 may be of either variant: the first long file of a group that
+// turns out to have the legacy one is read twice as well.
 func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, length int64, servers []Server) (*Stream,
 	error) {
 	r.ID = r.ID.Clone()
@@ -137,7 +139,7 @@ func (s *Stream) connect() error {
 	return nil
 }
 
-// candidates returns the servers that may still be asked, in order.
+// candidates returns the servers to which further requests are allowed, in order.
 func (s *Stream) candidates() []Server {
 	list := slices.DeleteFunc(slices.Clone(s.servers), func(v Server) bool { return s.tries[v] >= triesPerServer })
 	slices.SortStableFunc(list, func(v, w Server) int { return s.tries[v] - s.tries[w] })
@@ -184,12 +186,13 @@ func (s *Stream) use(src *source, again bool) {
 	}
 }
 
-// findOther looks for another source while the current one sends nothing. fetch waits for it.
+// findOther requests the missing bytes from the other servers while the current source sends
+// nothing or little. fetch waits until findOther returns.
 func (s *Stream) findOther(ctx context.Context) (*source, error) {
 	tries := maps.Clone(s.tries)
 	others := slices.DeleteFunc(s.candidates(), func(o Server) bool { return o == s.from })
 	src, err := s.ask(ctx, others, true)
-	if ctx.Err() != nil && err != nil { // the search was ended early
+	if ctx.Err() != nil && err != nil { // the search was cancelled
 		s.tries = tries
 	}
 	return src, err
@@ -201,8 +204,8 @@ func (s *Stream) dropOther(src *source) {
 	src.close()
 }
 
-// onResult counts a try of a server, unless it was not waited for. One that does not have the file,
-// or another version, is not asked again.
+// onResult counts a try of a server, unless the request was cancelled for a faster server. A server
+// without the file, or with another version, gets no further requests.
 func (s *Stream) onResult(server Server, err error) {
 	switch {
 	case errors.Is(err, errHedgeWon), errors.Is(err, errUnneeded):
@@ -213,8 +216,8 @@ func (s *Stream) onResult(server Server, err error) {
 	}
 }
 
-// sameVersion asks a server for the version of the file and returns fdfs.ErrFileChanged if it is
-// not that of info. It may run for two servers concurrently.
+// sameVersion requests the version of the file from a server and returns fdfs.ErrFileChanged if it
+// is not that of info. It may run for two servers concurrently.
 func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 	got, err := s.c.stat(ctx, m, s.r)
 	if err != nil {
@@ -224,8 +227,8 @@ func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 }
 
 // Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
-// ends before, the error is io.ErrUnexpectedEOF and ErrNoSource, with the reasons; wrong content is
-// fdfs.ErrFileCRC.
+// ends before, the error is io.ErrUnexpectedEOF and ErrNoSource, with the reasons. The error is
+// fdfs.ErrFileCRC for wrong content, and fdfs.ErrFileChanged for content that changed.
 func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 && s.err == nil {
 		return 0, nil
@@ -266,7 +269,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return 0, s.err
 }
 
-// fetch reads from the source, and drops it after an error.
+// fetch reads from the source. It closes the source after an error, and replaces it if another one
+// was found.
 func (s *Stream) fetch(p []byte) int {
 	src := s.src
 	src.paused = src.paused || time.Since(src.last) >= s.c.t.pause
@@ -328,10 +332,11 @@ func (s *Stream) complete(all []byte) error {
 // confirmTimeout bounds the request for the version to the server that sent the bytes.
 const confirmTimeout = 2 * time.Second
 
-// confirm requests the version of a file that can change again, after all bytes. A download does
-// not tell the version of its bytes: they are of the requested version if the server had it before
-// and after the download. If the server does not reply any more, the others are asked; not if it
-// has deleted the file, since it may have changed it before.
+// confirm requests the version once more after the last byte of a file that can change. A download
+// does not contain the version of its bytes: they are of the requested version if the server had
+// that before and after the download. If the server does not reply any more, confirm requests the
+// version from the others; not if the server has deleted the file, since it may have changed the
+// file before.
 func (s *Stream) confirm(m *member) error {
 	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
 	err := s.sameVersion(ctx, m)
@@ -343,7 +348,7 @@ func (s *Stream) confirm(m *member) error {
 	a, otherErr := s.c.askEach(s.ctx, others, request{ask: func(ctx context.Context, m *member) (reply, error) {
 		return reply{}, s.sameVersion(ctx, m)
 	}})
-	if otherErr != nil { // that they do not have the file says nothing of the sender
+	if otherErr != nil { // even ErrNoFile of the others is ErrNoSource here: the sender had the file
 		var t tally
 		t.add(err)
 		t.add(otherErr)
@@ -353,8 +358,8 @@ func (s *Stream) confirm(m *member) error {
 	return nil
 }
 
-// restart begins again after corrupted content of which no byte was returned, without the servers
-// that are excluded, or else without the senders.
+// restart begins again at the first byte, after corrupted content of which Read has returned no
+// byte. It leaves out the excluded servers; if none is excluded, the senders.
 func (s *Stream) restart(why error) {
 	left := s.c.allowed(s.r.ID, s.servers)
 	if len(left) == len(s.servers) {
@@ -367,7 +372,7 @@ func (s *Stream) restart(why error) {
 	s.sum = checksum.New(s.sum.Variants())
 }
 
-// incomplete returns the error for a body that stays incomplete.
+// incomplete returns the error of a Read that cannot continue before the last byte.
 func (s *Stream) incomplete(err error) error {
 	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.r.ID, s.offset+s.got, s.info.Size,
 		io.ErrUnexpectedEOF, ErrNoSource, errors.Join(err, s.sourceErr))

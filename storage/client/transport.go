@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// FetchRequest names a file of other hosts, for each protocol.
+// FetchRequest identifies a file on other hosts, for each protocol.
 type FetchRequest struct {
 	ID     fdfs.FileID // canonical
 	Target string      // path and query for web servers
@@ -22,19 +22,19 @@ type FetchRequest struct {
 	BySource bool
 }
 
-// Key is the name by which the result is remembered, see fdfs.FileID.AppendKey.
+// Key returns the key of the result in caches, see fdfs.FileID.AppendKey.
 func (r *FetchRequest) Key() string {
 	return string(r.ID.AppendKey(make([]byte, 0, maxKey), r.BySource))
 }
 
-// maxKey is the length of most keys at most, in bytes.
+// maxKey is a capacity in bytes that is enough for most keys.
 const maxKey = 128
 
 // Part is a part of a file in one version.
 type Part struct {
 	Version        content.Version
 	Offset, Length int64
-	// Compare: the server has not reported the version yet.
+	// Compare: the version at the server is not known to be Version, and is compared.
 	Compare bool
 }
 
@@ -69,7 +69,7 @@ type skipper interface {
 // tcpTransport is the FastDFS protocol.
 type tcpTransport struct {
 	server Server
-	// pool has the connections of downloads, which are busy for as long as the client takes.
+	// pool has the connections of downloads, which are in use for as long as the client reads.
 	pool *fdfs.Pool
 	// calls has the connections of short requests, which therefore do not wait for downloads.
 	calls *fdfs.Pool
@@ -80,8 +80,8 @@ var _ Transport = (*tcpTransport)(nil)
 // maxCalls bounds the connections for short requests to one server.
 const maxCalls = 64
 
-// newTCPTransport makes both pools. Idle connections that are lost in one of them are lost in the
-// other one as well.
+// newTCPTransport makes both pools. If one of them finds its idle connections lost, the other one
+// closes its idle connections too.
 func newTCPTransport(s Server, o fdfs.PoolOptions) *tcpTransport {
 	o.ConnectTimeout = s.ConnectTimeout(o.ConnectTimeout)
 	t := &tcpTransport{server: s}
@@ -115,8 +115,8 @@ func (t *tcpTransport) Stat(ctx context.Context, r FetchRequest) (v content.Vers
 	return v, nil
 }
 
-// Open implements Transport. The response of a storage does not contain the version, so it is
-// requested first if it has to be compared.
+// Open implements Transport. The reply of a storage does not contain the version, so Open requests
+// the version first if it has to be compared.
 func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.ReadCloser, error) {
 	if part.Compare {
 		got, err := t.Stat(ctx, r)
@@ -149,8 +149,7 @@ func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.
 	return &download{conn: conn, skip: skip}, nil
 }
 
-// compareVersions returns fdfs.ErrFileChanged if a server has another version of a file than the
-// wanted one.
+// compareVersions returns fdfs.ErrFileChanged if the version at a server is not the wanted one.
 func compareVersions(s Server, got, want content.Version) error {
 	if got.Resembles(want) {
 		return nil

@@ -7,16 +7,17 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Limits for all addresses together that only file ids name, so that made-up ids cannot take the
-// connections that other files need.
+// Limits for all unlisted addresses together, so that made-up ids cannot take the connections that
+// other files need.
 const (
-	maxUnlisted         = 64  // addresses that are being asked and have not replied yet
+	maxUnlisted         = 64  // addresses with running requests that have not replied yet
 	maxUnlistedRequests = 256 // requests to these addresses
 )
 
 // unlistedServers bounds the requests to servers that only file ids name, see Server.Unlisted. A
-// server that has replied once counts as known, until 1,024 other such servers have replied too.
-// The zero value is ready for use. It is safe for concurrent use.
+// server that has replied once is verified and no longer bounded. If 1,024 servers are verified,
+// the next one replaces them all, and they are bounded again. The zero value is ready for use. It
+// is safe for concurrent use.
 type unlistedServers struct {
 	mu       sync.Mutex // guards the fields below
 	asked    map[Server]int
@@ -24,8 +25,8 @@ type unlistedServers struct {
 	verified map[Server]struct{}
 }
 
-// begin counts a request to a server until end. The error is fdfs.ErrFull if too many are
-// running. A listed server is always admitted.
+// begin counts a request to a server until end. The error is fdfs.ErrFull if too many are running.
+// Requests to listed and verified servers are always admitted, and not counted.
 func (s *unlistedServers) begin(server Server) error {
 	if !server.Unlisted {
 		return nil

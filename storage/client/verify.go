@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxLinks    = 8192             // of Client.links, which take about 150 bytes each
+	maxLinks    = 8192             // entries of Client.links, about 150 bytes each
 	maxExcluded = 4096             // files in Client.excluded, about 300 bytes each
 	excludeTime = 10 * time.Minute // for which a server is excluded for a file: a replica may be repaired
 
@@ -29,8 +29,8 @@ type exclusion struct {
 	until   time.Time
 }
 
-// Exclude excludes a server for one file: for ten minutes Open asks it only if all of the servers
-// are excluded.
+// Exclude excludes a server for one file: for ten minutes Open requests the file from this server
+// only if all of the servers are excluded.
 func (c *Client) Exclude(id fdfs.FileID, server Server) {
 	c.excludeMu.Lock()
 	defer c.excludeMu.Unlock()
@@ -46,7 +46,8 @@ func (c *Client) Exclude(id fdfs.FileID, server Server) {
 	c.excluded.Add(name, exclusion{servers, time.Now().Add(excludeTime)})
 }
 
-// allowed returns the servers that are not excluded for a file, or all of them if each one is.
+// allowed returns the servers that are not excluded for a file, or all servers if each one is
+// excluded.
 func (c *Client) allowed(id fdfs.FileID, servers []Server) []Server {
 	if c.excluded.Len() == 0 {
 		return servers
@@ -77,10 +78,10 @@ func (s *Stream) recheck(all []byte) error {
 	return err
 }
 
-// reading is the sum of one complete read of a file.
+// reading is the result of one complete read of a file.
 type reading struct {
 	sum  uint32   // standard CRC32
-	from []Server // all that sent bytes; the zero Server is an unknown one
+	from []Server // all senders of bytes; the zero Server is an unknown one
 }
 
 // independent reports whether two reads have no sender in common.
@@ -89,17 +90,17 @@ func (r reading) independent(other reading) bool {
 		!slices.ContainsFunc(r.from, func(s Server) bool { return slices.Contains(other.from, s) })
 }
 
-// Recheck decides why whole content that was read does not have the CRC32 of the id. first is its
-// sum, and senders are the servers that sent it, each for some bytes; the zero Server is an unknown
-// one. The file is read again from one server after the other, first from those that are no
-// senders, until it is certain:
+// Recheck decides why the whole content of a file does not have the CRC32 of the id. first is its
+// sum, and senders are the servers that each sent some bytes of it; the zero Server is an unknown
+// one. Recheck reads the file again from one server after the other, first from servers that are no
+// senders, until the case is decided, at most three times:
 //
 //   - The error is nil if the content is right: it is that of a link, because two different servers
-//     have sent the same, or one twice, while all others reply that they do not have the file; or
-//     its legacy CRC32 is the one of the id, which again has.
-//   - The error is fdfs.ErrFileCRC for all other content. A server of which that is proven is
-//     excluded for the file: another server has content with the CRC32 of the id, or two others
-//     agree.
+//     have sent the same content, or one server has sent it twice while all others reply that they
+//     do not have the file; or its legacy CRC32 is the one of the id, and again has this sum.
+//   - The error is fdfs.ErrFileCRC for all other content. A server is excluded for the file if its
+//     content is proven to be wrong: another server has content with the CRC32 of the id, or two
+//     other servers agree on different content.
 func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first checksum.Sum, senders,
 	servers []Server) (again checksum.Sum, err error) {
 	r.ID = r.ID.Clone()
@@ -143,11 +144,11 @@ func (c *Client) rereadOrder(senders, servers []Server) []Server {
 	return append(others, same...)
 }
 
-// judge compares the reads of one file.
+// judge compares the reads of one file with the first one.
 type judge struct {
 	c        *Client
 	id       fdfs.FileID
-	readings []reading // the first is the one to be judged
+	readings []reading // the first is that of Recheck's caller
 }
 
 // add adds a read of the whole file from one server. done: the case is decided; right: the first
@@ -175,7 +176,7 @@ func (j *judge) add(sum checksum.Sum, server Server) (done, right bool) {
 	return false, false
 }
 
-// excludeOthers excludes the senders of reads with other content than those that are right.
+// excludeOthers excludes the senders of reads whose content differs from the right reads.
 func (j *judge) excludeOthers(right ...reading) {
 	for _, r := range j.readings {
 		for _, server := range r.from {
@@ -196,7 +197,7 @@ func (j *judge) isLink() {
 		j.id.String(), "storage", addrs(j.readings[0].from))
 }
 
-// corrupted returns the error for content that is not that of the file.
+// corrupted logs and returns the error for content that is not that of the file.
 func (j *judge) corrupted(cause error) error {
 	first := j.readings[0]
 	j.c.counts.crcErrors.Add(1)
@@ -208,7 +209,7 @@ func (j *judge) corrupted(cause error) error {
 	return err
 }
 
-// addrs names servers.
+// addrs returns the addresses of servers, for logs and errors.
 func addrs(servers []Server) (list []string) {
 	for _, s := range servers {
 		if s == (Server{}) {
@@ -220,7 +221,7 @@ func addrs(servers []Server) (list []string) {
 	return list
 }
 
-// checksum returns the sum of the file at one server.
+// checksum reads the whole file from one server and returns its sum.
 func (c *Client) checksum(ctx context.Context, r FetchRequest, info Info, server Server) (sum checksum.Sum, err error) {
 	ctx, cancel := context.WithTimeout(ctx, rereadTime+time.Duration(info.Size/rereadRate)*time.Second)
 	defer cancel()

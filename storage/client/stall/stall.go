@@ -1,16 +1,16 @@
-// Package stall replaces the source of a download that stops sending, or sends next to nothing.
+// Package stall replaces the source of a download if it stops sending, or sends next to nothing.
 //
 //	w := stall.New(ctx, stall.Options[*source]{
 //		Read: src.Read, Find: findOther, Stop: src.cancel, Drop: (*source).close,
 //	})
 //	n, next, err := w.Read(p) // next.OK: nothing was read, continue with next.Source
 //
-// If a Read takes longer than a limit, another source is searched concurrently. The first success
-// counts: bytes of the current source end the search, and a source that was found ends the Read.
+// If a Read takes longer than a limit, Find searches for another source concurrently. The first
+// success counts: bytes of the current source end the search, and a found source ends the Read.
 //
-// If a source sends less than LowRate during Window, the next Read searches another source before
-// it reads, and goes on with this one if there is none. A source that sends less than MinRate for
-// three windows, and cannot be replaced, fails with ErrSlow. Only the time in which Reads wait
+// If a source sends less than LowRate during Window, the next Read first searches for another
+// source, and continues with the current one if there is none. A source that sends less than
+// MinRate for three windows, and cannot be replaced, fails with ErrSlow. Only the duration of Reads
 // counts, so a reader that pauses makes no source slow.
 package stall
 
@@ -32,17 +32,17 @@ const Floor = 2 * time.Second
 // Rates of a source in bytes per second, measured in windows of waiting.
 const (
 	LowRate = 16 << 10 // below it, another source is better
-	MinRate = 1 << 10  // below it, no source is better: the bound of min_send_rate for clients
+	MinRate = 1 << 10  // below it, having no source is better: as with the default min_send_rate for clients
 	Window  = 10 * time.Second
 	// failAfter is the number of windows below MinRate after which a source fails: together as long
-	// as the usual network timeout, which a source that pauses may use up.
+	// as the usual network timeout, for which a source may pause.
 	failAfter = 3
 )
 
 // ErrSlow is the error of a source that sends less than MinRate, where no other one can be found.
 var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineExceeded)
 
-// usualGaps is the limit of a Read in usual gaps.
+// usualGaps is the limit of a Read, in mean durations of Reads (Watch.gap).
 const usualGaps = 4
 
 // A timer that fires more than late after its time shows that this process did not run: bytes may
@@ -62,9 +62,10 @@ type Options[S any] struct {
 	Skipped func() int64
 	// Find finds another source that continues with the next byte. It runs concurrently with Read,
 	// which has read nothing if Find's source is used. Its context is cancelled when the search is
-	// not needed any more; else it lives as long as the download, and the source may depend on it.
+	// not needed any more; else the context lasts as long as the download, and the source may
+	// depend on it.
 	Find func(context.Context) (S, error)
-	Stop func()  // ends the running Read; may be called after it
+	Stop func()  // ends the running Read; may be called after its end
 	Drop func(S) // closes a source that was found too late
 }
 
@@ -80,14 +81,14 @@ type Watch[S any] struct {
 	o     Options[S]
 	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
-	due   time.Time     // when the timer fires
+	due   time.Time     // time at which the timer fires
 
-	waited  time.Duration // in Reads of the present window
-	bytes   int64         // that came in it
+	waited  time.Duration // duration of the Reads of the present window
+	bytes   int64         // received in the present window
 	slow    bool          // the last window was below LowRate
-	dripped time.Duration // of waiting in the last windows, all of which were below MinRate
+	dripped time.Duration // duration of the last windows, all of which were below MinRate
 
-	decided atomic.Bool             // of the running Read: bytes came, or another source was found
+	decided atomic.Bool             // of the running Read: bytes have arrived, or another source was found
 	once    sync.Once               // guards the making of begun and found: few sources need them
 	begun   chan context.CancelFunc // ends the search that the timer has begun
 	found   chan Found[S]           // result of this search
@@ -107,16 +108,17 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	return &Watch[S]{ctx: ctx, o: o}
 }
 
-// makeChannels makes begun and found, if they are not there yet.
+// makeChannels makes begun and found, unless they exist.
 func (w *Watch[S]) makeChannels() {
 	w.once.Do(func() {
 		w.begun, w.found = make(chan context.CancelFunc, 1), make(chan Found[S], 1)
 	})
 }
 
-// Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
-// content of p is undefined. Otherwise Read takes as long as Options.Read; if that fails during a
-// search, as long as the search. The error is ErrSlow for a slow source that cannot be replaced.
+// Read reads into p. If another source was found before a byte arrived, n is 0 and err is nil, and
+// the content of p is undefined. Otherwise Read takes as long as Options.Read; if Options.Read
+// fails during a search, Read takes as long as the search. The error is ErrSlow for a slow source
+// that cannot be replaced.
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	if w.slow {
 		w.slow = false
@@ -158,7 +160,8 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	return n, next, err
 }
 
-// measure adds a read to the present window, and judges the source at the end of it.
+// measure adds a read to the present window, and computes the rate of the source at the end of the
+// window.
 func (w *Watch[S]) measure(received int64, took time.Duration) {
 	w.waited, w.bytes = w.waited+took, w.bytes+received
 	if w.waited >= w.o.Window {
@@ -171,15 +174,15 @@ func (w *Watch[S]) measure(received int64, took time.Duration) {
 	}
 }
 
-// replace finds another source while none of the current one is read.
+// replace finds another source while no Read of the current one is running.
 func (w *Watch[S]) replace() (next Found[S], err error) {
 	defer panics.ToError(&err, "replacing a source")
 	source, err := w.o.Find(w.ctx)
 	return Found[S]{source, err == nil}, err
 }
 
-// search finds another source. The running Read waits for its end, also after a panic in one of the
-// functions of Options.
+// search finds another source. The running Read waits for the end of the search, also after a panic
+// in one of the functions of Options.
 func (w *Watch[S]) search() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.makeChannels()
