@@ -11,8 +11,8 @@ import (
 )
 
 // opener opens name, two directories and a file, beneath the folder dirfd without following
-// symbolic links. A link in place of the file gives ELOOP, one in place of a directory ELOOP or
-// ENOTDIR. With linkHow it opens a link in place of the file itself.
+// symbolic links. The error is ELOOP for a link in place of the file, ELOOP or ENOTDIR for one in
+// place of a directory. With linkHow an opener opens a link in place of the file.
 type opener func(dirfd int, name string, how *unix.OpenHow) (fd int, err error)
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
@@ -33,10 +33,10 @@ var bestOpener = sync.OnceValues(func() (opener, error) {
 	return open, err
 })
 
-// chooseOpener tries openat2(2), which Linux has since 5.6, on the root folder. A sandbox that does
-// not know the call returns ENOSYS, EPERM or EACCES, which could not be told from an error of a
-// file later. So after any error on the root folder walk is used, which opens the same files in
-// more steps.
+// chooseOpener tries openat2(2), which Linux has since 5.6, on the root folder. A sandbox without
+// the call returns ENOSYS, EPERM or EACCES, which could not be distinguished from the error of a
+// file later. So after any error on the root folder the opener is walk, which opens the same files
+// in more steps.
 func chooseOpener(try opener) (opener, error) {
 	root, err := sys.Retry(func() (int, error) {
 		return unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -64,7 +64,7 @@ func openat2(dirfd int, name string, how *unix.OpenHow) (int, error) {
 	return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, how) })
 }
 
-// walk opens what openat2 does, with one openat(2) for each part of name.
+// walk opens the same files as openat2, with one openat(2) for each part of name.
 func walk(dirfd int, name string, how *unix.OpenHow) (int, error) {
 	at := dirfd
 	for {

@@ -35,7 +35,7 @@ type dataDir struct {
 	linkPrefixes []string // absolute paths of this folder, with a trailing slash
 	// refs has one for storePath.dir and one for each opening that uses it; at 0 fd is closed.
 	refs  atomic.Int64
-	sound *lru.Cache[string, time.Time] // when a folder was found to be sound
+	sound *lru.Cache[string, time.Time] // last time at which isSound found a folder sound
 }
 
 // retain adds a reference; false if there are none left.
@@ -58,7 +58,8 @@ func (d *dataDir) release() {
 }
 
 // stat returns the identity of the file name beneath d without opening it. It follows symbolic
-// links in the folders of name, so the result may only be compared with that of an opened file.
+// links in the folders of name. So the result serves to compare the file with an opened one, or to
+// decide whether the name exists, and not to open the file.
 func (d *dataDir) stat(name string) (identity, error) {
 	if seen, sure, err := d.statNoWait(name); sure {
 		return seen, err
@@ -68,8 +69,8 @@ func (d *dataDir) stat(name string) (identity, error) {
 	return identityOf(&st), err
 }
 
-// acquire returns the data folder with a reference for the caller. It looks again for a folder that
-// was missing.
+// acquire returns the data folder with a reference for the caller. If the folder was missing,
+// acquire tries to open it again.
 func (p *storePath) acquire() (*dataDir, error) {
 	for {
 		d := p.dir.Load()
@@ -83,13 +84,13 @@ func (p *storePath) acquire() (*dataDir, error) {
 	}
 }
 
-// check opens <root>/data again and replaces dir if that is another folder now.
+// check opens <root>/data again and replaces dir if the path leads to another folder now.
 func (p *storePath) check() error {
 	p.mu.Lock()
 	defer func() {
 		p.mu.Unlock()
 		if p.closed.Load() {
-			p.close() // in place of a close that found mu locked
+			p.close() // in place of a call of close that found mu locked
 		}
 	}()
 	if p.closed.Load() {
@@ -119,8 +120,8 @@ func (p *storePath) replace(d *dataDir) {
 	}
 }
 
-// close does not wait for a running check, which may hang with its disk: that one closes at its
-// end.
+// close does not wait for a running check, which may hang with its disk: the check calls close at
+// its end.
 func (p *storePath) close() {
 	p.closed.Store(true)
 	if p.mu.TryLock() {
@@ -157,8 +158,8 @@ func isGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
 
-// linkPrefixesOf returns the paths of <root>/data that the targets of FastDFS's symbolic links may
-// begin with.
+// linkPrefixesOf returns the paths of <root>/data with which the targets of FastDFS's symbolic
+// links may begin.
 func linkPrefixesOf(root string) []string {
 	data := filepath.Join(root, "data")
 	linkPrefixes := []string{data}

@@ -15,10 +15,11 @@ import (
 var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recovery"}
 
 // Deleted reports whether a file that Open did not find was deleted: its folder exists, so the disk
-// is mounted; FastDFS is not restoring the files of a lost disk; and there is no file of this name,
-// or the trunk slot is free or another file's. openErr is the error of Open, which was called after
-// since. The state of the folder may be a second old. That of the file is not, so it is looked for
-// again, unless Open has found no file of its name when the folder was known to be sound.
+// is mounted; FastDFS is not restoring the files of a lost disk; and no file has this name, or the
+// trunk slot is free or another file's. openErr is the error of a call of Open that began after
+// since. The state of the folder may be a second old. The state of the file must be newer than that
+// of the folder. So Deleted looks for the file again, unless the folder was found sound before
+// since and openErr is ErrMissing.
 func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	p, err := l.find(id)
 	if err != nil {
@@ -48,7 +49,7 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	return errors.Is(err, errSlot)
 }
 
-// exists reports whether the file name exists beneath d. The error is that of a disk.
+// exists reports whether the file name exists beneath d. The error is any other one than ENOENT.
 func (d *dataDir) exists(name string) (bool, error) {
 	switch _, err := d.stat(name); err {
 	case nil:
@@ -61,12 +62,12 @@ func (d *dataDir) exists(name string) (bool, error) {
 }
 
 const (
-	soundFor = time.Second // for which the sound state of a folder is remembered
-	maxSound = 512         // folders of a data folder that are remembered
+	soundFor = time.Second // for which a folder that was found sound counts as sound
+	maxSound = 512         // of dataDir.sound
 )
 
-// isSound reports whether a folder beneath d exists while FastDFS restores no files, and the time
-// at which that was found.
+// isSound reports whether a folder beneath d is sound: it exists, and FastDFS is restoring no
+// files. at is the time at which isSound found that.
 func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
 	if at, ok := d.sound.Get(folder); ok && time.Since(at) < soundFor {
 		return true, at

@@ -16,13 +16,14 @@ import (
 // may be in memory.
 //
 // Make a validator (ETag) from CRC32 and Created of the requested id and Size unless Mutable, else
-// from Size and FileTime. If Content is a trunk slot, FileTime says nothing: use the id of Content.
+// from Size and FileTime. If Content is a trunk slot, use the id of Content in place of FileTime,
+// which does not depend on the content of the slot.
 type File struct {
 	disk       *descriptor // nil if the content is in memory
 	body       []byte      // nil if the content is not in memory
-	path       *storePath  // store path, with the file's name below data
+	path       *storePath  // store path of the file; name is its name below data
 	name       string
-	seen       identity // of the file on disk, when base, size and mtime were read
+	seen       identity // state of the file on disk when base, size and mtime were read
 	base       int64
 	size       int64
 	mtime      time.Time
@@ -39,7 +40,7 @@ type File struct {
 	viaSlot bool                  // reached through a trunk slot of type 'L'
 	checked atomic.Int64          // time of the last successful check, by the cache's clock
 	tried   atomic.Bool           // reading the content into memory has begun or failed
-	written atomic.Int64          // modification time of the trunk file when the slot's content was checked
+	written atomic.Int64          // modification time of the trunk file before the last check of the slot's content
 	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
 	copied  atomic.Pointer[slotCopy]
 	copying atomic.Bool // one request reads the content for copied, and owns uses
@@ -61,16 +62,17 @@ func (f *File) of(id fdfs.FileID, linked bool) *File {
 	return f
 }
 
-// InMemory reports whether the content is in memory. Then At may be called after Close.
+// InMemory reports whether the content is in memory. If it is, At may be called after Close.
 func (f *File) InMemory() bool { return f.body != nil }
 
 // Copied reports whether the content is that of a trunk slot, with a copy in memory that is valid
 // until Close.
 func (f *File) Copied() bool { return f.copied.Load() != nil }
 
-// Check reports whether the content at an offset can be read. The error is fdfs.ErrFileChanged if
-// the trunk slot was written to since it was checked: then the FileCache checks it again before it
-// returns the File again.
+// Check returns an error if the content of a trunk slot cannot be read from disk at an offset; nil
+// for all other files, and for content in memory. The error is fdfs.ErrFileChanged if the slot was
+// written to since it was checked. After an error the FileCache checks the File before it returns
+// it again.
 func (f *File) Check(offset int64) error {
 	if f.content.Kind != fdfs.KindTrunk || f.body != nil || f.Copied() {
 		return nil
@@ -102,8 +104,9 @@ func (f *File) At(offset, limit int64) (content.Chunk, error) {
 	return content.Chunk{File: f.disk, Offset: f.base + offset, Length: limit}, nil
 }
 
-// slotAt is At for a trunk slot: from the copy in memory, else compared while it is read. The next
-// chunk begins with a block, wherever this one begins.
+// slotAt is At for a trunk slot: a chunk of the copy in memory, else one that is compared while it
+// is read. A chunk ends at the end of a block, wherever it begins, so the next one begins with a
+// block.
 func (f *File) slotAt(offset, limit int64) content.Chunk {
 	if c := f.copied.Load(); c != nil {
 		return c.at(offset, limit)
@@ -123,8 +126,8 @@ func (f *File) Size() int64 { return f.size }
 // files and for links of these kinds, the modification time on disk for slaves and appenders.
 func (f *File) ModTime() time.Time { return f.modTime }
 
-// FileTime returns the modification time of the file on disk, with nanoseconds. That of a trunk
-// file says nothing about the content of the slot.
+// FileTime returns the modification time of the file on disk, with nanoseconds. The time of a trunk
+// file does not depend on the content of one slot.
 func (f *File) FileTime() time.Time { return f.mtime }
 
 // Content returns the id of the file that the content belongs to: the requested one, or the target
@@ -135,8 +138,8 @@ func (f *File) Content() fdfs.FileID { return f.content }
 // Linked reports whether the file was reached through a symbolic link or a trunk slot of type 'L'.
 func (f *File) Linked() bool { return f.linked }
 
-// Mutable reports whether the content under this id may change: that of slaves, which may be
-// deleted and uploaded again, of appenders, and of links to either.
+// Mutable reports whether the content under this id may change: true for slaves, which may be
+// deleted and uploaded again, for appenders, and for links to either.
 func (f *File) Mutable() bool { return f.mutable }
 
 // Attachment returns the value of the last Attach, or nil. A FileCache keeps it until the file
@@ -162,7 +165,7 @@ func (f *File) Suspect() {
 // longAgo is before all times of a FileCache's clock.
 const longAgo = math.MinInt64 / 2
 
-// retain adds a reference. The caller has one, or makes sure that there is one.
+// retain adds a reference. The caller has one, or holds a lock that keeps one.
 func (f *File) retain() *File {
 	f.refs.Add(1)
 	return f

@@ -52,10 +52,10 @@ func (o FileCacheOptions) withDefaults() FileCacheOptions {
 // must match. A file that does not match stays cached as such, and is not found until it changes.
 // Missing files are not cached: replication may create them at any time.
 //
-// A larger trunk slot is copied into memory while it is checked, if there is room, else at each
-// eighth request that finds no copy, in place of slots that were not requested meanwhile. Its File
-// stays open beside the copy. Bytes of a slot without a copy are compared when they are read, see
-// slotcheck.go.
+// A larger trunk slot is copied into memory while it is checked, or at a later request, if there is
+// room. Each eighth request that finds no copy may also evict copies of slots that were not
+// requested meanwhile. The File stays open beside its copy. Bytes of a slot without a copy are
+// compared when they are read, see slotcheck.go.
 type FileCache struct {
 	local  *Store
 	o      FileCacheOptions
@@ -64,7 +64,7 @@ type FileCache struct {
 	shards []shard
 	copies *slotCopies
 
-	purges    atomic.Uint64 // calls of Purge and Close: a file whose opening began before is not kept
+	purges    atomic.Uint64 // calls of Purge: a file whose opening began before the last one is not cached
 	crcErrors atomic.Uint64
 
 	closing sync.Once
@@ -136,8 +136,8 @@ func (c *FileCache) validOrDrop(s *shard, f *File) bool {
 // current reports whether f is still the file of its id.
 func (c *FileCache) current(f *File) bool {
 	now, checked := c.now(), f.checked.Load()
-	// One request makes the check and the concurrent ones continue, so that a slow disk delays only
-	// one.
+	// One request makes the check, and concurrent requests continue without it, so that a slow disk
+	// delays only one request.
 	if now-checked >= int64(c.o.Valid) && f.checked.CompareAndSwap(checked, now) && !c.unchanged(f) {
 		return false
 	}
@@ -154,7 +154,7 @@ func (c *FileCache) unchanged(f *File) bool {
 	}
 	dir, err := f.path.acquire()
 	if err != nil {
-		return false // opening the file will return the reason
+		return false // the following opening returns the reason
 	}
 	defer dir.release()
 	seen, err := dir.stat(f.name)
@@ -169,7 +169,8 @@ func (c *FileCache) unchanged(f *File) bool {
 	return seen.inode == f.seen.inode && f.wrong.Load() == nil && c.local.slots.checkAgain(f)
 }
 
-// reject marks f, whose content does not match its id. It is not found until the file changes.
+// reject marks f, whose content does not match its id: Open returns an error for it until the file
+// changes.
 func (c *FileCache) reject(f *File) {
 	why := errCRC
 	if f.content.Kind == fdfs.KindTrunk {
@@ -194,8 +195,7 @@ func (f *File) contentUnchanged() bool {
 }
 
 // load opens a file that is not cached, once for all concurrent requests that may share it.
-// Requests for a missing file do not wait for each other, since that would cost more than the
-// look-up.
+// Requests for a missing file do not wait for each other, since a wait costs more than the look-up.
 func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 	path, err := c.local.find(id)
 	if err != nil {
@@ -222,7 +222,7 @@ func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 	return c.open(id) // it is not cached, or was changed at this moment
 }
 
-// lead opens the file of a flight.
+// lead opens the file of a flight, and ends the flight.
 func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 	purges := c.purges.Load()
 	file, err := (*File)(nil), errBroken // result if c.open panics
@@ -233,7 +233,8 @@ func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 
 var errBroken = errors.New("BUG: opening a file panicked")
 
-// open opens a file on disk. If descriptors run out, it closes some cached files and tries again.
+// open opens a file on disk. If no descriptor is left, open closes some cached files and tries
+// again.
 func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 	now := c.now()  // before the file is opened
 	id = id.Clone() // the File outlives the bytes of the request
@@ -285,9 +286,9 @@ func (c *FileCache) keeps(f *File) bool {
 	return !f.viaSlot && (f.body != nil || c.o.MaxFiles > 0)
 }
 
-// Purge drops every file whose id is the prefix or lies below it: "group1/M00/0A", "group1", or a
-// whole id, with or without a trailing slash; "" means all. Files that are being opened meanwhile
-// are not cached. It returns the number of dropped files.
+// Purge removes every cached file whose id is the prefix or lies below it: "group1/M00/0A",
+// "group1", or a whole id, with or without a trailing slash; "" means all. Files that are being
+// opened meanwhile are not cached. It returns the number of removed files.
 func (c *FileCache) Purge(prefix string) int {
 	c.purges.Add(1)
 	n := 0
@@ -297,7 +298,7 @@ func (c *FileCache) Purge(prefix string) int {
 	return n
 }
 
-// Close drops all files and disables the cache. Files in use stay open until their users close
+// Close removes all files and disables the cache. Files in use stay open until their users close
 // them.
 func (c *FileCache) Close() error {
 	c.closing.Do(func() { close(c.stop) })

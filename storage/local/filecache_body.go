@@ -11,14 +11,14 @@ import (
 // attachment, and its entries in the index.
 const bookkeeping = 1200
 
-// cost returns the memory that a body uses of FileCacheOptions.Memory.
+// cost returns the share of a body in the limit FileCacheOptions.Memory.
 func (f *File) cost() int64 { return int64(cap(f.body)) + bookkeeping }
 
 // mutableAge is the minimum time since the last change of a file that can change, before its
 // content is kept in memory.
 const mutableAge = 2 * time.Second
 
-// wantsBody reports whether the content of f should be in memory.
+// wantsBody reports whether the content of f should be read into memory.
 func (c *FileCache) wantsBody(f *File) bool {
 	switch {
 	case f.body != nil || f.wrong.Load() != nil || f.tried.Load():
@@ -31,8 +31,8 @@ func (c *FileCache) wantsBody(f *File) bool {
 	return f.content.Kind == fdfs.KindSlave && time.Since(f.mtime) > mutableAge
 }
 
-// bodyOrSelf returns f with its content in memory, if it should be and can be read, else f. Only
-// one of several concurrent requests reads the content.
+// bodyOrSelf returns f with its content in memory if wantsBody is true and the content can be read,
+// else f. Only one of several concurrent requests reads the content.
 func (c *FileCache) bodyOrSelf(s *shard, f *File) *File {
 	if !c.wantsBody(f) || !f.tried.CompareAndSwap(false, true) {
 		return f

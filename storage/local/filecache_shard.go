@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// shard is a part of a FileCache with its own lock and limits. An id is in files or in bodies,
-// never in both.
+// shard is a part of a FileCache with a separate lock and separate limits. An id is in files or in
+// bodies, never in both.
 type shard struct {
 	maxFiles int
 	memory   int64 // limit of bytes
@@ -34,7 +34,7 @@ type flight struct {
 
 const (
 	maxShards  = 16
-	shardFiles = 64 // minimum room of a shard: open files, and bodies of the largest size
+	shardFiles = 64 // least number of open files, and of bodies of the largest size, for which a shard has room
 )
 
 // newShards divides the limits among up to maxShards shards; small limits are not divided.
@@ -105,8 +105,8 @@ func (s *shard) join(key fileKey) (f *File, ours *flight, lead bool) {
 	return nil, ours, true
 }
 
-// complete ends a flight. The file is cached unless Purge was called since the counter of purges
-// had the given value.
+// complete ends a flight. The file is cached unless Purge was called after the leader had read
+// purges from the counter.
 func (s *shard) complete(c *FileCache, key fileKey, file *File, err error, purges uint64) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -136,7 +136,8 @@ func (s *shard) add(f *File) {
 	}
 }
 
-// exchange replaces f by g, to which it adds a reference; false if f is not cached any more.
+// exchange replaces f by g, to which it adds a reference. It returns false if f is not cached any
+// more.
 func (s *shard) exchange(f, g *File) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -148,7 +149,8 @@ func (s *shard) exchange(f, g *File) bool {
 	return true
 }
 
-// drop removes f, unless that is done or another File has replaced it, and reports whether it did.
+// drop removes f, unless f was removed or replaced by another File already, and reports whether it
+// did so.
 func (s *shard) drop(f *File) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -170,7 +172,7 @@ func (s *shard) evictSome() {
 }
 
 // dropBefore closes the open files whose last check was before limit, by the cache's clock. It
-// stops at the first file that was checked later: the following ones were used later still.
+// stops at the first file that was checked later: the following files were used even later.
 func (s *shard) dropBefore(limit int64) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -183,7 +185,7 @@ func (s *shard) dropBefore(limit int64) {
 	}
 }
 
-// purge drops the files at or below a prefix and returns their number.
+// purge removes the files at or below a prefix and returns their number.
 func (s *shard) purge(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -214,7 +216,7 @@ func (k fileKey) below(prefix string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// close drops all files. Later ones are not cached.
+// close removes all files. Files that are opened later are not cached.
 func (s *shard) close() {
 	s.mu.Lock()
 	defer s.unlock()

@@ -34,11 +34,11 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// Errors of Store.Open, by errors.Is, besides fdfs.ErrNoFile: the store does not have the file, or
-// has something else under its name, which is a trunk slot that is free or another file's, a file
-// of another size than the id says (truncated, or not yet replicated completely), or a directory.
-// fdfs.ErrNoFile, ErrNoGroup and ErrPathIndex mean that this host does not have the file; their
-// text may say more.
+// Errors of Store.Open, by errors.Is, besides fdfs.ErrNoFile: the store does not have the file.
+// Under its name is nothing, a trunk slot that is free or another file's, a file of another size
+// than that in the id (truncated, or not yet replicated completely), a directory, or a link that
+// leads to no file of the group. fdfs.ErrNoFile, ErrNoGroup and ErrPathIndex mean that this host
+// does not have the file; their text may say more.
 var (
 	// ErrNoGroup: no store path of this group is on this host.
 	ErrNoGroup = errors.New("group is not on this host")
@@ -46,13 +46,13 @@ var (
 	ErrPathIndex = errors.New("group has no store path of this number")
 	// ErrSlotContent: a trunk slot has the header of the id, but its content does not have the
 	// CRC32. Either the disk corrupted it, or a client uploaded a header within a file to read the
-	// slots behind it. Do not ask replicas: they have the same trunk file.
+	// slots behind it. Do not request the file from replicas: they have the same trunk file.
 	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
-	// ErrSlotLimit: a trunk slot was not checked, because many ids of its trunk file failed the
-	// check lately. The slot may be in order: ask again.
+	// ErrSlotLimit: a trunk slot was not checked, because a check in its trunk file has failed
+	// lately, and the budget of such checks is used up. The slot may be in order: try again.
 	ErrSlotLimit = errors.New("too many ids of this trunk file had a wrong CRC32 lately")
-	// ErrUnavailable: the store cannot be read: the store path is not mounted, the disk fails,
-	// permission is missing, descriptors ran out.
+	// ErrUnavailable: the store cannot be read: the store path is not mounted, the disk fails, a
+	// permission is missing, no descriptor is left.
 	ErrUnavailable = errors.New("store cannot be read")
 )
 
@@ -80,8 +80,8 @@ type Store struct {
 	slots   *slotChecker
 }
 
-// Open returns a Store. A missing store path is not an error: Ready reports it, and Open tries
-// it again. A group that is given twice or has an invalid name, and an empty path are errors.
+// Open returns a Store. A missing store path is not an error: Ready reports it, and Store.Open
+// tries it again. A group that is given twice or has an invalid name, and an empty path are errors.
 func Open(opts Options) (*Store, error) {
 	open, _ := bestOpener() // OpenatOnly returns the reason
 	l := &Store{groups: make(map[string][]*storePath), opener: open, maxSlot: opts.MaxSlot, slots: newSlotChecker()}
@@ -119,8 +119,8 @@ func (g GroupPaths) storePaths() (paths []*storePath, err error) {
 	return paths, nil
 }
 
-// Path returns the path of the file that Open would read, for people: for a trunk file, that of the
-// file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
+// Path returns the path of the file that Open would read, for operators: for a packed file, the
+// path of the trunk file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
 func (l *Store) Path(id fdfs.FileID) (string, error) {
 	p, err := l.find(id)
 	if err != nil {

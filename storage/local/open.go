@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops bounds the links that are followed from one file to the next.
+// maxHops bounds the links that open follows one after the other.
 const maxHops = 4
 
 // Reasons for fdfs.ErrNoFile, made once: a missing file allocates no error.
 var (
-	// ErrMissing is the fdfs.ErrNoFile of a file of whose name there is none.
+	// ErrMissing is the fdfs.ErrNoFile if no file on disk has the name.
 	ErrMissing = fmt.Errorf("%w", fdfs.ErrNoFile)
 
 	errSlot       = fmt.Errorf("%w: its trunk slot is free or another file's", fdfs.ErrNoFile)
@@ -74,8 +74,8 @@ func (l *Store) open(id fdfs.FileID) (*File, error) {
 	return nil, errHops
 }
 
-// missing reports whether the file certainly does not exist, at the cost of one stat; false = it
-// may or may not.
+// missing reports whether the file certainly does not exist, at the cost of one stat. If it returns
+// false, the file may still not exist.
 func (p *storePath) missing(id fdfs.FileID) bool {
 	dir, err := p.acquire()
 	if err != nil {
@@ -126,8 +126,8 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 	return file, target, nil
 }
 
-// newFile returns a File that takes over d, or the target of a link. In that case, and after an
-// error, d stays the caller's.
+// newFile returns a File that takes over d, or the target of a link. The caller closes d if the
+// file is nil.
 func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, error) {
 	seen, err := d.stat()
 	switch {
@@ -161,7 +161,7 @@ func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, erro
 }
 
 // fitsSlot reports whether FastDFS packs content of this size. The allocated size of a slot does
-// not decide that: it includes a remainder that is too small for a slot of its own.
+// not decide that: it includes a remainder that is too small for another slot.
 func (l *Store) fitsSlot(size int64) bool {
 	largest := int64(DefaultMaxSlot)
 	if l.maxSlot != nil {
@@ -215,10 +215,10 @@ func (l *Store) symlink(dir *dataDir, id fdfs.FileID, name string) (fdfs.FileID,
 	return l.linkTarget(id, target)
 }
 
-// linkTarget returns the file that the link at id leads to. FastDFS writes absolute targets,
-// <store path>/data/HH/LL/name with the path of its own configuration. Relative targets are
-// resolved from the link's folder. Only file ids are accepted, so no target can lead out of a data
-// folder or to a -m file.
+// linkTarget returns the file that the link at id leads to. FastDFS writes absolute targets, <store
+// path>/data/HH/LL/name with the path in its configuration. Relative targets are resolved from the
+// link's folder. Only file ids are accepted, so no target can lead out of a data folder or to a -m
+// file.
 func (l *Store) linkTarget(id fdfs.FileID, target string) (fdfs.FileID, error) {
 	if !strings.HasPrefix(target, "/") {
 		return linkedID(id.Group, logicName(id.PathIndex, path.Join(path.Dir(id.TrueName()), target)))
@@ -246,7 +246,8 @@ func logicName(index int, trueName string) string {
 	return fmt.Sprintf("M%02X/%s", index, trueName)
 }
 
-// readFromSlot fills b from a trunk file. If the file ends before that, it does not have the slot.
+// readFromSlot fills b from a trunk file. If the trunk file ends before b is full, it does not
+// contain the slot.
 func readFromSlot(fd int, b []byte, off int64) error {
 	switch n, err := sys.Pread(fd, b, off); {
 	case err != nil:

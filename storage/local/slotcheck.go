@@ -11,8 +11,8 @@ import (
 	"fastdfs-gateway/internal/process/sys"
 )
 
-// slotFile is the place of a slot's content in a trunk file of this host. sendfile(2) never sends
-// from a trunk file: pages in the socket buffer change when the file is written to.
+// slotFile reads a slot's content in a trunk file of this host. sendfile(2) never sends from a
+// trunk file: pages in the socket buffer change when the file is written to.
 type slotFile File
 
 // ReadAt implements io.ReaderAt for fdfs.SlotContent.
@@ -44,8 +44,8 @@ func newSlotChecker() *slotChecker {
 	return &slotChecker{large: make(chan struct{}, max(8, 2*runtime.GOMAXPROCS(0))), limit: newSlotLimit()}
 }
 
-// begin waits until f may be read, and notes the modification time of the trunk file before that,
-// so that a later write is noticed.
+// begin waits until f may be read, and stores the modification time of the trunk file in f.written.
+// The caller reads afterwards, so a later check detects a write during the read.
 func (s *slotChecker) begin(f *File) (end func(), err error) {
 	end = func() {}
 	if f.size > freeCheck {
@@ -62,9 +62,9 @@ func (s *slotChecker) begin(f *File) (end func(), err error) {
 }
 
 // check compares the content of f with the CRC32 of its id, in either variant, if f is a trunk
-// slot. It notes the CRC32 of each block, and fills copied, which may be nil, in the same read. No
-// other goroutine uses f yet. The error is ErrSlotContent if the content differs, fdfs.ErrNoFile if
-// the slot was freed meanwhile, ErrUnavailable if it cannot be read, and ErrSlotLimit if it was not
+// slot. The same read stores the CRC32 of each block, and fills copied, which may be nil. No other
+// goroutine uses f yet. The error is ErrSlotContent if the content differs, fdfs.ErrNoFile if the
+// slot was freed meanwhile, ErrUnavailable if it cannot be read, and ErrSlotLimit if it was not
 // checked (slotlimit.go).
 func (s *slotChecker) check(f *File, copied *slotCopy) error {
 	if f.content.Kind != fdfs.KindTrunk {
@@ -75,7 +75,8 @@ func (s *slotChecker) check(f *File, copied *slotCopy) error {
 		return err
 	}
 	defer end()
-	// Inside of begin, so that the checks that waited there know the results of the earlier ones.
+	// After the wait in begin, so that the budget includes the results of checks that ended
+	// meanwhile.
 	account, err := s.limit.begin(f)
 	if err != nil {
 		return err

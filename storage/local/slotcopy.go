@@ -10,12 +10,12 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// slotArena has the copies of all FileCaches, so that a reload needs no second one.
+// slotArena has the copies of all FileCaches, so that a reload needs no second arena.
 var slotArena = sync.OnceValues(func() (*arena.Arena, error) { return arena.New("slots") })
 
 // NoSlotCopies returns the reason why this system cannot keep copies of trunk slots in memory, or
 // nil. Slots are then read and checked for each response. The first call is at the start of the
-// process, before its rights are dropped.
+// process, before it drops its privileges.
 func NoSlotCopies() error {
 	_, err := slotArena()
 	return err
@@ -38,10 +38,10 @@ func (c *slotCopy) write(p []byte, off int64) {
 		return
 	}
 	_, err := c.WriteAt(p, off)
-	c.broken = err != nil // no memory: the File goes without a copy
+	c.broken = err != nil // no memory: the File gets no copy
 }
 
-// at is File.At.
+// at is File.At for the copy.
 func (c *slotCopy) at(offset, limit int64) content.Chunk {
 	if !c.used.Load() {
 		c.used.Store(true)
@@ -49,7 +49,7 @@ func (c *slotCopy) at(offset, limit int64) content.Chunk {
 	return content.Chunk{File: c.File(), Resident: true, Offset: c.Offset + offset, Length: limit}
 }
 
-// free gives the memory back; c may be nil.
+// free releases the memory; c may be nil.
 func (c *slotCopy) free() {
 	if c == nil {
 		return
@@ -64,8 +64,8 @@ func (c *slotCopy) free() {
 	}
 }
 
-// slotCopies are the copies of a FileCache. Their memory is bounded, with that of copies which
-// responses still send.
+// slotCopies are the copies of a FileCache. The bound of their memory includes copies of removed
+// files that responses still send.
 type slotCopies struct {
 	arena  *arena.Arena // nil: there are no copies
 	budget int64
@@ -77,13 +77,13 @@ type slotCopies struct {
 }
 
 const (
-	// largestCopy is the part of the budget that one copy may take.
+	// largestCopy is the divisor of the budget that bounds one copy: a quarter.
 	largestCopy = 4
-	// admitEach is the number of requests for a slot from one attempt to evict others for it to the
-	// next: a set of slots that is larger than the memory does not replace all copies again and
-	// again.
+	// admitEach is the number of requests for a slot after each of which other copies may be
+	// evicted for it. So a set of slots that is larger than the memory does not replace all copies
+	// again and again.
 	admitEach = 8
-	// mostSpared bounds one search for room among copies that are in use.
+	// mostSpared bounds the copies that one search for room finds in use.
 	mostSpared = 64
 )
 
@@ -96,8 +96,8 @@ func newSlotCopies(budget int64, drop func(f *File) bool) *slotCopies {
 	return &slotCopies{arena: a, budget: budget, drop: drop}
 }
 
-// reserve returns an empty copy for size bytes, or nil if there is no room. evict: other copies may
-// be evicted for it.
+// reserve returns an empty copy for size bytes, or nil if there is no room. With evict it may evict
+// other copies.
 func (o *slotCopies) reserve(size int64, evict bool) *slotCopy {
 	cost := arena.Cost(size)
 	if o.arena == nil || cost > o.budget/largestCopy {
@@ -123,9 +123,9 @@ func (o *slotCopies) reserve(size int64, evict bool) *slotCopy {
 	return &slotCopy{Extent: e, owner: o}
 }
 
-// evictOne drops the file of the oldest copy. A copy that was used since the last look gets a
-// second chance, and so does one that a response sends, of a file in the cache or of a dropped one.
-// ok is false if there is no copy.
+// evictOne removes the file of the oldest copy from the cache. It spares a copy that was used since
+// the last search, or that a response is sending, whether its file is still in the cache or not. ok
+// is false if there is no copy.
 func (o *slotCopies) evictOne() (evicted, ok bool) {
 	o.mu.Lock()
 	last := o.list.Back()
@@ -140,7 +140,7 @@ func (o *slotCopies) evictOne() (evicted, ok bool) {
 	return !spared && o.drop(f), true
 }
 
-// publish makes a complete copy that of f, of which the caller has a reference.
+// publish makes c the copy of f, unless c is incomplete. The caller has a reference to f.
 func (o *slotCopies) publish(f *File, c *slotCopy) {
 	if c == nil {
 		return
@@ -162,8 +162,8 @@ func (o *slotCopies) stats() (copies int, bytes int64) {
 	return o.list.Len(), o.bytes.Load()
 }
 
-// copySlot keeps the content of f in memory, if f is a trunk slot that is too large for a body.
-// Only one of several concurrent requests reads the content.
+// copySlot copies the content of f into memory, if f is a trunk slot that is too large for a body
+// and has no copy. Only one of several concurrent requests reads the content.
 func (c *FileCache) copySlot(f *File) {
 	if f.content.Kind != fdfs.KindTrunk || f.body != nil || f.size <= c.o.MaxBody || f.copied.Load() != nil ||
 		f.wrong.Load() != nil || !f.copying.CompareAndSwap(false, true) {

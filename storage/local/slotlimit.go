@@ -11,13 +11,13 @@ import (
 
 // A check of a slot whose content does not match costs the most, since both variants of the CRC32
 // are computed: about 12 ms of processor time for 16 MiB, after a HEAD of a few bytes. One uploaded
-// file can contain slot headers for many thousands of ids that fail. So the bytes of failed checks
-// are limited per second.
+// file can contain slot headers for many thousands of ids that fail. So failed checks are limited
+// by their bytes per second.
 //
 // Only checks in trunk files with forged slots are limited. A trunk file is suspect for a while
 // after a check in it has failed. A check in a suspect trunk file takes its bytes from the budget
-// before it begins, and gives them back if the content matches. Checks in other trunk files never
-// wait for the budget. Neither do slots that are open in the FileCache.
+// before it begins, and returns them unless the content is wrong. Checks in other trunk files do
+// not need the budget, nor do requests for slots that are open in the FileCache.
 
 const (
 	// failedRate is the number of bytes of failed checks per second: four slots of the largest
@@ -27,10 +27,11 @@ const (
 	// concurrent checks of several slots of the largest default size, most of which match.
 	failedBurst = 256 << 20
 	// freeCheck is the size of the largest slot whose check is never limited and waits for no other
-	// one. It costs no more than a few requests.
+	// check. Such a check costs no more than a few requests.
 	freeCheck = 64 << 10
-	// suspectFor is the time from a failed check to the end of the suspicion. Once in that time,
-	// checks in a trunk file begin without budget: as many as slotChecker.large admits together.
+	// suspectFor is the time for which a trunk file is suspect after a failed check. Before the
+	// first failure and after that time, concurrent checks begin without budget: as many as
+	// slotChecker.large admits.
 	suspectFor = 10 * time.Minute
 	// mostSuspects bounds the memory for suspect trunk files to a few MiB.
 	mostSuspects = 1 << 14
@@ -60,7 +61,8 @@ func (l *slotLimit) begin(f *File) (end func(error), err error) {
 	now, paid := time.Now(), false
 	if l.suspect(f, now) {
 		l.refill(now)
-		// A slot of more than the whole budget waits until it is full, and overdraws it.
+		// A slot of more than the whole budget is rejected until the budget is full, and then
+		// overdraws it.
 		if l.bytes < min(f.size, failedBurst) {
 			return nil, ErrSlotLimit
 		}

@@ -25,9 +25,10 @@ var noWaitDisabled atomic.Bool
 // longestName is longer than any name of a file of FastDFS.
 const longestName = 256
 
-// statNoWait is stat from the kernel's memory; sure is false if the disk would have to be read. It
-// never blocks, so it makes raw system calls, of which the scheduler is not told: a check of a name
-// that is in memory costs less than the wake-up of the thread that watches system calls.
+// statNoWait is stat from the kernel's memory; sure is false if that is not possible, for example
+// because the disk would have to be read. Its system calls never block, so they are raw, without a
+// notice to the scheduler: a check of a name that is in memory costs less than the wake-up of the
+// thread that watches system calls.
 func (d *dataDir) statNoWait(name string) (seen identity, sure bool, err error) {
 	if noWaitDisabled.Load() || len(name) >= longestName {
 		return identity{}, false, nil

@@ -10,11 +10,12 @@ import (
 
 // FastDFS changes the bytes of appenders in place, so a response could mix two versions under the
 // ETag of the first one. Bytes of an appender are read into memory of the response, which later
-// changes do not reach, and are sent only if the file was unchanged after that read. Slaves are
-// exchanged as a whole, by a new file: sendfile(2) sends them but for their last bytes, which are
-// read in the same way, in case another program has written to the file.
+// changes do not reach, and are sent only if the file was unchanged after that read. A slave is
+// replaced as a whole, by a new file: sendfile(2) sends its bytes, except for the last ones of each
+// requested part. These are read in the same way, in case another program has written to the file.
 
-// slaveTail is the length in bytes of the end of a slave that is read and not sent by sendfile(2).
+// slaveTail is the length in bytes of the end of a requested part of a slave that is read and not
+// sent by sendfile(2).
 const slaveTail = 16 << 10
 
 // versionReader reads a File that may change in place.
