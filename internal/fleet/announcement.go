@@ -11,7 +11,7 @@ import (
 // Limits of announcements, which gateways publish for the status pages of the others.
 const (
 	announcementMax  = 1024             // bytes
-	announcementKept = 40 * time.Second // a gateway publishes anew before that
+	announcementKept = 40 * time.Second // longer than the pause between two calls of Publish
 )
 
 // Publish announces a text about this gateway to the others, of announcementMax bytes at most.
@@ -25,7 +25,8 @@ func (f *Fleet) Publish(ctx context.Context, text string) error {
 	})
 }
 
-// addAnnounced adds the announcement of each gateway to a list. One that cannot be read is empty.
+// addAnnounced adds the announcement of each gateway to a list. An announcement that cannot be read
+// is empty.
 func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 	var texts []*redis.StringCmd
 	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it

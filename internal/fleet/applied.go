@@ -17,15 +17,15 @@ const appliedName = "purges-applied"
 // AppliedFile keeps the fence of the last purge that was applied, in the folder of the disk tier.
 // Symbolic links that lead out of the folder are not followed. The file has one line:
 //
-//	0001732280000123456 0123456789abcdef
+//	1732280000123456 0123456789abcdef
 //
-// The fields are the fence, and Log of the fleet whose log of purges it belongs to. The line has a
+// The fields are the fence, and the Log of the fleet that has given the fence. The line has a
 // fixed length and is overwritten in place after the purge has reached the disk: after a power
 // failure the file holds this fence or an earlier one. A renamed file may be empty then, and the
 // whole disk tier would be purged.
 type AppliedFile struct {
 	folder, log string
-	sync        func() error // returns when the purges that were applied survive a power failure
+	sync        func() error // returns when the applied purges survive a power failure
 
 	mu     sync.Mutex // guards the file
 	closed atomic.Bool
@@ -36,8 +36,8 @@ func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
 	return &AppliedFile{folder: folder, log: log, sync: sync}
 }
 
-// Load implements Local.Load. If the fence is one of another log, the result is 0: all purges of
-// this log are to be applied then.
+// Load implements Local.Load. If the fence belongs to another log, the result is 0: then this
+// gateway applies all purges of its log.
 func (p *AppliedFile) Load() (fence int64, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(appliedName)
@@ -90,11 +90,13 @@ func (p *AppliedFile) in(f func(folder *os.Root) error) error {
 	return errors.Join(f(root), root.Close())
 }
 
-// Log identifies the log of purges, by the Redis and the keys there.
+// Log returns an identifier of the log of purges, made from the addresses of Redis and the keys
+// there.
 func (f *Fleet) Log() string { return f.log }
 
-// logOf is the Log of a fleet with these options. Versions hash the options as they are configured,
-// without the defaults that New fills in, so that an upgrade finds its own log again.
+// logOf returns the Log of a fleet with these options. It hashes the configured options, without
+// the defaults that New fills in: the result is the same in every version of the program, so an
+// upgraded gateway continues from its stored fence.
 func logOf(o *Options) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%q %q %d %q %q", o.Mode, o.MasterName, o.DB, o.KeyPrefix, o.Addresses) // never fails

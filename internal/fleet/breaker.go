@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxFailures in a row open the breaker.
+// maxFailures is the number of successive failures after which the breaker opens.
 const maxFailures = 3
 
 // redisBackoff is the pause between probes of Redis while the breaker is open.
@@ -65,8 +65,9 @@ func (b *breaker) pause() time.Duration {
 	return redisBackoff.Delay(b.failures + 1)
 }
 
-// note counts the outcome of a request: nil = Redis has served. While the breaker is open only
-// probes of the background loop count: the other requests began before.
+// note counts the outcome of a request: nil = Redis has served. look marks the exchanges of the
+// background loop, which probe Redis: while the breaker is open, only these count, since the other
+// requests began before it opened.
 func (b *breaker) note(err error, look bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,8 +91,8 @@ func (b *breaker) note(err error, look bool) {
 	}
 }
 
-// rejected reports whether Redis has replied that it cannot serve: it is full, a replica, loading,
-// or requires another password.
+// rejected reports whether an error is an error reply of Redis: it is full, a replica, loading, or
+// requires another password.
 func rejected(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply) && !errors.Is(err, redis.Nil)

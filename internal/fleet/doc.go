@@ -17,8 +17,8 @@
 //
 // A gateway registers once a second, and reads the list of the others. The list is kept while
 // Redis is unavailable. The record of a member, and the holder in the value of a lease, are
-// authenticated by the secret (members.go): a writer of Redis can neither make gateways connect to
-// an address nor choose the bytes that a client gets.
+// authenticated by the secret (members.go): a writer of Redis can neither choose an address that
+// gateways connect to nor the bytes that a client gets.
 //
 // # Keys
 //
@@ -28,6 +28,8 @@
 //
 //	p:{0}:fence         counter
 //	p:{0}:lock:K        lease of K, a lock of package cachelock, while the entry is fetched
+//	p:{0}:queue:K       gateways that wait for the lease of K; p:{0}:living:K has their expiries
+//	p:{0}:folder-*      folder locks of package cachelock, while a purge is appended to the log
 //	p:{0}:purges        log of purges, by fence
 //	p:{0}:purges:base   the highest fence that the log no longer holds
 //	p:{0}:gateways      names of gateways by the time of their last heartbeat
@@ -38,16 +40,17 @@
 //
 // # Failures of Redis
 //
-// After a few failures of Redis, whatever their cause (unreachable, slow, full, a replica, loading,
-// another password), every method returns cache.ErrFleetDown at once. One goroutine probes Redis in
-// the background, so no request waits for that.
+// After three successive failures of Redis (unreachable, slow), or one error reply (full, a
+// replica, loading, another password), every method that needs Redis returns cache.ErrFleetDown at
+// once. One goroutine probes Redis in the background, so no request waits for that.
 //
 // # Purges
 //
 // A purge is an entry in the log. A gateway reads the log after a message, and at least once a
 // second. It purges its caches, invalidates its fills, stores the fence beside its disk tier, and
-// confirms the purge. A gateway that was disconnected continues from the stored fence; if the log
-// does not reach back that far, it purges everything. A request to a peer carries the fence of the
-// last purge that the requesting gateway has applied, and a peer that is behind applies the missing
-// ones before it responds: bytes from before a purge are never served as newer ones.
+// confirms the purge. A gateway that was disconnected continues from the fence of its last applied
+// purge, and a restarted one from the stored fence; if the log does not reach back that far, it
+// purges everything. A request to a peer carries the fence of the last purge that the requesting
+// gateway has read. A peer that is behind first applies the missing purges, or rejects the request:
+// bytes from before a purge are never served as newer ones.
 package fleet

@@ -17,8 +17,8 @@ type Health struct {
 	ClockAhead time.Duration // of Redis before this host; exact to Latency
 	Version    string        // of Redis; empty = its user has no right to read it
 	Policy     string        // maxmemory-policy of Redis; empty = its user has no right to read it
-	Peers      []PeerHealth  // the other running gateways
-	Self       string        // URL under which the others reach this one; empty = they do not
+	Peers      []PeerHealth  // the other live gateways with peers; none without Self
+	Self       string        // URL under which the others reach this gateway; empty = they do not
 }
 
 // PeerHealth is the result of Examine for one gateway.
@@ -28,8 +28,8 @@ type PeerHealth struct {
 	Err     error         // nil = it is reached and has the secret; ErrSecret, or the failed connection
 }
 
-// Examine sends requests to Redis and to every gateway that is registered there. It changes
-// nothing, and needs no Start.
+// Examine sends requests to Redis, and connects to every live gateway that is registered there. It
+// changes nothing. It needs no Start, and must not run after it.
 func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	if h.ClockAhead, h.Latency, err = f.clock(ctx); err != nil {
 		return h, err
@@ -80,7 +80,8 @@ func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err er
 	return ahead, latency, nil
 }
 
-// examinePeer connects to a gateway. Both sides compare their secrets in the handshake.
+// examinePeer connects to a gateway. In the handshake each side compares the public key of the
+// other with its own, which is derived from the secret.
 func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth {
 	p := PeerHealth{Name: name}
 	self := f.self.Load()

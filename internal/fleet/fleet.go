@@ -30,7 +30,7 @@ func init() { logging.Disable() }
 // goroutines; a process needs one.
 type Fleet struct {
 	o         Options
-	log       string // Log
+	log       string // result of Log
 	rdb       redis.UniversalClient
 	locks     *cachelock.Client // leases
 	folders   *cachelock.Folders
@@ -59,7 +59,7 @@ type Fleet struct {
 
 	loopEnded chan struct{} // closed at the end of loop
 
-	news    chan struct{} // holds one value after a notification of a purge
+	news    chan struct{} // holds one value after wake
 	synced  chan struct{} // closed when the log of purges was applied for the first time
 	logRead atomic.Pointer[logRead]
 	applied atomic.Int64 // fence of the last purge that was applied; -1 = not known
@@ -67,7 +67,7 @@ type Fleet struct {
 	seen    atomic.Int64 // fence of the last purge that was read; it is being applied while applied is less
 
 	handedOver atomic.Bool // another process has the name of this one
-	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
+	lastSeen   string      // time in Redis of the last exchange; exchange uses it, and Leave after the end of loop
 	seenLater  bool        // a later exchange without a reply may have happened; guarded as lastSeen is
 	former     formerName  // to be removed; zero = none; guarded as lastSeen is
 	twin       twin        // guarded as lastSeen is
@@ -78,7 +78,7 @@ type Fleet struct {
 
 var _ cache.Fleet = (*Fleet)(nil)
 
-// The scripts.
+// The scripts that Redis runs.
 var (
 	purgeScript    = redis.NewScript(lua.FleetPurge)
 	syncScript     = redis.NewScript(lua.FleetSync)

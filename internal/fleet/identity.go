@@ -19,8 +19,8 @@ type identity struct {
 	secret    string
 	records   records
 	holder    string // of leases
-	// waiting is the holder of a lease that is only taken to find out that it is free. Other
-	// gateways request no bytes from it.
+	// waiting is the holder of a lease that is taken only to wait until it is free (Fleet.wait).
+	// Other gateways request no bytes from it.
 	waiting string
 	tls     *tls.Config // of peer connections; nil = it has no peers
 }
@@ -94,8 +94,8 @@ func (f *Fleet) SetSecret(secret string) error {
 	return f.become(self.advertise, secret)
 }
 
-// become replaces the identity. Until the next exchange this gateway knows no other members. f.mu
-// is held.
+// become replaces the identity. Until the next exchange the list of members has no other gateway.
+// f.mu is held.
 func (f *Fleet) become(advertise, secret string) error {
 	self, err := newIdentity(&f.o, advertise, secret)
 	if err != nil {
@@ -107,11 +107,11 @@ func (f *Fleet) become(advertise, secret string) error {
 	return nil
 }
 
-// errNoAddress is the error if Redis is reached from a link-local address.
+// errNoAddress is the error if Redis is reached only from link-local addresses of IPv6.
 var errNoAddress = errors.New("no address of this host is known under which other gateways reach it: set advertise")
 
 // findAddress sets the URL of this gateway to the address from which it reaches Redis, if that is
-// not known yet or has changed. Once sync runs, only its goroutine calls findAddress.
+// not known yet or has changed. After Start only the goroutine of loop calls findAddress.
 func (f *Fleet) findAddress(ctx context.Context) error {
 	if f.o.AutoListen == "" {
 		return nil
@@ -153,8 +153,8 @@ func (f *Fleet) findAddress(ctx context.Context) error {
 // its next exchange, one beat later.
 type formerName struct{ name, lastSeen string }
 
-// removeFormer removes the former name from the list. The caller has applied all purges that wait
-// for the former name only: a purge does not wait for a gateway that has left.
+// removeFormer removes the former name from the list. The caller has applied all purges that may
+// wait only for the former name: a purge does not wait for a gateway that has left.
 func (f *Fleet) removeFormer(ctx context.Context) {
 	former := f.former
 	if former.name == "" {
@@ -189,7 +189,7 @@ type twin struct {
 const twinTimes = 3
 
 // lookForTwin warns of another process with the name of this gateway. before is the last heartbeat
-// of the name in Redis; lastSeen is the heartbeat of our previous exchange.
+// of the name in Redis; lastSeen is the heartbeat of this process's previous exchange.
 func (f *Fleet) lookForTwin(name, before string) {
 	if f.twin.name != name || f.lastSeen == "" || before <= f.lastSeen {
 		f.twin = twin{name: name}
@@ -251,7 +251,7 @@ func (a *ownAddress) note(conn net.Conn) {
 		return
 	}
 	address := tcp.AddrPort().Addr().Unmap()
-	if address.Zone() != "" { // others have no such interface
+	if address.Zone() != "" { // a link-local address: other hosts do not have the interface of this name
 		return
 	}
 	a.mu.Lock()
@@ -261,7 +261,8 @@ func (a *ownAddress) note(conn net.Conn) {
 	}
 }
 
-// isOwn reports whether this host has an address. It is true if the addresses cannot be listed.
+// isOwn reports whether an address is loopback or one of this host. It is true if the addresses of
+// this host cannot be listed.
 func isOwn(address netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	return err != nil || address.IsLoopback() || slices.ContainsFunc(list, func(a net.Addr) bool {

@@ -70,8 +70,8 @@ func (l *lateLeases) drop(key string, r *leaseRequest) {
 	}
 }
 
-// take removes and returns the kept request for the lease of a key; nil if there is none, or it has
-// failed.
+// take removes and returns the kept request for the lease of a key; nil if there is none, it has
+// failed, or its fill has ended.
 func (l *lateLeases) take(key string) *leaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// This file has the ends of a Fleet:
+// The functions of this file end a Fleet:
 //
 //	Close                     the process ends
 //	HandOver, Leave, Close    another process continues, usually with the name of this gateway
 
-// Close removes this gateway from the list of registered gateways, ends the background work and
-// waits for its end. Leases that are still held expire, and responses to peers are aborted.
+// Close removes this gateway from the list of registered gateways, unless HandOver was called, ends
+// the background work and waits for its end. Leases that are still held expire, and responses to
+// peers are aborted.
 func (f *Fleet) Close() error {
 	f.mu.Lock()
 	was, registered := f.life.Err() != nil, f.started

@@ -54,8 +54,7 @@ func (r records) parse(record string) (name string, ok bool) {
 	return name, true
 }
 
-// maxMembers bounds the list of members, and the list of gateways. So do the scripts that return
-// them.
+// maxMembers bounds the list of members and the list of gateways, in the scripts that return them.
 const maxMembers = 1024
 
 // memberList is the last list of members that was read. It is immutable.
@@ -99,10 +98,11 @@ func (f *Fleet) Rank(key string, n int) []string {
 	return ranked
 }
 
-// Owners returns the names of the first n gateways in rank for the key of an entry.
+// Owners returns the names of the first n gateways in rank for the key of an entry; none if the
+// list of members has no other gateway.
 func (f *Fleet) Owners(key string, n int) []string {
 	members := f.members.Load()
-	if len(members.Members) <= 1 { // this gateway
+	if len(members.Members) <= 1 { // at most this gateway
 		return nil
 	}
 	return members.Rank(key, n)
@@ -111,8 +111,8 @@ func (f *Fleet) Owners(key string, n int) []string {
 // shareKeys is the number of keys that Shares ranks: an estimate is off by about half a percent.
 const shareKeys = 4096
 
-// Shares estimates the part of all entries that each member owns, from 0 to 1, by its name. It is
-// empty for a gateway without peers.
+// Shares estimates the fraction of all entries that each member owns, by name. The result is empty
+// for a gateway without peers.
 func (f *Fleet) Shares() map[string]float64 {
 	shares, members := make(map[string]float64), f.members.Load()
 	for i := range shareKeys {
@@ -127,7 +127,8 @@ func (f *Fleet) Shares() map[string]float64 {
 const joinTimeout = 100 * time.Millisecond
 
 // peerOf returns the URL of the member with a name; empty if that is this gateway, or no member.
-// For a gateway that may have just joined, the list is read once more.
+// The gateway may have just joined: the list is read again until it has the name, for joinTimeout
+// at most.
 func (f *Fleet) peerOf(name string) string {
 	if _, err := parsePeer(name); err != nil || name == f.self.Load().advertise {
 		return ""

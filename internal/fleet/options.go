@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Options of a Fleet. Addresses are needed; the zero value of the others means the defaults.
+// Options of a Fleet. Addresses are needed, and one of Advertise, AutoListen and Name; the zero
+// value of the others means the defaults.
 type Options struct {
 	Addresses  []string // host:port of Redis, of the Sentinels, or of some nodes of the Cluster
 	Mode       string   // "single", "sentinel" or "cluster"; default "single"
@@ -61,7 +62,8 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// check rejects options that package config accepts.
+// check returns an error for options that are missing, too long or contradict each other. Package
+// config does not check these.
 func (o *Options) check() error {
 	switch {
 	case len(o.Addresses) == 0:
@@ -89,8 +91,8 @@ func errShortSecret(secret string) error {
 	return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(secret), MinSecret)
 }
 
-// parsePeer checks the URL of a peer: https, a host and a port, and no other part, which could
-// change the target of a request.
+// parsePeer checks the URL of a peer: https, a host, optionally a port, and no other part, which
+// could change the target of a request.
 func parsePeer(text string) (*url.URL, error) {
 	if len(text) > maxName {
 		return nil, fmt.Errorf("URL of a gateway has %d bytes, %d are allowed", len(text), maxName)
@@ -111,7 +113,7 @@ const clusterReload = 2 * time.Second
 
 // client returns a client of Redis, which connects at its first request. Its timeouts are short,
 // since a client of this gateway waits for the file meanwhile. dialed is called with each
-// connection; nil = not.
+// connection, unless it is nil.
 func (o *Options) client(dialed func(net.Conn)) redis.UniversalClient {
 	u := &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == "cluster",

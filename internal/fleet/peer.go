@@ -18,22 +18,22 @@ import (
 	"fastdfs-gateway/internal/cache"
 )
 
-// The peer connection: gateways ask each other for entries by HTTP/2 over TLS 1.3 (RFC 9113, RFC
-// 8446), on a listener of its own ([peer] listen).
+// The peer connection: gateways request entries from each other by HTTP/2 over TLS 1.3 (RFC 9113,
+// RFC 8446), on a separate listener ([peer] listen).
 //
 //	GET /entry/FILE
 //	Fdfs-Request: {"Key":{"File":"","Index":0},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Asked":"","Purge":0}
 //
-// requests an entry, with the fields of cache.PeerRequest; the name of the file is only in the
-// path. Purge is the last purge that the requesting gateway has applied. Times are nanoseconds. The
-// responses:
+// requests an entry, with the fields of cache.PeerRequest (an empty Asked is left out); the name of
+// the file is only in the path. Purge is the fence of the last purge that the requesting gateway
+// has read. Times are nanoseconds. The responses:
 //
 //	200  Fdfs-Entry: {"Version":{"Size":1,"ModTime":0,"CRC32":0,"Immutable":true,"Linked":false},"Age":0,"TTL":0}
 //	     Age is the time since a storage has confirmed the version; negative = not known
 //	     Content-Length: bytes from Offset to the end of the segment; the body is sent as it arrives
 //	404  the file does not exist; TTL of Fdfs-Entry is the time for which that holds
 //	409  the file has another version
-//	421  this gateway neither has the entry nor fetches it
+//	421  this gateway neither has the entry nor fetches it, or is stopping, or has not applied Purge
 //	400  a request that no gateway sends
 //	503  the fetch failed
 //
@@ -124,7 +124,7 @@ var errRequest = errors.New("not written as gateways write it")
 // entryRequest is a request for an entry to another gateway.
 type entryRequest struct {
 	cache.PeerRequest
-	Purge int64 // fence of the last purge that the requesting gateway has applied; 0 = none
+	Purge int64 // fence of the last purge that the requesting gateway has read; 0 = none
 }
 
 // make returns the HTTP request to a peer.
@@ -181,8 +181,8 @@ func parseHead(text string) (h entryHead, err error) {
 	return h, err
 }
 
-// outcomes are the responses, with the errors of cache.Fleet and the names for the counters. A peer
-// reads a status that two of them have as the last one.
+// outcomes are the responses, with the errors of cache.Fleet and the names for the counters. If two
+// of them have the same status, the requesting gateway uses the last one.
 var outcomes = []struct {
 	status int
 	err    error

@@ -27,9 +27,9 @@ const (
 // slow for a copy is in back-off for copies only.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
-// silence returns the time after which a silent gateway is given up: a quarter of the TTL of its
-// leases, so that the next gateway has time to take over when they expire, and at least the time
-// that a gateway needs on a busy host. It bounds connecting, the TLS handshake, and a request.
+// silence returns the time after which a connection to a silent gateway is closed: a quarter of the
+// TTL of its leases, so that the next gateway has time to take over when they expire, and at least
+// the time that a gateway needs on a busy host. It bounds connecting and the TLS handshake too.
 func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
 
 // newTransport returns the transport to other gateways. It follows no redirect.

@@ -30,7 +30,8 @@ const keyLength = sha256.Size
 // stretched has the secrets that this process has stretched.
 var stretched = secretCache{keys: map[[sha256.Size]byte][]byte{}}
 
-// secretCache keeps stretched secrets: a process pays for each once, not for each Fleet.
+// secretCache keeps stretched secrets: a process stretches each secret once, not once for each
+// Fleet.
 type secretCache struct {
 	mu   sync.Mutex // held while a secret is stretched: one at a time
 	keys map[[sha256.Size]byte][]byte

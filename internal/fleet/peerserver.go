@@ -42,8 +42,7 @@ func newPeerServer(
 	}
 }
 
-// ServePeers serves other gateways on a listener until StopPeers. Then it closes the listener and
-// returns.
+// ServePeers serves other gateways on a listener until HandOver, StopPeers or Close closes that.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
 	err := f.server.ServeTLS(peerListener{ln, &f.admission}, "", "")

@@ -24,7 +24,8 @@ import (
 // a folder that another program has locked. It is held only while the purge is appended to the log:
 // each gateway invalidates its fills when it applies the purge.
 //
-// After the error cache.ErrFleetDown, no other gateway has applied the purge.
+// After the error cachelock.ErrHeld, no gateway has applied the purge. After cache.ErrFleetDown,
+// this gateway has applied it; the others do so only if Redis wrote it down and its reply was lost.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
@@ -51,8 +52,9 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 	return len(names), nil, nil
 }
 
-// maxFolderLock is the longest time for which a purge respects the folder lock of another program.
-// Only an attacker writes a lock with more time left, which would block purges for ever.
+// maxFolderLock is the longest remaining time of a folder lock that rejects a purge. A purge
+// ignores a lock with more time left: only an attacker writes one, and it would block purges for
+// ever.
 const maxFolderLock = time.Hour
 
 // writePurge appends the purge to the log under the folder lock, and returns its fence and the
@@ -90,8 +92,8 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	return parseFence(names[0]), names[1:], nil
 }
 
-// unacknowledged returns the names of gateways that have not confirmed a purge yet. A gateway that
-// has left meanwhile has no purge to apply.
+// unacknowledged returns the names of the gateways that have not confirmed a purge yet. A gateway
+// that has left meanwhile need not confirm it.
 func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string) {
 	list, err := f.registered(ctx)
 	if err != nil {

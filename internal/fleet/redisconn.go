@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialer returns a function that connects to Redis. dialed is called with each connection; nil =
-// not.
+// dialer returns a function that connects to Redis. dialed is called with each connection, unless
+// it is nil.
 func (o *Options) dialer(dialed func(net.Conn)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: o.Timeout, TLSConfig: o.TLS})
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -39,7 +39,7 @@ type redisConn struct{ *tls.Conn }
 // alertTimeout bounds the read of an alert. A read of a reset connection returns at once.
 const alertTimeout = time.Second
 
-// Write writes like a net.Conn.
+// Write implements net.Conn.
 func (c redisConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {

@@ -29,11 +29,11 @@ type Stats struct {
 	Held     int64 // requests for leases that another gateway had
 	Failed   int64 // requests for leases that failed
 	Lost     int64 // leases lost
-	// PeerFetches are reads from other gateways by outcome: ok, not_here, changed, broken,
-	// unreachable, refused, abandoned (by the reader).
+	// PeerFetches are reads from other gateways by outcome: ok, not_here, not_found, changed,
+	// broken, unreachable, refused, abandoned (by the reader).
 	PeerFetches  map[string]int64
 	PeerRequests map[int]int64 // requests of other gateways, by status of the response
-	Applied      int64         // fence of the last purge that was applied; -1 = none yet
+	Applied      int64         // fence of the last purge that was applied; 0 = none; -1 = not known yet
 	LogsMissed   int64         // times that the log of purges did not reach back far enough, so all was purged
 	LocksHeld    int           // now
 	LocksWaiting int           // now
@@ -45,11 +45,11 @@ type Gateway struct {
 	LastSeen     time.Time
 	Announcement string // empty = none
 	Live         bool   // purges wait for it
-	Applied      int64  // fence of the last purge that it has applied; -1 = none
-	record       string // as a member
+	Applied      int64  // fence of the last purge that it has applied; 0 = none; -1 = not known yet
+	record       string // record of the gateway as a member
 }
 
-// counters are the counts of a Fleet, and its present leases.
+// counters are the counts of a Fleet, and the leases that it holds or waits for.
 type counters struct {
 	mu    sync.Mutex // guards the fields below
 	n     Stats      // the counts

@@ -98,7 +98,8 @@ func (f *Fleet) loop() {
 	}
 }
 
-// isFull reports whether the breaker is open and Redis has no memory for a lease. sync needs none.
+// isFull reports whether the breaker is open and Redis has no memory for a lease. sync needs no
+// memory, so it succeeds in a full Redis.
 func (f *Fleet) isFull() bool {
 	if !f.breaker.isOpen() {
 		return false
@@ -108,8 +109,9 @@ func (f *Fleet) isFull() bool {
 	return f.rdb.Set(ctx, f.key("probe"), "", time.Second).Err() != nil
 }
 
-// listen is the goroutine that receives the notifications of purges. After a lost connection it
-// wakes loop at once. loop reads the log at every heartbeat too.
+// listen is the goroutine that receives the notifications of purges, and of gateways that join or
+// leave. Each one wakes loop, and so does each new subscription: notifications may have been lost
+// with the connection before it. loop reads the log at every heartbeat too.
 func (f *Fleet) listen() {
 	pubsub := f.rdb.Subscribe(f.beating, f.key("purged"))
 	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
@@ -128,14 +130,14 @@ func (f *Fleet) wake() {
 
 // logRead records a read of the log of purges. It is immutable.
 type logRead struct {
-	// Start of the last exchange that left no purge to apply. Zero: there was none, so no content
-	// is kept that could be older than a purge.
+	// Start of the last exchange that left no purge to apply. Zero: no exchange yet, so content of
+	// an earlier run, which could be older than a purge, is not in use (Synced).
 	at   time.Time
 	next chan struct{} // closed after the next read of the log, also if that fails
 }
 
-// tried records that an exchange, which began at a time, has read the log to its end; zero: it has
-// failed.
+// tried records that an exchange, which began at a time, has read the log to its end; the zero time
+// means that the exchange has failed.
 func (f *Fleet) tried(at time.Time) {
 	was := f.logRead.Load()
 	switch {
@@ -163,8 +165,8 @@ func (f *Fleet) IsCurrent() bool {
 	return f.handedOver.Load() || at.IsZero() || time.Since(at) < f.purges.confirm-f.purges.beat || f.breaker.isOpen()
 }
 
-// waitFor returns when this gateway has applied the purge with a fence, the last one that another
-// gateway has applied; 0 = that has applied none.
+// waitFor waits until this gateway has applied the purge with a fence, the last one that a
+// requesting gateway has read; 0 = it has read none.
 func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
 	f.WaitApplied(ctx)
 	has := func() bool { return f.applied.Load() >= fence }
@@ -177,8 +179,8 @@ func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
 // catchUpTime bounds the wait of a request for a read of the log of purges.
 const catchUpTime = 2 * time.Second
 
-// catchUp has loop read the log of purges and the list of members until ok is true, ctx ends, or
-// the limit is over.
+// catchUp makes loop read the log of purges and the list of members until ok is true, ctx ends, the
+// limit is over, or the breaker opens. It returns the last result of ok.
 func (f *Fleet) catchUp(ctx context.Context, limit time.Duration, ok func() bool) bool {
 	if ok() {
 		return true
@@ -237,8 +239,8 @@ func (f *Fleet) applyAll(purges []string) error {
 	return nil
 }
 
-// exchange runs the script: it confirms the last applied purge, receives the list of members, and
-// returns the next purges, as "fence path" in order.
+// exchange runs the script: it registers this gateway, confirms the last applied purge, receives
+// the list of members if that has changed, and returns the next purges, as "fence path" in order.
 func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
@@ -260,7 +262,8 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	if len(reply) != 6 {
 		return nil, errors.New("cannot understand the reply about purges and members")
 	}
-	// Missed purges have lower fences when the clock of Redis was set back.
+	// The log does not reach back to the last applied purge. Its fence is reset, since the next
+	// purges have lower fences if the clock of Redis was set back.
 	if reply[0] == int64(1) && f.applied.Swap(-1) >= 0 {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
@@ -285,8 +288,8 @@ func texts(list any) (texts []string) {
 	return texts
 }
 
-// apply applies a purge. Requests to peers carry its fence already before that, so that they get
-// newer entries.
+// apply applies a purge. Requests to peers carry its fence while Purge still runs, so that they get
+// entries from after the purge.
 func (f *Fleet) apply(fence int64, path string) {
 	local := f.local.Load()
 	f.seen.Store(fence)
