@@ -69,7 +69,7 @@ var replacements = []struct {
 	{[]string{"send_rate_after"}, func(to, from *gateway.Rules) { to.SendAfter = from.SendAfter }},
 }
 
-// sectionRules are the rules of one section.
+// sectionRules returns the rules of one section.
 func sectionRules(a *config.Access, section string, cfg *config.Config) (rules gateway.Rules, err error) {
 	rules = gateway.Rules{Allow: networkSet(a.Allow), Deny: networkSet(a.Deny), Unlimited: networkSet(a.Unlimited),
 		SendRate: a.SendRate, SendAfter: a.SendRateAfter, RefererURL: a.RefererRedirect}
@@ -87,8 +87,8 @@ func sectionRules(a *config.Access, section string, cfg *config.Config) (rules g
 	return rules, err
 }
 
-// keepLimiters takes over the counts of the rates from the handler in use, where a reload leaves
-// the rates of a section as they are.
+// keepLimiters takes over the limiters, with their counts, from the handler in use, for each
+// section whose rates a reload does not change.
 func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
 	if old == nil || a.server == nil {
 		return
@@ -97,7 +97,7 @@ func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
 	if o.Rules != nil && sameRate(&old.Access, &now.Access) {
 		o.Rules.Requests = limiters[0]
 	}
-	taken := make([]bool, len(old.AccessSections)) // a section may be opened again
+	taken := make([]bool, len(old.AccessSections)) // several sections may have the same name
 	for i, s := range now.AccessSections {
 		for j, was := range old.AccessSections {
 			if !taken[j] && was.Name == s.Name && sameRate(&was.Access, &s.Access) {

@@ -1,5 +1,5 @@
-// Package app is one running gateway: it makes the components that a configuration asks for,
-// serves, follows reloads, and stops.
+// Package app is one running gateway: it makes the components of a configuration, serves, reloads
+// the configuration, and stops.
 //
 //	a := app.New(app.Options{Config: "/etc/fdfs/mod_fastdfs.conf", Version: "1.0"})
 //	if err := a.Start(); err != nil {
@@ -10,8 +10,8 @@
 //	err = <-a.Ended()
 //	err = a.Stop()
 //
-// Start, Reload (reload.go), Upgrade (upgrade.go) and Stop are the life of a gateway. build.go,
-// upstreams.go and fleet.go turn a configuration into the options of the other packages.
+// Reload is in reload.go, and Upgrade in upgrade.go. build.go, upstreams.go and fleet.go turn a
+// configuration into the options of the other packages.
 package app
 
 import (
@@ -51,9 +51,10 @@ type Options struct {
 	Index   []byte // page in HTML for the path "/"; nil = none
 	// Inherited are the sockets from systemd or from Replaces; nil = none.
 	Inherited *listen.Sockets
-	// Replaces is the process that gave the sockets, and ends its responses; nil = none.
+	// Replaces is the old process, which has passed its sockets on and ends its responses; nil =
+	// none.
 	Replaces *upgrade.Predecessor
-	// Starter is for Upgrade; nil = Upgrade is rejected, with NoStarter where that is not nil.
+	// Starter starts the new process of Upgrade. If it is nil, or NoStarter is not, Upgrade fails.
 	Starter   *upgrade.Starter
 	NoStarter error
 }
@@ -67,19 +68,19 @@ type App struct {
 	log        *slog.Logger
 	metrics    *gateway.Metrics
 	lockWait   prometheus.Histogram
-	fetched    origin.Counters // from other hosts
+	fetched    origin.Counters // of fetches from other hosts
 	history    *status.History // of requests, for the status page
 	ended      chan error      // has room for one: see Ended
 	privileges sandbox.Privileges
 	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
-	namesLost  bool        // Landlock keeps this process from the files of the resolver
+	namesLost  bool        // Landlock hides a replaced file of the resolver from this process
 	draining   atomic.Bool // Stop has begun
 	storeCheck singleflight.Group
 	upgrade    upgradeState
 
 	// Components that Start makes and that stay until Stop.
 	cache        *cache.Cache       // of files of other hosts; nil = there is none
-	diskFailure  error              // of openDisk, where serving goes on without the tier on disk
+	diskFailure  error              // of openDisk; the gateway serves without the tier on disk then
 	fleet        *fleet.Fleet       // the other gateways; nil = there are none
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
@@ -91,7 +92,7 @@ type App struct {
 	components atomic.Pointer[components] // replaced by Reload
 
 	running  sync.WaitGroup // goroutines that Stop waits for
-	stopping chan struct{}  // closed by Stop, for these
+	stopping chan struct{}  // closed by Stop, ends these goroutines
 }
 
 // New returns a gateway that does nothing until Start.
@@ -122,7 +123,7 @@ func (a *App) Start() (err error) {
 	}()
 	a.log = a.logs.log
 	panics.SetLog(a.log)
-	log.SetFlags(0) // net/http, for one, writes to the standard logger what a web server has sent
+	log.SetFlags(0) // net/http and others write data of web servers to the standard logger
 	log.SetOutput(logfile.Lines(logfile.Limit(a.log), "a library reports"))
 	c, err := readConfig(a.o.Config)
 	if err != nil {
@@ -162,8 +163,8 @@ func (a *App) Start() (err error) {
 	return nil
 }
 
-// openComponents opens the files of the components with the remaining privileges: a store, log or
-// cache that the account cannot use is found at once. When it returns, this process may serve.
+// openComponents opens the files of the components with the remaining privileges: the start fails
+// if the account cannot use a store, log or cache. When it returns, this process may serve.
 func (a *App) openComponents(c loaded) (handler *gateway.Handler, err error) {
 	if err = a.openFleet(c.cfg); err != nil {
 		return nil, err
@@ -177,9 +178,9 @@ func (a *App) openComponents(c loaded) (handler *gateway.Handler, err error) {
 	return handler, a.takeOver(c.cfg)
 }
 
-// takeOver waits until this process may serve: it returns at once where the process replaces none.
-// From then on this process alone has the sockets, the folder of the cache and the name in the
-// fleet.
+// takeOver waits until this process may serve, which is at once if it replaces no other one. From
+// then on no other process accepts connections, uses the folder of the cache, or has the name in
+// the fleet. takeOver opens that folder.
 func (a *App) takeOver(cfg *config.Config) error {
 	if err := a.o.Replaces.Ready(); err != nil {
 		return err
@@ -198,10 +199,10 @@ func (a *App) moved() uint64 {
 	return a.cache.Stats().Memory.Moved
 }
 
-// Stop ends the gateway: no new connections, running responses to their end within
-// shutdown_timeout. Start must have succeeded.
+// Stop rejects new connections, waits for running responses for at most shutdown_timeout, and
+// closes the gateway. Start must have succeeded.
 func (a *App) Stop() error {
-	a.loading.Lock() // nothing is handed over from here on
+	a.loading.Lock() // waits for a running handOver; a later one aborts
 	a.upgrade.end()
 	a.loading.Unlock()
 	a.draining.Store(true)
@@ -213,14 +214,14 @@ func (a *App) Stop() error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("stopping before all responses have ended", "err", err)
 	}
-	a.closeListeners(roleFiles, roleFilesTLS) // those for which Serve had not begun
+	a.closeListeners(roleFiles, roleFilesTLS) // Serve may not have begun for some
 	if a.fleet != nil {
 		if err := a.fleet.StopPeers(ctx); err != nil {
 			a.log.Warn("stopping before all responses to other gateways have ended", "err", err)
 		}
 	}
 	if a.admin != nil {
-		_ = a.admin.Close() // cuts running responses to operators
+		_ = a.admin.Close() // aborts running responses to operators
 	}
 	close(a.stopping)
 	a.running.Wait()
@@ -228,13 +229,13 @@ func (a *App) Stop() error {
 	return a.release()
 }
 
-// release closes everything that Start has opened until an error, or all of it.
+// release closes everything that Start has opened; after an error of Start that is a part.
 func (a *App) release() error {
 	a.closeListeners(roles[:]...)
 	var errs []error
 	a.applied.Close()
 	if a.cache != nil {
-		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
+		errs = append(errs, a.cache.Close()) // before the clients by which it fetches
 	}
 	p := a.components.Load()
 	if a.fleet != nil {
@@ -247,11 +248,11 @@ func (a *App) release() error {
 	return errors.Join(append(errs, a.logs.close())...)
 }
 
-// Ended yields when the gateway is to be stopped: the error of a listener that broke after Start,
-// or nil when another process has replaced this one (Upgrade) and the last response is out.
+// Ended yields when the caller has to stop the gateway: the error of a listener that failed after
+// Start; after Upgrade nil when the last response has ended, or an error if neither process serves.
 func (a *App) Ended() <-chan error { return a.ended }
 
-// end makes Ended yield. The first reason counts.
+// end makes Ended yield, unless the value of an earlier call is still unread.
 func (a *App) end(err error) {
 	select {
 	case a.ended <- err:
@@ -259,7 +260,7 @@ func (a *App) end(err error) {
 	}
 }
 
-// Log is the main log, from Start on.
+// Log returns the main log; nil before Start.
 func (a *App) Log() *slog.Logger { return a.log }
 
 // config returns the configuration in use.

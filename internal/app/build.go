@@ -19,7 +19,7 @@ import (
 
 // This file turns a configuration into the options of the packages, which do not import config.
 
-// storeOptions are the store paths of the groups on this host.
+// storeOptions returns the options of the store: the store paths of the groups on this host.
 func storeOptions(cfg *config.Config) local.Options {
 	var opts local.Options
 	for _, g := range cfg.Groups {
@@ -60,7 +60,7 @@ func orNone[N ~int | ~int64](n N) N {
 	return n
 }
 
-// handlerOptions are the settings of a configuration for requests.
+// handlerOptions returns the settings of a configuration for requests.
 func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	g, anti := &cfg.Gateway, &cfg.AntiSteal
 	o := gateway.Options{
@@ -105,7 +105,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	return o, nil
 }
 
-// originOptions are those of the Resolver for a handler with the options o.
+// originOptions returns the options of the Resolver for a handler with the options o.
 func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store origin.Store) origin.Options {
 	options := u.options
 	options.Store = store
@@ -184,8 +184,8 @@ func adminAccess(cfg *config.Config) (admin.Access, error) {
 	return a, nil
 }
 
-// HostProblems returns the problems of a configuration on this host that only a running gateway
-// would find.
+// HostProblems returns the problems of a configuration on this host that config.Load and Check do
+// not find, but a start of the gateway does.
 func HostProblems(cfg *config.Config) []config.Problem {
 	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
 }

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskProblem finds a folder for the cache that belongs to another program.
+// diskProblem reports a folder for the cache that belongs to another program.
 func diskProblem(cfg *config.Config) []config.Problem {
 	folder := cfg.Cache.Folder()
 	if folder == "" || cfg.CheckDiskPath() != nil { // a problem of Check
@@ -37,7 +37,7 @@ func diskProblem(cfg *config.Config) []config.Problem {
 		Fix:  i18n.Plain("name an empty folder as disk_path")}}
 }
 
-// openCache makes the cache of files of other hosts; nil when there is no room for one.
+// openCache makes the cache of files of other hosts; nil if the configuration disables it.
 func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if !cfg.Cache.Enabled() {
 		return nil, nil
@@ -47,7 +47,7 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	}
 	o := a.cacheLimits(cfg)
 	o.Logger, o.VerifyFirst = logfile.Limit(a.log), origin.VerifyFirst
-	o.Source = func(file, asked string) (cache.Source, error) { // peers are served after the first handler was made
+	o.Source = func(file, asked string) (cache.Source, error) { // peers are served after a.use
 		return a.components.Load().origin.SourceForPeer(file, asked)
 	}
 	if a.fleet != nil {
@@ -61,7 +61,8 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	return cache.New(o), nil
 }
 
-// cacheLimits are the options of the cache that a reload changes.
+// cacheLimits returns the options of the cache that Adjust applies. Wait stays as it was at the
+// start.
 func (a *App) cacheLimits(cfg *config.Config) cache.Options {
 	c := &cfg.Cache
 	return cache.Options{
@@ -84,7 +85,7 @@ func (a *App) openDisk(cfg *config.Config) error {
 		time.Sleep(diskLook)
 		err = a.cache.OpenDisk(folder)
 	}
-	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
+	if err != nil && (takesOver || isDiskFailure(err)) { // serve without it, as after a later failure
 		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
 		a.diskFailure = err
 		return nil
@@ -92,8 +93,8 @@ func (a *App) openDisk(cfg *config.Config) error {
 	return diskError(err)
 }
 
-// A process that ends its responses leaves the folder of the cache before the next one serves,
-// unless its disk hangs.
+// An old process leaves the folder of the cache before the new one serves, unless its disk hangs:
+// openDisk tries again for diskWait.
 const (
 	diskWait = 5 * time.Second
 	diskLook = 20 * time.Millisecond
@@ -114,8 +115,8 @@ func isDiskFailure(err error) bool {
 	return slices.ContainsFunc(failures, func(failure error) bool { return errors.Is(err, failure) })
 }
 
-// purgeLocal drops files from the caches of this gateway, and of the processes that it replaces,
-// and returns the number of entries here.
+// purgeLocal purges files from the caches of this process, and of the processes that it replaces,
+// and returns the number of purged entries of this process.
 func (a *App) purgeLocal(m cache.Match) int {
 	n, here := 0, canonical(m)
 	if a.cache != nil {
@@ -130,8 +131,9 @@ func (a *App) purgeLocal(m cache.Match) int {
 	return n
 }
 
-// syncPurges returns when the purges of this gateway survive a restart and a power failure. A disk
-// that could not be opened may have files that were purged, and may be opened at the next start.
+// syncPurges waits until the purges of this gateway survive a restart and a power failure. It
+// returns an error if the disk could not be opened: the next start may open it, and it may hold
+// purged files.
 func (a *App) syncPurges() error {
 	if a.cache == nil {
 		return nil
@@ -142,8 +144,9 @@ func (a *App) syncPurges() error {
 	return nil
 }
 
-// canonical returns a purge by the name under which the caches know a file. Other processes and
-// gateways get the id of the request, since the rule may differ by version during an upgrade.
+// canonical returns the match of a file by the name under which the caches store it. Other
+// processes and gateways get the id of the request, since the rule may differ by version during an
+// upgrade.
 func canonical(m cache.Match) cache.Match {
 	if !m.IsFile() {
 		return m
@@ -155,8 +158,8 @@ func canonical(m cache.Match) cache.Match {
 	return tier.MatchFile(id.Canonical().String())
 }
 
-// purge purges files in all gateways of the fleet. Where no fleet notes the purge, it is not
-// complete before it survives a power failure.
+// purge purges files in all gateways of the fleet. If no log of purges has the purge, since there
+// is no fleet or Redis is unavailable, purge returns after the purge survives a power failure.
 func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
 	match, err := matchOf(what)
 	if err != nil {
@@ -167,7 +170,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		if err := a.syncPurges(); err != nil {
 			return admin.Purged{}, err
 		}
-		if a.upgrade.done.Load() { // the disk tier may be that of another process since
+		if a.upgrade.done.Load() { // another process may have opened the disk tier meanwhile
 			return admin.Purged{}, errUpgrading
 		}
 		return admin.Purged{Gateways: 1, Dropped: dropped}, nil

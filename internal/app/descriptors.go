@@ -9,11 +9,11 @@ import (
 	"fastdfs-gateway/internal/config"
 )
 
-// The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept
+// The limit on open files (RLIMIT_NOFILE) is divided among connections and files that are kept
 // open. The Go runtime has raised the soft limit to the hard one before main begins.
 
-// reserved descriptors are for listeners, logs, store paths and other hosts, and for admin
-// connections.
+// reserved is the number of descriptors for listeners, logs, store paths and other hosts, and for
+// admin connections.
 const reserved = 64 + admin.MaxConnections
 
 // spareFiles returns the number of files that may be open besides the reserved ones; 0 after an
@@ -26,12 +26,12 @@ func spareFiles() (int, error) {
 	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
 }
 
-// DefaultConnections is max_connections where no number is configured.
+// DefaultConnections is the default of max_connections.
 const DefaultConnections = 100_000
 
-// MaxConnections lowers max_connections to the number that the limit on open files allows besides
-// the files that are kept open: each connection may be sending a file that is not kept, and a
-// quarter as many further connections may be open until they are rejected.
+// MaxConnections returns max_connections, or less if the limit on open files does not allow as many
+// besides the files that are kept open: each connection may be sending a file that is not kept, and
+// a quarter as many further connections may be open until they are rejected.
 func MaxConnections(cfg *config.Config, log *slog.Logger) int {
 	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
 	spare, err := spareFiles()

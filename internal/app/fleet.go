@@ -12,11 +12,11 @@ import (
 	"fastdfs-gateway/internal/process/logfile"
 )
 
-// fleetTimeout bounds the wait of a start for Redis, to apply purges that were missed.
+// fleetTimeout bounds the wait of a start until this gateway has applied the purges that it missed.
 const fleetTimeout = 2 * time.Second
 
-// FleetOptions turns a configuration into the options of a fleet. Addresses are empty when it names
-// no Redis, or there is no cache to share.
+// FleetOptions turns a configuration into the options of a fleet. The options have no Addresses if
+// the configuration names no Redis, or disables the cache.
 func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	r := &cfg.Redis
 	if len(r.Addresses) == 0 || !cfg.Cache.Enabled() {
@@ -30,7 +30,7 @@ func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	case config.AdvertiseAuto:
 		o.Advertise, o.AutoListen = "", cfg.Peer.Listen
 	case "":
-		host, _ := os.Hostname() // without one, the address has to do
+		host, _ := os.Hostname() // without a host name, the addresses are the name
 		o.Name = host + strings.Join(cfg.Gateway.Listen, ",")
 	}
 	if o.Password, err = r.ReadPassword(); err != nil {
@@ -43,7 +43,7 @@ func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	return o, err
 }
 
-// peerSecret is the secret of the fleet; empty where gateways do not ask each other.
+// peerSecret returns the secret of the fleet; empty without [peer] advertise.
 func peerSecret(cfg *config.Config) (string, error) {
 	if cfg.Peer.Advertise == "" {
 		return "", nil
@@ -59,14 +59,14 @@ func peerSecret(cfg *config.Config) (string, error) {
 	return secret, nil
 }
 
-// openFleet makes the client of the other gateways, where the configuration names any.
+// openFleet makes the Fleet if the configuration names a Redis and enables the cache.
 func (a *App) openFleet(cfg *config.Config) error {
 	o, err := FleetOptions(cfg)
 	if err != nil || len(o.Addresses) == 0 {
 		return err
 	}
 	if list := ofRole(a.listeners(), rolePeers); o.AutoListen != "" && len(list) > 0 {
-		o.AutoListen = list[0].Addr().String() // systemd may have given another one
+		o.AutoListen = list[0].Addr().String() // a socket of systemd may have another address
 	}
 	o.Log, o.Waited = logfile.Limit(a.log), func(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 	a.fleetSecrets = []string{o.Password, o.Secret}
@@ -74,8 +74,8 @@ func (a *App) openFleet(cfg *config.Config) error {
 	return err
 }
 
-// joinFleet registers this gateway: purges of the others arrive from now on, and their requests are
-// served.
+// joinFleet registers this gateway: from now on it applies purges of the others, and serves their
+// requests. joinFleet waits for missed purges for at most fleetTimeout.
 func (a *App) joinFleet(cfg *config.Config) {
 	if a.fleet == nil {
 		return

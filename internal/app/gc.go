@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A gateway whose files are sent by sendfile(2) has a heap of a few MB. With Go's default of 100 %
-// it would be collected many times a second under load, and every collection shows in the slowest
-// responses. A small heap is collected less often, at the price of at most 100 MB. A large heap
-// (many connections, a full cache) is collected as usual.
+// A gateway that sends its files by sendfile(2) has a heap of a few MB. With Go's default of 100 %
+// the collector would run many times a second under load, and every collection delays the slowest
+// responses. tuneGC lets a small heap grow further before a collection, by less than 100 MB. A
+// large heap (many connections, a full cache) is collected as usual.
 //
-// Bytes that the cache has moved out of the heap are garbage from then on. A move allocates no heap
-// memory: without further allocations no collection would begin, and the memory would be taken
+// Bytes that the cache has moved out of the heap are garbage in the heap. A move allocates no heap
+// memory: without further allocations no collection would begin, and the bytes would occupy memory
 // twice.
 
-// collectEvery returns the value of GOGC for a number of live bytes in the heap and in stacks: the
-// heap grows by less than 100 MB between collections until 100 % are that much.
+// collectEvery returns the value of GOGC for a number of live bytes in the heap and in stacks. For
+// less than 100 MB of live bytes, the heap grows by less than 100 MB between collections.
 func collectEvery(live uint64) int {
 	switch {
 	case live <= 16<<20:
@@ -28,7 +28,7 @@ func collectEvery(live uint64) int {
 	return 100
 }
 
-// gcLookEvery is the interval of the looks at the size of the heap.
+// gcLookEvery is the interval at which tuneGC reads the size of the heap.
 const gcLookEvery = time.Second
 
 // gcMoved is the number of bytes moved out of the heap after which it is collected, and its memory
@@ -59,7 +59,8 @@ func tuneGC(stop <-chan struct{}, moved func() uint64) {
 	}
 }
 
-// liveBytes is the size of the heap after the last collection, and of the stacks of goroutines.
+// liveBytes returns the size of the live heap at the last collection, and of the stacks of
+// goroutines.
 func liveBytes() uint64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples)

@@ -13,7 +13,7 @@ import (
 	"fastdfs-gateway/internal/process/logfile"
 )
 
-// logs are the two logs of an instance.
+// logs are the main log and the access log of a gateway.
 type logs struct {
 	level slog.LevelVar
 	main  *logfile.Writer
@@ -28,7 +28,7 @@ type logs struct {
 // accessDelay is the time for which lines of the access log are buffered.
 const accessDelay = time.Second
 
-// openLogs begins with standard error; use follows the configuration.
+// openLogs opens the main log on standard error, for the time before the first use.
 func openLogs() (*logs, error) {
 	main, err := logfile.Open("", 0)
 	if err != nil {
@@ -55,7 +55,7 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	return access, nil
 }
 
-// useAccess is use for the access log.
+// useAccess does the part of use for the access log.
 func (l *logs) useAccess(cfg *config.Config) (*gateway.AccessLog, error) {
 	g := &cfg.Gateway
 	if g.AccessLog == "" {
@@ -78,7 +78,7 @@ func (l *logs) useAccess(cfg *config.Config) (*gateway.AccessLog, error) {
 		SecretHeader: cfg.AntiSteal.BypassHeader, Except: g.AccessLogExcept})
 }
 
-// reopen opens the files in use anew: logrotate has moved them away.
+// reopen opens the files in use anew: logrotate may have moved them.
 func (l *logs) reopen() {
 	err := l.main.Reopen()
 	if l.accessPath != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are the counters of the components of a gateway. Those of the components that
-// a reload replaces begin anew then.
+// counts are the counters of the components of a gateway. A component that a reload has made begins
+// with new counters.
 type counts struct {
 	storages  client.Stats // CRCErrors includes those of files and cache
 	files     local.FileCacheStats
@@ -45,8 +45,8 @@ func (a *App) counts() counts {
 	return n
 }
 
-// expiries are the ends of the certificates, by their first names; of several with one name the
-// first end.
+// expiries returns the ends of the certificates, by their first names. Of several certificates with
+// one name it returns the earliest end.
 func (a *App) expiries() map[string]time.Time {
 	ends := map[string]time.Time{}
 	for _, c := range a.certificates.Set().Certificates() {
@@ -57,8 +57,8 @@ func (a *App) expiries() map[string]time.Time {
 	return ends
 }
 
-// collector shows counts as metrics: one snapshot a scrape. A new metric is a line in Collect, and
-// the line that counts it in its part.
+// collector shows counts as metrics: one snapshot a scrape. A new metric needs a line in Collect,
+// and a counter in its component.
 type collector func() counts
 
 var _ prometheus.Collector = collector(nil)
@@ -66,7 +66,8 @@ var _ prometheus.Collector = collector(nil)
 // Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector. The registry calls it in a goroutine of its own.
+// Collect implements prometheus.Collector. The registry calls it in a new goroutine, in which a
+// panic would end the process.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	defer panics.Contain("counting for the metrics")
 	n, p := c(), page(ch)
@@ -156,7 +157,7 @@ func (p page) fleet(n *fleet.Stats) {
 	}
 }
 
-// newLockWait returns the histogram of the waits for leases of other gateways.
+// newLockWait returns the histogram of the times of waits for leases of other gateways.
 func newLockWait() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    gateway.MetricPrefix + "lock_wait_seconds",
@@ -165,7 +166,7 @@ func newLockWait() prometheus.Histogram {
 	})
 }
 
-// page takes the metrics of one scrape.
+// page receives the metrics of one scrape.
 type page chan<- prometheus.Metric
 
 // number is the type of a count.
@@ -173,7 +174,7 @@ type number interface {
 	int | int64 | uint64
 }
 
-// counter shows a count that only rises. labels are names, each with its value behind it.
+// counter shows a count that only rises. labels are names, each followed by its value.
 func counter[N number](p page, name, help string, value N, labels ...string) {
 	p.add(prometheus.CounterValue, name, help, float64(value), labels)
 }

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file tells systemd about the state of the service (sd_notify(3)). It does nothing where
-// NOTIFY_SOCKET is not set.
+// This file reports the state of the service to systemd (sd_notify(3)), if NOTIFY_SOCKET is set.
 
-// notify sends lines, unless the service is another process. If systemd does not get them, its own
-// timeout ends a start or reload.
+// notify sends lines to systemd, unless the main process of the service is another one by now. If
+// systemd does not receive them, the timeout of the unit ends a start or reload.
 func (a *App) notify(lines ...string) {
 	if a.upgrade.done.Load() {
 		return
@@ -35,7 +34,8 @@ func (a *App) notifyServing() {
 	a.o.Replaces.Serving()
 }
 
-// notifyReloading reports the begin of a reload, by the clock that Type=notify-reload compares.
+// notifyReloading reports the beginning of a reload, with its time on the monotonic clock, which
+// Type=notify-reload requires.
 func (a *App) notifyReloading() {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -44,8 +44,8 @@ func (a *App) notifyReloading() {
 	a.notify(daemon.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
-// pingWatchdog sends a ping to systemd twice in each WatchdogSec=. Each ping first reads the counts
-// of the components, which waits for their locks.
+// pingWatchdog sends a ping to systemd twice in each WatchdogSec=. Before each ping it reads the
+// counts of the components, which takes their locks: after a deadlock systemd restarts the gateway.
 func (a *App) pingWatchdog() {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file decides which privileges the process keeps (docs/hardening.md). Package sandbox drops
-// the others.
+// The functions of this file decide which privileges the process keeps (docs/hardening.md). Package
+// sandbox drops the others.
 
-// dropPrivileges drops the privileges that only opening the listeners needs.
+// dropPrivileges drops the privileges that are needed only to open the listeners.
 func (a *App) dropPrivileges(cfg *config.Config) error {
 	if err := sandbox.NoNewPrivileges(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 	return nil
 }
 
-// rootProblem returns the warning that a gateway started by this account has all rights.
+// rootProblem returns a warning if a gateway started by this account has all rights.
 func rootProblem(cfg *config.Config) []config.Problem {
 	if !sandbox.IsRoot() || cfg.Gateway.User != "" {
 		return nil
@@ -56,8 +56,8 @@ func rootProblem(cfg *config.Config) []config.Problem {
 		Fix:  i18n.Plain("set user in [gateway], or start it as the user of the storage server")}}
 }
 
-// warnOfPrivileges warns of a process that has kept all privileges, and names the files that a
-// reload will not be able to read without.
+// warnOfPrivileges warns if the process serves as root. If it has changed its account, the warning
+// names the files that the account cannot read, which a reload needs.
 func (a *App) warnOfPrivileges(cfg *config.Config) {
 	if a.privileges.User == "" {
 		logProblems(a.log, rootProblem(cfg))
@@ -74,8 +74,8 @@ func (a *App) warnOfPrivileges(cfg *config.Config) {
 	}
 }
 
-// restrict applies Landlock. Its rules belong to folders, not to names: there is none for a store
-// path that is not there, and watchStore starts a new process when it comes.
+// restrict applies Landlock. Its rules belong to folders, not to names: a store path that does not
+// exist gets no rule, and watchStore starts a new process when it exists.
 func (a *App) restrict() {
 	p, cfg := &a.privileges, a.config()
 	if !cfg.Gateway.Landlock {
@@ -83,7 +83,7 @@ func (a *App) restrict() {
 		return
 	}
 	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
-		_, _ = x509.SystemCertPool() // read once in a process; without a pool each handshake has the error
+		_, _ = x509.SystemCertPool() // read once in a process; after an error each handshake fails with it
 	}
 	rules := rulesOf(cfg)
 	for _, ln := range a.listeners() {
@@ -119,8 +119,8 @@ func missingStores(cfg *config.Config) (missing []string) {
 	return missing
 }
 
-// warnOfNames logs once that a file of the resolver was replaced: from then on the names of hosts
-// may not be found.
+// warnOfNames logs once that a file of the resolver was replaced and Landlock keeps this process
+// from the new one: from then on names of hosts may not be found.
 func (a *App) warnOfNames() {
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if !a.namesLost && a.privileges.Keeps(name) {
@@ -131,8 +131,8 @@ func (a *App) warnOfNames() {
 	}
 }
 
-// storeReplaced is the error for a store path in whose place another folder was put, or a disk
-// mounted.
+// storeReplaced returns an error if another folder or disk is at a store path since the start, and
+// Landlock keeps this process from it.
 func (a *App) storeReplaced(cfg *config.Config) error {
 	for _, g := range cfg.Groups {
 		for n, store := range g.StorePaths {
@@ -172,8 +172,8 @@ func rulesOf(cfg *config.Config) (rules []sandbox.Rule) {
 	return rules
 }
 
-// reachable rejects a configuration that names files which Landlock keeps from this process, and
-// which the one in use does not name.
+// reachable returns an error if a configuration names files which Landlock keeps from this process,
+// and which the configuration in use does not name.
 func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg

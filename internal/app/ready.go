@@ -12,13 +12,13 @@ import (
 // or replaced.
 const storeCheckEvery = 2 * time.Second
 
-// upgradeEvery is the pause between upgrades that fail.
+// upgradeEvery is the least time between attempts of watchStore to upgrade.
 const upgradeEvery = 10 * time.Second
 
-// storeCheckTime bounds the wait for a check: that of a disk that hangs does not end.
+// storeCheckTime bounds the wait for a check: the check of a disk that hangs does not end.
 const storeCheckTime = 2 * time.Second
 
-// ready returns why requests cannot be served; nil when they can.
+// ready returns the reason for which this gateway cannot serve requests; nil if it can.
 func (a *App) ready() error {
 	if a.draining.Load() {
 		return i18n.Errorf("stopping")
@@ -31,8 +31,9 @@ func (a *App) ready() error {
 	return err
 }
 
-// checkStore returns why store paths cannot be read; nil when they can. replaced is true if
-// Landlock keeps this process from a folder that was put in place.
+// checkStore returns the reason for which store paths cannot be read; nil if they can. replaced is
+// true if another folder or disk is at a store path since the start, and Landlock keeps this
+// process from it.
 func (a *App) checkStore() (replaced bool, err error) {
 	p := a.components.Load()
 	return a.bounded(fmt.Sprintf("%p", p.store), func() (any, error) {
@@ -43,11 +44,11 @@ func (a *App) checkStore() (replaced bool, err error) {
 	})
 }
 
-// storesRespond returns an error if a store path of a configuration does not respond: to put the
-// configuration to use would take without end.
+// storesRespond returns an error if a store path of a configuration does not respond: use of the
+// configuration would not return.
 func (a *App) storesRespond(cfg *config.Config) error {
 	_, err := a.bounded(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
-		missingStores(cfg) // looks at all of them
+		missingStores(cfg) // accesses all of them
 		return false, nil
 	})
 	return err
@@ -64,10 +65,10 @@ func (a *App) bounded(name string, check func() (any, error)) (replaced bool, er
 	}
 }
 
-// watchStore logs when the store paths become unreadable and readable. When another folder has
-// replaced one, and Landlock keeps this process from it, a new process takes over; an upgrade that
-// fails is tried again. A process that begins so does not start another one, which would be no
-// better.
+// watchStore logs when the store paths become unreadable and readable. If another folder has
+// replaced one, and Landlock keeps this process from it, watchStore upgrades to a new process, and
+// tries again if that fails. If the first check already finds such a folder, it starts none: a new
+// process would not do better.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()

@@ -21,17 +21,17 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// retireAfter is the time for which a store, and the clients of other hosts, are kept after a
-// reload has replaced them: a request that began before may be about to use them. Clients that are
-// still in use then are kept longer.
+// retireAfter is the time for which a store, its cache of open files, and the clients of other
+// hosts stay open after a reload has replaced them: a request that began before may be about to use
+// them. Clients of other hosts that are still in use then stay open longer.
 const retireAfter = time.Minute
 
-// Reload opens the logs anew and replaces the configuration. A bad one is rejected with its
-// reasons, and the old one stays. The log names the keys of Pending.
+// Reload opens the logs anew and replaces the configuration. It rejects a bad configuration with
+// the reasons, and the old one stays in use. The log names the keys of Pending.
 func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
-	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
+	a.logs.reopen() // also if the configuration is rejected: logrotate waits for it
 	if a.upgrade.life.Err() != nil {
 		return errStopping
 	}
@@ -52,7 +52,7 @@ func (a *App) Reload() error {
 	a.server.SetHandler(handler)
 	a.serveFiles(without(a.listeners(), old))
 	for _, ln := range without(old, a.listeners()) {
-		_ = ln.Close() // accepted connections go on
+		_ = ln.Close() // accepted connections stay open
 	}
 	if keys := a.Pending(); len(keys) > 0 {
 		a.log.Warn("changed, but only a restart applies it, or an upgrade (SIGUSR2)", "keys", strings.Join(keys, ", "))
@@ -123,10 +123,11 @@ func readConfig(file string) (c loaded, err error) {
 	return c, err
 }
 
-// errStopping rejects a reload.
+// errStopping is the error for a reload after Stop has begun.
 var errStopping = errors.New("the gateway stops")
 
-// components are made from one configuration. They are replaced as a whole, and never changed.
+// components are the parts of a gateway that a reload replaces, all made from one configuration.
+// They are replaced as a whole, and never changed.
 type components struct {
 	cfg       *config.Config // nil before the first ones are made
 	access    admin.Access
@@ -137,7 +138,7 @@ type components struct {
 	origin    *origin.Resolver // finds files with them
 }
 
-// use puts a configuration to use and returns its handler. Components with unchanged settings are
+// use applies a configuration and returns its handler. Components with unchanged settings are
 // reused. After an error the old components, the log files and everything else are as they were.
 func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	old, p := a.components.Load(), &components{cfg: c.cfg, access: c.access}
@@ -196,14 +197,14 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	return gateway.NewHandler(o), nil
 }
 
-// adjust applies a configuration to what serves until the process ends. secret is that of [peer].
+// adjust applies a configuration to the components that stay until Stop. secret is that of [peer].
 func (a *App) adjust(c loaded, secret string) {
 	if a.fleet != nil && secret != "" {
 		if err := a.fleet.SetSecret(secret); err != nil {
 			a.log.Error("the secret of the fleet stays as it was", "err", err)
 		}
 	}
-	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // TLS on listen stays until a restart
+	if c.certs != nil || !a.atStart.Gateway.TLSOnListen() { // TLS on listen keeps its certificates
 		a.certificates.Use(c.certs, tlsSettings(c.cfg))
 	}
 	if a.cache != nil && c.cfg.Cache.Enabled() {
@@ -211,7 +212,8 @@ func (a *App) adjust(c loaded, secret string) {
 	}
 }
 
-// closeAdded closes what p has and old does not, for a configuration that is rejected.
+// closeAdded closes the store and the listeners of p that are not in old, after the configuration
+// of p was rejected.
 func (p *components) closeAdded(old *components) error {
 	var errs []error
 	if p.store != nil && p.store != old.store {
@@ -237,7 +239,7 @@ func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
 	return origin.NewResolver(options)
 }
 
-// storeFor opens the store of a configuration, or returns the old one where its paths are the same.
+// storeFor opens the store of a configuration, or returns the old one if its paths are the same.
 func (a *App) storeFor(cfg *config.Config, old *components) (*local.Store, error) {
 	o := storeOptions(cfg)
 	if old.store != nil && reflect.DeepEqual(o, storeOptions(old.cfg)) {
@@ -250,7 +252,7 @@ func (a *App) storeFor(cfg *config.Config, old *components) (*local.Store, error
 	return local.Open(o)
 }
 
-// filesFor makes the cache of open files in front of p.store, or returns the old one where its
+// filesFor makes the cache of open files in front of p.store, or returns the old one if its
 // settings are the same.
 func filesFor(p, old *components) *local.FileCache {
 	o := fileCacheOptions(p.cfg)
@@ -260,8 +262,9 @@ func filesFor(p, old *components) *local.FileCache {
 	return local.NewFileCache(p.store, o)
 }
 
-// upstreamsFor makes clients of other hosts, or returns the old ones where their settings are the
-// same. A client of the same trackers stays, with its lists, which it loads anew.
+// upstreamsFor makes clients of other hosts, or returns the old ones if their settings are the
+// same. The client of the trackers stays if its settings are the same. It keeps its lists, and
+// loads them anew.
 func (a *App) upstreamsFor(s upstreamSettings, old *components) *Upstreams {
 	if old.upstreams == nil || !s.sameTrackers(&old.upstreams.settings) {
 		r := openUpstreams(s, nil, a.log)
@@ -275,7 +278,7 @@ func (a *App) upstreamsFor(s upstreamSettings, old *components) *Upstreams {
 	return openUpstreams(s, old.upstreams.Trackers, a.log)
 }
 
-// retireReplaced closes the components of old that now does not use, when no request does either.
+// retireReplaced closes the components of old that now does not have, later (retire).
 func (a *App) retireReplaced(old, now *components) {
 	if old.files != nil && old.files != now.files {
 		a.retire(func() { _ = old.files.Close() }, nil) // never fails
@@ -292,8 +295,8 @@ func (a *App) retireReplaced(old, now *components) {
 	}
 }
 
-// retire calls end after retireAfter, or later when busy returns 0 (nil = always), or when the
-// gateway stops.
+// retire calls end after retireAfter, or at a later multiple of that, when busy returns 0, or when
+// the gateway stops. A nil busy counts as 0.
 func (a *App) retire(end func(), busy func() int64) {
 	a.running.Go(func() {
 		defer panics.Contain("closing a part that was replaced")
@@ -310,7 +313,7 @@ func (a *App) retire(end func(), busy func() int64) {
 	})
 }
 
-// withoutSecret are the settings of peers that a reload does not apply.
+// withoutSecret returns the settings of [peer] that a reload does not apply.
 func withoutSecret(p config.Peer) config.Peer {
 	p.Secret, p.SecretFile = "", ""
 	return p

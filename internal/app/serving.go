@@ -40,8 +40,8 @@ const (
 // roles lists every role in the same order.
 var roles = [...]role{roleAdmin, rolePeers, roleFiles, roleFilesTLS}
 
-// key returns the key of the configuration that names the addresses, which is also the name that a
-// socket unit of systemd gives its sockets.
+// key returns the name of the role: FileDescriptorName= of its socket units of systemd. It is the
+// key of the addresses in [gateway]; the role peer_listen has the key listen in [peer].
 func (p role) key() string {
 	return [...]string{"admin_listen", "peer_listen", "listen", "tls_listen"}[p]
 }
@@ -60,7 +60,7 @@ func (p role) addresses(cfg *config.Config) (list []string) {
 	case roleAdmin:
 		list = []string{cfg.Gateway.AdminListen}
 	case rolePeers:
-		if cfg.Peer.Advertise != "" && len(cfg.Redis.Addresses) > 0 && cfg.Cache.Enabled() { // else nothing is asked
+		if cfg.Peer.Advertise != "" && len(cfg.Redis.Addresses) > 0 && cfg.Cache.Enabled() { // else no peer connects
 			list = []string{cfg.Peer.Listen}
 		}
 	case roleFiles:
@@ -91,13 +91,13 @@ func Addresses(cfg *config.Config) iter.Seq2[string, string] {
 // folder decide which accounts may connect.
 const filesSocketMode = 0o666
 
-// open opens every listener, or takes those over that the process was given.
+// open takes over the inherited listeners, and opens the other ones.
 func (a *App) open(cfg *config.Config) error {
 	given, p := a.o.Inherited, &components{}
 	a.components.Store(p)
 	for _, role := range roles {
 		if (role == roleFilesTLS || role == rolePeers) && len(role.addresses(cfg)) == 0 {
-			continue // a socket of systemd could not be served: there is no certificate, or no fleet
+			continue // without a certificate or a fleet: Close rejects a socket of systemd for the role
 		}
 		mode := os.FileMode(filesSocketMode)
 		if role == roleAdmin {
@@ -114,9 +114,9 @@ func (a *App) open(cfg *config.Config) error {
 	return given.Close()
 }
 
-// bind returns the listeners of a configuration: those of old, and where listen or tls_listen names
-// other addresses, new ones. The other listeners stay, and so do sockets that were taken by their
-// names. After an error nothing new is open.
+// bind returns the listeners of a configuration: for each address of listen and tls_listen that of
+// old, or a new one. The listeners of other roles stay, and so do sockets that were taken by their
+// names. After an error no new listener is open.
 func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err error) {
 	defer func() {
 		if err != nil {
@@ -174,7 +174,7 @@ func without(list, other []listener) []listener {
 	return slices.DeleteFunc(slices.Clone(list), func(l listener) bool { return slices.Contains(other, l) })
 }
 
-// closeListeners closes the listeners of these roles. Those that a server has closed stay so.
+// closeListeners closes the listeners of these roles. A server may have closed some of them before.
 func (a *App) closeListeners(roles ...role) {
 	for _, ln := range a.listeners() {
 		if slices.Contains(roles, ln.role) {
@@ -196,7 +196,7 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 // tlsSettings returns the settings of TLS connections by a configuration, without the certificates.
 func tlsSettings(cfg *config.Config) *tls.Config {
 	o := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, // RFC 7301
-		DynamicRecordSizingDisabled: true} // else a response of 4 KiB is three records, each with a system call
+		DynamicRecordSizingDisabled: true} // else a response of 4 KiB has three records, each with a system call
 	if cfg.Gateway.TLSMinVersion == "1.3" {
 		o.MinVersion = tls.VersionTLS13
 	}
@@ -216,7 +216,7 @@ func (p *components) portOf(role role) int {
 	return 0
 }
 
-// serveAll begins to serve the listeners; those for peers belong to the fleet.
+// serveAll begins to serve the listeners, except those for peers (joinFleet).
 func (a *App) serveAll() {
 	for _, ln := range ofRole(a.listeners(), roleAdmin) {
 		a.admin = admin.NewServer(admin.New(a.adminOptions()),
@@ -227,8 +227,8 @@ func (a *App) serveAll() {
 	a.serveFiles(a.listeners())
 }
 
-// serveFiles begins to serve the listeners of the list that are for files. Those of listen keep
-// their kind, plain or TLS, until a restart.
+// serveFiles begins to serve the listeners for files in the list. Listeners of the key listen are
+// plain or TLS as at the start: a reload does not change that.
 func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
 		if ln.role.servesFiles() {
@@ -242,7 +242,7 @@ func (a *App) serveFiles(list []listener) {
 	}
 }
 
-// serve runs a server until Stop. Its error ends the gateway.
+// serve runs a server in a goroutine that Stop waits for. An error of the server makes Ended yield.
 func (a *App) serve(server func() error) {
 	a.running.Go(func() {
 		if err := server(); err != nil {

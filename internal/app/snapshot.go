@@ -17,7 +17,8 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// sampleTraffic keeps the history of the status page until Stop.
+// sampleTraffic adds samples to the history of the status page, and publishes the announcement of
+// this gateway, until Stop.
 func (a *App) sampleTraffic() {
 	tick := time.NewTicker(status.Step)
 	defer tick.Stop()
@@ -35,7 +36,7 @@ func (a *App) sampleTraffic() {
 	}
 }
 
-// snapshot is the content of the status page.
+// snapshot returns the content of the status page.
 func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	s := a.localSnapshot()
 	if a.fleet == nil {
@@ -50,7 +51,7 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	return s
 }
 
-// localSnapshot is the part of a snapshot that needs no other gateway.
+// localSnapshot returns the part of a snapshot that needs no request to Redis.
 func (a *App) localSnapshot() status.Snapshot {
 	n, p := a.counts(), a.components.Load()
 	s := status.Snapshot{
@@ -97,7 +98,7 @@ func (a *App) servesOn() string {
 }
 
 // fleetRows returns the gateways of the fleet, with about as the announcement of this one. While
-// Redis is unavailable these are the gateways of the last list.
+// Redis is unavailable these are the members of the last list.
 func (a *App) fleetRows(ctx context.Context, about status.Announcement) *status.Fleet {
 	shares, self := a.fleet.Shares(), a.fleet.Name()
 	f := &status.Fleet{Redis: strings.Join(a.atStart.Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
@@ -145,8 +146,8 @@ func trackerRows(list []tracker.Health) []status.Server {
 	return rows
 }
 
-// storageRows are the storages that the trackers and the list of storage ids name, and others that
-// were asked lately.
+// storageRows returns the storages that the trackers and the list of storage ids name, and others
+// that requests were sent to lately.
 func storageRows(p *components) []status.Server {
 	asked := map[string]client.ServerHealth{}
 	for _, h := range p.upstreams.storages.Health() {
@@ -174,8 +175,8 @@ func storageRows(p *components) []status.Server {
 	return rows
 }
 
-// storageRow shows the health of a storage, or of its web server; the zero value is one that was
-// not asked lately.
+// storageRow shows the health of a storage, or of its web server. The zero value of h means that no
+// request was sent to it lately.
 func storageRow(h client.ServerHealth) status.Server {
 	row := status.Server{Latency: h.Latency, P95: h.P95, Replies: h.Replies, ErrorAt: h.LastErrorAt}
 	if h.LastError != nil {
@@ -223,7 +224,7 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	return list
 }
 
-// settingRows shows the settings in use: those of restartKeys are of the start.
+// settingRows shows the settings in use. The values of restartKeys are those of the start.
 func settingRows(atStart, cfg *config.Config) []status.Setting {
 	var rows []status.Setting
 	stay, old := restartKeys(atStart, cfg), map[string]config.Effective{}

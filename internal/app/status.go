@@ -7,7 +7,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 )
 
-// status is the content of /status.json: objects of names and values.
+// status returns the content of /status.json: objects of names and values.
 func (a *App) status(ctx context.Context) any {
 	n := a.counts()
 	s := a.snapshot(ctx)

@@ -17,23 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file replaces the process by a new one, in the steps that package upgrade shows.
+// This file replaces the process by a new one, in the steps that the documentation of package
+// upgrade lists.
 
 // upgradeState is the state of an upgrade, of which a process has at most one at a time.
 type upgradeState struct {
-	begun atomic.Bool     // one is running, or was done
+	begun atomic.Bool     // an upgrade is running, or has succeeded
 	done  atomic.Bool     // another process serves, or is about to
 	life  context.Context // ends with Stop
 	end   context.CancelFunc
 }
 
-// errUpgrading rejects a change that would be lost with this process.
+// errUpgrading is the error for a change that would be lost with this process.
 var errUpgrading = errors.New("a new process is taking over from this one: ask again")
 
-// Upgrade starts a new process of the program, which takes over the listeners and goes by the
-// configuration as it is by then. This one then ends its running responses, however long they take,
-// and Ended yields. When the new process fails, this one goes on, and the log has the
-// reason. Upgrade does not wait.
+// Upgrade starts a new process of the program, which reads the configuration and takes over the
+// listeners. After that this process waits for the end of its running responses, without a time
+// limit, and Ended yields. If the new process fails before it is ready, this one continues to
+// serve, and the log has the reason. Upgrade does not wait.
 func (a *App) Upgrade() {
 	if !a.upgrade.begun.CompareAndSwap(false, true) {
 		a.log.Error("upgrade rejected", "err", errUpgrading)
@@ -64,13 +65,13 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 	case os.Getpid() == 1:
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
 	}
-	a.loading.Lock() // for bound
+	a.loading.Lock() // a reload may close listeners
 	sockets, names, err := a.copySockets()
 	a.loading.Unlock()
 	links, errLinks := a.o.Replaces.Links()
 	defer func() {
 		for _, fd := range slices.Concat(sockets, links) {
-			_ = unix.Close(fd) // the new process has its own
+			_ = unix.Close(fd) // the new process has copies
 		}
 	}()
 	if err = errors.Join(err, errLinks); err != nil {
@@ -92,11 +93,11 @@ func (a *App) copySockets() (sockets []int, names []string, err error) {
 	return sockets, names, nil
 }
 
-// releaseTime bounds the wait for the disk of the cache: for purges and for writes.
+// releaseTime bounds the wait for the disk of the cache, which purges and writes may be using.
 const releaseTime = 5 * time.Second
 
 // handOver stops accepting, releases the resources that one process at a time may have, and lets
-// the new process serve. An error means that neither serves.
+// the new process serve. After an error neither process serves.
 func (a *App) handOver(next *upgrade.Successor) error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -122,8 +123,8 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	a.closeListeners(rolePeers, roleFiles, roleFilesTLS)
 	a.releaseDisk(ctx)
 	a.o.Replaces.Leave()
-	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,
-	// however long this process goes on.
+	// The new process becomes a child of the process that reaps orphans: systemd sees its end, even
+	// if this process runs longer.
 	_ = a.o.Starter.Close() // no further process is started
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
@@ -135,7 +136,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	return nil
 }
 
-// releaseDisk leaves the folder of the cache to the new process.
+// releaseDisk releases the folder of the cache for the new process.
 func (a *App) releaseDisk(ctx context.Context) {
 	if a.cache == nil {
 		return
@@ -153,8 +154,8 @@ func (a *App) releaseDisk(ctx context.Context) {
 	}
 }
 
-// drainMemory is the memory in bytes of the cache of a process that another one has replaced: its
-// last responses may take hours, and the other one needs memory of its own.
+// drainMemory is the limit in bytes of the memory tier of a process that another one has replaced:
+// its last responses may take hours, and the other process needs memory too.
 const drainMemory = 32 << 20
 
 // shrinkCache frees the memory of the cache beyond drainMemory.
@@ -168,8 +169,8 @@ func (a *App) shrinkCache() {
 	debug.FreeOSMemory()
 }
 
-// drain returns when the last response has ended, or Stop was called. An error means that the new
-// process does not serve.
+// drain returns when the last response has ended, or Stop was called. The error is that of a new
+// process that ended before it served.
 func (a *App) drain(next *upgrade.Successor) error {
 	defer next.Close()
 	ctx := a.upgrade.life

@@ -23,15 +23,15 @@ import (
 // reload keeps the clients with their connections and their state.
 type upstreamSettings struct {
 	trackers                       tracker.Options
-	sources                        origin.SourcesOptions // Members apart
-	options                        origin.Options        // Protocol and Sources apart
+	sources                        origin.SourcesOptions // without the fields that openUpstreams sets
+	options                        origin.Options        // without those that openUpstreams and originOf set
 	local                          []string              // groups with store paths here
 	web                            bool
 	webPort                        int
 	connectTimeout, networkTimeout time.Duration
 }
 
-// settingsOf reads the settings out of a configuration.
+// settingsOf returns the settings of a configuration for other hosts.
 func settingsOf(cfg *config.Config) (upstreamSettings, error) {
 	locals, networks, err := ownAddresses(cfg)
 	g := &cfg.Gateway
@@ -61,15 +61,15 @@ func settingsOf(cfg *config.Config) (upstreamSettings, error) {
 // web servers.
 type Upstreams struct {
 	Trackers *tracker.Client
-	Sources  *origin.Sources // the hosts that may be asked
+	Sources  *origin.Sources // the hosts that files may be fetched from
 
 	settings upstreamSettings
 	storages *client.Client // of the storages, or of their web servers
 	options  origin.Options
 }
 
-// OpenUpstreams makes the clients. It connects to nothing yet: a gateway starts when everything
-// else is down.
+// OpenUpstreams makes the clients. It waits for no connection, so a gateway starts while all other
+// hosts are down. The client of the trackers loads its lists in the background.
 func OpenUpstreams(cfg *config.Config, log *slog.Logger) (*Upstreams, error) {
 	settings, err := settingsOf(cfg)
 	if err != nil {
@@ -78,20 +78,20 @@ func OpenUpstreams(cfg *config.Config, log *slog.Logger) (*Upstreams, error) {
 	return openUpstreams(settings, nil, log), nil
 }
 
-// Connections to one server: a download holds one for as long as its client takes, and a storage
-// takes 1,024 by default.
+// Limits of connections to one server. A download may hold a connection until its client has
+// received the file. A storage accepts 1,024 connections by default.
 const (
 	poolMax  = 512
 	poolIdle = 32
 )
 
-// sameTrackers reports whether a client of the trackers serves both settings.
+// sameTrackers reports whether both settings need the same client of the trackers.
 func (s *upstreamSettings) sameTrackers(other *upstreamSettings) bool {
 	return reflect.DeepEqual(s.trackers, other.trackers) && s.connectTimeout == other.connectTimeout &&
 		s.networkTimeout == other.networkTimeout
 }
 
-// openUpstreams makes the clients, that of the trackers where it is nil.
+// openUpstreams makes the clients. If trackers is nil it makes that client too.
 func openUpstreams(s upstreamSettings, trackers *tracker.Client, log *slog.Logger) *Upstreams {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout,
 		NetworkTimeout: s.networkTimeout}
@@ -129,7 +129,7 @@ func trackerOptions(cfg *config.Config) tracker.Options {
 	return o
 }
 
-// ListenPort is the port of the first address of listen that has one; 0 = none has.
+// ListenPort returns the port of the first address of listen that has one; 0 = none has.
 func ListenPort(cfg *config.Config) int {
 	for _, address := range cfg.Gateway.Listen {
 		if _, port, err := net.SplitHostPort(address); err == nil && !isUnix(address) {
@@ -141,10 +141,11 @@ func ListenPort(cfg *config.Config) int {
 	return 0
 }
 
-// trackerTimeout bounds the wait of a start for the trackers.
+// trackerTimeout bounds the wait for new trackers at a start or reload.
 const trackerTimeout = 2 * time.Second
 
-// Await waits until the trackers have been asked once, for at most trackerTimeout.
+// Await waits until the first load of the lists of the trackers has ended, for at most
+// trackerTimeout.
 func (u *Upstreams) Await() {
 	select {
 	case <-u.Trackers.Loaded():
@@ -164,8 +165,8 @@ func (u *Upstreams) Close() {
 	u.storages.Close()
 }
 
-// ownAddresses returns the addresses that count as this host, and its directly connected networks
-// except loopback.
+// ownAddresses returns the addresses that count as this host (local_ips, or those of its
+// interfaces), and its directly connected networks except loopback.
 func ownAddresses(cfg *config.Config) (addresses []netip.Addr, networks []netip.Prefix, err error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
@@ -174,7 +175,7 @@ func ownAddresses(cfg *config.Config) (addresses []netip.Addr, networks []netip.
 	for _, a := range list {
 		prefix, err := netip.ParsePrefix(a.String())
 		if err != nil {
-			continue // no address of the Internet
+			continue // not an IP address
 		}
 		addresses = append(addresses, prefix.Addr().Unmap())
 		if !prefix.Addr().IsLoopback() {
