@@ -1,15 +1,15 @@
-// Package listen opens the listening sockets of the gateway. It takes over those that the process
-// was given, and binds the others:
+// Package listen opens the listening sockets of the gateway. It takes over inherited sockets, and
+// binds the others:
 //
 //	given, err := listen.Inherited()
 //	files, err := given.Listen("listen", []string{":8888", "unix:/run/gateway/files"}, 0o666)
 //	admin, err := given.Listen("admin_listen", []string{"127.0.0.1:8889"}, 0o600)
-//	err = given.Close() // an error names a socket of systemd that no key took
+//	err = given.Close() // an error names a socket of systemd that belongs to no key
 //
-// Sockets come from systemd (LISTEN_FDS, sd_listen_fds(3)) or from the process that this one
-// replaces (File). A socket of systemd whose FileDescriptorName= is the name of a key is for that
-// key, whatever its address, and the addresses of the configuration are not bound then. Any other
-// one is for the address that it is bound to.
+// Inherited sockets come from systemd (LISTEN_FDS, sd_listen_fds(3)) or from the process that this
+// one replaces (File). A socket of systemd whose FileDescriptorName= is the name of a key belongs
+// to that key, whatever its address; then the addresses of that key in the configuration are not
+// bound. Any other socket belongs to the address that it is bound to.
 package listen
 
 import (
@@ -31,17 +31,17 @@ import (
 // Socket is a listening socket.
 type Socket struct {
 	net.Listener
-	Address string // of the configuration; empty where the socket was taken by its name
-	// Activated: systemd owns it. Its file is neither removed nor given to another account.
+	Address string // of the configuration; empty if the socket was taken by its name
+	// Activated: systemd owns the socket. Its file is neither removed nor given to another account.
 	Activated bool
 
-	name    string     // under which it was passed: that of a key, or another one
+	name    string     // of an inherited socket: that of a key, or another one
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	onClose func()
 }
 
-// OnClose calls f at each Close, or now if the socket is closed.
+// OnClose makes each Close call f, and calls it now if the socket is closed.
 func (s *Socket) OnClose(f func()) {
 	s.mu.Lock()
 	s.onClose = f
@@ -73,7 +73,7 @@ func (s *Socket) SyscallConn() (syscall.RawConn, error) {
 	return socket.SyscallConn()
 }
 
-// Path is the file of a unix socket that this process owns; empty for any other socket.
+// Path returns the file of a unix socket that systemd does not own; empty for any other socket.
 func (s *Socket) Path() string {
 	if address, ok := s.Addr().(*net.UnixAddr); ok && !s.Activated {
 		return address.Name
@@ -81,23 +81,25 @@ func (s *Socket) Path() string {
 	return ""
 }
 
-// SetOwned makes Close remove the file of a unix socket that another process has handed over, as it
-// does for those that this process has bound; or, with false, leave every file to another process.
+// SetOwned decides whether Close removes the file of a unix socket: true after another process has
+// handed the socket over, false before another process takes it over. Without SetOwned, Close
+// removes the file of a socket that this process has bound. SetOwned has no effect on sockets of
+// systemd.
 func (s *Socket) SetOwned(owned bool) {
 	if ln, ok := s.Listener.(*net.UnixListener); ok && !s.Activated {
 		ln.SetUnlinkOnClose(owned)
 	}
 }
 
-// Sockets are those that the process was given and that no key has taken yet. The zero value has
-// none.
+// Sockets are the inherited sockets that no key has taken yet. The zero value has none.
 type Sockets struct{ list []*Socket }
 
-// UpgradeVariable is the variable that marks the sockets of File. They are not addressed to a
-// process by its id, which is not known before it runs.
+// UpgradeVariable is the environment variable that marks the sockets of File. LISTEN_PID cannot
+// mark them: the id of the new process is not known before it runs.
 const UpgradeVariable = "GATEWAY_UPGRADE"
 
-// Inherited takes the sockets that the environment names out of it.
+// Inherited returns the sockets that the environment names, and removes their names from the
+// environment.
 func Inherited() (*Sockets, error) {
 	_, upgraded := os.LookupEnv(UpgradeVariable)
 	if upgraded {
@@ -114,7 +116,7 @@ func Inherited() (*Sockets, error) {
 		} else {
 			s.list = append(s.list, socket)
 		}
-		_ = f.Close() // the listener has a descriptor of its own
+		_ = f.Close() // the listener has a copy of the descriptor
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(append(errs, s.closeAll())...)
@@ -151,8 +153,9 @@ func newInherited(f *os.File, upgraded bool) (*Socket, error) {
 	return s, nil
 }
 
-// Listen returns the sockets of a key: those that were given for it, and for the addresses without
-// one, new ones. mode is that of the files of new unix sockets. After an error none is open.
+// Listen returns the sockets of a key: those of systemd with its name, if any; else one for each
+// address, inherited or new. mode is that of the files of new unix sockets. After an error none of
+// them is open.
 func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sockets []*Socket, err error) {
 	named := func(g *Socket) bool { return g.Activated && g.Address == "" && g.name == key }
 	for g := s.take(named); g != nil; g = s.take(named) {
@@ -185,15 +188,15 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 	return sockets, nil
 }
 
-// boundAsNamed reports whether a unix socket is bound to the address in its name. The process that
-// passed it may have fewer rights than this one, which gives the file of the socket to another
-// account.
+// boundAsNamed reports whether a unix socket is bound to the address in its name; it is true for
+// other sockets. The process that has passed the socket may have fewer privileges than this one,
+// which changes the owner of the file (Give): a wrong name must not make it change another file.
 func (s *Socket) boundAsNamed() bool {
 	_, local := s.Addr().(*net.UnixAddr)
 	return !local || matches(s.Addr(), s.Address)
 }
 
-// take removes the first socket of the list that is wanted, and returns it; nil = there is none.
+// take removes the first socket for which wanted returns true, and returns it; nil = none.
 func (s *Sockets) take(wanted func(*Socket) bool) *Socket {
 	i := slices.IndexFunc(s.list, wanted)
 	if i < 0 {
@@ -219,15 +222,15 @@ func matches(addr net.Addr, address string) bool {
 	return false
 }
 
-// matchesAny reports whether a socket's address and one of the configuration both are all addresses
-// of the host at one port, IPv4 or IPv6: package net binds "0.0.0.0:80" as "[::]:80".
+// matchesAny reports whether a socket and an address of the configuration have the same port and
+// both mean all addresses of the host, IPv4 or IPv6: package net binds "0.0.0.0:80" as "[::]:80".
 func matchesAny(addr net.Addr, address string) bool {
 	want, err := net.ResolveTCPAddr("tcp", address)
 	return err == nil && want.IP.IsUnspecified() && matches(addr, net.JoinHostPort("", strconv.Itoa(want.Port)))
 }
 
-// Close closes the sockets that no key has taken, and leaves their files. One of systemd among them
-// is an error: clients that connect to it would wait for ever.
+// Close closes the sockets that no key has taken, and does not remove their files. It returns an
+// error if one of them is from systemd: clients that connect to that socket would wait for ever.
 func (s *Sockets) Close() error {
 	var errs []error
 	for _, g := range s.list {
@@ -263,7 +266,7 @@ func (s *Socket) describe(name string) {
 		return
 	}
 	for i := range fields {
-		fields[i], _ = url.QueryUnescape(fields[i]) // a name that File has not made matches no key
+		fields[i], _ = url.QueryUnescape(fields[i]) // "" if File has not made the name; no key is ""
 	}
 	s.name, s.Address, s.Activated = fields[0], fields[1], fields[2] == ofSystemd
 }

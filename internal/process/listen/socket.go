@@ -37,11 +37,12 @@ func bind(address string, mode os.FileMode) (net.Listener, error) {
 	return ln, nil
 }
 
-// bindUnix makes the socket file with its mode, and never changes the mode by name: the account
-// that owns the folder could put a link there in between. The kernel takes the mode of the file
-// from the open socket, less the umask. unshare(2) gives this thread a umask of its own, so that
-// files that others make meanwhile keep theirs. Where a sandbox forbids that, all threads have none
-// for these microseconds; the program names the mode of each file that it makes.
+// bindUnix makes the socket file with its mode. It never changes the mode by name: the account that
+// owns the folder could put a link there in between. The kernel takes the mode of the file from the
+// open socket, less the umask, so the umask is 0 during bind(2). unshare(2) gives this thread a
+// separate umask, and other threads keep theirs. Where a sandbox forbids unshare(2), the umask of
+// all threads is 0 for these microseconds; that is safe, since the program makes each file with an
+// explicit mode.
 func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 	o := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var errMode error
@@ -57,8 +58,8 @@ func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 	return o.Listen(context.Background(), "unix", path)
 }
 
-// Give gives the file of a unix socket of this process to an account. Nothing but a socket is given
-// away, whatever has been put in its place.
+// Give changes the owner of the file of a unix socket of this process. It returns an error if
+// another program has replaced the file by something other than a socket.
 func (s *Socket) Give(uid, gid int) error {
 	path := s.Path()
 	if path == "" {
@@ -84,13 +85,13 @@ func (s *Socket) Give(uid, gid int) error {
 
 // Keep-alive probes detect clients that vanished.
 const (
-	keepAliveIdle     = 15 // seconds without traffic before the first one
-	keepAliveInterval = 15 // seconds between them
-	keepAliveCount    = 9  // without a reply the connection is broken
+	keepAliveIdle     = 15 // seconds without traffic before the first probe
+	keepAliveInterval = 15 // seconds between probes
+	keepAliveCount    = 9  // probes without a reply after which the connection is closed
 )
 
 // setOptions sets the options of a TCP listener. Each accepted connection inherits them (tcp(7)),
-// so that it needs no calls of its own.
+// without further system calls.
 func setOptions(_, _ string, raw syscall.RawConn) error {
 	var errs []error
 	err := raw.Control(func(fd uintptr) {

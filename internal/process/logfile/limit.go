@@ -10,9 +10,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit returns a logger that writes at most a few lines a second to the same place. The next line
-// counts those left out. Messages that any request can cause need it: one unreadable file, or one
-// failed host, would let any client fill the log.
+// Limit returns a logger that writes at most 5 lines a second to the same place, after a burst of
+// 20. The next line has the number of lines that were left out. Messages that any request can cause
+// need a limit: one unreadable file, or one failed host, would let any client fill the log.
 func Limit(log *slog.Logger) *slog.Logger {
 	return slog.New(limitedHandler{log.Handler(), rate.NewLimiter(5, 20), &atomic.Int64{}})
 }
@@ -47,10 +47,10 @@ func (h limitedHandler) WithGroup(name string) slog.Handler {
 	return limitedHandler{h.Handler.WithGroup(name), h.limiter, h.dropped}
 }
 
-// A Warner warns about a subject once in warnEvery, and keeps at most maxSubjects.
+// Limits of a Warner.
 const (
-	warnEvery   = time.Minute
-	maxSubjects = 1024
+	warnEvery   = time.Minute // between warnings about one subject
+	maxSubjects = 1024        // kept at a time; for one more, all are removed
 )
 
 // Warner logs at most one warning a minute about each subject. It is safe for concurrent use.
@@ -66,7 +66,8 @@ func NewWarner(log *slog.Logger) *Warner {
 	return &Warner{log: log, last: make(map[string]time.Time)}
 }
 
-// Warn logs a warning about a subject, which may be absent from the message.
+// Warn logs a warning about a subject, unless it has done so within warnEvery. The subject is not
+// added to the message.
 func (w *Warner) Warn(subject, message string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

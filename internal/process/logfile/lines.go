@@ -9,9 +9,9 @@ import (
 // maxLine bounds a text of Lines in bytes.
 const maxLine = 1 << 10
 
-// Lines returns a writer for a log.Logger of the standard library. Each write is a warning with a
-// message and the text as an attribute. Packages such as net/http log data of remote hosts, so the
-// text is cut, and the logger should be a limited one.
+// Lines returns a writer for a log.Logger of the standard library. Each write logs a warning with
+// the message, and the written text as an attribute. Packages such as net/http log data of remote
+// hosts, so the text is cut to maxLine, and log should be a logger of Limit.
 func Lines(log *slog.Logger, message string) io.Writer { return lines{log, message} }
 
 type lines struct {

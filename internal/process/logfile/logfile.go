@@ -5,7 +5,8 @@
 //	err = w.Use("/var/log/gateway/access.log") // after logrotate has moved it away
 //
 // A goroutine writes the lines from a bounded buffer. While a disk is full or a pipe has no reader,
-// lines are lost and counted. Later lines continue at the beginning of a line.
+// lines are lost and counted. After a line that was written in part, the next one begins on a new
+// line.
 package logfile
 
 import (
@@ -18,10 +19,11 @@ import (
 	"time"
 )
 
-// maxPending bounds the lines that wait to be written.
+// maxPending bounds the lines that wait to be written, in bytes.
 const maxPending = 1 << 20
 
-// eager is the size of the pending lines that ends the delay early.
+// eager is the size of the pending lines, in bytes, from which on they are written before the delay
+// is over.
 const eager = 64 << 10
 
 // closeWait bounds the wait of Close for a blocked write.
@@ -40,12 +42,12 @@ type Writer struct {
 	retired []*os.File // to be closed by run
 	pending []byte     // whole lines
 
-	spare  []byte // of run: the other buffer
-	broken bool   // of run: the last write ended within a line
+	spare  []byte // the buffer that the next flush exchanges for pending; only run uses it
+	broken bool   // the last write ended within a line; only run uses it
 }
 
-// Open opens a log at path, which is created if missing, and appended to. "-" is standard output
-// and "" standard error. Lines are collected for the delay; 0 = each line is written at once.
+// Open opens a log that appends to the file at path, and creates a missing one. "-" is standard
+// output and "" standard error. Lines are buffered for the delay; 0 = each line is written at once.
 func Open(path string, delay time.Duration) (*Writer, error) {
 	w := &Writer{delay: delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	if err := w.Use(path); err != nil {
@@ -55,7 +57,8 @@ func Open(path string, delay time.Duration) (*Writer, error) {
 	return w, nil
 }
 
-// Use opens path and writes further lines to it. After an error the file in use stays.
+// Use opens path as Open does, and writes further lines to it. After an error the file in use
+// stays.
 func (w *Writer) Use(path string) error {
 	f, err := OpenFile(path)
 	if err == nil {
@@ -112,8 +115,8 @@ func OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Write takes whole lines. It never blocks and never fails: lines beyond the buffer are lost, see
-// Lost.
+// Write adds whole lines to the buffer. It never blocks and never fails: lines that do not fit are
+// lost, and counted by Lost.
 func (w *Writer) Write(lines []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,7 +143,7 @@ func (w *Writer) nudge() {
 // Lost returns the number of lost lines.
 func (w *Writer) Lost() uint64 { return w.lost.Load() }
 
-// Close writes the waiting lines and closes the file. It waits at most closeWait.
+// Close writes the pending lines and closes the file. It waits for at most closeWait.
 func (w *Writer) Close() error {
 	close(w.stop)
 	select {
@@ -151,7 +154,7 @@ func (w *Writer) Close() error {
 	}
 }
 
-// run is the one goroutine that writes.
+// run is the only goroutine that writes to files.
 func (w *Writer) run() {
 	defer close(w.done)
 	var tick <-chan time.Time

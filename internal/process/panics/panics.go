@@ -4,8 +4,8 @@
 //	func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 //		defer panics.ToError(&err, "asking a storage")
 //
-// ToError is for functions that return an error, Contain is for goroutines without a caller that
-// waits for a result, Abort is for handlers of net/http.
+// ToError is for functions that return an error, Contain for goroutines whose result is not
+// awaited, and Abort for handlers of net/http.
 package panics
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// Err is the error in place of a panic.
+// Err is the kind of the errors of ToError.
 var Err = errors.New("internal error")
 
 var (
@@ -25,7 +25,7 @@ var (
 	logger atomic.Pointer[slog.Logger] // nil = slog.Default()
 )
 
-// Total returns the number of panics in this process.
+// Total returns the number of contained panics in this process.
 func Total() int64 { return total.Load() }
 
 // SetLog sets the log of the process.
@@ -42,15 +42,16 @@ func Report(p any, while string, about ...any) {
 	l.Error("BUG: panic while "+while, append(about, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))...)
 }
 
-// Contain is deferred by a function without a result.
+// Contain stops and reports a panic. A function without a result defers it.
 func Contain(while string) {
 	if p := recover(); p != nil {
 		Report(p, while)
 	}
 }
 
-// Abort is deferred by a handler of net/http: after a panic the connection, or the stream of
-// HTTP/2, is cut, and net/http logs nothing. about is as in Report.
+// Abort reports a panic, and makes net/http abort the response: net/http closes the connection, or
+// resets the stream of HTTP/2, and logs nothing. A handler of net/http defers it. A panic with
+// http.ErrAbortHandler is not reported. about is as in Report.
 func Abort(while string, about ...any) {
 	switch p := recover(); p {
 	case nil:
@@ -62,7 +63,8 @@ func Abort(while string, about ...any) {
 	}
 }
 
-// ToError is deferred by a function with a named error result, which becomes Err after a panic.
+// ToError reports a panic and sets *err to an error that wraps Err. A function with a named error
+// result defers it.
 func ToError(err *error, while string) {
 	if p := recover(); p != nil {
 		Report(p, while)

@@ -25,9 +25,9 @@ const (
 		llsys.AccessFSRefer
 )
 
-// Rule allows an access to a file, or to a folder and everything below. A path that is not there is
-// left out. The rule belongs to the file or folder that the path names now, not to another one that
-// is moved or mounted there later.
+// Rule allows an access to a file, or to a folder and everything below. Restrict skips a rule whose
+// path does not exist. The rule belongs to the file or folder that the path names at that time, not
+// to another one that is moved or mounted there later.
 type Rule struct {
 	Path   string
 	Access Access
@@ -39,26 +39,26 @@ const fileAccess Access = llsys.AccessFSReadFile | llsys.AccessFSWriteFile | lls
 // ErrUnsupported means that the kernel has no Landlock, or that it is switched off.
 var ErrUnsupported = errors.New("the kernel has no Landlock")
 
-// errMoves is the error of a kernel whose Landlock lacks AccessFSRefer: there no confined process
-// can move files between folders (landlock(7)).
+// errMoves is the error for a kernel whose Landlock lacks AccessFSRefer: it lets no sandboxed
+// process move files between folders (landlock(7)).
 var errMoves = errors.New(
 	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on " +
 		"disk does")
 
-// Domain is the access that Restrict has left. Nil allows everything.
+// Domain is the access that remains after Restrict. Nil allows everything.
 type Domain struct {
 	abi   int
 	rules []Rule // with symbolic links resolved
 }
 
 // Restrict limits the process, by Landlock and for its whole life, to the files that the rules
-// allow. Where the kernel can (ABI 6), the process sends signals and connects to abstract unix
-// sockets of no other process either; talks names an abstract socket that it does connect to
-// (empty, or a path: none), and then abstract sockets stay. Not touched are descriptors that are
-// open, other sockets, the network, looking at names, times and modes, and changing the modes,
-// owners and times of files that the account owns. The error is ErrUnsupported on a kernel without
-// Landlock, and another one if its Landlock has no right that a rule needs. After an error no
-// restriction is in force.
+// allow. With ABI 6 of Landlock, the process can also not connect to abstract unix sockets of other
+// processes, nor send them signals (if the kernel has fixed erratum 2). talks is the address of a
+// unix socket that the process connects to: if it is an abstract one, all abstract sockets stay
+// allowed; a path or "" has no effect. Still allowed are open descriptors, other sockets, the
+// network, reading names, times and modes, and changing the modes, owners and times of files that
+// the account owns. The error is ErrUnsupported on a kernel without Landlock, and another one if
+// its Landlock has no right that a rule needs. After an error no restriction is in force.
 func Restrict(rules []Rule, talks string) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
@@ -71,11 +71,11 @@ func Restrict(rules []Rule, talks string) (*Domain, error) {
 	return restrict(abi, rules, scopes(errata, talks))
 }
 
-// ownSignals is the erratum 2 of Landlock: with it fixed, threads of one process can send signals
-// to each other. Without it the Go runtime could not preempt its threads.
+// ownSignals is the bit of erratum 2 of Landlock. Only if the kernel has fixed that, threads of one
+// process can send signals to each other under ScopeSignal; the Go runtime preempts threads so.
 const ownSignals = 1 << 1
 
-// scopes are the kinds of communication with other processes that are taken away.
+// scopes returns the kinds of communication with other processes that Restrict denies.
 func scopes(errata int, talks string) (set landlock.ScopedSet) {
 	if errata&ownSignals != 0 {
 		set |= llsys.ScopeSignal
@@ -86,7 +86,7 @@ func scopes(errata int, talks string) (set landlock.ScopedSet) {
 	return set
 }
 
-// restrict is Restrict on a kernel with an ABI.
+// restrict is Restrict on a kernel whose Landlock has the ABI version abi.
 func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error) {
 	if abi < 2 && slices.ContainsFunc(rules, func(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }) {
 		return nil, errMoves
@@ -133,7 +133,7 @@ func (d *Domain) Outside(rules []Rule) []Rule {
 	return list
 }
 
-// allows compares paths without symbolic links.
+// allows reports whether a rule of d allows the access. The path has no symbolic links.
 func (d *Domain) allows(path string, access Access) bool {
 	return slices.ContainsFunc(d.rules, func(r Rule) bool {
 		return r.Access&access == access &&
@@ -144,7 +144,7 @@ func (d *Domain) allows(path string, access Access) bool {
 // Keeps reports whether Landlock keeps the process from a file or folder that its account may read:
 // another one was put in its place.
 func (d *Domain) Keeps(path string) bool {
-	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) asks for permissions alone
+	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) ignores Landlock
 		return false
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -154,7 +154,7 @@ func (d *Domain) Keeps(path string) bool {
 	return errors.Is(err, unix.EACCES)
 }
 
-// resolve resolves the symbolic links of a path, as far as there is something.
+// resolve resolves the symbolic links of a path, in the part of it that exists.
 func resolve(path string) (string, error) {
 	rest := ""
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {

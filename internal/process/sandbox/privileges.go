@@ -13,11 +13,11 @@ import (
 // Privileges describe the process to its operator: the account that it has become, and Landlock.
 type Privileges struct {
 	User    string // the account of Become; empty = none
-	Off     string // the reason for which there is no Landlock; empty = there is
+	Off     string // the reason for which Landlock is off; empty = it is on
 	*Domain        // nil = no Landlock
 }
 
-// Restrict calls the function Restrict, and keeps the domain or the error.
+// Restrict calls the function Restrict, and stores the domain or the error in p.
 func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
 	if p.Domain, err = Restrict(rules, talks); err != nil {
 		p.Off = err.Error()
@@ -25,7 +25,7 @@ func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
 	return err
 }
 
-// Account names the user of the process.
+// Account returns the user of the process, as text.
 func (p *Privileges) Account() string {
 	if p.User != "" {
 		return "user " + p.User
@@ -49,8 +49,8 @@ func (p *Privileges) AsUser(err error) error {
 	return fmt.Errorf("as user %q: %w", p.User, err)
 }
 
-// Explain adds to the error of a missing permission that the process has dropped some. Other errors
-// stay, and so does nil.
+// Explain adds to the error of a missing permission that the process has dropped permissions. It
+// returns any other error, and nil, unchanged.
 func (p *Privileges) Explain(err error) error {
 	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
@@ -65,7 +65,8 @@ func (p *Privileges) Explain(err error) error {
 	return fmt.Errorf("%w; this process runs as %s%s: let it read the file, or restart it", err, p.Account(), reads)
 }
 
-// SystemRules are for the Go runtime, the resolver of names, metrics, and looking accounts up.
+// SystemRules are the rules for the Go runtime, the resolver of names, metrics, and lookups of
+// accounts.
 var SystemRules = []Rule{
 	{"/proc", Read}, // Landlock hides memory, descriptors and environment of other processes
 	{"/sys/kernel/mm", Read},
@@ -82,8 +83,9 @@ var SystemRules = []Rule{
 	{"/usr/share/zoneinfo", Read},
 }
 
-// FolderRules are for a file that may be replaced by another one of its name: they are about its
-// folder, and about that of the file to which a link leads. A file in "/" gets a rule of its own.
+// FolderRules returns rules for a file that another one of its name may replace. They allow its
+// folder, and the folder of the file to which a link of that name leads. For a file in "/" they
+// allow only the file.
 func FolderRules(name string, access Access) (rules []Rule) {
 	target := name
 	if real, err := filepath.EvalSymlinks(name); err == nil {

@@ -1,5 +1,5 @@
-// Package sandbox takes rights away from the running process: the right to gain new ones, those of
-// root, and, by Landlock, the right to open files that it does not use.
+// Package sandbox drops privileges of the running process: the right to gain new ones, the rights
+// of root, and, by Landlock, the right to open files that the process does not use.
 //
 //	if err := sandbox.NoNewPrivileges(); err != nil { ... }
 //	u, err := sandbox.LookupUser("fdfs")
@@ -24,8 +24,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoNewPrivileges makes the kernel ignore set-user-id bits and file capabilities from now on
-// (PR_SET_NO_NEW_PRIVS, prctl(2)).
+// NoNewPrivileges makes the kernel ignore set-user-id bits and file capabilities of programs that
+// the process executes from now on (PR_SET_NO_NEW_PRIVS, prctl(2)).
 func NoNewPrivileges() error {
 	if err := landlock.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot set no_new_privs: %w", err)
@@ -40,15 +40,15 @@ func IsRoot() bool { return syscall.Geteuid() == 0 }
 type User struct {
 	Name   string
 	UID    int
-	GID    int   // its own group
+	GID    int   // primary group
 	Groups []int // all of its groups
 }
 
 // ErrUser is the error for an account that cannot be used.
 var ErrUser = errors.New("unusable account")
 
-// LookupUser finds an account by its name. The account of root is an error: there is nothing to
-// drop.
+// LookupUser finds an account by its name. The account of root is an error: the process would drop
+// nothing.
 func LookupUser(name string) (User, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
@@ -73,8 +73,8 @@ func LookupUser(name string) (User, error) {
 	return u, nil
 }
 
-// Become gives up the user and groups of the process for those of u, and the capabilities of its
-// bounding set. The process must be root, or u already.
+// Become replaces the user and groups of the process by those of u, and empties its capability
+// bounding set. The process must be root; if it runs as u already, Become does nothing.
 func (u User) Become() error {
 	if syscall.Getuid() == u.UID && syscall.Geteuid() == u.UID {
 		return nil
@@ -88,7 +88,7 @@ func (u User) Become() error {
 	for _, step := range []struct {
 		name string
 		err  error
-	}{ // the order matters: without the user root there is no right to change groups
+	}{ // in this order: only root may change the groups
 		{"setgroups", syscall.Setgroups(u.Groups)},
 		{"setgid", syscall.Setresgid(u.GID, u.GID, u.GID)},
 		{"setuid", syscall.Setresuid(u.UID, u.UID, u.UID)},
@@ -103,14 +103,14 @@ func (u User) Become() error {
 	return nil
 }
 
-// dropBoundingSet takes all capabilities out of the bounding set (capabilities(7)): no program that
-// the process starts can have one again. Root in a container may have no right to do that; then
-// no_new_privs has to be enough.
+// dropBoundingSet removes all capabilities from the bounding set (capabilities(7)): no program that
+// the process starts can gain one again. Root in a container may have no right to do that. Then
+// dropBoundingSet returns nil: no_new_privs remains.
 func dropBoundingSet() error {
 	for capability := uintptr(0); ; capability++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
-			return nil // the kernel knows no more of them
+			return nil // the kernel has no further capabilities
 		}
 		if err == nil && held == 1 {
 			err = landlock.AllThreadsPrctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)

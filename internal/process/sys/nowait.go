@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls below never block, so they are raw system calls, which bypass the scheduler. The
-// runtime takes the processor from a thread that it sees in a system call; a server that spends
+// The calls below never block, so they are raw system calls, which bypass the scheduler: the
+// runtime takes the processor from a thread in an ordinary system call, and a server that spends
 // most of its time in the kernel loses a tenth of its throughput by that. A call that would block
 // returns unix.EAGAIN.
 
-// SendNoWait sends as much of two parts of memory as the socket accepts. One part may be empty.
+// SendNoWait sends as many bytes of two parts of memory as the socket accepts. One part may be
+// empty.
 func SendNoWait(fd uintptr, first, second []byte, flags int) (int, error) {
 	if len(first) == 0 {
 		first, second = second, nil
@@ -34,7 +35,8 @@ func SendNoWait(fd uintptr, first, second []byte, flags int) (int, error) {
 	})
 }
 
-// SendfileNoWait is sendfile(2) to a non-blocking socket, of bytes that are in memory.
+// SendfileNoWait calls sendfile(2) to a non-blocking socket. The bytes of the file must be in the
+// page cache, otherwise the call waits for the disk.
 func SendfileNoWait(fd uintptr, file int, offset *int64, length int) (int, error) {
 	return Retry(func() (int, error) {
 		return result(syscall.RawSyscall6(syscall.SYS_SENDFILE, fd, uintptr(file), uintptr(unsafe.Pointer(offset)),
@@ -42,7 +44,7 @@ func SendfileNoWait(fd uintptr, file int, offset *int64, length int) (int, error
 	})
 }
 
-// CloseSocket closes a socket. It would wait only with SO_LINGER and a time above 0.
+// CloseSocket closes a socket that has no SO_LINGER time above 0: close(2) would wait with one.
 func CloseSocket(fd int) error {
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0)
 	if errno != 0 {
@@ -51,7 +53,7 @@ func CloseSocket(fd int) error {
 	return nil
 }
 
-// PreadNoWait reads from a file at an offset, only bytes in the page cache. It never waits for a
+// PreadNoWait reads from a file at an offset, only bytes in the page cache: it never waits for the
 // disk.
 func PreadNoWait(fd int, p []byte, offset int64) (int, error) {
 	part := unix.Iovec{Base: unsafe.SliceData(p)}

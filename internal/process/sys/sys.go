@@ -4,7 +4,7 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// Retry makes a system call until no signal interrupts it (EINTR).
+// Retry repeats a system call while signals interrupt it (EINTR).
 func Retry(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()

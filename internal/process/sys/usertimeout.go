@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetUserTimeout is TCP_USER_TIMEOUT: the kernel ends a connection when the other host has not
-// acknowledged sent bytes for d. Reads and writes then fail with ETIMEDOUT or, where a router says
-// so, with EHOSTUNREACH. A host that works acknowledges at once, however long its program takes to
-// respond.
+// SetUserTimeout sets TCP_USER_TIMEOUT: the kernel ends a connection when the other host has not
+// acknowledged sent bytes for d. Reads and writes then fail with ETIMEDOUT, or with EHOSTUNREACH if
+// a router has reported that. A running host acknowledges at once, even if its program responds
+// late.
 func SetUserTimeout(conn *net.TCPConn, d time.Duration) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Predecessor is the process that this one replaces, with its own predecessors that are still
+// Predecessor is the old process, which this one replaces, with its predecessors that are still
 // running. The methods of a nil Predecessor do nothing.
 type Predecessor struct {
 	mu    sync.Mutex      // guards the fields below: one message and its reply at a time
@@ -24,8 +24,8 @@ type Predecessor struct {
 // errAborted is the error of a new process that must end.
 var errAborted = errors.New("the upgrade was aborted: the old process continues to serve")
 
-// Ready reports that this process can serve, and waits until it may: until the old process has
-// stopped accepting, or has ended. After an error this process must end.
+// Ready reports to the old process that this one can serve, and waits until it may serve: until the
+// old process has stopped accepting, or has ended. After an error this process must end.
 func (p *Predecessor) Ready() error {
 	if p == nil {
 		return nil
@@ -39,16 +39,17 @@ func (p *Predecessor) Ready() error {
 	return nil
 }
 
-// Fail reports why this process ends before it is ready. The old one continues.
+// Fail reports to the old process the reason for which this one ends before it is ready. The old
+// process continues to serve.
 func (p *Predecessor) Fail(reason error) {
 	text := reason.Error()
 	p.tell(msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
 }
 
-// Serving reports that this process serves, and has notified systemd.
+// Serving reports to the old process that this one serves, and has notified systemd.
 func (p *Predecessor) Serving() { p.tell(msgServing, "") }
 
-// tell sends a message, which fails if the old process has ended.
+// tell sends a message to the old process, without effect if that has ended.
 func (p *Predecessor) tell(word, text string) {
 	if p == nil {
 		return
@@ -61,9 +62,10 @@ func (p *Predecessor) tell(word, text string) {
 // purgeTimeout bounds the wait for a purge by another process.
 const purgeTimeout = 5 * time.Second
 
-// Purge purges files in the other processes, which may still serve requests. Parameter what is a
-// file, a folder with a slash at its end, or "" for all files. After the result nil, all of these
-// processes have applied the purge or have ended.
+// Purge purges files in the older processes, which may still serve requests. Parameter what is a
+// file, a folder with a slash at its end, or "" for all files. If the result is nil, all of these
+// processes have applied the purge or have ended. A process that was late once gets no further
+// purges.
 func (p *Predecessor) Purge(what string) error {
 	if p == nil {
 		return nil
@@ -85,7 +87,7 @@ func (p *Predecessor) Purge(what string) error {
 			errs = append(errs, fmt.Errorf("an older process did not apply the purge within %s", purgeTimeout))
 		}
 		if (err == nil || isLate && conn == p.conn) && conn.SetDeadline(time.Time{}) == nil { // for Serving
-			return isLate // its late reply would be read as that of the next purge
+			return isLate // the late reply would be read as the reply to the next purge
 		}
 		_ = conn.Close() // the process has ended, or is late
 		return true
@@ -93,8 +95,8 @@ func (p *Predecessor) Purge(what string) error {
 	return errors.Join(errs...)
 }
 
-// Links returns copies of the connections to the running older processes, for the next process. The
-// caller closes them.
+// Links returns copies of the connections to the older processes that are running, for the next
+// process. The caller closes them, also after an error.
 func (p *Predecessor) Links() (fds []int, err error) {
 	if p == nil {
 		return nil, nil
@@ -116,7 +118,7 @@ func (p *Predecessor) Links() (fds []int, err error) {
 	return fds, nil
 }
 
-// Leave closes the connections, of which the next process has its own copies.
+// Leave closes the connections to the older processes. The next process has copies of them.
 func (p *Predecessor) Leave() {
 	if p == nil {
 		return

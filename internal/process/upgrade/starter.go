@@ -52,8 +52,8 @@ func NewStarter() (*Starter, error) {
 	return &Starter{program, cmd, conn}, nil
 }
 
-// programFile returns the path of the running program: that of name if it is the running program,
-// so that an upgrade can change a link in it, else the path of the file itself.
+// programFile returns the path of the program file: name if it leads to the running program, so
+// that an upgrade follows a changed link in that path, else the path of the running file.
 func programFile(name string) (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -71,8 +71,8 @@ func programFile(name string) (string, error) {
 	return own, nil
 }
 
-// Close ends the starter. The processes that it has started keep running. Close of a nil Starter
-// does nothing.
+// Close ends the starter and waits for its end. The processes that it has started keep running.
+// Close of a nil Starter does nothing.
 func (s *Starter) Close() error {
 	if s == nil {
 		return nil
@@ -112,7 +112,7 @@ func (s *Starter) Start(ctx context.Context, sockets []int, names []string, link
 		err = s.awaitReady(ctx, n)
 	}
 	if err != nil {
-		n.Abort() // without a message the process would serve, as if this one had died
+		n.Abort() // without this message the process would serve, as after the end of this one
 		return nil, err
 	}
 	return n, nil
@@ -153,7 +153,7 @@ func (s *Starter) awaitReady(ctx context.Context, n *Successor) error {
 	case err == nil && word == msgFailed:
 		return errors.New(text)
 	case limited.Err() != nil:
-		_ = send(s.conn, msgKill, strconv.Itoa(n.PID)) // fails without a starter, and nothing else can end it
+		_ = send(s.conn, msgKill, strconv.Itoa(n.PID)) // fails if the starter has ended; only it can kill the process
 		return fmt.Errorf("process %d is not ready: %w", n.PID, context.Cause(limited))
 	}
 	return fmt.Errorf("process %d has ended before it was ready%s", n.PID, s.stateOf(n.PID))

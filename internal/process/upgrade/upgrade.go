@@ -12,12 +12,13 @@
 //	 |<------------ purge --------------|         Predecessor.Purge
 //	 |------------- purged ------------>|
 //
-// Between ready and go connections wait in the sockets. So one process at a time accepts, writes to
-// the disk of the cache, and is a member of the fleet.
+// Between the end of accepting and go, connections wait in the sockets. So one process at a time
+// accepts, writes to the disk of the cache, and is a member of the fleet.
 //
-// The gateway starts the starter before it drops rights: a process that the gateway starts later
-// has no more rights than the gateway (Landlock, user). The starter starts one program with fixed
-// arguments, and accepts only sockets from the gateway.
+// The gateway starts the starter before it drops privileges: a process that the gateway starts
+// later would have no more privileges than the gateway (Landlock, user). The starter starts one
+// program with fixed arguments. From the gateway it accepts only sockets with their names, and
+// requests to kill a process that it has started.
 package upgrade
 
 import (
@@ -35,7 +36,7 @@ import (
 
 // Messages between the processes: a word, a blank, and an argument.
 const (
-	msgStart   = "start"   // to the starter: start the program; with names and descriptors of sockets
+	msgStart   = "start"   // to the starter: start the program; with number, names and descriptors of sockets
 	msgKill    = "kill"    // to the starter: kill the process with this id
 	msgStarted = "started" // from the starter: the id of the process
 	msgEnded   = "ended"   // from the starter: id and state of a process
