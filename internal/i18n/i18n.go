@@ -1,12 +1,12 @@
-// Package i18n holds the sentences that the program prints for people, and their translations.
+// Package i18n contains the texts that the program prints for people, and their translations.
 //
 //	text := i18n.Sprintf("there is no folder %q for the log", dir)
 //	fmt.Println(text)                  // English
 //	fmt.Println(text.In(i18n.Chinese)) // by the catalog, the files zh_*.go
 //
 // A catalog has the translation of a format under the English format. A sentence without an entry
-// is printed in English. tests/translation finds all formats in the source, and reports those
-// without an entry, and entries without a format.
+// is printed in English. tests/translation finds all formats in the source, and reports formats
+// without an entry and entries without a format.
 package i18n
 
 import (
@@ -24,7 +24,8 @@ type Text struct {
 	args    []any
 }
 
-// Sprintf returns a Text. Arguments that are Texts, or errors of Errorf, are translated with it.
+// Sprintf returns a Text. In translates it with those of its arguments that are Texts, errors of
+// Errorf, or errors whose text has an entry in the catalog.
 func Sprintf(format string, args ...any) Text {
 	return Text{english: fmt.Sprintf(format, args...), format: format, args: args}
 }
@@ -32,7 +33,7 @@ func Sprintf(format string, args ...any) Text {
 // Plain returns the Text of a sentence without arguments.
 func Plain(sentence string) Text { return Text{english: sentence, format: sentence} }
 
-// Of returns a Text as it is, and the Text of a constant. For parameters that take either.
+// Of returns a Text unchanged, and the Text of a string. It is for parameters that accept either.
 func Of(text any) Text {
 	if t, ok := text.(Text); ok {
 		return t
@@ -76,7 +77,7 @@ type textError struct {
 	text  Text
 }
 
-// Errorf returns an error like that of fmt.Errorf, with a text that can be translated.
+// Errorf returns an error like that of fmt.Errorf, with a text that ErrorText can translate.
 func Errorf(format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	return &textError{error: err, text: Text{english: err.Error(), format: format, args: args}}
@@ -88,7 +89,8 @@ func (e *textError) Unwrap() error { return e.error }
 // In returns the text of the error in a language.
 func (e *textError) In(l Language) string { return e.text.In(l) }
 
-// ErrorText returns the text of an error, which can be translated if Errorf made the error.
+// ErrorText returns the text of an error. It is that of Errorf if the error is one, or wraps one
+// without a change of the text; else the text is a sentence without arguments.
 func ErrorText(err error) Text {
 	var e *textError
 	if errors.As(err, &e) && e.Error() == err.Error() {

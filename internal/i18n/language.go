@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Language is a language of people, by its code of ISO 639-1.
+// Language is a natural language, by its code of ISO 639-1.
 type Language string
 
-// The languages. English is the one of the source and of output for programs.
+// The languages. The source and output for programs are in English.
 const (
 	English Language = "en"
 	Chinese Language = "zh" // simplified characters
@@ -26,7 +26,7 @@ func (l Language) Translate(sentence string) string {
 	return sentence
 }
 
-// Tag is the language tag (RFC 5646) of the texts, such as zh-CN.
+// Tag returns the language tag (RFC 5646) of the texts, such as zh-CN.
 func (l Language) Tag() string {
 	if l == Chinese {
 		return "zh-CN"
@@ -34,16 +34,16 @@ func (l Language) Tag() string {
 	return string(l)
 }
 
-// ParseLanguage reads a language tag (RFC 5646) such as zh or zh-CN; ok is false for a language
-// that the program does not have.
+// ParseLanguage parses a language tag (RFC 5646) such as zh or zh-CN, also with underscores; ok is
+// false for a language without texts here.
 func ParseLanguage(tag string) (l Language, ok bool) {
 	primary, _, _ := strings.Cut(strings.ReplaceAll(tag, "_", "-"), "-")
 	l = Language(strings.ToLower(primary))
 	return l, l == English || l == Chinese
 }
 
-// FromEnvironment returns the language of messages: the first of LC_ALL, LC_MESSAGES and LANG that
-// is not empty decides (POSIX.1-2017 section 8.2). A locale of another language means English.
+// FromEnvironment returns the language of messages: that of the first of LC_ALL, LC_MESSAGES and
+// LANG that is not empty (POSIX.1-2017 section 8.2). A locale of another language means English.
 func FromEnvironment(getenv func(name string) string) Language {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
 	name, _, _ := strings.Cut(locale, ".") // without the charset
@@ -54,7 +54,7 @@ func FromEnvironment(getenv func(name string) string) Language {
 }
 
 // FromAcceptLanguage returns the language that an Accept-Language field prefers (RFC 9110 section
-// 12.5.4); English if it names none of the program's.
+// 12.5.4); English if the field names no language of this package.
 func FromAcceptLanguage(field string) Language {
 	best, weight := English, 0.
 	for member := range strings.SplitSeq(field, ",") {

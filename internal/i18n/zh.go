@@ -30,7 +30,7 @@ func (l Language) Catalog() map[string]string {
 	return nil
 }
 
-// zhSystem has common errors of the kernel and of Go's packages.
+// zhSystem has common errors of the kernel and of Go's standard library.
 var zhSystem = []entry{
 	{"permission denied", "没有权限"},
 	{"no such file or directory", "文件或目录不存在"},

@@ -1,7 +1,7 @@
 package i18n
 
-// zhConfig has the problems of configurations: those of internal/config, and those that
-// internal/app and internal/doctor add.
+// zhConfig has the problems of configurations, from internal/config, internal/app and
+// internal/doctor.
 var zhConfig = []entry{
 	// The form of a problem.
 	{"%s: %s: %s", "%s: %s：%s"},
@@ -13,7 +13,7 @@ var zhConfig = []entry{
 	{"more than %d problems, the rest is left out", "问题超过 %d 个，其余省略"},
 	{"make sure that this is the right file, and correct the problems above first", "请确认文件无误，并先改正以上问题"},
 
-	// value.go, address.go: what is wrong with a value, behind `key = value`
+	// value.go, address.go: the problem of a value, after `key = value`
 	{"%s = %s %s", "%s = %s：%s"},
 	{"(not shown)", "（不显示）"},
 	{"remove them", "删除这些字符"},

@@ -1,6 +1,6 @@
 package i18n
 
-// zhDoctor has the findings of internal/doctor, and the words around them.
+// zhDoctor has the findings of internal/doctor, and the texts that are printed with them.
 var zhDoctor = []entry{
 	{"%s: %d ok, %d warnings, %d failures", "%s: %d 项正常，%d 个警告，%d 项失败"},
 	{"no problems", "没有问题"},

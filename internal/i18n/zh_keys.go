@@ -1,6 +1,6 @@
 package i18n
 
-// zhKeys has the meanings of the keys: the doc texts of internal/config.
+// zhKeys has the descriptions of the keys, from internal/config.
 var zhKeys = []entry{
 	// the global section
 	{"folder of FastDFS on this host; store_path0 where that is not set",

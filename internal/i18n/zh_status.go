@@ -1,7 +1,7 @@
 package i18n
 
-// zhStatus has the status page: internal/admin/status, and the parts of internal/app and
-// internal/admin that fill it.
+// zhStatus has the texts of the status page, from internal/admin/status, internal/admin and
+// internal/app.
 var zhStatus = []entry{
 	// page.html: the frame
 	{"Gateway", "网关"},
