@@ -184,8 +184,8 @@ type twin struct {
 	times int    // successive exchanges before which another process had registered the name
 }
 
-// twinTimes is the number of such exchanges after which a twin is reported. An own exchange whose
-// reply was lost looks the same.
+// twinTimes is the number of such exchanges after which a twin is reported. After an exchange of
+// this process whose reply was lost, the next one looks the same.
 const twinTimes = 3
 
 // lookForTwin warns of another process with the name of this gateway. before is the last heartbeat

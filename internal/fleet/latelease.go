@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// leaseRequest is a request to Redis for a lease, in its own goroutine.
+// leaseRequest is a request to Redis for a lease. It runs in a goroutine of requestLease.
 type leaseRequest struct {
 	stop func() bool   // prevents the release at the end of the fill; false = too late; guarded by lateLeases.mu
 	done chan struct{} // closed when the fields below are set

@@ -19,8 +19,8 @@ const (
 )
 
 // admission bounds the connections to the listener for peers. Connections before the end of their
-// TLS handshake may come from other clients: they take no place of a peer, and the oldest one is
-// closed for the next. At the limit of one address, its own oldest one is closed.
+// TLS handshake may come from other clients. So they have separate limits: at maxHandshakes the
+// oldest of them is closed for a new one, at maxHandshakesIP the oldest one of the same address.
 type admission struct {
 	mu         sync.Mutex  // guards the fields below
 	handshakes []*peerConn // the oldest first
