@@ -223,11 +223,8 @@ func (s *redisStore) listen(caller context.Context) error {
 	case s.pubsub != nil:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // Receive has no timeout
-	defer cancel()
-	pubsub := s.rdb.Subscribe(ctx, s.c.channels()+s.c.process)
-	if _, err := pubsub.Receive(ctx); err != nil { // the confirmation
-		_ = pubsub.Close() // nothing to lose
+	pubsub, err := s.subscribe(caller)
+	if err != nil {
 		return failed(caller, "subscribe to releases", err)
 	}
 	s.pubsub = pubsub
@@ -243,6 +240,29 @@ func (s *redisStore) listen(caller context.Context) error {
 		}
 	})
 	return nil
+}
+
+// subscribe returns a confirmed subscription to the channel of this process.
+// UniversalClient.Subscribe with a channel ignores a failed write, and go-redis then reads from a
+// new connection that has no subscription. Receive ends with the deadline of its context, but not
+// with a cancellation.
+func (s *redisStore) subscribe(caller context.Context) (*redis.PubSub, error) {
+	ctx, cancel := context.WithTimeout(caller, subscribeTimeout)
+	defer cancel()
+	pubsub := s.rdb.Subscribe(ctx)
+	stop := context.AfterFunc(ctx, func() { _ = pubsub.Close() })
+	err := pubsub.Subscribe(ctx, s.c.channels()+s.c.process)
+	if err == nil {
+		_, err = pubsub.Receive(ctx) // the confirmation
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = pubsub.Close() // an error means that it is closed
+		return nil, err
+	}
+	return pubsub, nil
 }
 
 // onMessage handles a message: "waiter lock" from wake.lua, or one of folder_release.lua.
