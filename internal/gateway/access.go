@@ -21,19 +21,19 @@ type Rules struct {
 	Deny        *clientaddr.Networks // of clients: 403; nil = none
 	Allow       *clientaddr.Networks // all other clients get 403; nil = all are allowed
 	Unlimited   *clientaddr.Networks // clients without limits by address; nil = none
-	Requests    *access.Limiter      // per address: 429 beyond; nil = no limit
-	Referers    *access.Referers     // of GET and HEAD: 403 for others; nil = all
-	RefererFile *Page                // sent with 200 in place of 403 for the referer; nil = none
-	RefererURL  string               // a 302 leads there in place of 403 for the referer; empty = none
+	Requests    *access.Limiter      // rate per address: 429 above it; nil = no limit
+	Referers    *access.Referers     // allowed for GET and HEAD: 403 for others; nil = all
+	RefererFile *Page                // sent with 200 in place of a 403 for the referer; nil = none
+	RefererURL  string               // target of a 302 in place of a 403 for the referer; empty = none
 	SendRate    int64                // bytes per second of one response; 0 = no limit
-	SendAfter   int64                // bytes of it that are sent before the limit holds
+	SendAfter   int64                // bytes of one response that SendRate does not apply to
 }
 
 // RuleSection replaces rules for selected files.
 type RuleSection struct {
 	Files   fileselect.Selector
 	Rules   Rules
-	Replace []func(to, from *Rules) // copies from Rules what it replaces
+	Replace []func(to, from *Rules) // each copies one replaced rule from Rules
 }
 
 // String names the properties of a request that the rules depend on; empty = all requests are
@@ -55,7 +55,7 @@ func (r *Rules) String() string {
 	return strings.Join(of, ", ")
 }
 
-// newRules returns the rules of each file; nil if base is for all files.
+// newRules returns the rules of each file; nil if base applies to all files.
 func newRules(base *Rules, sections []RuleSection) *fileselect.Choices[*Rules] {
 	files := func(s RuleSection) fileselect.Selector { return s.Files }
 	return fileselect.NewChoices(sections, files, func(matching []RuleSection) *Rules {
@@ -72,15 +72,15 @@ func newRules(base *Rules, sections []RuleSection) *fileselect.Choices[*Rules] {
 	})
 }
 
-// The reasons of Rules, as labels.
+// Reasons for which Rules reject a request: the values of the label reason.
 const (
 	deniedByAddress = "address"
 	deniedByRate    = "rate"
 	deniedByReferer = "referer"
 )
 
-// admit finds the client of the request and applies the rules to it. done is true if the response
-// is set.
+// admit responds to HealthPath, or finds the client of the request and applies the rules to it.
+// done is true if the response is set.
 func (r *request) admit() (done bool, err error) {
 	o := &r.h.o
 	if o.HealthPath != "" && r.asksHealth() {
@@ -136,7 +136,7 @@ func (r *request) health() {
 	if r.h.o.Ready != nil {
 		if err := r.h.o.Ready(); err != nil {
 			r.ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
-			body = "not ready\n" // the reason names paths: the admin listener has it
+			body = "not ready\n" // without the error, which may name paths; the admin listener shows it
 		}
 	}
 	h := &r.ctx.Response.Header
@@ -164,8 +164,8 @@ func (r *request) checkClient() error {
 	return nil
 }
 
-// checkReferer applies the rules about the page that shows the file. done is true if
-// RefererFile or RefererURL is the response.
+// checkReferer applies the rules about the page that shows the file. done is true if RefererFile or
+// RefererURL is the response.
 func (r *request) checkReferer() (done bool, err error) {
 	rules := r.rules
 	if rules.Referers == nil || !r.ctx.IsGet() && !r.ctx.IsHead() {
@@ -193,7 +193,7 @@ func (r *request) checkReferer() (done bool, err error) {
 	return false, errReferer
 }
 
-// limitRate sets the rate of the body of a file. It is lifted when the server stops, so that
+// limitRate sets the rate of the body of a file. The limit is lifted when the server stops, so that
 // responses end in time.
 func (r *request) limitRate() {
 	rules := r.rules
@@ -206,8 +206,8 @@ func (r *request) limitRate() {
 	}
 }
 
-// Limiters returns those of Rules and of each of RuleSections, in their order; nil where there is
-// none.
+// Limiters returns the request limiters of Rules and of each of RuleSections, in their order; nil
+// for rules without one.
 func (h *Handler) Limiters() []*access.Limiter {
 	limiters := []*access.Limiter{nil}
 	if h.o.Rules != nil {

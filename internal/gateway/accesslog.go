@@ -52,8 +52,8 @@ func NewAccessLog(out io.Writer, o AccessLogOptions) (*AccessLog, error) {
 	return l, nil
 }
 
-// skips reports whether the request has no line. A request that was rejected or redirected before
-// its file id was needed is parsed here.
+// skips reports whether the request gets no line. It parses the target of a request that was
+// rejected or redirected before its file id was needed.
 func (l *AccessLog) skips(r *request) bool {
 	if len(l.o.Except) == 0 {
 		return false
@@ -72,19 +72,19 @@ type entry struct {
 	at                                    time.Time
 	remote                                netip.Addr // invalid for a unix socket
 	method, target, proto, referer, agent []byte
-	line                                  []byte // in place of method, target, proto: a rejected request line
+	line                                  []byte // request line that the guard rejected; else empty
 	status                                int
 	bytes                                 int64
 	source                                string
-	err                                   error    // why the body ended early
-	request                               *request // nil for a rejected request line
+	err                                   error    // that ended the body early, or the rejection of the guard
+	request                               *request // nil if the guard rejected the request
 }
 
-// maxLogText bounds target, referer and user agent in bytes. The client chooses them, and a request
-// may have 8 KiB of each.
+// maxLogText bounds the texts of entry.cut in bytes. The client chooses them: a target may have 8
+// KiB, and a head 16 KiB.
 const maxLogText = 2 << 10
 
-// cut shortens the texts that a client chooses. mask runs before, since it needs whole tokens.
+// cut shortens the texts that a client chooses. mask runs before it, since mask needs whole tokens.
 func (e *entry) cut() {
 	for _, text := range []*[]byte{&e.target, &e.line, &e.referer, &e.agent} {
 		if len(*text) > maxLogText {
@@ -122,7 +122,8 @@ func (l *AccessLog) write(e entry) {
 	l.lines.Put(line)
 }
 
-// mask replaces the tokens in the texts of the client. The masked texts are appended to room.
+// mask replaces the tokens in target, rejected request line and referer. The masked texts are
+// appended to room.
 func (e *entry) mask(room []byte) []byte {
 	for _, text := range []*[]byte{&e.target, &e.line, &e.referer} {
 		room, *text = appendMasked(room, *text)
@@ -153,8 +154,8 @@ func (e *entry) appendCombined(b []byte) []byte {
 }
 
 // appendJSON appends an object with: time, remote, method, target, protocol, status, bytes,
-// seconds, source, referer, user_agent, refused_line for a rejected request line, and error if the
-// body ended early.
+// seconds, source, referer, user_agent, refused_line for a request that the guard rejected, and
+// error for such a request or if the body ended early.
 func (e *entry) appendJSON(b []byte) []byte {
 	b = e.at.AppendFormat(append(b, `{"time":"`...), time.RFC3339Nano)
 	b = append(b, `","remote":"`...)

@@ -23,7 +23,8 @@ var (
 	valueAttachment      = []byte("attachment")
 )
 
-// isActive reports whether documents of the type can hold scripts: HTML and XML, such as SVG.
+// isActive reports whether documents of the type can hold scripts: HTML, XML such as SVG, and MIME
+// messages, whose parts may be HTML.
 func isActive(contentType string) bool {
 	essence, _, _ := strings.Cut(contentType, ";")
 	essence = strings.ToLower(strings.TrimSpace(essence))
@@ -35,7 +36,7 @@ func isActive(contentType string) bool {
 	return strings.HasSuffix(essence, "+xml")
 }
 
-// setActive sets the header of ActiveContent. A requested file name has made the file an attachment
+// setActive sets the header of ActiveContent. A file with a requested file name is an attachment
 // already.
 func (r *request) setActive() {
 	h := &r.ctx.Response.Header

@@ -10,8 +10,8 @@ import (
 )
 
 // This file finds the client of a request behind trusted proxies, by the fields that they add to
-// it. proxyheader.go does so for whole connections. The address is used by the access log and
-// access.go, scheme and host by redirects.
+// the request. proxyheader.go does so for whole connections. The access log and access.go use the
+// address, redirects use scheme and host.
 
 // The fields that a trusted proxy adds, besides fasthttp.HeaderXForwardedFor.
 const (
@@ -23,8 +23,8 @@ const (
 // protoHTTPS is the scheme of a client that is connected to its proxy by TLS.
 var protoHTTPS = []byte("https")
 
-// findClient sets client, proto and host by the word of a trusted proxy. Fields of other peers mean
-// nothing, and neither do those behind the header of the PROXY protocol: its proxy may pass on the
+// findClient sets client, proto and host as a trusted proxy names them. Fields from other addresses
+// are ignored, and so are fields behind the header of the PROXY protocol: its proxy may pass on the
 // fields as the client has sent them.
 func (r *request) findClient() error {
 	p := r.h.o.Proxies
@@ -60,7 +60,7 @@ func (r *request) findClient() error {
 	return nil
 }
 
-// clientAddr returns the address of the client; invalid for one of a unix socket.
+// clientAddr returns the address of the client; invalid for a client of a unix socket.
 func (r *request) clientAddr() netip.Addr {
 	if r.client.IsValid() {
 		return r.client
@@ -68,8 +68,8 @@ func (r *request) clientAddr() netip.Addr {
 	return ipOf(r.ctx.RemoteAddr())
 }
 
-// hostField returns the Host field as the client sent it: by the word of a trusted proxy, or that
-// of the request.
+// hostField returns the Host field as the client sent it: the one that a trusted proxy names, or
+// the one of the request.
 func (r *request) hostField() []byte {
 	if isHostField(r.host) {
 		return r.host
@@ -77,8 +77,8 @@ func (r *request) hostField() []byte {
 	return r.ctx.Host()
 }
 
-// isHostField accepts what may stand in a URL as host and port, so that a redirect cannot be broken
-// by it.
+// isHostField reports whether a Host field has only the characters of host and port in a URL, so
+// that it cannot break a redirect.
 func isHostField(host []byte) bool {
 	for _, c := range host {
 		switch {

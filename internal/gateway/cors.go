@@ -11,9 +11,9 @@ import (
 
 // CORS permits pages of other origins to read responses (Fetch standard, section 3.3).
 type CORS struct {
-	// Origins are "*", or those that are permitted; the one that asks is repeated. A request
-	// without Origin gets the only one of a list of one: a browser may give its cached response, of
-	// a picture for example, to a script later.
+	// Origins are "*", or the permitted origins, of which a response names the one of its request.
+	// A request without Origin gets the origin of a list of one: a browser may later give the
+	// cached response, of a picture for example, to a script.
 	Origins     []string
 	Expose      string        // Access-Control-Expose-Headers; empty = none
 	Headers     string        // Access-Control-Allow-Headers; empty = none
@@ -75,8 +75,8 @@ var (
 	valueTrue         = []byte("true")
 )
 
-// setCORS sets the headers of CORS that all responses have. Vary keeps caches from giving the
-// response for one origin to another.
+// setCORS sets the headers that CORS requires in responses to preflight and other requests. Vary
+// keeps caches from giving the response for one origin to another.
 func (r *request) setCORS() {
 	c := r.h.cors
 	if c == nil {

@@ -12,8 +12,8 @@ const maxFilename = 512
 
 // appendDisposition appends a Content-Disposition value with the file name (RFC 6266): a quoted
 // ASCII form, and for other characters an extended form in UTF-8 (RFC 8187). Characters that could
-// end a header, a quoted string or a folder name are dropped or become "_". An empty name gives
-// plain "attachment".
+// end a header, a quoted string or a folder name are dropped or become "_". Without a usable name
+// the value is "attachment".
 func appendDisposition(dst, name []byte) []byte {
 	dst = append(dst, "attachment"...)
 	var room [maxFilename]byte
@@ -26,7 +26,7 @@ func appendDisposition(dst, name []byte) []byte {
 	for rest := clean; len(rest) > 0; {
 		r, n := utf8.DecodeRune(rest)
 		rest = rest[n:]
-		// "%" is left out because some browsers decode escapes here (RFC 6266 appendix D).
+		// "%" is replaced because some browsers decode escapes here (RFC 6266 appendix D).
 		if r == '"' || r == '%' || r >= utf8.RuneSelf {
 			plain = false
 			r = '_'

@@ -18,7 +18,7 @@ type rejection struct {
 	reason     string
 	retryAfter time.Duration // 0 = no Retry-After
 	cause      error         // for the log, never for the client
-	closes     bool          // the connection
+	closes     bool          // the connection ends after the response
 }
 
 func (r *rejection) Error() string { return r.reason }
@@ -42,7 +42,7 @@ var (
 	errInternal    = &rejection{status: 500, reason: "internal error"}
 
 	errTooManyStreams = &rejection{status: 503, reason: "too many requests", retryAfter: 5 * time.Second} // by HTTP/2
-	// A connection of a trusted proxy for a client with too many of them.
+	// For an address with too many connections behind a trusted proxy, or too many HTTP/2 requests.
 	errTooManyPerIP = &rejection{status: 429, reason: "too many connections from this address",
 		retryAfter: 5 * time.Second, closes: true}
 
@@ -147,7 +147,7 @@ func (s *Server) errorPage(status int) (body []byte, contentType string) {
 }
 
 // errorPage returns the page of Options.ErrorPages for a status; nil if it has none. The page of a
-// status has priority over the one of its class. 499 is for the access log alone.
+// status has priority over the one of its class.
 func (h *Handler) errorPage(status int) *Page {
 	if page := h.o.ErrorPages[status]; page != nil {
 		return page

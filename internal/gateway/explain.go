@@ -24,8 +24,8 @@ type Explanation struct {
 
 // The values of Explanation.By, which the caller of Explain sets.
 const (
-	ByGateway = "by the running gateway" // with its cache, and its experience of other hosts
-	Offline   = "by a fresh look"        // by the configuration alone
+	ByGateway = "by the running gateway" // with its cache and its state of other hosts
+	Offline   = "by a fresh look"        // by another process, from the configuration only
 )
 
 // ExplanationStep describes one step of a request.
@@ -54,8 +54,8 @@ func (e *Explanation) end(status int, format string, args ...any) Explanation {
 	return *e
 }
 
-// Explain follows the path of a GET for a URL or a file id, and asks every host that the request
-// might ask. It fetches no content.
+// Explain follows the path of a GET for a URL or a file id, and sends requests to every host that
+// the GET might ask. It fetches no content.
 func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
 	e := Explanation{Asked: urlOrID}
 	if status, text := h.explainURL(urlOrID); status != 0 {
@@ -113,7 +113,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	return e.end(status, "%s", text)
 }
 
-// explainURL returns the response to a URL whatever file it names; 0 = it depends on the file.
+// explainURL returns the response to a URL if it does not depend on the file; status 0 = it does.
 func (h *Handler) explainURL(text string) (status int, response string) {
 	u, err := url.Parse(text)
 	switch {
@@ -141,7 +141,7 @@ func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
 	return h.parse(t, []byte(urlOrID))
 }
 
-// explainLocal opens the file in the store; nil if the store has it.
+// explainLocal adds the step of the store, and returns the error of opening the file there.
 func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 	where, err := h.o.Store.Path(id)
 	if err != nil {

@@ -19,8 +19,8 @@ type fileInfo struct {
 	owner        *byte // the Handler.owner of the handler that made it
 	size         int64
 	modTime      time.Time
-	settled      bool   // it cannot change, or the second of its last change identifies its version
-	weak         bool   // several versions may have the same tag
+	settled      bool   // the file cannot change, or the second of its last change identifies its version
+	weak         bool   // several versions of the file may have the same tag
 	tag          string // entity-tag of the whole file, quoted, without the prefix of a weak tag
 	etag         string // the same as a value of ETag
 	lastModified []byte
@@ -29,9 +29,10 @@ type fileInfo struct {
 	headers      *fileHeaders // of Options.Headers; nil = none
 }
 
-// The tag of a file is the same at every gateway, since it is computed from values that every
-// gateway has: for the target of a link these are the id of the link and the size. Other hosts send
-// times of change in whole seconds. A change that is not settled has a tag of this gateway alone.
+// Every gateway computes the same tag for a file, from values that all of them have: for the target
+// of a link these are the id of the link and the size. Other hosts send times of change in whole
+// seconds. Two tags are valid at some gateways only: that of a change that is not settled, at one
+// gateway, and that of a slave that is a link to a trunk slot, at gateways with its store.
 
 // localInfo returns the fileInfo of a file of this host.
 func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fileInfo {
@@ -83,7 +84,7 @@ func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 }
 
 // identify sets the tag of content that cannot change under its id: CRC32 and time of the id, and
-// the size. The CRC32 of a link, which has no meaning, serves as well.
+// the size. The CRC32 of a link describes no content, but identifies the link.
 func (f *fileInfo) identify(id fdfs.FileID) {
 	b := strconv.AppendUint([]byte{'"'}, uint64(id.CRC32), 16)
 	b = strconv.AppendInt(append(b, '-'), f.size, 16)

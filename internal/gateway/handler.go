@@ -1,6 +1,6 @@
 // Package gateway serves files of a FastDFS store by HTTP.
 //
-// A Handler holds one configuration. It never changes, and serves any number of requests at once:
+// A Handler holds one configuration, never changes, and serves any number of requests at once:
 //
 //	h := gateway.NewHandler(gateway.Options{Store: local, GroupInURL: true, Types: types})
 //	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
@@ -63,28 +63,28 @@ type Options struct {
 
 	CacheControl string          // Cache-Control of files; empty = none
 	CORS         CORS            // no origins = no headers of CORS
-	Headers      []HeaderSection // further headers of files; of those for a file, the last one of a name counts
+	Headers      []HeaderSection // further headers of files; the last section with a name counts for a file
 	ErrorPages   map[int]*Page   // bodies of errors by status, or by its first digit; nil = one line of text
-	DropBehind   int64           // responses of at least so many bytes leave nothing in the page cache; 0 = none do
+	DropBehind   int64           // least bytes of a response whose pages leave the page cache; 0 = no response
 	XCache       bool            // send X-Cache
 
 	Index []byte // HTML page for the path "/"; nil = 400, as for any path without a file id
 
 	Origin         Origin // finds files of other hosts; nil = 404 for these
-	PlainPort      int    // of the web servers of other hosts, for requests by TLS; 0 = the local port of the request
+	PlainPort      int    // of other hosts' web servers, for requests by TLS; 0 = the local port of the request
 	RedirectScheme string // of redirect targets; empty = that of the request
 	RedirectPort   int    // of redirect targets; 0 = the local port of the request
 
-	Proxies *clientaddr.Proxies // their word about the client is believed; nil = no proxy's is
-	Rules   *Rules              // decide which requests are served; nil = all are
-	// RuleSections replace Rules for selected files; of those for a file, the last one of a rule
-	// counts.
+	Proxies *clientaddr.Proxies // trusted to name the client of a request; nil = none
+	Rules   *Rules              // select the requests that are served; nil = all requests
+	// RuleSections replace Rules for selected files. If several sections for a file replace one
+	// rule, the last one counts.
 	RuleSections []RuleSection
-	// HealthPath has the status 200, or 503 with the error of Ready, before all other rules, and
-	// without log line and metrics. Empty = none.
+	// HealthPath is a path with status 200, or 503 if Ready returns an error. No rule applies to
+	// it, and it has no log line and no metrics. Empty = none.
 	HealthPath string
 	Ready      func() error
-	// HTTPSPort makes plain requests redirects to https at this port; 0 = they are served.
+	// HTTPSPort is the port to which plain requests are redirected by https; 0 = no redirect.
 	HTTPSPort int
 
 	LogTokens bool // show tokens in logged targets
@@ -107,7 +107,7 @@ var (
 	_ Store = (*local.FileCache)(nil)
 )
 
-// Page is a body in place of a file, or of an error.
+// Page is a body that replaces a file, or the text of an error.
 type Page struct {
 	Body []byte
 	Type string // content type
@@ -123,7 +123,7 @@ type Handler struct {
 
 	cors    *cors                             // nil = none
 	headers *fileselect.Choices[*fileHeaders] // nil = none
-	rules   *fileselect.Choices[*Rules]       // by file; nil = Options.Rules are for all
+	rules   *fileselect.Choices[*Rules]       // by file; nil = Options.Rules for all files
 }
 
 // NewHandler returns a handler for the options.
@@ -157,16 +157,16 @@ type request struct {
 	h      *Handler
 	ctx    *fasthttp.RequestCtx
 	now    time.Time
-	client netip.Addr // by the word of a trusted proxy; see clientAddr
-	proto  []byte     // the same: the scheme; nil = not said
-	host   []byte     // the same: the Host field; nil = not said
-	quiet  bool       // neither counted nor logged
+	client netip.Addr // set by findClient; invalid = the address of the connection, see clientAddr
+	proto  []byte     // scheme that a trusted proxy names; nil = none
+	host   []byte     // Host field that a trusted proxy names; nil = none
+	quiet  bool       // the request is neither counted nor logged
 	target target
 	rules  *Rules      // of this request; nil = none
 	id     fdfs.FileID // canonical, once the token is checked
 	name   []byte      // scratch for the text of id
 	file   *local.File
-	open   bool      // file is open: from find until the response is sent, unless it is in memory
+	open   bool      // closeFile has to close file
 	info   *fileInfo // of file, or of remote.File
 	rep    representation
 	remote origin.Request // for a file of another host
@@ -179,7 +179,7 @@ type request struct {
 	spans      []httprange.Span
 	text       []byte // scratch for header values and part heads
 	body       sendfile.Body
-	streamed   bool // body is that of the response
+	streamed   bool // the response has body as its body
 	done       func(sendfile.Result)
 }
 
@@ -187,8 +187,8 @@ type request struct {
 const (
 	sourceNone     = "none" // response without a file
 	sourceLocal    = "local"
-	sourceMemory   = "memory"   // in memory, of this host or of another one
-	sourceDisk     = "disk"     // of another host, in the disk tier
+	sourceMemory   = "memory"   // file of this or another host, in memory
+	sourceDisk     = "disk"     // file of another host, in the disk tier
 	sourcePeer     = "peer"     // fetched from another gateway
 	sourceOrigin   = "origin"   // fetched from another host
 	sourceRedirect = "redirect" // the client was sent to another host
@@ -227,7 +227,7 @@ func (h *Handler) Reject(ctx *fasthttp.RequestCtx, err error) {
 // begin returns the state of a request from the pool.
 func (h *Handler) begin(ctx *fasthttp.RequestCtx) *request {
 	r := h.pool.Get().(*request)
-	r.ctx, r.now, r.source = ctx, ctx.ConnTime(), sourceNone // of Init2, which begins the request
+	r.ctx, r.now, r.source = ctx, ctx.ConnTime(), sourceNone // ConnTime: set by Init2
 	if r.now.IsZero() {                                      // a RequestCtx without a Server
 		r.now = time.Now()
 	}
@@ -271,7 +271,7 @@ func (r *request) serve() error {
 		return nil
 	}
 	var err error
-	if r.id.Logic == "" { // else the rules needed it
+	if r.id.Logic == "" { // findRules has not parsed it
 		if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (r *request) serve() error {
 	r.name = r.id.MakeCanonical(r.name)
 	err = r.findAndRespond()
 	// The file changed between the request for its size and the download, or after the check of its
-	// trunk slot. Nothing has been sent: a second attempt reads the new version.
+	// trunk slot. No byte has been sent yet, so a second attempt reads the new version.
 	if errors.Is(err, fdfs.ErrFileChanged) {
 		r.closeFile()
 		r.resetHeader()
@@ -346,7 +346,7 @@ func (r *request) checkToken() (served bool, err error) {
 		return false, nil
 	}
 	if h.o.BypassName != "" {
-		// the duration reveals no more than the length of the value
+		// The duration of the comparison reveals only the length of the value.
 		value := r.ctx.Request.Header.Peek(h.o.BypassName)
 		if subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1 {
 			return false, nil
@@ -387,7 +387,7 @@ func (r *request) find() (responded bool, err error) {
 		case errors.Is(remoteErr, origin.ErrClientGone), errors.Is(remoteErr, fdfs.ErrFileChanged):
 			return false, remoteErr
 		case remoteErr != nil:
-			return false, err // the error of this host is the cause, not that of the others
+			return false, err // the error of this host is the cause, not the one of the others
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return responded, nil
@@ -440,7 +440,7 @@ func (r *request) sent(result sendfile.Result) {
 	r.finish(result.Sent, result.FirstByte, result.Err)
 }
 
-// aborted counts a response that ended early, and logs it unless the client ended it.
+// aborted counts a response that ended early, and logs it unless the client was the cause.
 func (r *request) aborted(result sendfile.Result) {
 	reason := "client"
 	switch {
@@ -459,7 +459,7 @@ func (r *request) aborted(result sendfile.Result) {
 	r.h.o.Metrics.abortedTotal.WithLabelValues(reason).Inc()
 }
 
-// shortTarget returns the first 256 bytes of the target for a log, without token.
+// shortTarget returns the first 256 bytes of the target for a log, without token unless LogTokens.
 func (r *request) shortTarget() string {
 	shown := r.ctx.RequestURI()
 	if !r.h.o.LogTokens {
@@ -468,8 +468,8 @@ func (r *request) shortTarget() string {
 	return string(shown[:min(len(shown), 256)])
 }
 
-// finish counts and logs the response, and returns r to the pool. A zero firstByte means that first
-// and last byte were sent together.
+// finish counts and logs the response, and returns r to the pool. A zero firstByte means that the
+// first and the last byte were sent together.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	if !r.quiet {
 		r.h.o.Metrics.responded(r, bytes, firstByte)

@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// HeaderSection has headers for selected files.
+// HeaderSection holds headers for selected files.
 type HeaderSection struct {
 	Files  fileselect.Selector
 	Fields []HeaderField
@@ -52,8 +52,8 @@ func mergeHeaders(sections []HeaderSection, c *cors) *fileHeaders {
 
 // fileHeaders are the headers of Options.Headers for a file. It does not change.
 type fileHeaders struct {
-	common  []preparedField // of all responses with the file or about it, a 304 too
-	content []preparedField // of responses with the file: a 304 has no content to describe
+	common  []preparedField // of a 200, a 206 and a 304
+	content []preparedField // of a 200 and a 206: a 304 has no content to describe
 
 	policy      *preparedField // Content-Security-Policy
 	disposition *preparedField // Content-Disposition
@@ -91,9 +91,9 @@ func setFields(h *fasthttp.ResponseHeader, fields []preparedField) {
 	}
 }
 
-// setContent sets the headers of a response with bytes of the file, after those of other options. A
-// name that the request gives, and the sandbox of active content, are kept: only an empty value
-// removes them. A browser enforces both policies.
+// setContent sets the headers of a 200 or 206 with the file, after those of other options. A
+// Content-Disposition that is set already, and the sandbox policy of active content, stay: only an
+// empty value removes them. The policy is added as a second one, since a browser enforces both.
 func (f *fileHeaders) setContent(h *fasthttp.ResponseHeader) {
 	setFields(h, f.content)
 	if d := f.disposition; d != nil && (len(d.value) == 0 || len(h.PeekCanonical(d.name)) == 0) {

@@ -15,8 +15,8 @@ import (
 )
 
 // exchange serves one request, in place of the loop of fasthttp.Server: a connection has no
-// exchange while it waits for its next request, and bodies of requests, which the guard has
-// discarded, are not looked for.
+// exchange while it waits for its next request, and no body is read, since the guard has discarded
+// it.
 type exchange struct {
 	ctx fasthttp.RequestCtx
 	out *bufio.Writer
@@ -25,12 +25,12 @@ type exchange struct {
 // Sizes of the buffer for the head of a response, and a small body.
 const (
 	writeBuffer    = 4 << 10
-	tlsWriteBuffer = 16 << 10 // a record of TLS (RFC 8446 section 5.1): each one is sent by a system call
+	tlsWriteBuffer = 16 << 10 // a record of TLS (RFC 8446 section 5.1): each record is one system call
 )
 
 func newExchange(buffer int) *exchange { return &exchange{out: bufio.NewWriterSize(nil, buffer)} }
 
-// heads are the buffers of heads while they are parsed. The guard passes one head at a time.
+// heads holds the buffers of heads while they are parsed. The guard passes one head at a time.
 var heads = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, guard.ReadBufferSize) }}
 
 // readHead reads and parses one head.
@@ -43,7 +43,7 @@ func (e *exchange) readHead(c *guard.Conn) error {
 	return err
 }
 
-// serveConn serves the requests of a plain connection until the next one has to be waited for.
+// serveConn serves the requests of a plain connection, and parks it when no request has begun.
 func (s *Server) serveConn(socket *eventloop.Conn) {
 	c := socket.Owner.(*conn)
 	defer func() {
@@ -79,7 +79,7 @@ func (s *Server) serveTLS(c *conn) {
 }
 
 // serveRequests serves the requests of a connection. It returns true if a plain connection waits
-// for its next request, and false at the end of one.
+// for its next request, and false at the end of the connection.
 func (s *Server) serveRequests(c *conn) (waits bool) {
 	for c.guarded.Next() {
 		if !s.serveRequest(c) {
@@ -89,7 +89,7 @@ func (s *Server) serveRequests(c *conn) (waits bool) {
 	return c.guarded.Parked()
 }
 
-// serveRequest serves the next request; false if no further one may follow it.
+// serveRequest serves the next request, and reports whether further ones may follow.
 func (s *Server) serveRequest(c *conn) (more bool) {
 	exchanges := &s.exchanges
 	if c.tls != nil {
@@ -124,7 +124,7 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	switch {
 	case last:
 		resp.Header.SetConnectionClose()
-		if c.tls == nil { // TLS has bytes of its own behind the response
+		if c.tls == nil { // with TLS, close_notify follows the response
 			c.Last()
 		}
 	case !req.Header.IsHTTP11():

@@ -26,8 +26,9 @@ func (s *Server) newHTTP2() *http2server.Server {
 	})
 }
 
-// beginRequest counts an HTTP/2 request, and returns an error if there are too many. There may be
-// as many as MaxConnections, and of one address a share while more than half of them are in use.
+// beginRequest counts an HTTP/2 request, and returns an error if there are too many. MaxConnections
+// bounds them. While more than half of that are running, one address may have at most
+// MaxConnections / defaultPerIPFraction.
 func (s *Server) beginRequest(c *conn) error {
 	most, all := int64(s.o.MaxConnections), s.requests.Add(1)
 	own := int64(0)
@@ -43,7 +44,7 @@ func (s *Server) beginRequest(c *conn) error {
 	return nil
 }
 
-// endRequest ends the counting.
+// endRequest undoes the counting of beginRequest.
 func (s *Server) endRequest(c *conn) {
 	s.requests.Add(-1)
 	if c.address != nil {
@@ -68,7 +69,7 @@ type http2Conn struct {
 	counted *conn
 }
 
-// marker tells when a connection is idle: a guard.Conn.
+// marker marks a connection as idle or busy: a guard.Conn.
 type marker interface {
 	MarkIdle()
 	MarkBusy() bool
@@ -78,7 +79,7 @@ type marker interface {
 // Write implements net.Conn.
 func (c *http2Conn) Write(p []byte) (int, error) { return c.counted.WriteRecords(c.Conn, 0, p) }
 
-// Close closes the connection, and ends its counting.
+// Close closes the connection, and removes it from the counted ones.
 func (c *http2Conn) Close() error { return c.counted.guarded.Close() }
 
 // Unacknowledged implements http2server.Transport.

@@ -17,8 +17,8 @@ import (
 )
 
 // stream is one HTTP/2 request as a fasthttp.RequestCtx, so that one Handler serves both protocols.
-// It is the connection of the RequestCtx, for the addresses, and the writer of the body. It is
-// pooled: nothing in it outlives the response.
+// The stream is the connection of the RequestCtx, for the addresses, and the writer of the body. It
+// is pooled: nothing in it outlives the response.
 type stream struct {
 	net.Conn // an *http2Conn
 	s        *Server
@@ -27,11 +27,11 @@ type stream struct {
 	fast     fasthttp.RequestCtx
 	scratch  []byte
 	left     int64 // bytes of the body that were not written
-	fastTook bool  // the client took the last write at once
+	fastTook bool  // the client took the last write within fastWrite
 }
 
-// serveStream responds to one request. A response that is incomplete when it returns is reset, so
-// that a short body never looks complete.
+// serveStream responds to one request. http2server resets a stream whose response is incomplete
+// when serveStream returns, so that a short body never looks complete.
 func (s *Server) serveStream(of *http2server.Stream) {
 	st := s.streams.Get().(*stream)
 	st.conn, st.http, st.fastTook = of.Transport().(*http2Conn), of, false
@@ -96,15 +96,15 @@ func (st *stream) reject(e *guard.Error) {
 	st.s.rejected(st.conn, e)
 }
 
-// respond sends the response of the RequestCtx. The stream of a body ends here.
+// respond sends the response of the RequestCtx, and closes the stream of its body.
 func (st *stream) respond() {
 	resp := &st.fast.Response
 	body, _ := resp.BodyStream().(*sendfile.Body)
-	st.left = 0 // a response before may have ended early
+	st.left = 0 // the previous response of the pooled stream may have ended early
 	switch {
 	case body != nil:
 		st.left = body.Length()
-		_ = st.writeHead(body) // the error of the stream is that of the body too
+		_ = st.writeHead(body) // on failure the body gets the same error
 		_, _ = body.WriteTo(st)
 		_ = resp.CloseBodyStream()
 	case st.fast.IsHead() || resp.SkipBody || len(resp.Body()) == 0:
@@ -137,7 +137,7 @@ func (st *stream) writeHead(body *sendfile.Body) error {
 		Last: st.s.draining.Load() || resp.ConnectionClose()}, st.left == 0)
 }
 
-// fields are the header fields of the response, without those of an HTTP/1 connection and
+// fields yields the header fields of the response, without those of an HTTP/1 connection and
 // Content-Length.
 func (st *stream) fields(yield func(name, value []byte) bool) {
 	for name, value := range st.fast.Response.Header.All() {
@@ -152,7 +152,7 @@ func (st *stream) fields(yield func(name, value []byte) bool) {
 }
 
 const (
-	smallCopy = 16 << 10  // bytes of a copy for a client that is slow, or not known yet
+	smallCopy = 16 << 10  // bytes of a copy for a slow client, and of the first copy
 	largeCopy = 256 << 10 // bytes of a copy for a fast client
 	maxCopies = 64        // copies of largeCopy bytes at a time
 
@@ -164,7 +164,8 @@ var _ interface {
 	sendfile.Roomer
 } = (*stream)(nil)
 
-// Room implements sendfile.Roomer: copies for clients that do not read are small.
+// Room implements sendfile.Roomer: copies for slow clients are small, and so are those beyond
+// maxCopies.
 func (st *stream) Room() int {
 	if st.fastTook && st.s.copies.Load() < maxCopies {
 		return largeCopy
@@ -172,7 +173,8 @@ func (st *stream) Room() int {
 	return smallCopy
 }
 
-// Write writes bytes of the body. It waits until the client takes them.
+// Write writes bytes of the body. It waits while the windows of the client, or the output of the
+// connection, have no room for them.
 func (st *stream) Write(p []byte) (int, error) {
 	large := int64(len(p) / (smallCopy + 1))
 	st.s.copies.Add(min(large, 1))
@@ -193,10 +195,10 @@ func (st *stream) Flush() error {
 	return reason(st.http.Flush())
 }
 
-// Buffered implements sendfile.Flusher: the output of the connection makes the records.
+// Buffered implements sendfile.Flusher. The output of the connection makes the records of TLS.
 func (st *stream) Buffered() int { return 0 }
 
-// reason adds the error of the body to that of a client that was too slow.
+// reason wraps the error of a client that was too slow in sendfile.ErrSlowClient.
 func reason(err error) error {
 	if errors.Is(err, http2server.ErrSlow) {
 		err = fmt.Errorf("%w: %w", sendfile.ErrSlowClient, err)

@@ -29,7 +29,7 @@ func (r *request) redirectToHTTPS() error {
 }
 
 // appendHTTPS appends the https URL of a request for a target at a host, whose port is replaced. ok
-// is false if either is none.
+// is false if host or target is invalid.
 func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) {
 	name, ok := hostName(string(host))
 	if !ok || len(target) == 0 || target[0] != '/' {
@@ -61,8 +61,8 @@ func hostName(host string) (name string, ok bool) {
 	return name, fdfs.ValidHost(name) && guard.ValidPort([]byte(port))
 }
 
-// scheme returns "https" for a request that came by TLS, and "http" for any other. A trusted proxy
-// knows it better.
+// scheme returns "https" for a request that came by TLS, and "http" for any other. The scheme that
+// a trusted proxy names has priority.
 func (r *request) scheme() string {
 	switch {
 	case bytes.EqualFold(r.proto, []byte("https")):

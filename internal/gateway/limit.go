@@ -31,7 +31,8 @@ func newLimit(label, status, reason string) *limit {
 		"charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, len(reason)+1, reason)}
 }
 
-// One address gets one defaultPerIPFraction of MaxConnections if MaxConnectionsPerIP is 0.
+// defaultPerIPFraction is the divisor of MaxConnections that yields the limit of one address if
+// MaxConnectionsPerIP is 0.
 const defaultPerIPFraction = 8
 
 // perIPLimit returns the limit of connections per address. The default applies only while at least
@@ -46,8 +47,8 @@ func (s *Server) perIPLimit() int {
 	return max(s.o.MaxConnections/defaultPerIPFraction, 1)
 }
 
-// countedBlock returns the block for which a connection of a client counts; invalid for one without
-// a limit.
+// countedBlock returns the block for which a connection of a client counts; invalid for a client
+// without a limit.
 func (s *Server) countedBlock(client netip.Addr) netip.Addr {
 	if s.handler.Load().unlimited(client) {
 		return netip.Addr{}

@@ -15,7 +15,7 @@ import (
 	"fastdfs-gateway/internal/httpserver/logtemplate"
 )
 
-// lineValues has the values of the variables of one line. It implements logtemplate.Values.
+// lineValues implements logtemplate.Values for one line.
 type lineValues struct {
 	log   *AccessLog
 	entry *entry
@@ -32,7 +32,7 @@ func (l *logLine) appendTemplate(b []byte, e *entry) []byte {
 	v.entry, v.now, v.hasID = e, time.Now(), false
 	template := v.log.template
 	if r := e.request; r != nil && !r.streamed && template.Uses(logtemplate.BytesSent, logtemplate.SentHTTP) {
-		// The server sets these when it writes the head.
+		// The server sets these fields when it writes the head, after this line.
 		if !r.ctx.Response.SkipBody {
 			r.ctx.Response.Header.SetContentLength(len(r.ctx.Response.Body()))
 		}
@@ -85,7 +85,7 @@ func (v *lineValues) AppendValue(b []byte, of logtemplate.Variable) ([]byte, boo
 	return v.appendOfRequest(b, of)
 }
 
-// hostname is the name of this host; empty if the system does not tell it.
+// hostname is the name of this host; empty if os.Hostname fails.
 var hostname, _ = os.Hostname()
 
 // appendOfRequest appends the values that only a parsed request has.
@@ -196,7 +196,7 @@ func (v *lineValues) appendSentField(b []byte, name string) ([]byte, bool) {
 	return b, found
 }
 
-// appendMember appends the value of one line of a header if it is of the field.
+// appendMember appends the value of one header line if its name is field.
 func (v *lineValues) appendMember(b []byte, found bool, field string, key, value []byte) ([]byte, bool) {
 	if !strings.EqualFold(bytesString(key), field) {
 		return b, found

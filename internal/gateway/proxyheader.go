@@ -11,12 +11,13 @@ import (
 	"fastdfs-gateway/internal/httpserver/proxyproto"
 )
 
-// noProxyHeader is the label of connections that are closed for lack of a header.
+// noProxyHeader is the label of connections that are closed because they have no valid header.
 const noProxyHeader = "proxy_header"
 
 // proxyHeader is the header of the PROXY protocol that a connection of a trusted proxy begins with.
-// The first Read reads it, below TLS, within the time for the first request. A connection that
-// waits for it counts for MaxConnections and is evicted like any idle one; it blocks no other.
+// The first Read reads the header, below TLS, within the time for the first request. A connection
+// that waits for its header counts for MaxConnections, is evicted like any idle one, and blocks no
+// other one.
 type proxyHeader struct {
 	c      *conn
 	once   sync.Once
@@ -24,7 +25,7 @@ type proxyHeader struct {
 	client atomic.Pointer[proxiedAddr]
 }
 
-// proxiedAddr is the address of a client that a header has named; invalid for a client without one.
+// proxiedAddr is the address of a client that a header names; invalid for a client without one.
 type proxiedAddr struct {
 	netip.AddrPort
 	tls     bool // the client has a TLS connection to the proxy
@@ -36,8 +37,8 @@ var _ net.Addr = (*proxiedAddr)(nil)
 // Network implements net.Addr.
 func (*proxiedAddr) Network() string { return "tcp" }
 
-// setPeer prepares a new connection by the address of its socket. A trusted proxy has connections
-// of many clients, so they do not count for its address.
+// setPeer sets block or proxy of a new connection by the address of its socket. A trusted proxy has
+// connections of many clients, so these do not count for its address.
 func (c *conn) setPeer(peer netip.Addr) {
 	p := c.s.handler.Load().o.Proxies
 	if !p.Trusts(peer) {
@@ -86,7 +87,7 @@ func (c *conn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-// await reads the header, once.
+// await reads the header on the first call. Later calls return the same error.
 func (h *proxyHeader) await() error {
 	h.once.Do(func() {
 		header, err := proxyproto.Read(h.c.Conn)

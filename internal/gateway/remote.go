@@ -19,10 +19,10 @@ import (
 
 // Origin finds files of other hosts: an *origin.Resolver.
 type Origin interface {
-	// Find fills in r.File, or names the host to send the client to. localErr says why the file is
-	// not here.
+	// Find fills in r.File, or returns the host to which the client is redirected. localErr is the
+	// error of the store of this host.
 	Find(r *origin.Request, localErr error) (redirect string, err error)
-	// Explain tells step by step what Find would do.
+	// Explain reports each step of Find.
 	Explain(ctx context.Context, r *origin.Request, localErr error,
 		step func(name, format string, args ...any)) origin.Outcome
 	// Prefetch fetches a whole file into the cache.
@@ -79,8 +79,8 @@ func (r *request) location(host string) []byte {
 	return targets.AppendRedirect(b, r.id.AsAsked(), r.target.query)
 }
 
-// sourcePort returns the port of the web servers of other hosts, which speak plain HTTP: the one
-// that the request came in on, or for a request by TLS PlainPort.
+// sourcePort returns the port of the web servers of other hosts, which speak plain HTTP: PlainPort
+// for a request by TLS if it is set, else the local port of the request.
 func (r *request) sourcePort() int {
 	if r.h.o.PlainPort != 0 && byTLS(r.ctx.Conn()) {
 		return r.h.o.PlainPort
@@ -96,8 +96,8 @@ func portOf(a net.Addr) int {
 	return 0
 }
 
-// openRemote waits for the first bytes of the body from other hosts. Until then a failure still has
-// a status.
+// openRemote waits for the first bytes of the body from other hosts. A failure until then still
+// gets a status.
 func (r *request) openRemote() error {
 	f := &r.remote.File
 	r.body.File = f
@@ -108,7 +108,7 @@ func (r *request) openRemote() error {
 				r.closeFile()
 				return err
 			}
-			r.source = from.String() // those of the sources
+			r.source = from.String() // one of the source constants
 			r.setXCache()
 			break
 		}
@@ -118,8 +118,8 @@ func (r *request) openRemote() error {
 
 var _ origin.Client = (*request)(nil)
 
-// Hint implements origin.Client: the first byte of the file that the response needs, as far as the
-// request alone tells.
+// Hint implements origin.Client: it returns the offset of the first byte of the file that the
+// response needs, or NoHint if the response may need none or the request does not show it.
 func (r *request) Hint() int64 {
 	h := &r.ctx.Request.Header
 	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 ||
@@ -138,5 +138,5 @@ func (r *request) Hint() int64 {
 	if n, err := strconv.ParseInt(string(bytes.TrimSpace(first)), 10, 64); err == nil && n >= 0 {
 		return n
 	}
-	return cache.NoHint // a suffix, or nothing that can be read
+	return cache.NoHint // a suffix range, or a malformed one
 }

@@ -57,8 +57,8 @@ func (r *request) describe() {
 		StrongDate: f.settled,
 		WeakTag:    f.weak,
 	}
-	// A file of the future: one of two clocks is wrong. Last-Modified must not be later than Date
-	// (RFC 9110 section 8.8.2.1), which may be a second old.
+	// The time of change is in the future, so one of two clocks is wrong. Last-Modified must not be
+	// later than Date (RFC 9110 section 8.8.2.1), which may be a second old.
 	if f.modTime.After(r.now) {
 		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-content.SettleTime), false
 	}
@@ -87,7 +87,7 @@ func (r *request) describe() {
 	}
 }
 
-// setXCache sets X-Cache if configured.
+// setXCache sets X-Cache if it is configured.
 func (r *request) setXCache() {
 	if !r.h.o.XCache {
 		return
@@ -117,7 +117,7 @@ var (
 	valueNosniff         = []byte("nosniff")
 )
 
-// setFileHeaders sets the headers of responses with bytes of the file.
+// setFileHeaders sets the headers of a 200 or 206 with the file, which a 304 does not have.
 func (r *request) setFileHeaders() {
 	h := &r.ctx.Response.Header
 	h.SetContentType(r.info.contentType)
@@ -192,7 +192,7 @@ func (r *request) readRange() httprange.Verdict {
 }
 
 // send makes the pieces the body of the response. The first bytes of a file of another host are
-// fetched now, so that a failure still has a status.
+// fetched now, so that a failure still gets a status.
 func (r *request) send(pieces ...sendfile.Piece) error {
 	b := &r.body
 	b.Pieces = append(b.Pieces[:0], pieces...)
@@ -250,7 +250,7 @@ func appendContentRange(dst []byte, s httprange.Span, size int64) []byte {
 	return strconv.AppendInt(append(dst, '/'), size, 10)
 }
 
-// sendPage responds with a page in place of a file. Caches must not store it under the URL.
+// sendPage responds with a page in place of a file. Caches must not store the page under the URL.
 func (r *request) sendPage(contentType string, body []byte) {
 	h := &r.ctx.Response.Header
 	h.SetContentType(contentType)

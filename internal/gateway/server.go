@@ -25,7 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ServerOptions configure connections. They outlive the Handler, which configures requests.
+// ServerOptions configure connections. A reload replaces the Handler, which configures requests,
+// but not these options.
 type ServerOptions struct {
 	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 75 s
@@ -56,12 +57,12 @@ type Server struct {
 	exchanges, tlsExchanges sync.Pool // of *exchange, on plain connections and on TLS
 	http2                   *http2server.Server
 	streams                 sync.Pool    // of *stream, on HTTP/2
-	requests                atomic.Int64 // of HTTP/2 at a time
-	copies                  atomic.Int64 // of HTTP/2 with a large buffer at a time
+	requests                atomic.Int64 // running HTTP/2 requests
+	copies                  atomic.Int64 // running HTTP/2 writes from large buffers
 	guard                   *guard.Guard
 	open                    atomic.Int64  // connections that count for the limit: len(all.conns)
-	accepted                atomic.Uint64 // connections ever
-	sockets                 atomic.Int64  // the same, until their sockets are closed
+	accepted                atomic.Uint64 // connections since the start, rejected ones included
+	sockets                 atomic.Int64  // admitted connections whose sockets are not closed yet
 	rejecter                *rejecter
 
 	waits *waits
@@ -142,13 +143,13 @@ func (s *Server) Serve(ln net.Listener, config *tls.Config) error {
 	return nil
 }
 
-// fewConnections is the value of MaxConnections below which a connection counts at once.
+// fewConnections is the value of MaxConnections below which deferAccept defers no connection.
 const fewConnections = 1000
 
 // deferAccept makes the kernel report a connection when its first bytes have arrived, or a second
 // after it was opened (TCP_DEFER_ACCEPT, tcp(7)): its request can be served at once, without an
-// event. With a limit per address, or a low one for all, connections without bytes have to count at
-// once, and nothing is deferred.
+// event. With a configured MaxConnectionsPerIP, or a low MaxConnections, connections without bytes
+// have to count at once, so nothing is deferred.
 func (s *Server) deferAccept(ln net.Listener) {
 	seconds := 0 // a socket of the previous process may have another value
 	if s.o.MaxConnectionsPerIP == 0 && s.o.MaxConnections >= fewConnections {
@@ -164,8 +165,8 @@ func (s *Server) deferAccept(ln net.Listener) {
 }
 
 // Shutdown stops accepting, waits for running responses, and closes connections without a request.
-// If ctx ends first, Shutdown returns its error, and the remaining connections end with the
-// process. Shutdown is called once.
+// If ctx ends first, Shutdown returns an error that wraps the one of ctx, and the remaining
+// connections end with the process. Shutdown is called once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
 	s.draining.Store(true)
@@ -217,7 +218,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		var idle []*conn
 		s.mu.Lock()
 		for c := range s.all.conns {
-			if c.http2.Load() { // closed behind its GOAWAY
+			if c.http2.Load() { // http2server closes it after its GOAWAY
 				continue
 			}
 			if since, ok := c.guarded.IdleSince(); ok && !c.hasInput() && c.guarded.ClaimIdle(since) {
@@ -227,7 +228,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		s.mu.Unlock()
 		for _, c := range idle {
 			if c.tls != nil && c.Unacknowledged() == 0 {
-				_ = c.guarded.Close() // tells the client, without a wait: there is room in the socket
+				_ = c.guarded.Close() // sends close_notify without a wait: the socket buffer is empty
 			}
 			_ = c.Close() // an error means that the client has closed it
 		}
@@ -257,8 +258,8 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
-// accept begins to serve a new connection: one with TLS has a goroutine, and a plain one waits in a
-// loop for its requests.
+// accept begins to serve a new connection: a goroutine serves one with TLS. The loop serves a plain
+// one, which is parked while it waits for a request.
 func (s *Server) accept(c *eventloop.Conn, config *tls.Config) {
 	own := s.admit(c, ipOf(c.RemoteAddr()), config)
 	switch {
@@ -271,7 +272,8 @@ func (s *Server) accept(c *eventloop.Conn, config *tls.Config) {
 	}
 }
 
-// admit wraps a new connection of a peer, or rejects it and returns nil.
+// admit wraps and counts a new connection, or rejects it and returns nil. peer is the address of
+// its socket.
 func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Config) *conn {
 	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.o.sendWindow})
 	if err != nil {
@@ -343,7 +345,7 @@ func (s *Server) addPerIP(c *conn) {
 	}
 }
 
-// removeConn ends the counting of a connection.
+// removeConn removes a connection from the counted ones.
 func (s *Server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,24 +367,24 @@ func (s *Server) removeLocked(c *conn) {
 	s.handler.Load().o.Metrics.openConns.Dec()
 }
 
-// conn is a counted connection. Close ends the counting.
+// conn is a counted connection. Close removes it from the counted ones.
 type conn struct {
 	*sendfile.Conn
 	s        *Server
 	block    netip.Addr // clientaddr.Block of its client; invalid for a unix socket and a trusted proxy
 	address  *connSet   // the connections of block; nil = without a limit
 	socket   *eventloop.Conn
-	proxy    *proxyHeader // in front of the first request; nil = there is none
+	proxy    *proxyHeader // in front of the first request; nil = none
 	guarded  *guard.Conn
-	tls      *tls.Conn // around it, within guarded; nil = a plain connection
-	number   uint64    // of the connections of the Server
-	requests atomic.Uint64
-	http2    atomic.Bool // http2server reads it
+	tls      *tls.Conn     // wraps this conn, and is wrapped by guarded; nil = a plain connection
+	number   uint64        // value of Server.accepted for this connection
+	requests atomic.Uint64 // since the connection began
+	http2    atomic.Bool   // http2server reads the connection
 	closed   atomic.Bool
 }
 
-// Close ends the counting and then closes the connection. In this order a client that reconnects at
-// once is never counted twice.
+// Close removes the connection from the counted ones and then closes it. In this order a client
+// that reconnects at once is never counted twice.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.s.removeConn(c)

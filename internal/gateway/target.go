@@ -11,7 +11,7 @@ type target struct {
 	path    []byte // decoded once, "//" merged, "." and ".." resolved; begins with "/"
 	query   []byte // raw, without "?"
 	params  params
-	names   []string // the parameters that may hold a file name; the first one present counts
+	names   []string // parameters that may hold a file name; the first one present counts
 	scratch []byte   // reused for decoded text
 }
 
@@ -19,8 +19,8 @@ type target struct {
 type params struct {
 	token, ts, start, end, redirect []byte
 
-	filename []byte // of the first present one of target.names
-	rank     int    // its place in target.names
+	filename []byte // value of the first parameter of target.names that is present
+	rank     int    // index of that parameter in target.names
 }
 
 // field returns the field for a parameter name; nil for unknown names.
@@ -43,7 +43,7 @@ func (p *params) field(name []byte) *[]byte {
 // redirected reports whether another server redirected the request here.
 func (p *params) redirected() bool { return string(p.redirect) == "1" }
 
-// parse parses a request target in origin-form (RFC 9112 section 3.2): the guard has made it of
+// parse parses a request target in origin-form (RFC 9112 section 3.2): the guard has converted
 // absolute-form.
 func (t *target) parse(raw []byte) error {
 	t.scratch, t.params = t.scratch[:0], params{}
@@ -85,7 +85,7 @@ func (t *target) clean(raw []byte) error {
 	return nil
 }
 
-// harmless rejects control characters and backslashes, which no file id has.
+// harmless returns an error for control characters and backslashes, which no file id has.
 func harmless(path []byte) error {
 	for _, c := range path {
 		if c < ' ' || c == 0x7f || c == '\\' {
@@ -172,8 +172,8 @@ func (t *target) decoded(raw []byte) []byte {
 	return t.scratch[start:]
 }
 
-// appendDecoded appends src with percent-escapes decoded once, and with plus also "+" as a blank. A
-// malformed escape is copied and sets ok to false.
+// appendDecoded appends src with percent-escapes decoded once; if plus is set, "+" becomes a blank.
+// A malformed escape is copied and sets ok to false.
 func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
 	ok = true
 	for i := 0; i < len(src); i++ {

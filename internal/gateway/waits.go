@@ -8,15 +8,15 @@ import (
 	"fastdfs-gateway/internal/origin"
 )
 
-// waits bounds the requests that wait for the first bytes from other hosts: three quarters of the
-// connections, and half of them for one source. So a source without replies cannot take all
-// connections.
+// waits bounds the requests that wait for the first bytes from other hosts: to three quarters of
+// the connections, and for one source to half of the connections. So a source without replies
+// cannot take all connections.
 type waits struct {
 	max, maxPerSource int
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	total    int
-	bySource map[string]*int // by source
+	bySource map[string]*int // waiting requests by source
 }
 
 func newWaits(connections int) *waits {
@@ -73,7 +73,7 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 	}, nil
 }
 
-// connOf unwraps the connection of a Server; nil if there is none.
+// connOf returns the conn that a connection wraps; nil for a connection without a Server.
 func connOf(c net.Conn) *conn {
 	for {
 		switch c := c.(type) {
