@@ -7,10 +7,10 @@ import (
 	"fastdfs-gateway/internal/httpserver/httprange"
 )
 
-// Bounds of chunked framing, in bytes of a whole body.
+// Bounds of chunked framing, in bytes.
 const (
 	maxSizeDigits = 16      // of one chunk size
-	maxExtensions = 4 << 10 // of all chunk extensions
+	maxExtensions = 4 << 10 // of all chunk extensions of a body
 	maxTrailer    = 8 << 10 // of the trailer section
 	maxBodyLine   = 8 << 10 // of one line
 )
@@ -24,14 +24,14 @@ const (
 	bodyChunked                 // by chunked framing
 )
 
-// framing is the framing of the body by the fields of the head.
+// framing is the framing of a body, as the fields of its head define it.
 type framing struct {
 	kind   bodyKind
 	length int64 // of bodyLength; math.MaxInt64 also for larger values
 
 	hasLength bool // Content-Length seen
 	codings   int  // members of Transfer-Encoding so far
-	chunked   int  // number of members up to the first chunked; 0 = no chunked
+	chunked   int  // position of the first chunked among the members, from 1; 0 = no chunked
 }
 
 // contentLength parses one Content-Length field (RFC 9110 section 8.6). A second field is rejected
@@ -151,7 +151,7 @@ func cutExtension(b []byte) (rest []byte, ok bool) {
 	return cutToken(value)
 }
 
-// cutByte cuts a character off, with the blanks around it.
+// cutByte cuts the character ch off, with the blanks around it.
 func cutByte(b []byte, ch byte) (rest []byte, ok bool) {
 	b = bytes.TrimLeft(b, " \t")
 	if len(b) == 0 || b[0] != ch {

@@ -42,25 +42,25 @@ type Conn struct {
 	timing   bool      // ReadTimeout runs for this request
 	used     bool      // a request was passed on or rejected
 	done     bool      // no further request is read
-	final    bool      // the client has said that it sends no further one
+	final    bool      // the head of the last request announced that no further one follows
 	unread   bool      // bytes were left unread on purpose
-	parked   bool      // Read has returned since there is no request, see Park
+	parked   bool      // the last call returned because no request had begun, see Park
 }
 
-// Socket is a connection that can be read without waiting, as an eventloop.Conn.
+// Socket is a connection that can be read without waiting, such as an eventloop.Conn.
 type Socket interface {
 	Readable() bool                // ReadNow may return anything but EAGAIN
 	ReadNow(p []byte) (int, error) // the error is EAGAIN if there is nothing to read
 	AwaitInput() error             // waits until Readable
 }
 
-// Park makes Next and Read return where they would wait for the first byte of a request; Parked
-// reports true then. The next call continues. Park is called before all others, on a Conn that
-// wraps a Socket.
+// Park makes Next and Read return where they would wait for the first byte of a request. Parked
+// returns true then, and the next call of Next or Read continues. Park is called before all other
+// methods, on a Conn that wraps a Socket.
 func (c *Conn) Park() { c.park = true }
 
-// Parked reports whether the last call has returned because there is no request. The reader alone
-// may call it.
+// Parked reports whether the last call of Next or Read returned because no request had begun. Only
+// the reader may call it.
 func (c *Conn) Parked() bool { return c.parked }
 
 var _ net.Conn = (*Conn)(nil)
@@ -91,9 +91,9 @@ func (c *Conn) IdleFor() time.Duration {
 	return max(time.Since(c.g.began)-time.Duration(at), 1)
 }
 
-// ClaimIdle claims the connection for the caller, who closes it, if it has been idle since then: no
-// response is cut, and no further request is passed on. It returns false if a request has arrived
-// meanwhile.
+// ClaimIdle claims the connection for the caller, which closes it, if it has been idle since the
+// time that IdleSince returned: no response is cut, and no further request is passed on. It returns
+// false if a request has arrived meanwhile.
 func (c *Conn) ClaimIdle(since time.Duration) bool {
 	return since > 0 && c.idle.CompareAndSwap(int64(since), claimed)
 }
@@ -115,8 +115,8 @@ func (c *Conn) MarkBusy() bool {
 }
 
 // Next reads and checks the next request, unless the head of one is pending, and reports whether
-// Read returns one now. If not, the client has disconnected, was idle for too long, or was
-// rejected, with the response written; or there is no request yet, see Park.
+// Read returns a head now. If not, the client has disconnected, was idle for too long, or was
+// rejected, with the response written; or no request has begun, see Park.
 func (c *Conn) Next() (ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,8 @@ func (c *Conn) await() (ok bool) {
 	return len(c.pending) > 0 || c.next()
 }
 
-// Read copies the rest of the current head to p. Without a rest it first calls Next. The only error
-// is io.EOF: there is no request.
+// Read copies the rest of the current head to p. Without a rest it first reads the next request, as
+// Next does. The only error is io.EOF, for each case in which Next returns false.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,7 +237,7 @@ func (c *Conn) skipBlankLines() error {
 		case b[0] == '\n':
 			c.r++
 		case b[0] == '\r' && len(b) == 1:
-			return nil // perhaps half of a line end
+			return nil // perhaps the first half of a line end
 		case b[0] == '\r' && b[1] == '\n':
 			c.r += 2
 		default:
@@ -279,7 +279,7 @@ func (c *Conn) takeHead() error {
 	return nil
 }
 
-// fill reads once from the network to in.b[w:], after making room.
+// fill reads at least one byte from the network to in.b[w:], after making room.
 func (c *Conn) fill() error {
 	if c.r == c.w {
 		c.r, c.w = 0, 0
@@ -318,8 +318,8 @@ func (c *Conn) makeRoom() {
 	c.in = in
 }
 
-// setDeadline sets the read deadline of the current wait. The deadline of a request stays that of
-// its first byte: a client that sends single bytes cannot extend it.
+// setDeadline sets the read deadline of the current wait. The deadline of a request is set once,
+// after its first bytes: a client that sends single bytes cannot extend it.
 func (c *Conn) setDeadline() error {
 	if c.timing {
 		return nil
@@ -344,8 +344,8 @@ func (c *Conn) setDeadline() error {
 	return c.readUntil(now, d)
 }
 
-// readUntil sets a deadline d from now, unless the current one is nearly the same: this saves a
-// timer per request on a busy connection.
+// readUntil sets a deadline d from now, unless the current one differs from it by at most an eighth
+// of d and a second: this saves a timer per request on a busy connection.
 func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 	want := now.Add(d)
 	slack := min(time.Second, d/8)
@@ -359,8 +359,8 @@ func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 // errNoRequest is the error of a read that would wait for the first byte of a request.
 var errNoRequest = errors.New("no request has begun")
 
-// readSome reads at least one byte to in.b[w:], and takes a buffer if there is none. From a Socket
-// it takes the buffer only when there are bytes to read.
+// readSome reads once to in.b[w:], and takes a buffer if there is none. For a Socket it takes the
+// buffer only when there are bytes to read. The error is errNoRequest if Park forbids to wait.
 func (c *Conn) readSome() (int, error) {
 	for {
 		if c.socket != nil && !c.socket.Readable() {
@@ -387,7 +387,8 @@ func (c *Conn) readSome() (int, error) {
 	}
 }
 
-// readFailed returns an *Error if part of a request has arrived, and err otherwise.
+// readFailed returns an *Error if part of a request has arrived and the deadline has passed or the
+// input has ended, and err otherwise.
 func (c *Conn) readFailed(err error, what string) error {
 	if c.r == c.w && c.head.end == 0 {
 		return err

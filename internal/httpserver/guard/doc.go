@@ -26,9 +26,10 @@
 //   - There is one Host field with a valid, non-empty value; only an HTTP/1.0
 //     request may have none. The authority of an absolute-form target takes
 //     the place of Host (RFC 9112 section 3.2.2).
-//   - Content-Length, Transfer-Encoding, Expect, Trailer, TE and Upgrade are
-//     absent: the guard has applied them. There is at most one Connection
-//     field, and its value is "close" or "keep-alive".
+//   - Content-Length, Transfer-Encoding and Expect are absent: the guard has
+//     applied them. So are Trailer, TE, Upgrade and HTTP2-Settings, which a
+//     download server does not need. There is at most one Connection field,
+//     and its value is "close" or "keep-alive".
 //   - Method names are tokens, passed on unchanged, known or not.
 //
 // # Bodies
@@ -36,13 +37,13 @@
 // A download server needs no request bodies. The guard reads a whole body, checks its framing and
 // discards it before it passes the head on, so that a malformed chunk gets 400 in place of 200. A
 // body over 64 KiB is rejected with 413. A client that waits for 100 (Continue) gets the final
-// response, since no body changes it, and the connection ends.
+// response, since no body changes that, and the connection ends.
 //
 // # Line ends
 //
 // A lone LF ends a line of the head, as RFC 9112 section 2.2 allows and other servers do. Such a
 // request must have no body and is the last one on its connection, since a proxy in front may have
-// read the bytes behind it otherwise. Chunked framing needs CR LF.
+// read the bytes behind it in another way. Chunked framing needs CR LF.
 //
 // # Time
 //
@@ -55,6 +56,7 @@
 //
 // # Memory
 //
-// Buffers come from a pool, and a connection holds one only while it has bytes of a request. An
-// idle connection on a Socket holds none. With Conn.Park its reader does not wait either.
+// Buffers come from a pool. A connection on a Socket holds one only while it has bytes of a
+// request, so an idle one holds none. With Conn.Park its reader does not wait either. Any other
+// connection holds a buffer while its reader waits.
 package guard

@@ -18,7 +18,7 @@ const MaxFields = 100
 const (
 	maxTarget     = 8 << 10  // bytes of the target: 414
 	maxHead       = 16 << 10 // bytes of a head, from the request line to the empty line: 431
-	maxDiscard    = 64 << 10 // bytes of a body: 413, without reading it
+	maxDiscard    = 64 << 10 // bytes of a body: 413, as soon as its length or a chunk size exceeds it
 	maxMethod     = 32       // longer than any registered method: 501
 	maxBlankLines = 8        // empty lines before a request line: 400
 
@@ -27,9 +27,9 @@ const (
 
 const smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
 
-// ReadBufferSize is the length of the longest head of a Conn in bytes: the read buffer of the
-// server must be at least as large. A canonical head may be longer than the original, since LF
-// becomes CR LF, and Host and Connection fields are added.
+// ReadBufferSize bounds the length of a head of a Conn in bytes: the read buffer of the server must
+// be at least as large. A canonical head may be longer than the original, since LF becomes CR LF,
+// and Host and Connection fields are added.
 const ReadBufferSize = maxHead + MaxFields + 64
 
 // Options configure a Guard. The zero value of each field is its documented default.
@@ -42,8 +42,8 @@ type Options struct {
 	// response. Default 75s.
 	IdleTimeout time.Duration
 
-	// MaxIdle, when not nil, bounds both times for which a connection may be
-	// idle, between requests and before the first one; it is called when such a time begins.
+	// MaxIdle, when not nil, bounds both times for which a connection may be idle, between requests
+	// and before the first one. It is called when such a time begins.
 	MaxIdle func() time.Duration
 
 	// OnReject, when not nil, is called for each rejected request after the response was written,
@@ -55,8 +55,8 @@ type Options struct {
 	Page func(status int) (body []byte, contentType string)
 }
 
-// Guard makes Conns that share timeouts and buffers. It is safe for concurrent
-// use. Use New to make one.
+// Guard makes Conns that share timeouts and buffers. It is safe for concurrent use. Use New to make
+// one.
 type Guard struct {
 	opts  Options
 	began time.Time // zero of the clock of IdleSince
@@ -76,8 +76,8 @@ func New(opts Options) *Guard {
 	return g
 }
 
-// Wrap returns a guarded connection. A Socket is read without waiting, so that waiting needs no
-// buffer.
+// Wrap returns a guarded connection. A Socket is read only when it is readable, so that a waiting
+// connection needs no buffer.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
 	c := &Conn{Conn: conn, below: conn, g: g}
 	c.markIdle(time.Now())

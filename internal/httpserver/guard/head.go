@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// head is the state of the parser of a request head. The parser works line by line: the result is
-// the same for one piece and for single bytes, and a malformed line is rejected at once.
+// head is the state of the parser of a request head. The parser works line by line: the result does
+// not depend on the pieces in which the head arrives, and a malformed line is rejected at once.
 //
-// A head (RFC 9112 section 2.1); offsets count from its first byte:
+// A head (RFC 9112 section 2.1), with offsets from its first byte:
 //
 //	0                 method SP target SP version CR LF
 //	                  name ":" OWS value OWS CR LF      any number of times
@@ -19,9 +19,9 @@ type head struct {
 	line   int // start of the current line
 	fields int // field lines so far
 	blanks int // empty lines before the head
-	end    int // one past the head, 0 until it is complete
+	end    int // offset after the head, 0 until it is complete
 
-	targetStart, targetEnd int        // target to pass on; targetEnd 0 = no request line yet
+	targetStart, targetEnd int        // of the target to pass on; targetEnd 0 = no request line yet
 	fieldsStart            int        // end of the request line
 	authority              [2]int     // of an absolute-form target, start and end
 	form                   targetForm // of the target
@@ -43,11 +43,11 @@ type head struct {
 	body framing
 }
 
-// feed parses b, the part of the head that has arrived, and reports whether the
-// head is complete. It parses no line twice.
+// feed parses b, the part of the head that has arrived, and reports whether the head is complete.
+// It parses no line twice.
 func (h *head) feed(b []byte) (bool, error) {
 	if len(b) == 1 && b[0] == '\r' {
-		return false, nil // perhaps half of an empty line
+		return false, nil // perhaps the first half of an empty line
 	}
 	if !isToken[b[0]] {
 		return false, badRequest("request line does not begin with a method")
@@ -84,7 +84,7 @@ func (h *head) feed(b []byte) (bool, error) {
 	}
 }
 
-// checkLength bounds the first n bytes of a head.
+// checkLength returns an error if the first n bytes of a head are too many.
 func (h *head) checkLength(n int) error {
 	if h.targetEnd == 0 && n > maxLine {
 		return &Error{Status: 414, Reason: "request line is too long"}
@@ -95,7 +95,7 @@ func (h *head) checkLength(n int) error {
 	return nil
 }
 
-// feedLine parses one line, given without its line end.
+// feedLine parses one line, which is passed without its line end.
 func (h *head) feedLine(line []byte) error {
 	if h.targetEnd == 0 {
 		return h.requestLine(line)
@@ -109,7 +109,8 @@ func (h *head) feedLine(line []byte) error {
 	return h.fieldLine(line)
 }
 
-// fieldLine checks one field line (RFC 9112 section 5) and records fields that concern the framing.
+// fieldLine checks one field line (RFC 9112 section 5), and records the fields that the guard
+// applies.
 func (h *head) fieldLine(line []byte) error {
 	n, err := fieldName(line)
 	if err != nil {
@@ -214,8 +215,8 @@ func (h *head) finish() error {
 	if h.body.kind == bodyLength && h.body.length > maxDiscard {
 		return errTooLarge()
 	}
-	// Behind CONNECT some servers see a body, as its fields say, and some a tunnel or the next
-	// request (RFC 9110 section 9.3.6).
+	// After the head of a CONNECT some servers read a body by its fields, and others a tunnel or
+	// the next request (RFC 9110 section 9.3.6).
 	h.last = h.close || h.bareLF || h.connect || (h.http10 && !h.keep)
 	if h.connect || h.connections > 1 || (h.connections == 1 && !h.plain) {
 		h.rewrite = true
@@ -265,7 +266,7 @@ func (h *head) keeps(k fieldKind) bool {
 	return k == fieldOther || (k == fieldHost && h.form != absoluteForm)
 }
 
-// fieldKind classifies fields by their treatment.
+// fieldKind is the treatment of a field.
 type fieldKind uint8
 
 const (
@@ -288,7 +289,7 @@ var knownFields = []struct {
 	{"trailer", fieldDropped}, {"upgrade", fieldDropped}, {"http2-settings", fieldDropped},
 }
 
-// classify finds the kind of a field by its name.
+// classify returns the kind of a field with this name.
 func classify(name []byte) fieldKind {
 	for i := range knownFields {
 		if f := &knownFields[i]; len(name) == len(f.name) && equalFold(name, f.name) {
@@ -298,7 +299,7 @@ func classify(name []byte) fieldKind {
 	return fieldOther
 }
 
-// equalFold compares b with lower, which is in lower case and has no
+// equalFold reports whether b equals lower in any letter case. lower is in lower case and has no
 // letters outside of ASCII.
 func equalFold(b []byte, lower string) bool {
 	if len(b) != len(lower) {
@@ -315,8 +316,8 @@ func equalFold(b []byte, lower string) bool {
 	return true
 }
 
-// cutList returns the first member of a comma separated list without blanks around it, and the rest
-// behind its comma.
+// cutList returns the first member of a comma-separated list without blanks around it, and the rest
+// after its comma.
 func cutList(list []byte) (member, rest []byte) {
 	member, rest, _ = bytes.Cut(list, []byte{','})
 	return trimOWS(member), rest
@@ -333,8 +334,7 @@ func trimOWS(b []byte) []byte {
 	return b
 }
 
-// validValue reports whether b holds no control character besides tabs (RFC
-// 9110 section 5.5).
+// validValue reports whether b holds no control character besides tabs (RFC 9110 section 5.5).
 func validValue(b []byte) bool {
 	for len(b) > 0 {
 		if len(b) >= 8 && !anyBelow(binary.LittleEndian.Uint64(b), ' ') {
@@ -350,8 +350,8 @@ func validValue(b []byte) bool {
 }
 
 // anyBelow reports whether one of the eight bytes of x is below limit, or is DEL. A byte below
-// limit, or an XOR with DEL of zero, borrows from its high bit. A borrow continues into the next
-// byte, so true may be a false alarm; false is always right.
+// limit, or a byte whose XOR with DEL is zero, borrows from its high bit in the subtraction. A
+// borrow continues into the next byte, so true may be wrong; false is always right.
 func anyBelow(x uint64, limit byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	low := (x - ones*uint64(limit)) &^ x

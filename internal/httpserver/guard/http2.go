@@ -11,8 +11,8 @@ import (
 // maxHead bytes fits.
 const HTTP2HeadBytes = maxHead + MaxFields*32
 
-// CheckHTTP2 applies the rules of a Conn to a request that arrived by HTTP/2. It returns the target
-// in canonical form, a part of scratch, which it returns as it has grown.
+// CheckHTTP2 applies the rules of a Conn to a request that arrived by HTTP/2. grown is scratch,
+// which may have been reallocated, and target a part of it: the target in canonical form.
 //
 // http2server has rejected invalid names and values of fields, missing and repeated pseudo-fields,
 // and fields that concern a connection.
@@ -36,7 +36,7 @@ func CheckHTTP2(scratch []byte, r *http2server.Request) (grown, target []byte, r
 	return line, line[h.targetStart:h.targetEnd], nil
 }
 
-// tooLarge rejects a request of which parts are missing.
+// tooLarge rejects a request whose head was too large for http2server, which has dropped fields.
 func tooLarge(r *http2server.Request) error {
 	switch {
 	case r.Problem == http2server.HeadTooLong && r.Target == "":
@@ -49,7 +49,8 @@ func tooLarge(r *http2server.Request) error {
 	return nil
 }
 
-// http2Fields checks the header fields behind a request line; size is the size of the rest.
+// http2Fields checks the header fields after a request line. size is the length of the head without
+// them.
 func (h *head) http2Fields(r *http2server.Request, size int) error {
 	hosts := 0
 	for _, f := range r.Fields {
@@ -88,6 +89,6 @@ func (h *head) http2Fields(r *http2server.Request, size int) error {
 	return nil
 }
 
-// HasField reports whether the canonical head of a Conn has a field of this name: the others
-// concern one connection, or were applied.
+// HasField reports whether a field of this name is passed on unchanged. The others concern one
+// connection or were applied, and the authority of the request replaces Host.
 func HasField(name string) bool { return classify([]byte(name)) == fieldOther }

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// targetForm is one of the four forms of a request target (RFC 9112 section
-// 3.2).
+// targetForm is one of the four forms of a request target (RFC 9112 section 3.2).
 type targetForm uint8
 
 const (
@@ -18,8 +17,8 @@ const (
 	asteriskForm                    // "*", OPTIONS only
 )
 
-// requestLine parses the request line (RFC 9112 section 3), which is the
-// first line of the head, so that offsets in it are those in the head:
+// requestLine parses the request line (RFC 9112 section 3). It is the first line of the head, so
+// offsets in the line are offsets in the head:
 //
 //	method SP target SP "HTTP/" DIGIT "." DIGIT
 //
@@ -71,7 +70,8 @@ func (h *head) version(v []byte) error {
 }
 
 // checkTarget rejects blanks and control characters. Bytes of 0x80 and above are not allowed in a
-// URI either, but clients send file names in queries unescaped, and all parsers read them alike.
+// URI either. They pass, since clients send file names in queries unescaped, and all parsers read
+// such bytes alike.
 func checkTarget(target []byte) error {
 	if len(target) == 0 {
 		return badRequest("empty request target")
@@ -165,8 +165,7 @@ func hasSchemeHTTP(target []byte) bool {
 		(equalFold(scheme, "http") || equalFold(scheme, "https"))
 }
 
-// validateAuthority checks the target of CONNECT, which must name a port
-// (RFC 9112 section 3.2.3).
+// validateAuthority checks the target of CONNECT, which must name a port (RFC 9112 section 3.2.3).
 func validateAuthority(b []byte) error {
 	if n := len(b); !isDigit(b[n-1]) || bytes.IndexByte(b, ':') < 0 {
 		return badRequest("target of CONNECT is not host:port")
@@ -202,10 +201,9 @@ func validateHost(b []byte) error {
 	return nil
 }
 
-// validName checks a registered name (RFC 3986 section 3.2.2). Commas are
-// left out, because a list of hosts looks like one name with a comma. Of
-// percent-encoded characters only those outside of ASCII are taken: the
-// others would be a second spelling of a name.
+// validName reports whether b is a registered name (RFC 3986 section 3.2.2). A comma makes a name
+// invalid, because a list of hosts looks like one name with a comma. So does a percent-encoded
+// character of ASCII, which would be a second spelling of a name.
 func validName(b []byte) bool {
 	for i := 0; i < len(b); i++ {
 		ch := b[i]
@@ -220,11 +218,11 @@ func validName(b []byte) bool {
 	return true
 }
 
-// isName marks the characters that validName takes as they are.
+// isName marks the characters that validName accepts without encoding.
 var isName = charSet("-._~!$&'()*+;=")
 
-// ValidPort checks the part behind a host: nothing, or a colon and a number of at most 65535, which
-// may be left out (RFC 3986 section 3.2.3).
+// ValidPort reports whether b may follow a host: it is empty, or a colon and a number of at most
+// 65535, which may be missing (RFC 3986 section 3.2.3).
 func ValidPort(b []byte) bool {
 	if len(b) == 0 || string(b) == ":" {
 		return true
@@ -233,8 +231,7 @@ func ValidPort(b []byte) bool {
 	return b[0] == ':' && err == nil
 }
 
-// validIPv6 checks the inside of an IPv6 literal. A zone is set off by "%25"
-// (RFC 6874).
+// validIPv6 reports whether b is the inside of an IPv6 literal. "%25" begins a zone (RFC 6874).
 func validIPv6(b []byte) bool {
 	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 	addr, zone, hasZone := bytes.Cut(b, []byte("%25"))

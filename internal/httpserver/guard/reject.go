@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// A rejection has a few hundred bytes. A client that takes none of them within this time does
-	// not read.
+	// A rejection has a few hundred bytes, or a page. A client that does not take them within this
+	// time gets the rest cut off.
 	rejectTimeout = time.Second
 
 	// Bounds of a lingering close. They are short because the serving goroutine waits: a client
-	// that reads its response closes at once, and one that continues to send is cut off.
+	// that reads its response closes at once, and one that continues to send is disconnected.
 	lingerTimeout = 500 * time.Millisecond
 	lingerBytes   = 256 << 10
 
@@ -76,7 +76,7 @@ func (c *Conn) reject(e *Error) {
 	headOnly := c.head.isHead(got)
 	body, contentType := c.g.Page(e)
 	msg := appendRejection(make([]byte, 0, 512), e.Status, body, contentType, headOnly, time.Now())
-	// A failed write has no effect: the connection is closed either way.
+	// A failed write has no effect, since the connection is closed in any case.
 	if c.Conn.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = c.Conn.Write(msg)
 	}
@@ -124,11 +124,12 @@ func appendRejection(dst []byte, status int, body []byte, contentType string, he
 // responds to bytes after a close with a reset, and a reset makes the client's kernel drop an
 // unread response (RFC 9112 section 9.6). A lingering Close closes the sending side and discards
 // input until the client closes too, for at most half a second or 256 KiB after the client's host
-// has the whole response. Close during a Read of another goroutine does not linger and wakes that
-// Read. A second Close has no effect.
+// has the whole response. It waits for that for two minutes at most, and for 30 seconds without
+// progress. Close during a Read of another goroutine does not linger and wakes that Read. A second
+// Close has no effect.
 func (c *Conn) Close() error {
 	again := c.closed.Swap(true)
-	if !c.mu.TryLock() { // Read is waiting; it cleans up when it wakes
+	if !c.mu.TryLock() { // a Read waits, and releases the buffers when it wakes
 		if again {
 			return nil
 		}
@@ -152,15 +153,15 @@ func (c *Conn) inputWaiting() bool {
 		return false
 	}
 	n := 0
-	err := c.raw.Control(func(fd uintptr) { // a read would fail after the deadline of the request
+	err := c.raw.Control(func(fd uintptr) { // c.below.Read would fail after the deadline of the request
 		var b [1]byte
-		n, _ = sys.ReadNoWait(fd, b[:]) // discards this byte too
+		n, _ = sys.ReadNoWait(fd, b[:]) // discards the byte, as linger discards all others
 	})
 	return err == nil && n > 0
 }
 
-// lingers reports whether Close has to wait for the client: it may still be sending, or is slow to
-// take a long response.
+// lingers reports whether Close has to wait for the client, which may still be sending, or is slow
+// to take a long response.
 func (c *Conn) lingers() bool {
 	out, ok := c.below.(interface{ Abandoned() bool })
 	switch {
