@@ -18,7 +18,7 @@ import (
 // Conn is a connected stream socket. It is a net.Conn whose Read and Write wait, and it may be
 // parked between two requests.
 //
-// One goroutine at a time may read, and one may write. All other methods may be called by any.
+// One goroutine at a time may read, and one may write. Any goroutine may call the other methods.
 type Conn struct {
 	Owner any // of serve; set before the first Park
 
@@ -26,23 +26,24 @@ type Conn struct {
 	fd                int
 	index, generation uint32                      // in the table of the loop
 	local             net.Addr                    // of the listener
-	own               atomic.Pointer[net.TCPAddr] // LocalAddr, once it was asked for
+	own               atomic.Pointer[net.TCPAddr] // cached result of LocalAddr; nil = not called yet
 	remote            net.TCPAddr
 	ip                [16]byte // of remote
 	isTCP             bool
 
-	users atomic.Int64 // calls that use fd, and closing
+	users atomic.Int64 // number of calls that use fd, plus closing after Close
 
-	// The goroutine that serves the connection is the leader of this number of a loop; nil = it
-	// leads none. Another goroutine that waits meanwhile, as the writer of a reader, may take them.
+	// The loop that the goroutine which serves the connection leads, and its number as a leader;
+	// nil = it leads none. Another goroutine that has to wait meanwhile, such as a writer beside a
+	// reader, may hand the loop over.
 	lead   atomic.Pointer[loop]
 	number atomic.Uint64
 
 	waiting atomic.Pointer[waiting] // nil = no goroutine has waited yet
 
 	mu      sync.Mutex // guards the fields below
-	added   bool       // to the epoll instance
-	ending  bool       // the peer has closed its sending side, or the connection is broken
+	added   bool       // the epoll instance watches the socket
+	ending  bool       // the client has closed its sending side, or the connection is broken
 	ready   bool       // a read may return anything but EAGAIN
 	watch   *watch     // of OnDisconnect; nil = none
 	parked  bool
@@ -73,7 +74,7 @@ func (g *Group) newConn(l *loop, fd int, local net.Addr, from *unix.RawSockaddrA
 	return c
 }
 
-// use keeps the descriptor open until done; false after Close.
+// use keeps the descriptor open until done. It returns false after Close.
 func (c *Conn) use() bool {
 	for {
 		n := c.users.Load()
@@ -90,7 +91,7 @@ func (c *Conn) done() {
 	if c.users.Add(-1) != closing {
 		return
 	}
-	// Nothing can be done about a failure.
+	// A failure of close(2) has no remedy.
 	if w := c.waiting.Load(); w != nil {
 		_ = w.file.Close()
 	} else {
@@ -139,10 +140,10 @@ func (c *Conn) Close() error {
 // isClosed reports whether Close was called.
 func (c *Conn) isClosed() bool { return c.users.Load() >= closing }
 
-// Park passes the connection to its loop, whose group serves it as soon as there is something to
-// read, or its read deadline has passed. The caller must not use it after that. Park returns false
-// if one of these has happened, or the connection is closed: the caller keeps the connection, and
-// its next read returns bytes or the error.
+// Park passes the connection to its loop, whose group serves it as soon as bytes can be read or its
+// read deadline has passed. The caller must not use the connection after that. Park returns false
+// if one of these is the case already, or the connection is closed: the caller keeps the
+// connection, and its next read returns bytes or the error.
 func (c *Conn) Park() bool {
 	if !c.use() {
 		return false
@@ -179,13 +180,13 @@ func (c *Conn) unpark() bool {
 	return was
 }
 
-// register tells the epoll instance to report input.
+// register adds the socket to the epoll instance, which then reports input.
 func (c *Conn) register() error {
 	const events = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET&math.MaxUint32
 	return c.l.control(unix.EPOLL_CTL_ADD, c.fd, event(events, c.index, c.generation))
 }
 
-// wake notes events, and reports whether the connection was parked and is to be served now.
+// wake records events, and reports whether the connection was parked and has to be served now.
 func (c *Conn) wake(events uint32) (serve bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +199,8 @@ func (c *Conn) wake(events uint32) (serve bool) {
 	return serve
 }
 
-// expire unparks a connection whose read deadline has passed, which the caller serves then, and
-// returns the deadline of any other parked one.
+// expire unparks the connection if its read deadline has passed; the caller serves it then. It
+// returns the deadline of a connection that stays parked, or noDeadline.
 func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,15 +215,15 @@ func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
 }
 
 // Detach makes the calling goroutine, which serves the connection, an ordinary one: another
-// goroutine leads its loop. It is called before anything that may wait for long.
+// goroutine leads its loop. Callers use it before any operation that may take long.
 func (c *Conn) Detach() {
 	if l := c.lead.Swap(nil); l != nil {
-		l.handOver(c.number.Load()) // which does nothing for a number of the past
+		l.handOver(c.number.Load()) // does nothing if another goroutine leads already
 	}
 }
 
-// Leave is called by a goroutine that passes the connection to another one before it returns to its
-// loop.
+// Leave ends the relation of the connection to the loop that its goroutine leads. A leader calls it
+// before it passes the connection to another goroutine.
 func (c *Conn) Leave() { c.lead.Store(nil) }
 
 // Readable reports whether ReadNow may return anything but EAGAIN.
@@ -232,8 +233,8 @@ func (c *Conn) Readable() bool {
 	return c.ready || c.expired || c.isClosed()
 }
 
-// ReadNow reads without waiting. The error is unix.EAGAIN if there is nothing to read, and
-// os.ErrDeadlineExceeded if the read deadline has passed too. So bytes that arrived in time are not
+// ReadNow reads without waiting. If no bytes are there to read, the error is unix.EAGAIN, or
+// os.ErrDeadlineExceeded if the read deadline has passed. So bytes that arrived in time are not
 // lost if this process was late.
 func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	if !c.use() {
@@ -252,7 +253,8 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	}
 	n, err = sys.ReadNoWait(uintptr(c.fd), p)
 	c.mu.Lock()
-	// A shorter read has taken all that was there, and further bytes are an event. The end is none.
+	// A short read has emptied the socket, and further bytes cause an event. The end of the stream
+	// may have caused its event already.
 	if err != unix.EAGAIN && (n == len(p) || n == 0 || err != nil || c.ending) {
 		c.ready = true
 	}
@@ -266,7 +268,7 @@ func (c *Conn) ReadNow(p []byte) (n int, err error) {
 	return readResult(n, err)
 }
 
-// readResult returns the result of read(2) as io.Reader has it.
+// readResult converts the result of read(2) to that of io.Reader.
 func readResult(n int, err error) (int, error) {
 	switch {
 	case err != nil:
@@ -277,7 +279,7 @@ func readResult(n int, err error) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends the sending direction; the peer sees the end of the stream.
+// CloseWrite ends the sending direction; the client reads the end of the stream.
 func (c *Conn) CloseWrite() error {
 	return c.Control(func(fd uintptr) error {
 		return os.NewSyscallError("shutdown", unix.Shutdown(int(fd), unix.SHUT_WR))
@@ -311,7 +313,7 @@ func (c *Conn) LocalAddr() net.Addr {
 	if own := c.own.Load(); own != nil {
 		return own
 	}
-	own := tcp // as good if the call fails
+	own := tcp // the result if the call fails
 	_ = c.Control(func(fd uintptr) error {
 		if a, err := unix.Getsockname(int(fd)); err == nil {
 			own = addrOf(a, own)

@@ -37,7 +37,7 @@ func (c *Conn) OnDisconnect(f func()) (stop func()) {
 		add = false
 	}
 	return func() {
-		if add { // a connection that is never parked needs no further events
+		if add { // a connection that was not parked yet may never be, and then needs no events
 			c.unregister()
 		}
 		c.mu.Lock()
@@ -50,7 +50,7 @@ func (c *Conn) OnDisconnect(f func()) (stop func()) {
 	}
 }
 
-// disconnected calls the function of OnDisconnect. mu is held.
+// disconnected starts a goroutine that calls the function of OnDisconnect. mu is held.
 func (c *Conn) disconnected() {
 	w := c.watch
 	if w == nil {
@@ -64,7 +64,8 @@ func (c *Conn) disconnected() {
 	}()
 }
 
-// unregister undoes register. It fails for a closed connection, which the kernel has removed.
+// unregister undoes register. The system call fails for a closed connection, which the kernel has
+// removed.
 func (c *Conn) unregister() {
 	c.mu.Lock()
 	c.added = false

@@ -2,15 +2,15 @@
 // has neither a goroutine nor a buffer.
 //
 //	loops := eventloop.New(serve)
-//	ln, err := loops.Listen(socket, accept) // accept(c) may call serve(c)
+//	ln, err := loops.Listen(socket, log, accept) // accept(c) may call serve(c)
 //
 // A Group has one loop per processor, and each loop has a leader: the goroutine that waits for the
 // events of its connections and calls serve for them, one after the other. serve reads with ReadNow
-// and parks the connection when there is nothing to read; the loop calls serve again later. A
+// and parks the connection when no bytes are there to read; the loop calls serve again later. A
 // goroutine that is about to wait hands its loop over to a new leader (leader/followers: Schmidt et
-// al., Pattern-Oriented Software Architecture 2, 2000) and goes on as an ordinary goroutine. So a
+// al., Pattern-Oriented Software Architecture 2, 2000) and continues as an ordinary goroutine. So a
 // connection is also a net.Conn whose Read and Write wait. A leader that has not returned for
-// stealAfter, as by a slow disk, loses its loop in the same way.
+// stealAfter, for example because of a slow disk, loses its loop in the same way.
 //
 // Waiting for events does not occupy a thread: the epoll instance of a loop is itself polled by the
 // runtime.
@@ -44,8 +44,8 @@ type Group struct {
 	running sync.WaitGroup
 }
 
-// New returns a group. serve is called for a parked connection with bytes to read, at its end, or
-// past its read deadline. The loops start with the first Listen.
+// New returns a group. It calls serve for a parked connection that has bytes to read, has ended, or
+// is past its read deadline. The loops start with the first Listen.
 func New(serve func(*Conn)) *Group {
 	g := &Group{serve: serve, began: time.Now(), listeners: make(map[*Listener]struct{})}
 	g.watch.every = stealAfter
@@ -106,7 +106,7 @@ func (g *Group) Close() error {
 	return err
 }
 
-// now is the clock of deadlines.
+// now returns the time by the clock of deadlines.
 func (g *Group) now() time.Duration { return time.Since(g.began) }
 
 // loop is an epoll instance with its connections.
@@ -117,21 +117,21 @@ type loop struct {
 	raw     syscall.RawConn
 	poll    func(fd uintptr) bool // takeEvents, stored to save an allocation
 	sweeper sweeper
-	yielded time.Duration // when the leader let other goroutines run; it alone uses it
+	yielded time.Duration // time of the leader's last yield; only the leader uses it
 
-	mu      sync.Mutex // guards the fields below; the leader alone uses events without it, while it waits
+	mu      sync.Mutex // guards the fields below; only a waiting leader uses events and n without it
 	leader  uint64     // number of the leader
 	turns   uint64     // events and new connections handled, for the watchdog
 	waiting bool       // the leader waits for events
 	events  [128]unix.EpollEvent
-	n       int // events of the last wait
-	next    int // of these, the first that is not handled
+	n       int // number of events of the last wait
+	next    int // index of the first of these that is not handled
 	table   table
 
 	accepted []accepted // new connections, served before events; the last one is the first to be served
 }
 
-// accepted is a new connection.
+// accepted is a new connection of a listener.
 type accepted struct {
 	c  *Conn
 	ln *Listener
@@ -173,7 +173,8 @@ func (l *loop) lead(number uint64) {
 	}
 }
 
-// handOver starts another leader if the one of this number still leads, and does not wait.
+// handOver starts another leader if the one of this number still leads and is not waiting for
+// events.
 func (l *loop) handOver(number uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +183,8 @@ func (l *loop) handOver(number uint64) {
 	}
 }
 
-// replaceLeader starts another leader. mu is held. Its callers are counted in Group.running.
+// replaceLeader starts another leader. mu is held. The goroutines that call it are counted in
+// Group.running.
 func (l *loop) replaceLeader() {
 	l.leader++
 	l.turns++
@@ -223,8 +225,8 @@ func (l *loop) nextEvent(number uint64) (c *Conn, ln *Listener, ok bool) {
 }
 
 // yieldAfter is the time after which a leader that always finds events yields to other goroutines
-// of its processor. The runtime would preempt it after 10 ms. Yielding costs a wake-up of an idle
-// processor, too much for each batch of events.
+// of its processor. The runtime would preempt the leader after 10 ms. A yield costs a wake-up of an
+// idle processor, too much for each batch of events.
 const yieldAfter = 500 * time.Microsecond
 
 // awaitEvents waits for events; false at the end of the loop. mu is held before and after.

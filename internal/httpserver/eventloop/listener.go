@@ -13,48 +13,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener accepts the connections of a listening socket. The loops take turns: a loop accepts the
+// Listener accepts the connections of a listening socket. The loops take turns: a loop accepts
 // waiting connections, makes the socket report further ones to the next loop, and serves those that
-// it has accepted. So the loop that accepts a connection for one request serves it without an
-// event.
+// it has accepted. So a connection whose request has arrived needs no event.
 type Listener struct {
 	g      *Group
 	accept func(*Conn)
 	addr   net.Addr
 	socket syscall.RawConn
-	places []place // in the loops
+	places []place // one for each loop
 	log    *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
 	turn   int        // index in places of the loop that accepts
 	closed bool
-	pause  time.Duration // of the next failure
-	timer  *time.Timer
+	pause  time.Duration // after the next failure
+	timer  *time.Timer   // ends the pause; nil = none yet
 	done   chan struct{} // closed by Close
 
-	// Functions for socket.Control, stored to save allocations, and the result of accept4.
+	// Functions for socket.Control, stored to save allocations, and their results.
 	take, arm func(fd uintptr)
 	fd        int
 	from      unix.RawSockaddrAny
 	err       error
 }
 
-// place is the place of a Listener in one loop.
+// place is the entry of a Listener in one loop.
 type place struct {
 	l     *loop
-	index uint32          // in its table
-	event unix.EpollEvent // one connection or more wait; reported once
+	index uint32          // in the table of the loop
+	event unix.EpollEvent // at least one connection waits; reported once for each passTurn
 }
 
-// Pauses after a failure, as a lack of descriptors.
+// Pauses after a failure, such as a lack of descriptors.
 const (
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// Listen passes the connections of an open socket (a syscall.Conn, as *net.TCPListener) to accept,
-// until Close, which comes before ln is closed. accept may serve the connection. Connections
-// inherit the options of the socket, as TCP_NODELAY.
+// Listen passes the connections of an open socket (a syscall.Conn such as *net.TCPListener) to
+// accept, until Close. The caller calls Close before it closes ln. accept may serve the connection.
+// Connections inherit the options of the socket, such as TCP_NODELAY.
 func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*Listener, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,7 +85,7 @@ func (g *Group) Listen(ln net.Listener, log *slog.Logger, accept func(*Conn)) (*
 	return n, nil
 }
 
-// register begins the events of the socket.
+// register adds the socket to all loops, and arms it for one of them.
 func (n *Listener) register(loops []*loop) (err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,13 +102,13 @@ func (n *Listener) register(loops []*loop) (err error) {
 		if err = errors.Join(errSocket, err); err != nil {
 			return err
 		}
-		of.event.Events |= unix.EPOLLIN // from now on
+		of.event.Events |= unix.EPOLLIN // for passTurn; until then the loop gets no event
 	}
 	return n.passTurn()
 }
 
-// unregister ends the events of the socket. Another process may have it open, so closing it does
-// not end them.
+// unregister ends the events of the socket. Closing the socket does not end them, since another
+// process may have it open.
 func (n *Listener) unregister() {
 	for i := range n.places {
 		p := &n.places[i]
@@ -123,8 +122,8 @@ func (n *Listener) unregister() {
 // control changes the registration of the socket in the loop.
 func (p *place) control(op int, fd uintptr) error { return p.l.control(op, int(fd), &p.event) }
 
-// passTurn lets the socket report connections, also those that wait already, to the next loop. mu
-// is held.
+// passTurn makes the socket report connections, those that wait already included, to the next loop.
+// mu is held.
 func (n *Listener) passTurn() error {
 	n.turn = (n.turn + 1) % len(n.places)
 	if err := n.socket.Control(n.arm); err != nil {
@@ -133,7 +132,7 @@ func (n *Listener) passTurn() error {
 	return n.err
 }
 
-// Done is closed by Close.
+// Done returns a channel that Close closes.
 func (n *Listener) Done() <-chan struct{} { return n.done }
 
 // Close ends accepting. Further calls do nothing.
@@ -157,7 +156,7 @@ func (n *Listener) Close() {
 // acceptBatch bounds the connections that a loop accepts in one turn.
 const acceptBatch = 16
 
-// acceptSome accepts connections as the leader of this number, which serves them next.
+// acceptSome accepts connections for the leader of this number, which serves them next.
 func (n *Listener) acceptSome(l *loop, number uint64) {
 	var room [acceptBatch]*Conn
 	batch := n.takeTurn(l, room[:0])
@@ -170,7 +169,7 @@ func (n *Listener) acceptSome(l *loop, number uint64) {
 	if leads {
 		return
 	}
-	for _, c := range batch { // another goroutine leads, and may wait for events already
+	for _, c := range batch { // another goroutine leads, and may be waiting for events
 		l.g.running.Go(func() { c.passTo(n.accept, "accepting a connection", l, number) })
 	}
 }
@@ -184,7 +183,7 @@ func (n *Listener) takeTurn(l *loop, batch []*Conn) []*Conn {
 	}
 	for len(batch) < cap(batch) {
 		if err := n.socket.Control(n.take); err != nil {
-			return batch // it is closed
+			return batch // the socket is closed
 		}
 		if n.err == unix.ECONNABORTED || n.err == unix.EINTR {
 			continue

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// Sweeps take at most a fiftieth of the time, and are at least minSweepPause apart.
+// After a sweep, the pause before the next one is minSweepPause and sweepRest times its duration at
+// least, unless a connection that is parked meanwhile has an earlier deadline.
 const (
 	minSweepPause = 5 * time.Millisecond
 	sweepRest     = 50
 )
 
 // sweeper serves the parked connections of a loop whose read deadline has passed. A sweep looks at
-// all connections of the loop. The next one is at the earliest deadline of those that were parked
-// then or have been parked since, which a busy connection moves on without a timer.
+// all connections of the loop. The next sweep is at the earliest deadline of the connections that
+// were parked then or have been parked since. So a busy connection extends its deadline without a
+// timer.
 type sweeper struct {
 	l       *loop
 	next    atomic.Int64 // time of the next sweep, by the clock of the group
@@ -30,7 +32,7 @@ func (s *sweeper) init(l *loop) {
 	s.next.Store(math.MaxInt64)
 }
 
-// expect makes sure of a sweep at a time.
+// expect schedules a sweep at a time, unless an earlier one is scheduled.
 func (s *sweeper) expect(at time.Duration) {
 	if int64(at) >= s.next.Load() {
 		return
@@ -49,7 +51,8 @@ func (s *sweeper) expect(at time.Duration) {
 	s.timer.Reset(d)
 }
 
-// sweep serves the connections that have expired. Their owners close them.
+// sweep serves the connections that have expired: serve reads the error of the deadline, and closes
+// them.
 func (s *sweeper) sweep() {
 	s.mu.Lock()
 	if s.stopped {
@@ -59,7 +62,7 @@ func (s *sweeper) sweep() {
 	s.running.Add(1)
 	s.mu.Unlock()
 	defer s.running.Done()
-	s.next.Store(math.MaxInt64) // a connection that is parked from here on expects a sweep again
+	s.next.Store(math.MaxInt64) // from here on, Park schedules a sweep again
 	began := s.l.g.now()
 	expired, earliest := s.look(began)
 	now := s.l.g.now()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls of this file return at once, so they bypass the scheduler of the runtime.
+// The system calls of this file return at once, so they bypass the scheduler of the runtime.
 
 // epollNoWait is epoll_wait(2) with a timeout of 0.
 func epollNoWait(fd uintptr, events []unix.EpollEvent) (int, error) {
@@ -21,7 +21,7 @@ func epollNoWait(fd uintptr, events []unix.EpollEvent) (int, error) {
 	return int(n), nil
 }
 
-// acceptNoWait is accept4(2) on a socket that does not block, with the address of the peer.
+// acceptNoWait is accept4(2) on a non-blocking socket. It sets from to the address of the client.
 func acceptNoWait(fd int, from *unix.RawSockaddrAny) (int, error) {
 	size := uint32(unix.SizeofSockaddrAny)
 	conn, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(from)),
@@ -32,7 +32,7 @@ func acceptNoWait(fd int, from *unix.RawSockaddrAny) (int, error) {
 	return int(conn), nil
 }
 
-// tcpAddr converts an address of the kernel; false for one that is not of TCP.
+// tcpAddr converts an address of the kernel. It returns false for an address that is not of TCP.
 func tcpAddr(from *unix.RawSockaddrAny) (netip.AddrPort, bool) {
 	switch from.Addr.Family {
 	case unix.AF_INET:
@@ -63,7 +63,7 @@ func zoneName(index uint32) string {
 	return ""
 }
 
-// addrOf converts a TCP address; otherwise it returns the other one.
+// addrOf converts a TCP address of the kernel. For any other address it returns other.
 func addrOf(a unix.Sockaddr, other *net.TCPAddr) *net.TCPAddr {
 	switch a := a.(type) {
 	case *unix.SockaddrInet4:

@@ -2,8 +2,8 @@ package eventloop
 
 import "golang.org/x/sys/unix"
 
-// table finds the target of an event. The kernel may report an event of a socket that was closed
-// meanwhile, so the data of an event are the index and the generation of an entry.
+// table finds the connection or listener of an event. The kernel may report an event of a socket
+// that was closed meanwhile, so the data of an event are the index and the generation of an entry.
 type table struct {
 	entries []entry
 	free    []uint32
@@ -16,7 +16,7 @@ type entry struct {
 	generation uint32
 }
 
-// add returns the data of the events of a new entry.
+// add adds an entry, and returns the data of its events.
 func (t *table) add(e entry) (index, generation uint32) {
 	if n := len(t.free); n > 0 {
 		index = t.free[n-1]
@@ -36,7 +36,7 @@ func (t *table) remove(index uint32) {
 	t.free = append(t.free, index)
 }
 
-// get returns the target of an event; none if it is gone.
+// get returns the entry of an event; an empty one if it was removed.
 func (t *table) get(e *unix.EpollEvent) (to entry) {
 	if index := uint32(e.Fd); index < uint32(len(t.entries)) && t.entries[index].generation == uint32(e.Pad) {
 		return t.entries[index]

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waiting is the socket of a connection whose goroutine has to wait, for input in the middle of a
-// request or for room for output: the runtime polls it like any socket of the net package, beside
-// the loop.
+// waiting is the socket of a connection whose goroutine has to wait for input in the middle of a
+// request, or for room for output. The runtime polls the socket like any one of the net package, in
+// addition to the loop.
 type waiting struct {
 	file    *os.File // closes the descriptor
 	raw     syscall.RawConn
 	in, out half
 
-	// Of Read: its step, its buffer, and the result.
+	// The step, the buffer and the result of Read.
 	readOnce func(fd uintptr) bool
 	p        []byte
 	n        int
@@ -29,7 +29,7 @@ type waiting struct {
 // half is one direction of a waiting socket, which one goroutine uses at a time.
 type half struct {
 	f    func(fd uintptr) bool // true = done
-	step func(fd uintptr) bool // calls f, and Detach before a wait; stored to save an allocation
+	step func(fd uintptr) bool // calls f, and Detach if a wait follows; stored to save an allocation
 }
 
 // init prepares step.
@@ -43,7 +43,7 @@ func (h *half) init(c *Conn) {
 	}
 }
 
-// wait returns the socket for waits.
+// wait returns the socket for waits. The first call creates it.
 func (c *Conn) wait() (*waiting, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,13 +93,13 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return readResult(n, failed)
 }
 
-// read is a step of Read.
+// read is the step of Read.
 func (w *waiting) read(fd uintptr) bool {
 	w.n, w.err = sys.ReadNoWait(fd, w.p)
 	return w.err != unix.EAGAIN
 }
 
-// ended returns the error of a wait.
+// ended returns the error of a wait: net.ErrClosed if Close ended the wait.
 func (c *Conn) ended(err error) error {
 	if err != nil && c.isClosed() {
 		return net.ErrClosed
@@ -140,8 +140,8 @@ func (c *Conn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// repeat calls f, and again whenever there is input, or with out room for output, until it returns
-// true.
+// repeat calls f until f returns true. Before each further call it waits for input, or, with out,
+// for room for output.
 func (c *Conn) repeat(out bool, f func(fd uintptr) bool) error {
 	if !c.use() {
 		return net.ErrClosed
@@ -211,7 +211,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return w.file.SetWriteDeadline(t)
 }
 
-// SyscallConn returns the socket. Its Read and Write wait as those of the connection do.
+// SyscallConn returns the socket. Its Read and Write wait like those of the connection.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }
 
 // rawConn is the socket of a Conn as a syscall.RawConn.

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// stealAfter is the time after which a leader that does not return loses its loop, up to twice as
-// long.
+// stealAfter is the time after which a leader that does not return loses its loop. The loss may
+// come after twice that time.
 const stealAfter = 5 * time.Millisecond
 
 // restAfter is the number of looks at idle loops after which the watchdog rests.
 const restAfter = 100
 
-// watchdog replaces leaders that are held up: by a slow disk, or by a panic that ended one. It
-// rests while all loops wait.
+// watchdog replaces leaders that do not return, for example because of a slow disk, and leaders
+// that a panic has ended. It rests while all loops wait.
 type watchdog struct {
-	every   time.Duration // between two looks
+	every   time.Duration // interval of the looks
 	loops   []*loop
 	seen    []uint64 // turns of each loop at the last look
 	resting atomic.Bool
@@ -54,7 +54,7 @@ func (w *watchdog) run() {
 		}
 		tick.Stop()
 		w.resting.Store(true)
-		// A leader may have begun to work just before.
+		// A leader that began to work before resting was set has not sent to wakeUp.
 		if !w.look() || !w.resting.CompareAndSwap(true, false) {
 			select {
 			case <-w.wakeUp:
@@ -67,8 +67,8 @@ func (w *watchdog) run() {
 	}
 }
 
-// look replaces the leaders that have handled the same event since the last look, and reports
-// whether any loop handles one.
+// look replaces the leaders that still handle the event of the last look, and reports whether any
+// leader handles an event.
 func (w *watchdog) look() (active bool) {
 	for i, l := range w.loops {
 		l.mu.Lock()
