@@ -12,14 +12,14 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// ErrSource is the error of a body whose file could not be read to its end. Other errors are those
-// of the connection.
+// ErrSource is the error of a body whose file could not be read to its end. Errors other than
+// ErrSource and ErrPanic are those of the connection.
 var ErrSource = errors.New("cannot read what is to be sent")
 
 // ErrPanic is the error of a body whose sending panicked.
 var ErrPanic = errors.New("BUG: panic while sending")
 
-// Piece is a range of the file with some bytes in front of it, as the head of a multipart part.
+// Piece is a range of the file with bytes in front of it, such as the head of a multipart part.
 // Either may be empty.
 type Piece struct {
 	Head   []byte
@@ -30,16 +30,17 @@ type Piece struct {
 // Body is the body of a response, made of pieces of one file. It is an io.WriterTo and an
 // io.Closer; fasthttp uses WriteTo and then Close. No byte outside the pieces is read.
 //
-// Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are copied.
+// Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are written
+// from memory.
 type Body struct {
-	Conn   *Conn        // destination of the bytes; nil = only the writer is known
+	Conn   *Conn        // destination of the bytes; nil = only the writer of WriteTo
 	Direct bool         // Conn may be written to directly: there is no TLS connection above it
 	File   content.File // nil when the pieces have heads only
 	Pieces []Piece
 	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge
 	// transfer does not push out pages that are used often.
 	DropBehind bool
-	Limit      Limit // of the rate
+	Limit      Limit // bound on the rate
 	// Done is called once, by Close.
 	Done func(Result)
 
@@ -48,7 +49,7 @@ type Body struct {
 	chunk      content.Chunk // the next available bytes
 	noSendfile bool          // the kernel cannot send from the file
 	allowed    int64         // bytes that Limit allows to send now
-	limited    time.Time     // when the bytes under Limit began, moved on by what a slow client has missed
+	limited    time.Time     // start of the bytes under Limit, moved so that a client catches up maxBehind at most
 	result     Result
 
 	w io.Writer // of WriteTo
@@ -59,7 +60,7 @@ type Body struct {
 type Result struct {
 	Sent       int64     // bytes of the body that were written to the socket
 	BySendfile int64     // of these, sent by sendfile(2)
-	FirstByte  time.Time // when the head and the first bytes were sent; zero = never
+	FirstByte  time.Time // time of sending the head and the first bytes; zero = not before the end of the body
 	Err        error     // cause of an early end
 }
 
@@ -72,7 +73,7 @@ func (b *Body) Length() int64 {
 	return n
 }
 
-// left returns the number of bytes that were not passed yet.
+// left returns the number of bytes of the body that were not sent yet.
 func (b *Body) left() int64 {
 	n := -b.pos
 	for _, p := range b.Pieces[b.piece:] {
@@ -81,18 +82,18 @@ func (b *Body) left() int64 {
 	return n
 }
 
-// corkedPieces is the number of pieces from which on a body is corked: without it, each of them
-// would end with a packet of its own.
+// corkedPieces is the least number of pieces of a corked body. Without a cork, the end of each
+// piece would end a packet.
 const corkedPieces = 3
 
-// SupportsBodyWriteTo tells fasthttp to call WriteTo.
+// SupportsBodyWriteTo makes fasthttp call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
-// Flusher is a writer with a buffer. That of fasthttp holds the head of the response.
+// Flusher is a writer with a buffer. That of an HTTP/1 response holds its head.
 type Flusher interface {
 	io.Writer
 	Flush() error
-	Buffered() int // bytes in front of the next TLS record; used with a Conn only
+	Buffered() int // bytes in the buffer, which begin the next TLS record; used with a Conn only
 }
 
 // WriteTo sends the body. A buffering w is flushed together with the first bytes of the file, if
@@ -140,7 +141,7 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 }
 
 // next sets chunk to the next bytes of the body. head is true for the head of a piece. The error is
-// io.EOF behind the last piece.
+// io.EOF after the last piece.
 func (b *Body) next() (head bool, err error) {
 	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
 		p := &b.Pieces[b.piece]
@@ -152,7 +153,7 @@ func (b *Body) next() (head bool, err error) {
 		case in == p.Length:
 			continue
 		case b.chunk.Length == 0:
-			if b.pos > int64(len(p.Head)) { // the first chunk is there, others may have to be waited for
+			if b.pos > int64(len(p.Head)) { // only the first chunk is certain to be there: At may wait for others
 				b.detach()
 			}
 			if b.chunk, err = b.File.At(p.Offset+in, p.Length-in); err != nil {
@@ -164,14 +165,14 @@ func (b *Body) next() (head bool, err error) {
 	return false, io.EOF
 }
 
-// detach tells the connection that the calling goroutine may take long.
+// detach calls Detach of the connection, since the calling goroutine may take long.
 func (b *Body) detach() {
 	if b.Conn != nil {
 		b.Conn.detach()
 	}
 }
 
-// passed advances by n bytes of the chunk.
+// passed moves the position by n bytes of the chunk, which were sent.
 func (b *Body) passed(n int64) {
 	b.pos += n
 	b.chunk = b.chunk.Behind(n)
@@ -199,7 +200,7 @@ func (b *Body) send() error {
 	return b.copyOut()
 }
 
-// sendFile sends the chunk behind the buffered bytes.
+// sendFile sends the chunk after the buffered bytes.
 func (b *Body) sendFile() error {
 	b.Conn.more.Store(true)
 	err := b.f.Flush()
@@ -218,7 +219,7 @@ func (b *Body) sendFile() error {
 	return err
 }
 
-// sendBytes sends bytes behind the buffered ones, if possible without a copy into the buffer.
+// sendBytes sends bytes after the buffered ones, if possible without a copy into the buffer.
 func (b *Body) sendBytes(p []byte) (err error) {
 	defer b.markFirst()
 	if !b.isDirect() {
@@ -233,7 +234,7 @@ func (b *Body) sendBytes(p []byte) (err error) {
 	if err != nil || n == len(p) {
 		return err
 	}
-	return b.write(b.Conn, p[n:]) // there was nothing to flush
+	return b.write(b.Conn, p[n:]) // the buffer was empty
 }
 
 // sendBuffered sends bytes by the writer.
@@ -272,8 +273,8 @@ const smallChunk = minRoom
 // held counts the buffers in use.
 var held atomic.Int64
 
-// copyOut sends a buffer of bytes that are not in memory. It takes the buffer once the socket
-// accepts bytes.
+// copyOut loads a buffer of bytes that are not in memory, and sends them. It takes the buffer once
+// the socket accepts bytes.
 func (b *Body) copyOut() (err error) {
 	size := chunk
 	if b.Conn != nil {
@@ -298,7 +299,7 @@ func (b *Body) copyOut() (err error) {
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
-	return b.sendBytes((*buf)[:n]) // what failed behind them fails again
+	return b.sendBytes((*buf)[:n]) // an error after these bytes recurs at the next load
 }
 
 func (b *Body) markFirst() {
@@ -307,8 +308,8 @@ func (b *Body) markFirst() {
 	}
 }
 
-// Read makes Body an io.Reader, as fasthttp wants it. SupportsBodyWriteTo keeps fasthttp from
-// calling it.
+// Read makes Body an io.Reader, which SetBodyStream of fasthttp requires. SupportsBodyWriteTo keeps
+// fasthttp from calling it.
 func (b *Body) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 // Close calls Done, which closes the file. Further calls have no effect. A panic in Done is

@@ -1,6 +1,6 @@
 // Package sendfile sends responses: bytes from memory, and parts of shared files by sendfile(2),
 // which does not copy them through the process. A client that does not read cannot hold a
-// connection for ever.
+// connection forever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
 //	body := &sendfile.Body{
@@ -31,14 +31,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrSlowClient is returned by writes to a client that takes bytes more slowly than Pace allows.
+// ErrSlowClient is the error of a write to a client that takes bytes more slowly than Pace allows.
 var ErrSlowClient = errors.New("client reads too slowly")
 
-// errNoSendfile: the kernel cannot send from this file, or not now. Its bytes are copied.
+// errNoSendfile is the error if the kernel cannot send from this file, or not now. The caller
+// copies the bytes instead.
 var errNoSendfile = errors.New("sendfile is not supported for this file")
 
-// chunk bounds the bytes of one sendfile(2) call, and of one copy without sendfile. So a fast
-// client does not keep a thread in the kernel for long.
+// chunk bounds the bytes of one sendfile(2) call, and of one copy without sendfile. So a call for a
+// fast client does not keep a thread in the kernel for long.
 const chunk = 256 << 10
 
 // Pace is the least rate of a client. The zero value never drops a client.
@@ -57,8 +58,8 @@ type Conn struct {
 
 	// State of the current write, in fields so that the callbacks below need no closures.
 	buf      []byte
-	behind   []byte      // sent behind buf, by the same call if the socket accepts it
-	more     atomic.Bool // the next Write is followed by more at once (MSG_MORE)
+	behind   []byte      // sent after buf, by the same call if the socket accepts both
+	more     atomic.Bool // further bytes follow the next Write at once (MSG_MORE)
 	last     bool        // the next Write is followed by CloseWrite or Close, see Last
 	file     int
 	offset   int64
@@ -66,10 +67,10 @@ type Conn struct {
 	burst    int64 // sent by SendFile since the last yield
 	pages    pages // advice to the kernel about the file
 	err      error
-	inWindow bool        // a deadline of ours is set
-	bounded  atomic.Bool // the caller has set a deadline
-	written  int64       // bytes given to the socket since the connection began
-	taken    int64       // of these, acknowledged when the window began
+	inWindow bool        // the write deadline is the end of a window
+	bounded  atomic.Bool // the caller has set a write deadline
+	written  int64       // bytes that the socket accepted since the connection began
+	taken    int64       // of these, acknowledged at the start of the window
 
 	room int // result of roomStep
 
@@ -97,14 +98,14 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 // SyscallConn returns the raw socket, for callers that wait for it to become readable.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
-// detach tells an eventloop.Conn that the calling goroutine takes long.
+// detach calls Detach of an eventloop.Conn, since the calling goroutine may take long.
 func (c *Conn) detach() {
 	if loop, ok := c.Conn.(interface{ Detach() }); ok {
 		loop.Detach()
 	}
 }
 
-// CloseWrite ends the sending direction; the client sees the end of the stream.
+// CloseWrite ends the sending direction; the client reads the end of the stream.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -112,31 +113,32 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Last announces that the caller closes the connection, or its sending direction, behind the next
+// Last announces that the caller closes the connection, or its sending direction, after the next
 // response. The kernel then sends the end of the stream in the packet of the last bytes.
 func (c *Conn) Last() { c.last = true }
 
-// brief bounds the bytes that the kernel is left to deliver after Close.
+// brief bounds the bytes of a connection that Brief leaves to the kernel to deliver after Close.
 const brief = 64 << 10
 
 // Brief reports whether so few bytes were written that Close need not wait until the client has
-// them. A client that does not read then costs no more than its socket buffer, for the time that
-// the kernel gives a socket without a process (tcp_orphan_retries, tcp(7)).
+// them. A client that does not read then costs no more than its socket buffer, for the time for
+// which the kernel keeps a socket without a process (tcp_orphan_retries, tcp(7)).
 func (c *Conn) Brief() bool { return c.written <= brief }
 
-// SetWriteDeadline bounds writes in place of the pace, like that of net.Conn.
+// SetWriteDeadline implements net.Conn. Until it is called with the zero time, the deadline bounds
+// writes in place of the pace.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.bounded.Store(!t.IsZero())
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline bounds reads, and writes in place of the pace, like that of net.Conn.
+// SetDeadline implements net.Conn. The deadline bounds writes like that of SetWriteDeadline.
 func (c *Conn) SetDeadline(t time.Time) error {
 	c.bounded.Store(!t.IsZero())
 	return c.Conn.SetDeadline(t)
 }
 
-// Write sends all of p and of behind, or returns an error.
+// Write sends all of p and of behind, or returns an error. The result counts bytes of p only.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.buf = p
 	err := c.send(c.writeStep)
@@ -149,9 +151,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 // writes each record by itself.
 const Record = 16 << 10
 
-// WriteRecords writes p to w, a TLS connection above c, or a buffer of it that holds begun bytes.
-// All records but the last one are sent as the begin of more bytes, so that they do not end with
-// packets of their own.
+// WriteRecords writes p to w, a TLS connection above c, or the buffer of one that holds begun
+// bytes. All records but the last one are sent with MSG_MORE, so that the end of a record does not
+// end a packet.
 func (c *Conn) WriteRecords(w io.Writer, begun int, p []byte) (n int, err error) {
 	if last := (begun+len(p)-1)%Record + 1; len(p) > last {
 		c.more.Store(true)
@@ -166,7 +168,7 @@ func (c *Conn) WriteRecords(w io.Writer, begun int, p []byte) (n int, err error)
 	return n + m, err
 }
 
-// cork makes the kernel send full packets only (TCP_CORK, tcp(7)), until it is taken off again.
+// cork makes the kernel send full packets only (TCP_CORK, tcp(7)), until a call without on.
 // Failures have no effect on the bytes.
 func (c *Conn) cork(on bool) {
 	value := 0
@@ -178,8 +180,8 @@ func (c *Conn) cork(on bool) {
 
 // SendFile sends length bytes of the open file fd from offset by sendfile(2). It ignores the offset
 // of the descriptor, so one descriptor can serve many connections. It returns the number of bytes
-// sent, with an error if that is less than length (ErrSource and io.ErrUnexpectedEOF for a shorter
-// file).
+// sent, with an error if that is less than length: errNoSendfile if the rest has to be copied, or
+// ErrSource and io.ErrUnexpectedEOF for a shorter file.
 func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	if !c.tcp {
 		return 0, errNoSendfile
@@ -210,7 +212,7 @@ func (c *Conn) tryRoom(fd uintptr) bool {
 	c.room = minRoom
 	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 	if err != nil {
-		return true // the write will return the error
+		return true // the next write returns the error
 	}
 	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
@@ -241,8 +243,8 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 	}
 }
 
-// abandon makes the next Close discard unacknowledged bytes, which the kernel would keep for
-// minutes.
+// abandon makes the next Close discard unacknowledged bytes, which the kernel would otherwise keep
+// for minutes.
 func (c *Conn) abandon() {
 	c.abandoned.Store(true)
 	if tcp, ok := c.Conn.(interface{ SetLinger(seconds int) error }); ok {
@@ -250,7 +252,7 @@ func (c *Conn) abandon() {
 	}
 }
 
-// Abandon ends a connection at once, whatever it still has to send.
+// Abandon closes a connection at once, and discards unacknowledged bytes.
 func (c *Conn) Abandon() error {
 	c.abandon()
 	return c.Close()
@@ -267,10 +269,10 @@ func (c *Conn) Unacknowledged() int64 {
 	return int64(queued)
 }
 
-// Abandoned reports whether the client was dropped: Close need not wait for it.
+// Abandoned reports whether the client was dropped. Close need not wait for such a client.
 func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 
-// tryWrite is a step of Write; false means: wait until the socket accepts more.
+// tryWrite is a step of Write. It returns false if Write has to wait until the socket accepts more.
 func (c *Conn) tryWrite(fd uintptr) bool {
 	flags := unix.MSG_NOSIGNAL
 	if c.more.Load() || c.last {
@@ -310,11 +312,11 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		}
 		switch err {
 		case nil:
-			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file has become shorter
+			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file is shorter now
 			return true
 		case unix.EAGAIN, unix.EPIPE, unix.ECONNRESET, unix.ETIMEDOUT:
 			return c.failed("sendfile", err)
-		default: // of the file or of the socket: a copy tells
+		default: // an error of the file or of the socket: a copy fails with the right one
 			c.err = errNoSendfile
 			return true
 		}
@@ -323,7 +325,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 }
 
 // sendfileOnce sends up to length bytes. If they may have to be read from disk, it uses a system
-// call that the scheduler knows of.
+// call that the scheduler of the runtime sees.
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
@@ -335,7 +337,7 @@ func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	return sys.SendfileNoWait(fd, c.file, &c.offset, length)
 }
 
-// failed ends a step after an error: with a wait if the socket is full.
+// failed returns the result of a step after an error: false, for a wait, if the socket is full.
 func (c *Conn) failed(call string, err error) bool {
 	if err == unix.EAGAIN {
 		if !c.inWindow && c.pace.MinRate > 0 && !c.bounded.Load() {

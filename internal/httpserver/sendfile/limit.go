@@ -8,22 +8,22 @@ import (
 // Limit bounds the rate at which a body is sent. The zero value is no limit.
 type Limit struct {
 	Rate   int64           // bytes per second
-	After  int64           // bytes of the body that are sent before Rate holds
-	Lifted <-chan struct{} // closed = no limit from then on; nil = never
+	After  int64           // bytes of the body that are sent before Rate applies
+	Lifted <-chan struct{} // closed = no limit from then on; nil = the limit stays
 }
 
 const (
-	// A body under a limit is sent in slices of a tenth of a second. A client that has disconnected
-	// shows at the next one.
+	// slicesPerSecond is the number of slices in which a second of a body under a limit is sent. A
+	// disconnect is detected at the next slice.
 	slicesPerSecond = 10
-	// The first slice is shorter, and sent at once.
+	// firstSlicesPerSecond is the same for the first slice, which is shorter and sent at once.
 	firstSlicesPerSecond = 100
-	// maxBehind bounds the bytes that a client may catch up after it was slow.
+	// maxBehind is the time whose bytes a client may catch up after it was slow.
 	maxBehind = time.Second
 )
 
-// awaitLimit waits until bytes may be sent, and returns their number. The bytes of a body follow
-// the rate as a whole: a late slice is made up for by the next ones.
+// awaitLimit waits until bytes may be sent, and returns their number. The rate holds for a body as
+// a whole: after a late slice the next ones are larger.
 func (b *Body) awaitLimit() int64 {
 	l := &b.Limit
 	if l.Rate <= 0 {
@@ -60,7 +60,7 @@ func (l *Limit) duration(n int64) time.Duration {
 	return time.Duration(float64(n) / float64(l.Rate) * float64(time.Second))
 }
 
-// sleep waits for d; false if the limit is lifted meanwhile.
+// sleep waits for d. It returns false if the limit is lifted meanwhile.
 func (l *Limit) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

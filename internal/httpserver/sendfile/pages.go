@@ -13,11 +13,11 @@ import (
 // without advice it would read a cold file in small pieces.
 type pages struct {
 	drop     bool // drop the pages of sent bytes
-	resident bool // the file has no disk
+	resident bool // the file is in memory, not on a disk
 
 	mark  int64 // offset of the next check
 	ahead int64 // end of the advised range
-	start int64 // start of the transfer, whose parts follow each other where the rate has a limit
+	start int64 // start of the transfer, which has several parts if the rate has a limit
 	next  int64 // end of the last part
 	first int64 // start of the sent bytes whose pages are not dropped
 }
@@ -40,7 +40,7 @@ func (p *pages) begin(offset, length int64) {
 	}
 }
 
-// about records the position of the transfer and the bytes left.
+// about advises about the pages around offset, from which left bytes are going to be sent.
 func (p *pages) about(fd int, offset, left int64) {
 	if offset < p.mark {
 		return
@@ -54,8 +54,8 @@ func (p *pages) about(fd int, offset, left int64) {
 	}
 }
 
-// read advises to read a range, unless its end is in memory: then most likely all of it is. Errors
-// have no effect.
+// read advises to read a range, unless its end is in memory: then most likely the whole range is.
+// Errors have no effect.
 func (p *pages) read(fd int, from, to int64) {
 	if from >= to {
 		return
