@@ -15,9 +15,9 @@ import (
 type Request struct {
 	Method    string
 	Target    string // :path, or :authority of a CONNECT
-	Authority string // :authority, or Host where it is missing
+	Authority string // :authority, or Host if that is missing
 	Fields    []hpack.HeaderField
-	Length    int64 // of the body as the client has declared it; -1 = not declared
+	Length    int64 // of the body, by Content-Length; -1 = not declared
 	Problem   Problem
 }
 
@@ -27,10 +27,10 @@ type Problem int
 // Problems.
 const (
 	None          Problem = iota
-	HeadTooLong           // the fields are incomplete
-	TooManyFields         // the same
+	HeadTooLong           // more than MaxHead; Fields is nil
+	TooManyFields         // more than MaxFields; Fields is nil
 	BodyTooLarge          // more than MaxBody
-	BodyLate              // it did not arrive within ReadTimeout
+	BodyLate              // the body did not arrive within ReadTimeout
 )
 
 // block is the header block that is being read (RFC 9113 section 4.3).
@@ -41,14 +41,14 @@ type block struct {
 
 	open      bool // the block is incomplete
 	id        uint32
-	ends      bool // it ends the stream
-	encoded   int  // bytes so far
-	size      int  // of the list (RFC 9113 section 6.5.2)
+	ends      bool // the block ends the stream
+	encoded   int  // bytes of the block so far
+	size      int  // of the header list (RFC 9113 section 6.5.2)
 	malformed bool // RFC 9113 section 8.1.1
 	expects   bool // Expect: 100-continue
 	scheme    string
 	pseudo    int // pseudo-fields seen, one bit each
-	regular   bool
+	regular   bool // a field that is no pseudo-field was seen
 	request   Request
 }
 
@@ -66,7 +66,8 @@ const tableSize = 4096
 func (b *block) init(maxHead, maxFields int) {
 	b.maxHead, b.maxFields = maxHead, maxFields
 	b.decoder = hpack.NewDecoder(tableSize, b.field)
-	// A longer string would end the connection. An encoded block has no string as long as that.
+	// A longer string would end the connection. A block of at most maxBlock * maxHead encoded bytes
+	// has none, since Huffman coding saves at most three eighths.
 	b.decoder.SetMaxStringLength(2 * maxBlock * maxHead)
 }
 
@@ -78,10 +79,10 @@ func (b *block) begin(f *http2.HeadersFrame) {
 	b.decoder.SetEmitEnabled(true)
 }
 
-// maxBlock bounds an encoded block, in times of maxHead.
+// maxBlock * maxHead bounds the bytes of an encoded block.
 const maxBlock = 2
 
-// add decodes a part of the block.
+// add decodes a fragment of the block.
 func (b *block) add(fragment []byte, last bool) error {
 	if b.encoded += len(fragment); b.encoded > maxBlock*b.maxHead {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
@@ -99,7 +100,7 @@ func (b *block) add(fragment []byte, last bool) error {
 	return nil
 }
 
-// field takes a decoded field.
+// field checks and stores a decoded field.
 func (b *block) field(f hpack.HeaderField) {
 	if b.size += int(f.Size()); b.size > b.maxHead {
 		b.stop(HeadTooLong)
@@ -116,14 +117,14 @@ func (b *block) field(f hpack.HeaderField) {
 	}
 }
 
-// stop ends the decoding of fields of a request that is too large.
+// stop ends the decoding of a request that is too large, and drops its fields.
 func (b *block) stop(p Problem) {
 	b.request.Problem = p
 	b.request.Fields = nil
 	b.decoder.SetEmitEnabled(false)
 }
 
-// pseudoField takes a field of the request line (RFC 9113 section 8.3.1).
+// pseudoField stores a pseudo-field (RFC 9113 section 8.3.1).
 func (b *block) pseudoField(f hpack.HeaderField) {
 	var to *string
 	bit := 0
@@ -145,7 +146,8 @@ func (b *block) pseudoField(f hpack.HeaderField) {
 	*to = f.Value
 }
 
-// regularField takes a header field. Fields of a connection are malformed (RFC 9113 section 8.2.2).
+// regularField stores a header field. A field of a connection makes the request malformed (RFC 9113
+// section 8.2.2).
 func (b *block) regularField(f hpack.HeaderField) {
 	switch f.Name {
 	case "connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade":
@@ -220,7 +222,7 @@ func (c *conn) fragment(p []byte, last bool) error {
 	}
 	for _, id := range c.recent {
 		if id == b.id {
-			return nil // on its way when the stream was reset
+			return nil // sent before the client read the reset
 		}
 	}
 	return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -240,7 +242,7 @@ func (c *conn) open() error {
 		return http2.StreamError{StreamID: b.id, Code: http2.ErrCodeRefusedStream}
 	}
 	if !c.markBusy() {
-		return errDone // another connection has taken its place
+		return errDone // the connection was evicted for another one
 	}
 	st := newStream(c, b)
 	c.streams[b.id] = st

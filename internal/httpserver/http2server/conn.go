@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	readBuffer = 4 << 10 // bytes read at a time
-	window     = 65535   // of a stream and a connection at their begin (RFC 9113 section 6.9.2)
+	readBuffer = 4 << 10 // bytes
+	window     = 65535   // initial window of a stream and a connection (RFC 9113 section 6.9.2)
 	maxWindow  = 1<<31 - 1
 
-	// lingerTimeout is the time that a client has to close a connection behind the last bytes. A
-	// close before would reset the connection if the client is still sending, and a reset takes
-	// bytes away that the client has not read (RFC 9112 section 9.6).
+	// lingerTimeout is the time that a client has to close a connection after the last bytes. An
+	// earlier close would reset the connection if the client is still sending, and a reset discards
+	// bytes that the client has not read (RFC 9112 section 9.6).
 	lingerTimeout = time.Second
 
 	// drainTimeout bounds the time until the client has acknowledged the last bytes.
@@ -38,28 +38,28 @@ type conn struct {
 	block  block
 	write  writer // the task that sends the output
 
-	// Frames and header blocks that have begun to arrive, and those that are complete.
+	// Numbers of frames and header blocks that have begun to arrive, and that are complete.
 	begun, complete atomic.Uint64
 
 	mu      sync.Mutex // guards the fields below
 	streams map[uint32]*Stream
-	highest uint32    // of the streams that the client has opened
-	running int       // handlers
+	highest uint32    // highest id of the streams that the client has opened
+	running int       // number of running handlers
 	leaving bool      // GOAWAY was sent: new streams are ignored
-	done    time.Time // of CloseWrite: the client has to close; zero = not called
+	done    time.Time // of CloseWrite, after which the client has to close; zero = not called
 	idle    bool      // MarkIdle was called
 	err     error     // of the connection
 	ended   sync.Cond
 
-	recent [maxStreams]uint32 // streams that the server has reset; the client may not know yet
-	resets int                // number of them
+	recent [maxStreams]uint32 // ids of the last streams that the server has reset; the client may not know yet
+	resets int                // number of resets by the server
 
 	budget   budget
-	received int64 // the window of the client
-	due      int64 // bytes of it that were not given back yet
+	received int64 // bytes that the client may send: the window of the connection
+	due      int64 // received bytes for which no WINDOW_UPDATE was sent yet
 
-	tableSize    uint32 // of the client's decoder, as it has last set it
-	tableReduced bool   // to be told at the beginning of the next header block
+	tableSize    uint32 // size of the table that the client has last allowed
+	tableReduced bool   // the next header block has to begin with an update of the size of the table
 
 	output
 	progress
@@ -86,7 +86,7 @@ func (c *conn) serve() {
 	err := c.readFrames()
 	if code, ok := err.(http2.ConnectionError); ok {
 		c.close(http2.ErrCode(code))
-		_, _ = io.Copy(io.Discard, c.in) // until the client has closed, or is late
+		_, _ = io.Copy(io.Discard, c.in) // until the client has closed, or lingerTimeout has passed
 	} else {
 		c.fail(err)
 	}
@@ -95,7 +95,7 @@ func (c *conn) serve() {
 		c.ended.Wait()
 	}
 	c.mu.Unlock()
-	c.fail(net.ErrClosed) // behind close
+	c.fail(net.ErrClosed) // after close; after fail this has no effect
 }
 
 // readPreface reads the first bytes of a client (RFC 9113 section 3.4).
@@ -118,7 +118,7 @@ func (c *conn) readPreface() error {
 }
 
 // readFrames handles frames until one is wrong or the connection has ended. A panic, which is a
-// bug, is an error too.
+// bug, becomes an error.
 func (c *conn) readFrames() (err error) {
 	defer panics.ToError(&err, "reading HTTP/2")
 	if err = c.readPreface(); err != nil {
@@ -150,7 +150,8 @@ func (c *conn) readFrames() (err error) {
 	}
 }
 
-// frameEnds turns the error of a frame into that of the connection; nil = it goes on.
+// frameEnds resets the stream of a http2.StreamError. It returns the error that ends the
+// connection; nil = none.
 func (c *conn) frameEnds(err error) error {
 	var wrong http2.StreamError
 	c.mu.Lock()
@@ -167,7 +168,7 @@ func (c *conn) frameEnds(err error) error {
 	case c.budget.spent() || c.overfull():
 		return ErrFlood
 	}
-	if c.replied && c.in.Buffered() == 0 { // else further frames are here
+	if c.replied && c.in.Buffered() == 0 { // else further frames have arrived
 		c.send()
 	}
 	return nil
@@ -221,13 +222,13 @@ func (c *conn) spend() {
 	c.budget.control--
 }
 
-// isIdle reports whether the client has not opened the stream. A client that has not seen the
-// GOAWAY may go on to use streams that are ignored.
+// isIdle reports whether the client has not opened the stream. After GOAWAY it returns false: a
+// client that has not read the GOAWAY may use streams that are ignored.
 func (c *conn) isIdle(id uint32) bool { return !c.leaving && (id > c.highest || id%2 == 0) }
 
 // data counts and discards a part of a request body.
 func (c *conn) data(f *http2.DataFrame) error {
-	id, size := f.StreamID, int64(f.Length) // with padding (RFC 9113 section 6.9.1)
+	id, size := f.StreamID, int64(f.Length) // Length includes padding (RFC 9113 section 6.9.1)
 	if c.isIdle(id) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
@@ -246,7 +247,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	case st != nil && !st.complete:
 		return st.data(f)
 	case id > c.highest || slices.Contains(c.recent[:], id):
-		return nil // ignored behind the GOAWAY, or on its way when the stream was reset
+		return nil // ignored after the GOAWAY, or sent before the client read the reset
 	}
 	return http2.StreamError{StreamID: id, Code: http2.ErrCodeStreamClosed}
 }
@@ -272,8 +273,8 @@ func (c *conn) windowUpdate(id uint32, by int64) error {
 	return nil
 }
 
-// settings applies the settings of the client. Heads are encoded without a table, and frames are
-// never larger than every client takes: only the window and a smaller table count.
+// settings applies the settings of the client. Heads are encoded without a table, and no frame is
+// larger than the least maximum: only the window and a smaller table have an effect.
 func (c *conn) settings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		return nil
@@ -311,7 +312,7 @@ func (c *conn) setStreamWindow(size int64) error {
 	return nil
 }
 
-// resetByClient ends a stream that the client has reset.
+// resetByClient drops a stream that the client has reset.
 func (c *conn) resetByClient(id uint32) error {
 	if c.isIdle(id) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -326,7 +327,7 @@ func (c *conn) resetByClient(id uint32) error {
 	return nil
 }
 
-// reset resets a stream of the client. Its handler gets the cause.
+// reset resets a stream of the client. Writes of its handler return the cause.
 func (c *conn) reset(id uint32, code http2.ErrCode, cause error) {
 	c.budget.resets--
 	c.recent[c.resets%len(c.recent)] = id
@@ -337,14 +338,14 @@ func (c *conn) reset(id uint32, code http2.ErrCode, cause error) {
 	}
 }
 
-// drop ends a stream before its response is complete.
+// drop ends and removes a stream before its response is complete.
 func (c *conn) drop(st *Stream, cause error) {
 	st.end(cause)
 	c.remove(st)
 }
 
-// remove removes a stream that has ended in both directions. The connection ends behind a GOAWAY
-// with its last stream.
+// remove removes a stream that was reset, or has ended in both directions. After a GOAWAY, the
+// connection ends with its last stream.
 func (c *conn) remove(st *Stream) {
 	delete(c.streams, st.id)
 	if c.finished() {
@@ -353,7 +354,7 @@ func (c *conn) remove(st *Stream) {
 	c.markIdle()
 }
 
-// markIdle marks a connection without streams whose responses were sent.
+// markIdle marks the connection as idle if it has no streams and all responses were sent.
 func (c *conn) markIdle() {
 	if !c.idle && len(c.streams) == 0 && c.out == nil && !c.sending {
 		c.idle = true
@@ -361,7 +362,7 @@ func (c *conn) markIdle() {
 	}
 }
 
-// markBusy returns false if the connection has been claimed since markIdle.
+// markBusy marks the connection as busy; false if it has been claimed since markIdle.
 func (c *conn) markBusy() bool {
 	if c.idle {
 		c.idle = !c.t.MarkBusy()
@@ -369,7 +370,7 @@ func (c *conn) markBusy() bool {
 	return !c.idle
 }
 
-// goAway lets the running requests end, and then closes the connection.
+// goAway ends the connection after its running requests.
 func (c *conn) goAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -377,8 +378,9 @@ func (c *conn) goAway() {
 	c.send()
 }
 
-// appendGoAway tells the client to open no further streams. The ones that it has opened meanwhile
-// are ignored, and it may repeat them on another connection (RFC 9113 section 6.8).
+// appendGoAway adds a GOAWAY, after which the client opens no further streams. Streams that it has
+// opened meanwhile are ignored, and it may repeat them on another connection (RFC 9113 section
+// 6.8).
 func (c *conn) appendGoAway() {
 	if !c.leaving {
 		c.leaving = true
@@ -386,8 +388,8 @@ func (c *conn) appendGoAway() {
 	}
 }
 
-// close tells the client of its error and ends all streams. The caller waits until the output is
-// sent.
+// close sends a GOAWAY with the error of the client, and ends all streams. The caller waits until
+// the output is sent.
 func (c *conn) close(code http2.ErrCode) {
 	_ = c.t.SetDeadline(time.Now().Add(lingerTimeout)) // fails only on a closed connection
 	c.mu.Lock()
@@ -400,7 +402,7 @@ func (c *conn) close(code http2.ErrCode) {
 	c.send()
 }
 
-// fail ends the connection and all streams at once. The first error counts.
+// fail ends the connection and all streams at once. Only the first call has an effect.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	first := c.err == nil

@@ -12,10 +12,11 @@ import (
 
 // Heads of responses are encoded without a dynamic table (RFC 7541 section 6.2.2): a table would
 // have to be kept for each connection, and most values differ from file to file. Each encoded block
-// begins with an update of the size of the table to 0 (section 6.3), which blockOf removes from all
-// but the ones that need it.
+// begins with an update of the size of the table to 0 (section 6.3), which blockOf removes from the
+// blocks that do not need it.
 
-// nameIndex are the names in the static table (RFC 7541 appendix A), as handlers write them.
+// nameIndex holds the indexes of names in the static table (RFC 7541 appendix A). The names have
+// the form in which handlers write them.
 var nameIndex = map[string]byte{
 	"Accept-Ranges": 18, "Access-Control-Allow-Origin": 20, "Age": 21, "Allow": 22, "Cache-Control": 24,
 	"Content-Disposition": 25, "Content-Encoding": 26, "Content-Language": 27, "Content-Location": 29,
@@ -25,18 +26,19 @@ var nameIndex = map[string]byte{
 }
 
 const (
-	indexStatus        = 8 // with the value 200
+	indexStatus        = 8 // :status with the value 200; the six entries after it have other values
 	indexContentLength = 28
 	indexDate          = 33
 
 	tableSizeZero = 0x20 // an update of the size of the table
 )
 
-// blocks holds buffers of header blocks.
+// blocks holds buffers for header blocks.
 var blocks = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
-// blockOf returns an encoded block as it is sent. The update of the size of the table is required
-// in the first block after the client has reduced the size that it allows (RFC 9113 section 4.3.1).
+// blockOf returns an encoded block in the form in which it is sent. The update of the size of the
+// table is required in the first block after the client has reduced the size that it allows (RFC
+// 9113 section 4.3.1).
 func (c *conn) blockOf(encoded []byte) []byte {
 	if !c.tableReduced {
 		return encoded[1:]
@@ -56,7 +58,7 @@ func (c *conn) appendHead(id uint32, encoded []byte, end bool) {
 	for first := true; first || len(block) > 0; first = false {
 		part := block[:min(len(block), maxFrame)]
 		if block = block[len(part):]; len(block) == 0 {
-			flags |= http2.FlagHeadersEndHeaders // that of CONTINUATION too
+			flags |= http2.FlagHeadersEndHeaders // CONTINUATION has the same flag
 		}
 		c.appendFrameHead(kind, flags, id, len(part))
 		*c.out = append(*c.out, part...)
@@ -96,7 +98,7 @@ func appendFields(b []byte, h *Head) []byte {
 	return b
 }
 
-// appendStatus begins a header block with the status, by its index if it has one.
+// appendStatus begins a header block with the status: by its index, if the static table has it.
 func appendStatus(b []byte, status int) []byte {
 	b = append(b, tableSizeZero)
 	for i, known := range [...]int{200, 204, 206, 304, 400, 404, 500} {
@@ -118,8 +120,8 @@ func appendInt(b []byte, flags byte, bits uint, n uint64) []byte {
 	return binary.AppendUvarint(append(b, flags|byte(limit)), n-limit)
 }
 
-// appendString adds a string without Huffman coding (RFC 7541 section 5.2), whose quarter of fewer
-// bytes costs more time than it saves.
+// appendString adds a string without Huffman coding (RFC 7541 section 5.2), which saves a quarter
+// of the bytes, but costs more time than their transfer.
 func appendString(b, s []byte) []byte {
 	return append(appendInt(b, 0, 7, uint64(len(s))), s...)
 }

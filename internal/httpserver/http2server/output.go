@@ -12,31 +12,32 @@ const (
 	frameHead = 9 // bytes (RFC 9113 section 4.1)
 
 	// maxOutput bounds the frames of responses that wait to be sent: two records of TLS (RFC 8446
-	// section 5.1), each of which is a system call. Frames of bodies end with the second one.
+	// section 5.1), each of which is a system call. A frame of a body ends with the second record
+	// at the latest.
 	maxOutput = 2 * 16 << 10
 
-	// minFrame is the size of the frames of a body that are not cut.
+	// minFrame is the least room for a frame of a response: with less room it waits.
 	minFrame = 4 << 10
 
 	// maxReplies bounds all frames that wait, replies to frames of the client included.
 	maxReplies = maxOutput + 64<<10
 )
 
-// outputs holds the buffers of outputs. A head may make one longer than maxOutput.
+// outputs holds the buffers of outputs. A head may make a buffer longer than maxOutput.
 var outputs = sync.Pool{New: func() any { b := make([]byte, 0, maxOutput+maxFrame); return &b }}
 
 // output holds the frames that wait to be sent.
 type output struct {
 	out      *[]byte   // nil = none
-	response int64     // bytes of it in HEADERS and DATA
-	appended int64     // such bytes since the connection began
-	replied  bool      // it has a reply to the client
-	sending  bool      // a goroutine sends
+	response int64     // bytes of out in HEADERS and DATA
+	appended int64     // bytes in HEADERS and DATA since the connection began
+	replied  bool      // out has a frame that is no part of a response
+	sending  bool      // a goroutine sends the output
 	room     sync.Cond // there is room in out and in window, or err is set
 	heads    sync.Cond // there is room in out, or err is set
 
 	window       int64 // bytes of bodies that the client still accepts
-	streamWindow int64 // that of a new stream
+	streamWindow int64 // window of a new stream
 }
 
 // space returns the number of bytes that the payload of a frame of a response may have.
@@ -53,7 +54,7 @@ func (c *conn) fits() bool { return c.space() >= minFrame }
 // hasRoom reports whether a frame of a body may be added.
 func (c *conn) hasRoom() bool { return c.fits() && c.output.window > 0 }
 
-// overfull reports whether the client sends frames that have replies, and does not take them.
+// overfull reports whether the client sends frames that have replies, and does not take these.
 func (c *conn) overfull() bool { return c.out != nil && len(*c.out) > maxReplies }
 
 // appendFrameHead begins a frame.
@@ -115,14 +116,15 @@ func (c *conn) countResponse(n int64) {
 // writer is the task that sends the output of a connection.
 type writer struct{ c *conn }
 
-// send lets a goroutine send the output, and close the connection if it has ended.
+// send starts a goroutine that sends the output, and ends the connection if it has finished.
 func (c *conn) send() {
 	if c.takeOutput() {
 		c.s.workers.start(&c.write)
 	}
 }
 
-// takeOutput reports whether there is something to send that no goroutine sends. The caller does.
+// takeOutput claims the sending of the output for the caller. It returns false if nothing is to be
+// sent, or a goroutine sends already.
 func (c *conn) takeOutput() bool {
 	if c.sending || c.err != nil || c.out == nil && !c.finished() {
 		return false
@@ -131,10 +133,10 @@ func (c *conn) takeOutput() bool {
 	return true
 }
 
-// finished reports whether all is sent behind a GOAWAY, and the client was not told so yet.
+// finished reports whether no stream is left after a GOAWAY, and CloseWrite was not called yet.
 func (c *conn) finished() bool { return c.leaving && len(c.streams) == 0 && c.done.IsZero() }
 
-// run sends until nothing is left.
+// run sends until no output is left.
 func (w *writer) run() {
 	c := w.c
 	for {
@@ -156,7 +158,7 @@ func (w *writer) run() {
 			return
 		}
 		c.out, c.response, c.replied = nil, 0, false
-		c.room.Signal() // one for each of two frames
+		c.room.Signal() // one signal for each of two frames
 		c.room.Signal()
 		c.heads.Broadcast()
 		c.mu.Unlock()
@@ -172,7 +174,7 @@ func (w *writer) run() {
 	}
 }
 
-// release returns a buffer, except one that replies have made large.
+// release returns a buffer to its pool, unless replies have made it large.
 func release(b *[]byte) {
 	if cap(*b) <= 2*maxOutput {
 		*b = (*b)[:0]
@@ -180,7 +182,7 @@ func release(b *[]byte) {
 	}
 }
 
-// clearOutput discards what waits.
+// clearOutput discards the output.
 func (c *conn) clearOutput() {
 	if c.out != nil {
 		release(c.out)

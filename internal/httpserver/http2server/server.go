@@ -1,6 +1,6 @@
-// Package http2server serves HTTP/2 (RFC 9113) on connections that have negotiated it. It does what
-// a download server needs: requests with small bodies, which are discarded, and responses without
-// trailers. It has no push and no priorities.
+// Package http2server serves HTTP/2 (RFC 9113) on connections that have negotiated it. It has the
+// features that a download server needs: requests with small bodies, which are discarded, and
+// responses without trailers. It has no push and no priorities.
 //
 //	s := http2server.New(http2server.Options{Handler: serve, ReadTimeout: 20 * time.Second, ...})
 //	s.Serve(transport) // until the connection ends
@@ -13,13 +13,13 @@
 // One goroutine reads the frames of a connection, and one of a pool calls the handler of each
 // request. Handlers append their frames to the output of the connection, within the windows of the
 // client and a bound of memory. The goroutine of a handler that has returned sends the output, with
-// what other handlers have added meanwhile. So a small response costs one change of goroutine, and
-// an idle connection holds one goroutine and no output.
+// the frames that other handlers have added meanwhile. So a small response costs one change of
+// goroutine, and an idle connection holds one goroutine and no output.
 //
-// A client is ended that floods the connection with frames or resets, that does not finish a frame,
-// a header block or a body, or that takes its responses too slowly. A stream whose client stops
-// accepting it is reset. Nothing that a client sends makes the server hold more than a bounded
-// amount of memory.
+// The server ends the connection of a client that floods it with frames or resets, that does not
+// finish a frame or a header block, or that takes its responses too slowly. A request whose body is
+// late is rejected, and a stream whose response the client does not accept is reset. The memory of
+// a connection is bounded, whatever a client sends.
 package http2server
 
 import (
@@ -33,14 +33,14 @@ import (
 // Limits of one connection.
 const (
 	maxStreams  = 128      // requests at a time
-	maxHandlers = 256      // handlers at a time, those of streams that were reset included
+	maxHandlers = 256      // running handlers, those of streams that were reset included
 	maxFrame    = 16 << 10 // bytes of the payload of a frame, in both directions
 
-	// MaxBody is the number of bytes of a request body that are read.
+	// MaxBody bounds a request body in bytes.
 	MaxBody = 64 << 10
 )
 
-// Errors of writes to a stream.
+// Errors of streams and connections. Writes to a stream return them.
 var (
 	ErrReset = errors.New("HTTP/2 stream was reset")
 	ErrSlow  = errors.New("client reads too slowly")
@@ -54,12 +54,11 @@ type Transport interface {
 	net.Conn
 
 	// MarkIdle is called when the last response was sent, and MarkBusy before the next stream
-	// begins.
-	// MarkBusy returns false if the connection is being closed.
+	// begins. MarkBusy returns false if the connection is being closed.
 	MarkIdle()
 	MarkBusy() bool
 
-	// CloseWrite tells the client that nothing more is sent.
+	// CloseWrite ends the sending direction.
 	CloseWrite() error
 
 	// IdleFor returns the time since MarkIdle; 0 after MarkBusy.
@@ -72,16 +71,16 @@ type Transport interface {
 	Abandon() error
 }
 
-// Options are the settings of a Server. The functions may be called at any time.
+// Options are the settings of a Server. Several goroutines may call the functions at once.
 type Options struct {
 	Handler     func(*Stream)        // responds to one request
 	MaxHead     int                  // bytes of a head, as SETTINGS_MAX_HEADER_LIST_SIZE counts them
 	MaxFields   int                  // header fields of a request
 	ReadTimeout time.Duration        // of the preface, a frame, a header block, and a body
-	Idle        func() time.Duration // the time that a connection may be without a request
-	MinSendRate int64                // bytes per second of a client, over Window; 0 = any
+	Idle        func() time.Duration // time for which a connection may be without a request
+	MinSendRate int64                // bytes per second that a client must take, over Window; 0 = any
 	Window      time.Duration
-	OnEnd       func(t Transport, cause error) // a client was ended: ErrFlood, ErrSlow, or late
+	OnEnd       func(t Transport, cause error) // called when a connection ends by ErrFlood, ErrSlow or a late frame
 }
 
 // Server serves any number of connections.
@@ -110,14 +109,14 @@ func New(o Options) *Server {
 func (s *Server) Serve(t Transport) {
 	c := newConn(s, t)
 	if !s.add(c) {
-		_ = t.Close() // the client has sent nothing yet
+		_ = t.Close() // no request was read
 		return
 	}
 	defer s.remove(c)
 	c.serve()
 }
 
-// add adds a connection; false after Shutdown. The first one starts the watcher.
+// add adds a connection. It returns false after Shutdown. The first connection starts the watcher.
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

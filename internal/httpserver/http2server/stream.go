@@ -23,13 +23,13 @@ type Stream struct {
 	wide       sync.Cond // the window is wider, or err is set
 	window     int64     // bytes that the client still accepts
 	err        error     // the response cannot be completed
-	answered   bool      // it is complete
+	answered   bool      // the response is complete
 	complete   bool      // the request is complete
-	awaitsBody bool      // the handler is called behind the body
-	opened     time.Time // of such a stream
-	body       int64     // bytes of the body so far
-	received   int64     // bytes that the client may send
-	due        int64     // bytes of it that were not given back yet
+	awaitsBody bool      // the handler is called after the body
+	opened     time.Time // start of a stream with awaitsBody
+	body       int64     // bytes of the body of the request so far
+	received   int64     // bytes that the client may send: the window of the stream
+	due        int64     // received bytes for which no WINDOW_UPDATE was sent yet
 	stall      stall
 
 	context context.Context // nil until Context
@@ -59,7 +59,7 @@ func (st *Stream) Context() context.Context {
 	return st.context
 }
 
-// end makes writes fail.
+// end makes writes fail, and ends the context.
 func (st *Stream) end(cause error) {
 	if st.err == nil {
 		st.err = cause
@@ -74,7 +74,7 @@ func (st *Stream) end(cause error) {
 	}
 }
 
-// data counts a part of the body.
+// data counts a part of the body of the request.
 func (st *Stream) data(f *http2.DataFrame) error {
 	if st.received -= int64(f.Length); st.received < 0 {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeFlowControl}
@@ -97,7 +97,8 @@ func (st *Stream) data(f *http2.DataFrame) error {
 	return nil
 }
 
-// bodyEnds calls the handler of a complete request.
+// bodyEnds completes the request. It starts the handler that waits for the body, or removes a
+// stream whose response is complete already.
 func (st *Stream) bodyEnds() error {
 	if st.Request.Length >= 0 && st.body != st.Request.Length {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
@@ -112,13 +113,13 @@ func (st *Stream) bodyEnds() error {
 	return nil
 }
 
-// run calls the handler and sends the written bytes.
+// run calls the handler and then sends the output of the connection.
 func (st *Stream) run() {
 	st.handle()
 	c := st.c
 	c.mu.Lock()
 	switch {
-	case st.err != nil: // it is removed
+	case st.err != nil: // the stream was removed
 	case !st.answered:
 		c.reset(st.id, http2.ErrCodeInternal, ErrReset)
 	case !st.complete:
@@ -145,12 +146,12 @@ func (st *Stream) handle() {
 type Head struct {
 	Status int
 	Length int64                     // of the body; -1 = without Content-Length
-	Fields iter.Seq2[[]byte, []byte] // others than Content-Length and Date; nil = none
-	Last   bool                      // the connection is to end behind its requests
+	Fields iter.Seq2[[]byte, []byte] // without Content-Length and Date; nil = none
+	Last   bool                      // the connection ends after its running requests
 }
 
-// WriteHead sends the head; end is true for a response without a body. It is sent with the body, or
-// when the handler returns.
+// WriteHead adds the head to the output; end is true for a response without a body. The head is
+// sent with the body, or when the handler returns.
 func (st *Stream) WriteHead(h Head, end bool) error {
 	block := blocks.Get().(*[]byte)
 	*block = appendFields((*block)[:0], &h)
@@ -173,8 +174,8 @@ func (st *Stream) WriteHead(h Head, end bool) error {
 	return nil
 }
 
-// Write sends bytes of the body; end is true for the last ones. It waits while the client does not
-// take them.
+// Write adds bytes of the body to the output; end is true for the last ones. It waits while the
+// windows of the client or the output have no room for them.
 func (st *Stream) Write(p []byte, end bool) (n int, err error) {
 	c := st.c
 	c.mu.Lock()
@@ -205,7 +206,7 @@ func (st *Stream) Flush() error {
 	return st.err
 }
 
-// wrote notes the end of the response. Other handlers that wait may have room too.
+// wrote records the end of the response, and wakes another handler if the output still has room.
 func (st *Stream) wrote(end bool) {
 	st.answered = st.answered || end
 	if end && st.complete {
@@ -225,7 +226,7 @@ func (st *Stream) awaitRoom(size int) error {
 		switch {
 		case size > 0 && st.window <= 0:
 			if c.hasRoom() {
-				c.room.Signal() // this one was woken in vain
+				c.room.Signal() // this handler cannot use the room, another one may
 			}
 			c.send()
 			st.stall.waiting = true

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Budgets of a client. A frame of a response adds to them, since a client acknowledges each DATA
-// frame by a WINDOW_UPDATE or two.
+// Budgets of a client. A frame of a response adds to the one for control frames, since a client
+// acknowledges each DATA frame by a WINDOW_UPDATE or two.
 const (
 	maxControl       = 4096 // successive control frames
 	controlPerSecond = 100  // added with time
@@ -18,7 +18,7 @@ const (
 	resetsPerSecond = 100  // added with time; a complete response adds one too
 )
 
-// budget bounds the frames without a purpose.
+// budget bounds the control frames and resets of a client.
 type budget struct{ control, resets float64 }
 
 func newBudget() budget { return budget{maxControl, maxResets} }
@@ -34,12 +34,12 @@ func (b *budget) refill(d time.Duration) {
 
 // progress records whether the client takes its responses.
 type progress struct {
-	waiting int    // writes of handlers that wait for room in the connection
-	clears  uint64 // times that no response waited any longer
+	waiting int    // number of handlers that wait for room in the connection
+	clears  uint64 // number of times that blocked became false
 	sent    int64  // bytes of HEADERS and DATA given to the transport
 }
 
-// waits waits in a write.
+// waits waits for a condition in a write.
 func (c *conn) waits(on *sync.Cond) {
 	c.waiting++
 	on.Wait()
@@ -59,20 +59,21 @@ func (c *conn) cleared() {
 // stall records whether the client takes a response for which its connection has room.
 type stall struct {
 	waiting  bool  // a write waits for the window of the stream
-	sent     int64 // bytes of the body
+	sent     int64 // bytes of the body added to the output
 	position int64 // of the last of them among all bytes of responses of the connection
 
-	waited time.Duration // the client has had all sent bytes, and has not widened the window
-	before int64         // sent when waited began
+	waited time.Duration // time of waiting in the current window, without the times of a slow network
+	before int64         // value of sent at the start of the window
 }
 
-// underWay bounds bytes that wait for a delayed acknowledgement, however fast the network is. A
-// client that accepts single bytes always has some.
+// underWay bounds the bytes that wait for a delayed acknowledgement on a fast network. A client
+// that accepts single bytes always has some of them.
 const underWay = 4 << 10
 
 // isSlow reports whether the client has accepted less than rate bytes per second in a window of
 // waiting. taken is the number of bytes of responses that the client's host has: while it lacks
-// some of this stream, the network is slow. d is the time since the last call.
+// some of this stream, the network is slow, and the time does not count. d is the time since the
+// last call.
 func (s *stall) isSlow(d, window time.Duration, rate, taken int64) bool {
 	if !s.waiting || taken+underWay < s.position {
 		return false
@@ -89,12 +90,12 @@ func (s *stall) isSlow(d, window time.Duration, rate, taken int64) bool {
 
 // watched is the state of the watch of one connection. Only the watch uses it.
 type watched struct {
-	lateSince time.Time // a frame or header block has been incomplete since then, and
-	complete  uint64    // so many were complete
+	lateSince time.Time // first look at the frame or header block that is incomplete; zero = none is
+	complete  uint64    // value of conn.complete at lateSince
 
-	windowStart time.Time // responses have been blocked since then, and
-	clears      uint64    // so many times before they had not been
-	taken       int64     // bytes that the client had taken
+	windowStart time.Time // start of the window in which responses are blocked; zero = they are not
+	clears      uint64    // value of progress.clears at windowStart
+	taken       int64     // bytes that the client had taken at windowStart
 }
 
 // watch ends connections whose clients do not make progress, until Shutdown returns. So requests
@@ -155,7 +156,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	return nil
 }
 
-// lingers returns errDone when the client has had time to close behind the last bytes.
+// lingers returns errDone when the time of the client to close after the last bytes is over.
 func (c *conn) lingers(now time.Time) error {
 	since := now.Sub(c.done)
 	if since >= lingerTimeout && c.t.Unacknowledged() == 0 || since >= drainTimeout {
@@ -164,7 +165,7 @@ func (c *conn) lingers(now time.Time) error {
 	return nil
 }
 
-// isLate reports whether a frame or header block is incomplete for ReadTimeout.
+// isLate reports whether a frame or header block has been incomplete for ReadTimeout.
 func (c *conn) isLate(now time.Time) bool {
 	w, complete := &c.watched, c.complete.Load()
 	switch {

@@ -6,18 +6,18 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// workers runs tasks on goroutines that it uses again: the stack of a new goroutine would have to
-// grow for each request.
+// workers runs tasks on goroutines that it reuses: the stack of a new goroutine would have to grow
+// for each request.
 type workers struct {
 	mu      sync.Mutex  // guards the fields below
-	idle    []chan task // of goroutines that wait; the last one was used last
-	least   int         // the fewest idle ones since trim
+	idle    []chan task // one for each goroutine that waits; the last one was used last
+	least   int         // least length of idle since trim
 	stopped bool
 }
 
 type task interface{ run() }
 
-// start runs a task on a goroutine of its own.
+// start runs a task on an idle goroutine, or on a new one.
 func (w *workers) start(t task) {
 	w.mu.Lock()
 	n := len(w.idle)
