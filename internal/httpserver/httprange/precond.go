@@ -12,8 +12,8 @@ type Validators struct {
 	ETag    string    // an entity-tag with its quotes, without W/
 	WeakTag bool      // never equal by strong comparison (RFC 9110 section 8.8.3.2)
 	ModTime time.Time // Last-Modified; only its whole seconds count
-	// StrongDate is true if ModTime alone identifies the bytes: the representation cannot have
-	// changed twice within that second (RFC 9110 section 8.8.2.2). It is false shortly after a
+	// StrongDate is true if ModTime identifies the bytes: the representation cannot have changed
+	// twice within that second (RFC 9110 section 8.8.2.2). StrongDate is false shortly after a
 	// change, since another one may follow.
 	StrongDate bool
 }
@@ -62,8 +62,8 @@ func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	return Proceed
 }
 
-// RangeApplies reports whether If-Range permits a Range (RFC 9110 section 13.1.5): it is absent, or
-// has exactly one validator, which is the current one by strong comparison.
+// RangeApplies reports whether If-Range permits a Range (RFC 9110 section 13.1.5): the field is
+// absent, or has exactly one validator, which is the current one by strong comparison.
 func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	switch len(c.IfRange) {
 	case 0:
@@ -81,7 +81,7 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 }
 
 // matchTags reports whether a list of entity-tags in any number of field lines has the tag, or is
-// "*" alone. The parsing of a line stops at its first malformed member.
+// just "*". The parsing of a line stops at its first malformed member.
 func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	if len(lines) == 1 && string(bytes.Trim(lines[0], blanks)) == "*" {
 		return true
@@ -134,12 +134,12 @@ func singleDate(lines [][]byte, now time.Time) (int64, bool) {
 // ParseDate parses an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) to unix seconds.
 // A two-digit year more than 50 years after now belongs to the previous century.
 func ParseDate(value []byte, now time.Time) (int64, bool) {
-	// Package time accepts fractions of seconds.
+	// An HTTP-date has no fractions of seconds, which package time would accept.
 	if len(value) < 24 || len(value) > 40 || bytes.IndexByte(value, '.') >= 0 {
 		return 0, false
 	}
 	s := string(value)
-	if head, tail, leap := strings.Cut(s, ":60 "); leap { // a leap second, which package time does not know
+	if head, tail, leap := strings.Cut(s, ":60 "); leap { // a leap second, which package time rejects
 		t, ok := parseDate(head+":59 "+tail, now)
 		return t + 1, ok
 	}

@@ -28,7 +28,7 @@ type Verdict int
 
 const (
 	// Whole: send the whole representation with 200. The field is absent, malformed, in another
-	// unit, or abusive.
+	// unit, or abusive (see Parse).
 	Whole Verdict = iota
 	// Partial: send the spans with 206, in the order of the field.
 	Partial
@@ -44,10 +44,10 @@ const maxOverlaps = 1
 // bytes and appends the satisfiable spans to dst, which may be nil or a buffer to reuse.
 //
 // A field is ignored (Whole) when its unit is not bytes, when any part of it is malformed or has
-// its last byte before its first, when it names more than limit ranges, when three or more ranges
-// overlap, or when several ranges together ask for more bytes than the representation has. Numbers
-// of any length are read; they are just far past the end. Empty list members are skipped (section
-// 5.6.1.2). Unsatisfiable ranges beside satisfiable ones are left out.
+// its last byte before its first, when it names more than limit ranges, when more than maxOverlaps
+// ranges overlap an earlier one, or when several ranges together have more bytes than the
+// representation. Numbers of any length are accepted; large ones are past the end. Empty list
+// members are skipped (section 5.6.1.2). Unsatisfiable ranges beside satisfiable ones are left out.
 func Parse(dst []Span, value []byte, size int64, limit int) ([]Span, Verdict) {
 	set, ok := cutUnit(value)
 	if !ok {
@@ -93,7 +93,7 @@ func cutUnit(value []byte) (set []byte, ok bool) {
 	return set, ok && bytes.EqualFold(unit, unitBytes)
 }
 
-// parseSpec parses one range-spec. The result for an unsatisfiable one has length 0.
+// parseSpec parses one range-spec. The span of an unsatisfiable one has length 0.
 func parseSpec(spec []byte, size int64) (Span, bool) {
 	dash := bytes.IndexByte(spec, '-')
 	if dash < 0 {
@@ -120,8 +120,8 @@ func parseSpec(spec []byte, size int64) (Span, bool) {
 	return Span{Start: first, Length: min(last, size-1) - first + 1}, true
 }
 
-// ParseNumber parses decimal digits; false for any other text. Larger numbers become the largest
-// int64.
+// ParseNumber parses decimal digits; false for any other text. Numbers above the largest int64
+// become the largest int64.
 func ParseNumber(digits []byte) (int64, bool) {
 	var n int64
 	for _, c := range digits {
@@ -137,7 +137,7 @@ func ParseNumber(digits []byte) (int64, bool) {
 	return n, len(digits) > 0
 }
 
-// lessNumber compares two runs of digits of any length by value.
+// lessNumber reports whether a is less than b. Both are runs of digits of any length.
 func lessNumber(a, b []byte) bool {
 	a, b = bytes.TrimLeft(a, "0"), bytes.TrimLeft(b, "0")
 	if len(a) != len(b) {
