@@ -5,10 +5,10 @@
 //	peer := netip.MustParseAddr("10.0.0.2") // of the connection, one of trusted
 //	client := clientaddr.ForwardedFor(trusted, peer, lines) // of X-Forwarded-For
 //
-// Lists are read from the right, where each proxy has added the address of its own client. What a
-// client that is no trusted proxy has written is on the left, and is never reached: the first
-// address that is not of a trusted proxy is the client. A member that is no address ends the list,
-// and the last address before it counts. Without any address the peer is the client.
+// Lists are read from the right, where each proxy has added the address of its client. The first
+// address that is not of a trusted proxy is the client. So the members that an untrusted client has
+// written, which are further left, have no effect. A member that is no address ends the list, and
+// the last address before it counts. Without any address the peer is the client.
 //
 // The caller reads these fields only in requests of trusted proxies.
 package clientaddr
@@ -19,7 +19,8 @@ import (
 	"unsafe"
 )
 
-// Method is the way in which proxies name the client: a value of the key client_address.
+// Method is the way in which proxies name the client: a value of the configuration key
+// client_address.
 type Method string
 
 // The methods.
@@ -35,7 +36,7 @@ func Methods() []string {
 	return []string{string(ByForwardedFor), string(ByRealIP), string(ByForwarded), string(ByProxyProtocol)}
 }
 
-// Proxies are the trusted proxies, and their method. nil has none.
+// Proxies are the trusted proxies, and their method. A nil *Proxies trusts no proxy.
 type Proxies struct {
 	Trusted *Networks
 	Method  Method
@@ -45,7 +46,7 @@ type Proxies struct {
 // unix socket.
 func (p *Proxies) Trusts(peer netip.Addr) bool { return p != nil && p.Trusted.Contains(peer) }
 
-// ForwardedFor returns the client by the lines of X-Forwarded-For, which are one list. Ports behind
+// ForwardedFor returns the client by the lines of X-Forwarded-For, which are one list. Ports after
 // addresses are ignored.
 func ForwardedFor(trusted *Networks, peer netip.Addr, lines [][]byte) netip.Addr {
 	client := peer
@@ -72,7 +73,7 @@ func RealIP(peer netip.Addr, lines [][]byte) netip.Addr {
 	return peer
 }
 
-// LastOf returns the last member of the comma list in the last line; nil if there is none. It reads
+// LastOf returns the last member of the comma list in the last line; nil if that is empty. It reads
 // X-Forwarded-Proto and X-Forwarded-Host, where the member of the nearest proxy is the last one.
 func LastOf(lines [][]byte) []byte {
 	if len(lines) == 0 {
@@ -97,14 +98,14 @@ func parseAddr(b []byte) (netip.Addr, bool) {
 		}
 		b = host
 	}
-	if bytes.IndexByte(b, '%') >= 0 { // zones mean something on one host only
+	if bytes.IndexByte(b, '%') >= 0 { // a zone has a meaning on one host only
 		return netip.Addr{}, false
 	}
 	a, err := netip.ParseAddr(unsafe.String(unsafe.SliceData(b), len(b))) // keeps no part of its text
 	return a.Unmap(), err == nil
 }
 
-// isPort accepts 1 to 5 digits, and the obfuscated ports of RFC 7239 section 6.
+// isPort reports whether b has 1 to 5 digits, or is an obfuscated port of RFC 7239 section 6.
 func isPort(b []byte) bool {
 	if len(b) > 1 && b[0] == '_' {
 		return true

@@ -7,8 +7,8 @@ import (
 )
 
 // Forwarded returns the client by the lines of Forwarded (RFC 7239), which are one list, and the
-// proto and host of the element that names it; nil if absent. Identifiers that are no addresses
-// ("unknown", "_hidden") end the list.
+// proto and host of the element that names the client; nil if absent. Identifiers that are no
+// addresses ("unknown", "_hidden") end the list.
 func Forwarded(trusted *Networks, peer netip.Addr, lines [][]byte) (client netip.Addr, proto, host []byte) {
 	client = peer
 	for text := range fromRight(lines) {
@@ -39,10 +39,10 @@ func fromRight(lines [][]byte) iter.Seq[[]byte] {
 	}
 }
 
-// cutLast cuts the last element off a list. Quoted commas are not between elements. From the right,
-// an open quote of an unknown client cannot hide the elements of proxies behind it. An escaped
-// quote counts as a quote: parseElement rejects each element that has one, and no address has a
-// quote.
+// cutLast cuts the last element off a list. A quoted comma does not separate elements. The search
+// begins at the right, so an open quote of an untrusted client cannot hide the elements that
+// proxies have added after it. An escaped quote counts as a quote: parseElement rejects each
+// element that has one, and no address has a quote.
 func cutLast(list []byte) (last, rest []byte, more bool) {
 	quoted := false
 	for i := len(list) - 1; i >= 0; i-- {
@@ -62,8 +62,8 @@ type element struct {
 	proto, host []byte
 }
 
-// parseElement parses name=value pairs with semicolons between them. Each name may occur once. The
-// element must have an address.
+// parseElement parses name=value pairs with semicolons between them. for, proto and host may occur
+// once each. The element must have an address.
 func parseElement(text []byte) (e element, ok bool) {
 	var node []byte
 	for more := true; more; {
@@ -91,8 +91,8 @@ func parseElement(text []byte) (e element, ok bool) {
 	return e, ok
 }
 
-// cutPair cuts the first pair off an element. A value is a token or a quoted string; one with
-// escapes is not read, since no address, scheme or host needs them.
+// cutPair cuts the first pair off an element. A value is a token or a quoted string. ok is false
+// for a string with escapes, since no address, scheme or host needs them.
 func cutPair(text []byte) (name, value, rest []byte, more, ok bool) {
 	name, rest, ok = bytes.Cut(text, []byte("="))
 	if !ok {

@@ -14,8 +14,8 @@ type Networks struct {
 // span is a range of addresses of one family, both ends included.
 type span struct{ first, last netip.Addr }
 
-// NewNetworks returns the set of these networks. With unix it also has the clients of unix sockets,
-// which have no address.
+// NewNetworks returns the set of these networks. With unix the set also has the clients of unix
+// sockets, which have no address.
 func NewNetworks(prefixes []netip.Prefix, unix bool) *Networks {
 	n := &Networks{unix: unix}
 	for _, p := range prefixes {
@@ -36,7 +36,7 @@ func NewNetworks(prefixes []netip.Prefix, unix bool) *Networks {
 	return n
 }
 
-// spanOf returns the addresses of a network. One of IPv4-mapped addresses is a network of IPv4.
+// spanOf returns the addresses of a network. Those of IPv4-mapped addresses become IPv4 addresses.
 func spanOf(p netip.Prefix) span {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
@@ -64,8 +64,8 @@ func (n *Networks) Contains(a netip.Addr) bool {
 	return found || i > 0 && a.Compare(n.spans[i-1].last) <= 0
 }
 
-// Block returns the unit of limits per address: an IPv6 /64, which one customer has, or an IPv4
-// address.
+// Block returns the unit of limits per address: an IPv6 /64, since one customer has a whole /64, or
+// an IPv4 address.
 func Block(ip netip.Addr) netip.Addr {
 	if !ip.Is6() || ip.IsLoopback() {
 		return ip
