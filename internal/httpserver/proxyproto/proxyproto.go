@@ -1,8 +1,8 @@
 // Package proxyproto reads the header of the PROXY protocol, versions 1 and 2, with which a proxy
-// tells the address of its client in front of the first byte of a connection:
+// names the address of its client in front of the first byte of a connection:
 //
 //	header, err := proxyproto.Read(conn) // before TLS, before HTTP
-//	client := header.Source              // invalid: the proxy speaks for itself
+//	client := header.Source              // invalid: no client, or one without an IP address
 //
 // Version 1 is a line of at most 107 bytes, in which UNKNOWN names no client:
 //
@@ -42,7 +42,7 @@ type Header struct {
 	Source netip.AddrPort
 	// Proxied is false for a header without a client.
 	Proxied bool
-	// TLS is true for a client that is connected to the proxy by TLS. Only version 2 tells.
+	// TLS is true for a client that is connected to the proxy by TLS. Only version 2 sets it.
 	TLS bool
 }
 
@@ -53,11 +53,11 @@ const (
 	linePart  = "PROXY "
 	signature = "\r\n\r\n\x00\r\nQUIT\n"
 	fixed     = 16      // bytes of a version 2 header before the addresses
-	maxRest   = 4 << 10 // bytes behind them; proxies send a few hundred
+	maxRest   = 4 << 10 // bytes of addresses and TLVs; proxies send a few hundred
 )
 
-// Read reads a header and not a byte behind it, however the network cuts it. The error is ErrHeader
-// as soon as the bytes cannot be one, or when they end early; it is that of r if not even the first
+// Read reads a header and no byte after it, also from a r that returns it in pieces. The error is
+// ErrHeader as soon as the bytes cannot be a header, or when they end early; it is that of r if no
 // byte has arrived.
 func Read(r io.Reader) (Header, error) {
 	b := make([]byte, 0, maxLine)
@@ -80,7 +80,7 @@ func Read(r io.Reader) (Header, error) {
 }
 
 // parse parses the bytes of a header that have arrived. missing is the number of bytes that are
-// certain to follow in the header; 0 = it is complete. So no byte behind it is ever read.
+// certain to follow in the header, so that Read reads no byte after it; 0 = the header is complete.
 func parse(b []byte) (h Header, missing int, err error) {
 	switch {
 	case len(b) > 0 && hasStart(b, signature):
@@ -91,7 +91,7 @@ func parse(b []byte) (h Header, missing int, err error) {
 	return Header{}, 0, ErrHeader
 }
 
-// hasStart reports whether b begins with start, or with the first bytes of it.
+// hasStart reports whether b begins with start, or start with b.
 func hasStart(b []byte, start string) bool {
 	n := min(len(b), len(start))
 	return string(b[:n]) == start[:n]
@@ -117,7 +117,7 @@ func parseLine(b []byte) (h Header, missing int, err error) {
 // parseFields parses a line without its end.
 func parseFields(line string) (h Header, err error) {
 	f := strings.Split(line, " ")
-	if len(f) > 1 && f[1] == "UNKNOWN" { // what follows must be ignored
+	if len(f) > 1 && f[1] == "UNKNOWN" { // the rest of the line must be ignored
 		return h, nil
 	}
 	if len(f) != 6 || f[1] != "TCP4" && f[1] != "TCP6" {
@@ -157,7 +157,7 @@ const (
 	lengthOffset  = 14
 	addressOffset = fixed
 	typeTLS       = 0x20 // PP2_TYPE_SSL
-	clientTLS     = 0x01 // PP2_CLIENT_SSL, in the first byte of its value
+	clientTLS     = 0x01 // PP2_CLIENT_SSL, in the first byte of the value of typeTLS
 )
 
 // parseBinary is parse for version 2.
@@ -181,7 +181,7 @@ func parseBinary(b []byte) (h Header, missing int, err error) {
 	return h, 0, err
 }
 
-// parseAddresses reads the source from the addresses of a family.
+// parseAddresses reads the source from the addresses of a family, and TLS from the TLVs after them.
 func parseAddresses(b []byte, family byte) (h Header, err error) {
 	size := [...]int{familyIPv4: sizeIPv4, familyIPv6: sizeIPv6, familyUnix: sizeUnix}[family]
 	if len(b) < size {
@@ -198,7 +198,7 @@ func parseAddresses(b []byte, family byte) (h Header, err error) {
 	return h, nil
 }
 
-// hasTLS reports whether TLVs tell of a client of TLS. An incomplete TLV ends them.
+// hasTLS reports whether the TLVs describe a client of TLS. An incomplete TLV ends them.
 func hasTLS(tlvs []byte) bool {
 	for len(tlvs) >= 3 {
 		kind, size := tlvs[0], int(binary.BigEndian.Uint16(tlvs[1:]))
