@@ -9,9 +9,9 @@ import (
 // MaxSelectors bounds the selectors of Choices.
 const MaxSelectors = 64
 
-// Choices has a value for each file by the selectors that match it. The files that match the same
-// selectors share one value, so that a configuration has few of them. It is safe for concurrent
-// use. nil has the zero value for all files.
+// Choices holds a value for each file, by the selectors that match the file. Files that match the
+// same selectors share one value, so that a configuration has few values. Choices is safe for
+// concurrent use. A nil *Choices has the zero value for all files.
 type Choices[T any] struct {
 	selectors []Selector
 	choose    func(set uint64) T // one bit for each selector
@@ -19,11 +19,11 @@ type Choices[T any] struct {
 	chosen    atomic.Pointer[map[uint64]T]
 }
 
-// maxChosen bounds the values that are kept; others are made for each file.
+// maxChosen bounds the values that are kept. Of makes any other value again in each call.
 const maxChosen = 4096
 
-// NewChoices returns values that choose makes of the sections of a configuration that are for a
-// file; nil without sections.
+// NewChoices returns Choices whose value for a file is the result of choose for the sections of a
+// configuration that match the file; nil without sections. files returns the selector of a section.
 func NewChoices[S, T any](sections []S, files func(S) Selector, choose func(matching []S) T) *Choices[T] {
 	if len(sections) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func NewChoices[S, T any](sections []S, files func(S) Selector, choose func(matc
 	return c
 }
 
-// Of returns the value of a file. The extension has no dot, and any case.
+// Of returns the value of a file. The extension has no dot, and any letter case.
 func (c *Choices[T]) Of(group string, storePath int, extension string) (v T) {
 	if c == nil {
 		return v

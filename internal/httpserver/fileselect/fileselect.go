@@ -6,9 +6,10 @@
 //	s.Match("group2", 1, "png") // false: another extension
 //
 // A word that ends in a slash is a place: a group, a store path of a group, or, as in "M00/", that
-// store path of every group. Any other word is an extension, in any case. A file matches if it is
-// in one of the places and has one of the extensions; a selector without places, or without
-// extensions, does not look at them. Choices has a value for each file by many selectors.
+// store path of every group. Any other word is an extension, in any letter case. A file matches if
+// it is in one of the places and has one of the extensions. A selector without places matches all
+// places, and one without extensions all extensions. Choices holds a value for each file by many
+// selectors.
 package fileselect
 
 import (
@@ -89,10 +90,10 @@ const maxGroup = 16
 
 func isGroup(name string) bool { return len(name) <= maxGroup && isWord(name, "") }
 
-// isExtension accepts the characters that extensions of file ids can have.
+// isExtension reports whether name has only characters that extensions of file ids can have.
 func isExtension(name string) bool { return isWord(name, "_-") }
 
-// isWord reports whether text is made of letters, digits and marks, and not empty.
+// isWord reports whether text consists of letters, digits and marks, and is not empty.
 func isWord(text, marks string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(c rune) bool {
 		return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune(marks, c)
@@ -102,7 +103,7 @@ func isWord(text, marks string) bool {
 // IsEmpty reports whether the selector has no words.
 func (s Selector) IsEmpty() bool { return len(s.places) == 0 && len(s.extensions) == 0 }
 
-// Match reports whether a file is selected. The extension has no dot, and any case.
+// Match reports whether a file is selected. The extension has no dot, and any letter case.
 func (s Selector) Match(group string, storePath int, extension string) bool {
 	return s.matchPlace(group, storePath) && s.matchExtension(extension)
 }
