@@ -9,14 +9,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limiter bounds the rate of requests per address. It keeps at most maxAddresses of them, in two
+// Limiter bounds the rate of requests per address. It keeps at most maxAddresses addresses, in two
 // generations: an address moves to the recent one with each request, and when that is full, the
-// earlier one is forgotten. So a flood of other addresses resets a limited one only if it is silent
-// while half of maxAddresses are new. A Limiter is safe for concurrent use.
+// earlier one is discarded. So a flood of other addresses resets a limited address only if that
+// sends no request while about half of maxAddresses are new. A Limiter is safe for concurrent use.
 type Limiter struct {
 	rate   rate.Limit
 	burst  int
-	seed   maphash.Seed // a client cannot choose addresses of one shard
+	seed   maphash.Seed // random, so that a client cannot choose addresses of one shard
 	shards [shards]shard
 }
 
@@ -26,19 +26,19 @@ const (
 	perShard     = maxAddresses / shards / 2 // of one generation
 )
 
-// shard holds the addresses with one hash.
+// shard holds the addresses whose hashes have one remainder.
 type shard struct {
 	mu              sync.Mutex // guards the fields below
 	recent, earlier map[netip.Addr]*rate.Limiter
 }
 
-// NewLimiter returns a limiter for so many requests per second, and burst at once.
+// NewLimiter returns a limiter for perSecond requests per second, and burst at once.
 func NewLimiter(perSecond float64, burst int) *Limiter {
 	return &Limiter{rate: rate.Limit(perSecond), burst: burst, seed: maphash.MakeSeed()}
 }
 
-// Allow counts a request of an address. If there are too many, it returns the time until the next
-// one is allowed, and does not count this one.
+// Allow counts a request of an address. If the address has too many requests, it returns the time
+// until the next one is allowed, and does not count this one.
 func (l *Limiter) Allow(a netip.Addr, now time.Time) (wait time.Duration) {
 	s := &l.shards[maphash.Comparable(l.seed, a)%shards]
 	s.mu.Lock()

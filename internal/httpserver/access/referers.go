@@ -1,4 +1,4 @@
-// Package access decides by referer and by rate which requests are served:
+// Package access allows or rejects requests by referer and by rate:
 //
 //	referers, err := access.NewReferers([]string{"none", "*.example.com"})
 //	ok := referers.Allows(value, present) // of the Referer field
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Referers are the sites whose pages may show files: nginx's valid_referers. It does not change.
+// Referers are the sites whose pages may show files: nginx's valid_referers. They do not change.
 type Referers struct {
 	none, blocked bool
 	names         map[string]bool // in lower case
@@ -29,7 +29,7 @@ type Referers struct {
 
 // pages are the pages of some sites whose path has a prefix.
 type pages struct {
-	sites *Referers // with names alone
+	sites *Referers // with names, suffixes and prefixes only
 	path  string    // begins with a slash
 }
 
@@ -39,7 +39,7 @@ type pages struct {
 //	blocked         one that does not begin with http:// or https://
 //	example.com     this host
 //	*.example.com   the hosts below example.com, at any depth
-//	.example.com    both of these
+//	.example.com    both example.com and *.example.com
 //	example.*       this name under any domain
 //	NAME/path/      one of these names, and a path that begins so (letter case counts)
 //	~EXPRESSION     a URL without http:// or https:// that has a match of this expression, in any
@@ -109,7 +109,7 @@ func (r *Referers) addName(member string) error {
 	return nil
 }
 
-// isHost accepts names and IP addresses.
+// isHost reports whether name is a host name or an IP address.
 func isHost(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -153,7 +153,7 @@ func (r *Referers) Allows(referer []byte, present bool) bool {
 	return false
 }
 
-// pathOf returns the path of a URL without its scheme, with what follows it; nil if it has none.
+// pathOf returns the path of a URL without its scheme, with query and fragment; nil without a path.
 func pathOf(url []byte) []byte {
 	if end := bytes.IndexAny(url, endsOfHost); end >= 0 && url[end] == '/' {
 		return url[end:]
@@ -161,7 +161,7 @@ func pathOf(url []byte) []byte {
 	return nil
 }
 
-// allowsHost reports whether a name is that of a host.
+// allowsHost reports whether a host name matches one of the names, suffixes and prefixes.
 func (r *Referers) allowsHost(host []byte) bool {
 	if r.names[string(host)] {
 		return true
@@ -192,8 +192,8 @@ func cutScheme(referer []byte) (rest []byte, ok bool) {
 // endsOfHost are the characters that end host and port. Browsers read a backslash as a slash.
 const endsOfHost = `/?#\`
 
-// lowerHost copies the host of a URL without its scheme to the buffer, in lower case; false for one
-// that is too long. User and port are left out.
+// lowerHost copies the host of a URL without its scheme to the buffer, in lower case. It returns
+// false for a host that is too long. User and port are left out.
 func lowerHost(buffer *[maxHost]byte, url []byte) ([]byte, bool) {
 	if end := bytes.IndexAny(url, endsOfHost); end >= 0 {
 		url = url[:end]
