@@ -37,7 +37,7 @@ type Certificate struct {
 
 // load reads the files of a pair. Its error names them.
 func load(p Pair) (*Certificate, error) {
-	stamp, err := stampOf(p) // of before: a change while the files are read is seen later
+	stamp, err := stampOf(p) // before the files are read: Refresh then detects a change meanwhile
 	if err != nil {
 		return nil, p.fault(err)
 	}
@@ -48,7 +48,7 @@ func load(p Pair) (*Certificate, error) {
 	return &Certificate{Pair: p, tls: pair, stamp: stamp}, nil
 }
 
-// fault is the error of a pair that cannot be used.
+// fault returns the error of a pair that cannot be used.
 func (p Pair) fault(err error) error {
 	return i18n.Errorf("cannot use %q with %q: %w", p.Cert, p.Key, err)
 }
@@ -56,10 +56,10 @@ func (p Pair) fault(err error) error {
 // Leaf returns the certificate itself, without its chain.
 func (c *Certificate) Leaf() *x509.Certificate { return c.tls.Leaf }
 
-// Expires returns the end of its validity.
+// Expires returns the end of the validity of the certificate.
 func (c *Certificate) Expires() time.Time { return c.tls.Leaf.NotAfter }
 
-// Name returns the first name that the certificate is for, or the name of its file.
+// Name returns the first of names, or the name of the file of a certificate without any.
 func (c *Certificate) Name() string {
 	if names := c.names(); len(names) > 0 {
 		return names[0]
@@ -67,8 +67,8 @@ func (c *Certificate) Name() string {
 	return strings.ToValidUTF8(filepath.Base(c.Cert), "?")
 }
 
-// names are those that clients compare with the host of a URL: DNS names in small letters, then
-// addresses.
+// names returns the names that clients compare with the host of a URL: DNS names in lower case,
+// then addresses.
 func (c *Certificate) names() []string {
 	list := make([]string, 0, len(c.tls.Leaf.DNSNames)+len(c.tls.Leaf.IPAddresses))
 	for _, name := range c.tls.Leaf.DNSNames {
@@ -80,14 +80,14 @@ func (c *Certificate) names() []string {
 	return list
 }
 
-// stamp tells versions of the files of a pair apart: links are followed, so it changes when one
-// leads to another file.
+// stamp distinguishes versions of the files of a pair. Symbolic links are followed, so the stamp
+// changes when a link gets another target.
 type stamp [2]fileStamp
 
 type fileStamp struct {
 	dev, inode uint64
 	size       int64
-	changed    syscall.Timespec // also by chmod(2)
+	changed    syscall.Timespec // ctime, which chmod(2) changes too
 }
 
 func stampOf(p Pair) (s stamp, err error) {

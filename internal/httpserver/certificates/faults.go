@@ -13,14 +13,15 @@ import (
 // Soon is the time before the end of a certificate in which its renewal is due.
 const Soon = 14 * 24 * time.Hour
 
-// Fault is something about a certificate that clients will not accept, or not for long.
+// Fault is the reason for which clients reject a certificate or will soon do so, or for which no
+// handshake uses it.
 type Fault struct {
-	Ended     bool // no client accepts the certificate
+	Ended     bool // the validity of the certificate has ended
 	Text, Fix i18n.Text
 }
 
-// Faults returns those of all certificates at a time. The issuer of a chain is looked for in roots;
-// nil = those of the system.
+// Faults returns the faults of all certificates at the time now. The issuer of a chain is looked
+// for in roots; nil = the roots of the system.
 func (s *Set) Faults(now time.Time, roots *x509.CertPool) (list []Fault) {
 	for i, c := range s.list {
 		for _, find := range []func() *Fault{
@@ -37,7 +38,7 @@ func (s *Set) Faults(now time.Time, roots *x509.CertPool) (list []Fault) {
 	return list
 }
 
-// timeFault finds a certificate that has ended, is about to, or is not valid yet.
+// timeFault finds a certificate that has ended, ends before Soon has passed, or is not valid yet.
 func (c *Certificate) timeFault(now time.Time) *Fault {
 	leaf := c.Leaf()
 	end := leaf.NotAfter.UTC().Format(time.RFC3339)
@@ -73,7 +74,7 @@ func (c *Certificate) chainFault(now time.Time, roots *x509.CertPool) *Fault {
 	}
 	if roots == nil {
 		if roots, err = x509.SystemCertPool(); err != nil {
-			return nil // nothing is known of the roots of clients
+			return nil // without the roots of this host, the chain cannot be checked
 		}
 	}
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: within(leaf, now)}); err != nil {
@@ -85,7 +86,8 @@ func (c *Certificate) chainFault(now time.Time, roots *x509.CertPool) *Fault {
 
 const chainFix = "write the certificate first, then each issuer up to the root, as in certbot's fullchain.pem"
 
-// within returns a time in the validity of a certificate: its end is a fault of its own.
+// within returns a time in the validity of a certificate, now if possible: timeFault reports a time
+// outside of it.
 func within(leaf *x509.Certificate, now time.Time) time.Time {
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		return leaf.NotBefore
@@ -105,7 +107,7 @@ func (c *Certificate) chain() (list []*x509.Certificate, err error) {
 	return list, nil
 }
 
-// issued reports whether a certificate has signed another one.
+// issued reports whether the subject of issuer has signed c.
 func issued(issuer, c *x509.Certificate) bool {
 	return bytes.Equal(issuer.RawSubject, c.RawIssuer) &&
 		issuer.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil
@@ -120,9 +122,9 @@ func (c *Certificate) nameFault() *Fault {
 		i18n.Plain("make one with the names of the URLs as subject alternative names: clients ignore the common name")}
 }
 
-// unusedFault finds a certificate that no handshake uses: an earlier one with the same kind of key
-// has each of its names, or it is for addresses only, which clients do not ask for (RFC 6066
-// section 3).
+// unusedFault finds a certificate that no handshake uses: earlier ones with the same kind of key
+// have all of its names, or it is for addresses only, which clients do not send (RFC 6066 section
+// 3).
 func (s *Set) unusedFault(i int) *Fault {
 	c := s.list[i]
 	if i == 0 {

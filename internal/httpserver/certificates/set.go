@@ -10,11 +10,11 @@ import (
 // Set is the certificates of a configuration, in its order. It does not change.
 type Set struct {
 	list     []*Certificate
-	byName   map[string][]*tls.Certificate // by names in small letters, such as "a.example" and "*.example"
+	byName   map[string][]*tls.Certificate // by names in lower case, such as "a.example" and "*.example"
 	defaults []*tls.Certificate            // the first one, and others for one of its names
 }
 
-// Load reads all pairs. Its error names the files of each one that cannot be used.
+// Load reads all pairs. The error names the files of each pair that cannot be used.
 func Load(pairs []Pair) (*Set, error) {
 	var list []*Certificate
 	var errs []error
@@ -42,7 +42,7 @@ func newSet(list []*Certificate) *Set {
 	return s
 }
 
-// Certificates returns them in the order of the configuration; none for a nil Set.
+// Certificates returns the certificates in the order of the configuration; none for a nil Set.
 func (s *Set) Certificates() []*Certificate {
 	if s == nil {
 		return nil
@@ -50,10 +50,11 @@ func (s *Set) Certificates() []*Certificate {
 	return s.list
 }
 
-// Choose returns the certificate for a handshake, for tls.Config.GetCertificate: of those for the
-// name that the client asks for, or else for its domain (*.example), the first one whose kind of
-// key the client can use. A client that asks for no name or for another one gets the first
-// certificate of all, or another one for a name of the first.
+// Choose returns the certificate for a handshake, for tls.Config.GetCertificate. Of the
+// certificates for the name that the client sends, or else for the wildcard of its domain
+// (*.example), it is the first one whose kind of key the client can use. A client that sends no
+// name, or an unknown one, gets the first certificate of all, or another one for a name of the
+// first.
 func (s *Set) Choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if len(s.list) == 1 {
 		return s.defaults[0], nil

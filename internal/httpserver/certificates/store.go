@@ -10,25 +10,26 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// watchEvery is the interval between two looks at the files.
+// watchEvery is the interval of Refresh.
 const watchEvery = 2 * time.Second
 
-// Store holds the Set in use. Handshakes follow every change, and nothing restarts.
+// Store holds the Set in use. Each handshake uses the Set of its time, without a restart.
 type Store struct {
 	log    *slog.Logger
-	config atomic.Pointer[tls.Config] // of the next handshake; nil = there is no certificate
+	config atomic.Pointer[tls.Config] // of the next handshake; nil = no certificate
 	set    atomic.Pointer[Set]        // nil = none
 
-	mu     sync.Mutex // guards what follows, and changes of config and set
+	mu     sync.Mutex // guards the fields below, and changes of config and set
 	base   *tls.Config
-	day    int             // of the year, of the ticket keys
+	day    int             // day of the year for which the ticket keys were made
 	warned map[Pair]string // the last warning of a pair
 }
 
 // NewStore returns a Store without certificates.
 func NewStore(log *slog.Logger) *Store { return &Store{log: log, warned: map[Pair]string{}} }
 
-// Config returns the settings of a listener, whose handshakes use the Set of their time.
+// Config returns the settings of a listener. Its handshakes use the certificates that the Store has
+// then.
 func (s *Store) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -78,9 +79,10 @@ func (s *Store) Watch(stop <-chan struct{}) {
 	}
 }
 
-// Refresh reads the certificates whose files have changed, each pair by itself, and makes the
-// ticket keys of a new day. A pair that cannot be used leaves the old one in use, with one warning
-// for each reason, and is tried again the next time: a certificate may be written before its key.
+// Refresh reads the certificates whose files have changed, each pair separately, and makes the
+// ticket keys of a new day. If a pair cannot be used, its old certificate stays in use, one warning
+// is logged for each reason, and the next Refresh reads the pair again: a certificate may be
+// written before its key.
 func (s *Store) Refresh(now time.Time) {
 	defer panics.Contain("reading certificates again")
 	s.mu.Lock()
@@ -102,8 +104,8 @@ func (s *Store) Refresh(now time.Time) {
 	}
 }
 
-// current returns a certificate as its files are now, or old if they are the same or cannot be
-// used.
+// current returns the certificate that the files of old have now, or old if these are the same or
+// cannot be used.
 func (s *Store) current(old *Certificate) *Certificate {
 	stamp, err := stampOf(old.Pair)
 	if err == nil && stamp == old.stamp {

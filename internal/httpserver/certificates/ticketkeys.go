@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// ticketPurpose keeps the keys of session tickets apart from other keys that are made from the same
-// private key.
+// ticketPurpose makes the keys of session tickets differ from other keys that are made from the
+// same private key.
 const ticketPurpose = "fastdfs-gateway session tickets "
 
 // ticketKeys returns the keys of session tickets at a time, the one for new tickets first: those of
-// the day (UTC), of the day before, and of the next one, since another host may be ahead. They are
-// made from the private key of the first certificate, so that a process continues the sessions of
-// the one before it, and of other hosts with the same certificate, and no key is kept in a file.
+// the day (UTC), of the previous day, and of the next one, since the clock of another host may be
+// ahead. They are made from the private key of the first certificate, so that a process continues
+// the sessions of the previous process, and of other hosts with the same certificate, and no key is
+// kept in a file.
 // The private key yields the ticket keys of all days; docs/hardening.md has the consequences.
 // The result is nil for a key that has no PKCS #8 form.
 func (s *Set) ticketKeys(now time.Time) (keys [][32]byte) {
