@@ -17,7 +17,7 @@ func AppendSafe(dst, text []byte) []byte {
 	return dst
 }
 
-// AppendJSONText appends text for the inside of a JSON string; bytes that are no UTF-8 become
+// AppendJSONText appends text for the inside of a JSON string. Bytes that are no UTF-8 become
 // U+FFFD. Characters that control a terminal or a viewer are escaped, so that a client cannot forge
 // the display.
 func AppendJSONText(dst, text []byte) []byte {

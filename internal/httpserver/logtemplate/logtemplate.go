@@ -42,9 +42,9 @@ type Variable struct {
 	Name string
 }
 
-// Values has the values of one line.
+// Values supplies the values of one line.
 type Values interface {
-	// AppendValue appends the value of a variable as it is; ok is false if there is none.
+	// AppendValue appends the value of a variable without escapes; ok is false if it has none.
 	AppendValue(dst []byte, v Variable) (value []byte, ok bool)
 }
 
@@ -122,7 +122,8 @@ func (t *Template) Uses(ids ...ID) bool {
 	return false
 }
 
-// Append appends a line without its end. room is scratch for values, which Append returns grown.
+// Append appends a line without its end. room is scratch for values; the result scratch is room, or
+// a larger slice that replaces it.
 func (t *Template) Append(dst, room []byte, values Values) (line, scratch []byte) {
 	for _, p := range t.parts {
 		if p.variable.ID == 0 {

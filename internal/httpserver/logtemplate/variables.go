@@ -45,13 +45,14 @@ const (
 	SSLServerName
 	CacheStatus
 	UpstreamTime
-	None     // variables that never have a value here
+	None     // variables of nginx that have no value in a gateway
 	HTTP     // a field of the request
 	SentHTTP // a field of the response
 	Arg      // a parameter of the query
 )
 
-// byName has the variables with a name of their own. Those of None are parts of common formats.
+// byName maps the names of variables, without families, to their IDs. Common formats use the
+// variables of None.
 var byName = map[string]ID{
 	"remote_addr": RemoteAddr, "realip_remote_addr": PeerAddr, "remote_port": RemotePort, "remote_user": RemoteUser,
 	"time_local": TimeLocal, "time_iso8601": TimeISO8601, "msec": Msec,
@@ -67,7 +68,7 @@ var byName = map[string]ID{
 	"gzip_ratio": None, "server_name": None, "pipe": None,
 }
 
-// families have the prefixes of variables that name something else.
+// families are the prefixes of variables whose names end with the name of a field or a parameter.
 var families = []struct {
 	prefix string
 	id     ID
