@@ -50,7 +50,7 @@ type Conn struct {
 // Socket is a connection that can be read without waiting, such as an eventloop.Conn.
 type Socket interface {
 	Readable() bool                // ReadNow may return anything but EAGAIN
-	ReadNow(p []byte) (int, error) // the error is EAGAIN if there is nothing to read
+	ReadNow(p []byte) (int, error) // the error is EAGAIN if no bytes can be read
 	AwaitInput() error             // waits until Readable
 }
 
@@ -359,8 +359,9 @@ func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 // errNoRequest is the error of a read that would wait for the first byte of a request.
 var errNoRequest = errors.New("no request has begun")
 
-// readSome reads once to in.b[w:], and takes a buffer if there is none. For a Socket it takes the
-// buffer only when there are bytes to read. The error is errNoRequest if Park forbids to wait.
+// readSome reads once to in.b[w:], and takes a buffer if c has none. For a Socket it takes the
+// buffer only when the socket is readable. After Park it returns errNoRequest in place of a wait
+// for the first byte of a request.
 func (c *Conn) readSome() (int, error) {
 	for {
 		if c.socket != nil && !c.socket.Readable() {

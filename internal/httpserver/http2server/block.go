@@ -47,7 +47,7 @@ type block struct {
 	malformed bool // RFC 9113 section 8.1.1
 	expects   bool // Expect: 100-continue
 	scheme    string
-	pseudo    int // pseudo-fields seen, one bit each
+	pseudo    int  // pseudo-fields seen, one bit each
 	regular   bool // a field that is no pseudo-field was seen
 	request   Request
 }

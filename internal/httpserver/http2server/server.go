@@ -18,8 +18,8 @@
 //
 // The server ends the connection of a client that floods it with frames or resets, that does not
 // finish a frame or a header block, or that takes its responses too slowly. A request whose body is
-// late is rejected, and a stream whose response the client does not accept is reset. The memory of
-// a connection is bounded, whatever a client sends.
+// late is rejected, and a stream whose response the client does not accept is reset. No input of a
+// client makes the server hold more than a bounded amount of memory.
 package http2server
 
 import (
