@@ -29,10 +29,11 @@ type fileInfo struct {
 	headers      *fileHeaders // of Options.Headers; nil = none
 }
 
-// Every gateway computes the same tag for a file, from values that all of them have: for the target
-// of a link these are the id of the link and the size. Other hosts send times of change in whole
-// seconds. Two tags are valid at some gateways only: that of a change that is not settled, at one
-// gateway, and that of a slave that is a link to a trunk slot, at gateways with its store.
+// Every gateway computes the same tag for a file, from values that all of them have: for a link to
+// a file that cannot change these are the id of the link and the size. Three tags differ between a
+// gateway with the file and others. A change that is not settled has another tag, since other hosts
+// send times in whole seconds. A link to a file that can change has another one, and so has a slave
+// that is a link to a trunk slot, since other hosts do not send the target of a link.
 
 // localInfo returns the fileInfo of a file of this host.
 func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fileInfo {
