@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -183,9 +182,8 @@ func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	defer f.mu.Unlock()
 	f.background = f.background || ctx.Err() == context.DeadlineExceeded
 	f.waiting--
-	if isStream && f.waiting == 0 && f.ended {
-		f.chunks, f.tail = nil, nil
-		c.kept = slices.DeleteFunc(c.kept, func(other *fill) bool { return other == f })
+	if isStream {
+		c.freeKept(f)
 	}
 	switch {
 	case f.waiting > 0 || f.ended || f.inTier || f.err != nil || f.background:

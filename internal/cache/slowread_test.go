@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 
@@ -121,6 +122,42 @@ func TestSlowReadersOfOneSegment(t *testing.T) {
 		takeAll(t, slowReaders(t, c, same...), func() { c.purgeTiers(tier.MatchAll) })
 		require.LessOrEqual(t, o.served.Load(), int64((1+maxUncached+SegmentSize/tier.ChunkSize)*SegmentSize))
 	})
+}
+
+// TestKeptWithoutReaders: a segment that no tier takes is freed after a while if no stream reads
+// it, and a fill without bytes is not kept at all.
+func TestKeptWithoutReaders(t *testing.T) {
+	bubble(t, "no memory", func(t *testing.T) {
+		c := newCache(t, Options{Memory: -1})
+		empty, some := newOrigin(testFile(1), 0), newOrigin(testFile(2), 1000)
+		for _, o := range []*origin{empty, some} {
+			_, err := c.Get(background, o.file, o, GetOptions{})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		require.Equal(t, []string{some.file}, keptFiles(c))
+		time.Sleep(detachedTime)
+		synctest.Wait()
+		require.Empty(t, keptFiles(c))
+
+		r := slowReaders(t, c, newOrigin(testFile(3), SegmentSize))[0]
+		require.NoError(t, r.next(t))
+		time.Sleep(2 * detachedTime)
+		require.Len(t, keptFiles(c), 1, "it has a reader")
+		takeAll(t, []*slowReader{r}, func() {})
+		require.NoError(t, r.Close())
+		require.Empty(t, keptFiles(c))
+	})
+}
+
+// keptFiles returns the files of the kept fills.
+func keptFiles(c *Cache) (files []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.kept {
+		files = append(files, f.key.File)
+	}
+	return files
 }
 
 // TestUncachedOtherContent: a client gets no byte of a chunk that is fetched again with other

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
@@ -124,8 +125,12 @@ func (f *fill) isComplete(v Version) bool {
 }
 
 // keep lists a fill that keeps a segment for its readers, since no tier has taken it. If all listed
-// fills have more than maxKept bytes, the oldest ones with few readers free theirs.
+// fills have more than maxKept bytes, the oldest ones with few readers free theirs. The last stream
+// frees the bytes; without one, a timer does.
 func (c *Cache) keep(f *fill) {
+	if f.length == 0 {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept = append(c.kept, f)
@@ -141,6 +146,21 @@ func (c *Cache) keep(f *fill) {
 		}
 		total -= f.length
 		c.kept = slices.Delete(c.kept, i, i+1)
+	}
+	time.AfterFunc(detachedTime, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		c.freeKept(f)
+	})
+}
+
+// freeKept frees the bytes of a fill that has ended and has no readers. Both mutexes are held.
+func (c *Cache) freeKept(f *fill) {
+	if f.waiting == 0 && f.ended {
+		f.chunks, f.tail = nil, nil
+		c.kept = slices.DeleteFunc(c.kept, func(other *fill) bool { return other == f })
 	}
 }
 
