@@ -148,11 +148,11 @@ const fewConnections = 1000
 
 // deferAccept makes the kernel report a connection when its first bytes have arrived, or a second
 // after it was opened (TCP_DEFER_ACCEPT, tcp(7)): its request can be served at once, without an
-// event. With a configured MaxConnectionsPerIP, or a low MaxConnections, connections without bytes
-// have to count at once, so nothing is deferred.
+// event. With a limit per address in MaxConnectionsPerIP, or a low MaxConnections, connections
+// without bytes have to count at once, so nothing is deferred.
 func (s *Server) deferAccept(ln net.Listener) {
 	seconds := 0 // a socket of the previous process may have another value
-	if s.o.MaxConnectionsPerIP == 0 && s.o.MaxConnections >= fewConnections {
+	if s.o.MaxConnectionsPerIP <= 0 && s.o.MaxConnections >= fewConnections {
 		seconds = 1
 	}
 	if socket, ok := ln.(syscall.Conn); ok {

@@ -170,6 +170,7 @@ func TestDeferAccept(t *testing.T) {
 	}{
 		{ServerOptions{}, true},
 		{ServerOptions{MaxConnectionsPerIP: 5000}, false},
+		{ServerOptions{MaxConnectionsPerIP: -1}, true}, // no limit
 		{ServerOptions{MaxConnections: fewConnections}, true},
 		{ServerOptions{MaxConnections: fewConnections - 1}, false},
 	} {
