@@ -21,6 +21,9 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 // storePath is one store path. Its data folder may appear and disappear with its disk.
 type storePath struct {
 	root string // absolute and clean
+	// largeReads holds one value for each slot above freeCheck that is being read. If the disk
+	// hangs, only slots of this store path wait.
+	largeReads chan struct{}
 
 	mu     sync.Mutex // mu serializes changes of dir
 	closed atomic.Bool

@@ -166,7 +166,7 @@ func (c *FileCache) unchanged(f *File) bool {
 	case seen.mtime.Nano() == f.written.Load():
 		return seen.inode == f.seen.inode
 	}
-	return seen.inode == f.seen.inode && f.wrong.Load() == nil && c.local.slots.checkAgain(f)
+	return seen.inode == f.seen.inode && f.wrong.Load() == nil && f.checkAgain()
 }
 
 // reject marks f, whose content does not match its id: Open returns an error for it until the file

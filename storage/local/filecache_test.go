@@ -396,30 +396,31 @@ func TestFileCacheChecksSlotOnce(t *testing.T) {
 		c := newTestCache(t, s, noBodies)
 		large := strings.Repeat("right", (2 * fdfs.SlotBlock))
 		slot := s.slot(256, fdfs.SlotFile, large, nil)
-		for range cap(c.local.slots.large) { // all other checks wait
-			c.local.slots.large <- struct{}{}
+		reads := c.local.groups["group1"][0].largeReads
+		for range cap(reads) { // all other checks wait
+			reads <- struct{}{}
 		}
 		var users sync.WaitGroup
 		for range 20 {
 			users.Go(func() { requireRead(t, c, slot, large, false) })
 		}
 		synctest.Wait()
-		<-c.local.slots.large // one place: a second check would wait for ever
+		<-reads // one place: a second check would wait for ever
 		users.Wait()
-		c.local.slots.large <- struct{}{}
+		reads <- struct{}{}
 		for range 5 {
 			time.Sleep(time.Second)
 			requireRead(t, c, slot, large, false)
 		}
-		<-c.local.slots.large
+		<-reads
 		s.writeAt(slot, 256+24+3*(2*fdfs.SlotBlock), []byte("wrong"))
 		later := time.Now().Add(time.Hour)
 		require.NoError(t, os.Chtimes(s.disk(slot), later, later))
 		time.Sleep(time.Second)
 		_, err := c.Open(slot)
 		require.ErrorIs(t, err, ErrSlotContent)
-		for range cap(c.local.slots.large) - 1 {
-			<-c.local.slots.large
+		for range cap(reads) - 1 {
+			<-reads
 		}
 	})
 }

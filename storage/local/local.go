@@ -77,14 +77,14 @@ type Store struct {
 	opener  opener
 	maxSlot func() int64 // Options.MaxSlot
 	opened  atomic.Int64 // descriptors of open files
-	slots   *slotChecker
+	slots   *slotLimit
 }
 
 // Open returns a Store. A missing store path is not an error: Ready reports it, and Store.Open
 // tries it again. A group that is given twice or has an invalid name, and an empty path are errors.
 func Open(opts Options) (*Store, error) {
 	open, _ := bestOpener() // OpenatOnly returns the reason
-	l := &Store{groups: make(map[string][]*storePath), opener: open, maxSlot: opts.MaxSlot, slots: newSlotChecker()}
+	l := &Store{groups: make(map[string][]*storePath), opener: open, maxSlot: opts.MaxSlot, slots: newSlotLimit()}
 	for _, g := range opts.Groups {
 		if _, twice := l.groups[g.Name]; twice {
 			return nil, fmt.Errorf("cannot open store: group %q is given twice", g.Name)
@@ -114,7 +114,7 @@ func (g GroupPaths) storePaths() (paths []*storePath, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("store path %q of group %q: %w", root, g.Name, err)
 		}
-		paths = append(paths, &storePath{root: abs})
+		paths = append(paths, &storePath{root: abs, largeReads: make(chan struct{}, maxLargeReads())})
 	}
 	return paths, nil
 }

@@ -34,23 +34,16 @@ var errCRC = fmt.Errorf("%w: the content does not have the CRC32 of its id", fdf
 // bytes.
 const DefaultMaxSlot = 16 << 20
 
-// slotChecker compares the content of slots with their CRC32. It is safe for concurrent use.
-type slotChecker struct {
-	large chan struct{} // holds one value for each slot above freeCheck that is being read
-	limit *slotLimit    // of checks that fail
-}
+// maxLargeReads is the number of slots above freeCheck of one store path that are read at a time.
+func maxLargeReads() int { return max(8, 2*runtime.GOMAXPROCS(0)) }
 
-func newSlotChecker() *slotChecker {
-	return &slotChecker{large: make(chan struct{}, max(8, 2*runtime.GOMAXPROCS(0))), limit: newSlotLimit()}
-}
-
-// begin waits until f may be read, and stores the modification time of the trunk file in f.written.
-// The caller reads afterwards, so a later check detects a write during the read.
-func (s *slotChecker) begin(f *File) (end func(), err error) {
+// beginCheck waits until the slot may be read, and stores the modification time of the trunk file
+// in f.written. The caller reads afterwards, so a later check detects a write during the read.
+func (f *File) beginCheck() (end func(), err error) {
 	end = func() {}
 	if f.size > freeCheck {
-		s.large <- struct{}{}
-		end = func() { <-s.large }
+		f.path.largeReads <- struct{}{}
+		end = func() { <-f.path.largeReads }
 	}
 	seen, err := f.disk.stat()
 	if err != nil {
@@ -66,18 +59,18 @@ func (s *slotChecker) begin(f *File) (end func(), err error) {
 // goroutine uses f yet. The error is ErrSlotContent if the content differs, fdfs.ErrNoFile if the
 // slot was freed meanwhile, ErrUnavailable if it cannot be read, and ErrSlotLimit if it was not
 // checked (slotlimit.go).
-func (s *slotChecker) check(f *File, copied *slotCopy) error {
+func (l *slotLimit) check(f *File, copied *slotCopy) error {
 	if f.content.Kind != fdfs.KindTrunk {
 		return nil
 	}
-	end, err := s.begin(f)
+	end, err := f.beginCheck()
 	if err != nil {
 		return err
 	}
 	defer end()
-	// After the wait in begin, so that the budget includes the results of checks that ended
+	// After the wait in beginCheck, so that the budget includes the results of checks that ended
 	// meanwhile.
-	account, err := s.limit.begin(f)
+	account, err := l.begin(f)
 	if err != nil {
 		return err
 	}
@@ -105,8 +98,8 @@ func compare(f *File, copied *slotCopy) error {
 }
 
 // checkAgain reports whether a slot still has the content that was checked.
-func (s *slotChecker) checkAgain(f *File) bool {
-	end, err := s.begin(f)
+func (f *File) checkAgain() bool {
+	end, err := f.beginCheck()
 	if err != nil {
 		return false
 	}

@@ -30,8 +30,8 @@ const (
 	// check. Such a check costs no more than a few requests.
 	freeCheck = 64 << 10
 	// suspectFor is the time for which a trunk file is suspect after a failed check. Before the
-	// first failure and after that time, concurrent checks begin without budget: as many as
-	// slotChecker.large admits.
+	// first failure and after that time, concurrent checks begin without budget: maxLargeReads in
+	// each store path.
 	suspectFor = 10 * time.Minute
 	// mostSuspects bounds the memory for suspect trunk files to a few MiB.
 	mostSuspects = 1 << 14

@@ -50,7 +50,7 @@ func testFailedChecks(t *testing.T, o FileCacheOptions) {
 	forged := s.forged(16<<20, ids, size)
 	seen, text := s.largeSlot(256, size)
 	c := newTestCache(t, s, o)
-	limit := c.local.slots.limit
+	limit := c.local.slots
 	limit.bytes = budget
 	opened := func(id fdfs.FileID) {
 		t.Helper()
@@ -94,7 +94,7 @@ func TestSuspectTrunkFile(t *testing.T) {
 		s := newTestStore(t)
 		forged := s.forged(32<<20, 2, size)
 		c := newTestCache(t, s, noBodies)
-		limit := c.local.slots.limit
+		limit := c.local.slots
 		limit.bytes = 2 * size
 		for range 5 {
 			_, err := c.Open(forged[0])
