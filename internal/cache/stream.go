@@ -50,12 +50,13 @@ type Stream struct {
 	index      int64     // of the current segment; -1 before the first
 	aheadIndex int64     // of the last segment that lookAhead has looked for
 	ahead      *fill     // the fill for that segment; nil = it was in a tier
-	from       From
-	uncached   uncached // place for fetching chunks of the current segment again
-	started    bool     // Next has returned bytes
-	seen       uint64   // Cache.corrupted.count before the first look
-	refetched  bool     // corrupted content was fetched again once
-	busy       int      // successive fills that failed with ErrBusy
+	from       From      // place of the first bytes
+	fetched    bool      // some bytes came from a peer or the source during this request
+	uncached   uncached  // place for fetching chunks of the current segment again
+	started    bool      // Next has returned bytes
+	seen       uint64    // Cache.corrupted.count before the first look
+	refetched  bool      // corrupted content was fetched again once
+	busy       int       // successive fills that failed with ErrBusy
 	err        error
 }
 
@@ -80,6 +81,10 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 
 // From returns the place that the first bytes came from.
 func (s *Stream) From() From { return s.from }
+
+// Fetched reports whether any of the bytes that Next has returned came from another host during
+// this request.
+func (s *Stream) Fetched() bool { return s.fetched }
 
 // Next waits for the next bytes and returns up to limit (more than 0) of them without a copy: bytes
 // in memory, or a part of an open file. A chunk is valid until the next call of any method; bytes
@@ -242,11 +247,12 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.
 	return chunk, nil
 }
 
-// cameFrom records the place that the first bytes came from.
+// cameFrom records a place that bytes came from.
 func (s *Stream) cameFrom(from From) {
 	if s.from == FromNowhere {
 		s.from = from
 	}
+	s.fetched = s.fetched || from == FromPeer || from == FromOrigin
 }
 
 // fromFill returns bytes of the fill, or an empty chunk after a change.

@@ -162,8 +162,8 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 }
 
 // Prefetch fetches a whole file into the cache. It returns the size, and "local" for a file of this
-// host, "cached" for one that was in the cache, or "fetched". The error is the rejection that a
-// request would get.
+// host, "cached" for one that was in the cache as a whole, or "fetched". The error is the rejection
+// that a request would get.
 func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
 	if size, where, err = h.prefetch(ctx, idText, now); err != nil {
 		err = rejectionOf(err)

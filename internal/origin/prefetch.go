@@ -24,7 +24,7 @@ func (waiter) Hint() int64 { return 0 }
 
 // Prefetch fetches a whole file that is not on this host into the cache, by the path of a request;
 // id is canonical, localErr is the reason for which the file is not here. It returns the size of
-// the file, and where: "cached" if the first bytes were in the cache already, otherwise "fetched".
+// the file, and where: "cached" if all of it was in the cache already, otherwise "fetched".
 // The errors are those of Find, and ErrNotCached.
 func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	now time.Time) (size int64, where string, err error) {
@@ -52,15 +52,13 @@ func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 // readAll reads a stream to its end and closes it.
 func readAll(s *cache.Stream) (size int64, where string, err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
-	where = "cached"
 	for {
 		chunk, err := s.Next(cache.SegmentSize)
-		if from := s.From(); from == cache.FromOrigin || from == cache.FromPeer {
-			where = "fetched"
-		}
 		switch {
+		case err == io.EOF && s.Fetched():
+			return size, "fetched", nil
 		case err == io.EOF:
-			return size, where, nil
+			return size, "cached", nil
 		case err != nil:
 			return size, "", err
 		}
