@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -345,4 +346,40 @@ func TestForeignKeys(t *testing.T) {
 	got = await(t, waiting) // by the poll
 	require.NoError(t, got.err)
 	require.NoError(t, got.lock.Release(t.Context()))
+}
+
+// TestForeignFence: a fence counter of another type is replaced, and no holder loses its lock.
+func TestForeignFence(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
+	defer c.Close()
+	folders, err := c.Folders("files")
+	require.NoError(t, err)
+	long := cachelock.LockOptions{TTL: farOff}
+	held, err := folders.Acquire(t.Context(), "/held", cachelock.Exclusive, long)
+	require.NoError(t, err)
+	last := held.Fence()
+	type acquire func() (*cachelock.Lock, error)
+	plain := func(key string, o cachelock.LockOptions) acquire {
+		return func() (*cachelock.Lock, error) { return c.Acquire(t.Context(), key, o) }
+	}
+	for name, acquire := range map[string]acquire{
+		"plain":  plain("k", long),
+		"fair":   plain("f", cachelock.LockOptions{Fair: true}),
+		"owner":  plain("o", cachelock.LockOptions{Owner: "me"}),
+		"folder": func() (*cachelock.Lock, error) { return folders.Acquire(t.Context(), "/a", cachelock.Shared, long) },
+	} {
+		require.NoError(t, rdb.Del(t.Context(), t.Name()+":{0}:fence").Err())
+		require.NoError(t, rdb.HSet(t.Context(), t.Name()+":{0}:fence", "x", 1).Err())
+		lock, err := acquire()
+		if !assert.NoError(t, err, name) {
+			continue
+		}
+		require.Greater(t, lock.Fence(), last, name)
+		last = lock.Fence()
+		require.NoError(t, lock.Release(t.Context()), name)
+	}
+	require.NoError(t, held.Extend(t.Context(), farOff))
+	require.NoError(t, held.Release(t.Context()))
 }

@@ -5,10 +5,19 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Returns the next fence. It is never less than the clock in microseconds, so fences rise even if
--- the server has lost its data.
+-- the server has lost its data, or another program has replaced the counter by a key of another
+-- type.
 local function nextFence()
 	local fence = time[1] * 1000000 + time[2]
-	local last = tonumber(redis.call('SET', KEYS[1], string.format('%.0f', fence), 'GET') or 0) or 0
+	local text = string.format('%.0f', fence)
+	local last = redis.pcall('SET', KEYS[1], text, 'GET')
+	if type(last) == 'table' then -- an error
+		if redis.call('TYPE', KEYS[1]).ok ~= 'string' then -- a key of another program
+			redis.call('DEL', KEYS[1])
+		end
+		last = redis.call('SET', KEYS[1], text, 'GET')
+	end
+	last = tonumber(last) or 0
 	if last >= fence then
 		fence = last + 1
 		redis.call('SET', KEYS[1], string.format('%.0f', fence))
