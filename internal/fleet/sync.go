@@ -113,12 +113,27 @@ func (f *Fleet) isFull() bool {
 // leave. Each one wakes loop, and so does each new subscription: notifications may have been lost
 // with the connection before it. loop reads the log at every heartbeat too.
 func (f *Fleet) listen() {
-	pubsub := f.rdb.Subscribe(f.beating, f.key("purged"))
-	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
-	for range pubsub.ChannelWithSubscriptions() {
-		f.wake()
+	for f.beating.Err() == nil {
+		pubsub := f.rdb.Subscribe(f.beating)
+		stop := context.AfterFunc(f.beating, func() { _ = pubsub.Close() })
+		// UniversalClient.Subscribe with a channel ignores a failed write. go-redis then reads from
+		// a new connection without the subscription.
+		if pubsub.Subscribe(f.beating, f.key("purged")) == nil {
+			for range pubsub.ChannelWithSubscriptions() {
+				f.wake()
+			}
+		}
+		stop()
+		_ = pubsub.Close() // an error means that it is closed
+		select {
+		case <-time.After(listenAgain):
+		case <-f.beating.Done():
+		}
 	}
 }
+
+// listenAgain is the pause after a subscription that failed.
+const listenAgain = time.Second
 
 // wake starts the next iteration of loop.
 func (f *Fleet) wake() {
