@@ -41,6 +41,7 @@ type Fleet struct {
 	transport *http.Transport      // to other gateways
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
+	handle    sync.Once            // sets the handler of server
 	admission admission            // of connections to server
 	responses *semaphore.Weighted  // one unit per response to another gateway; StopPeers takes all
 	drained   atomic.Bool          // StopPeers has taken all

@@ -106,6 +106,24 @@ func TestPeerGivesASegment(t *testing.T) {
 	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
 
+// TestPeersOnTwoListeners: a gateway serves peers on two listeners, the second of which is added
+// while the first one serves.
+func TestPeersOnTwoListeners(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	open := rejects(cache.ErrNotHere)
+	b, a := serveAs(t, o, open), member(t, o, 1)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- b.ServePeers(ln, open) }()
+	for _, address := range []string{b.o.Advertise, "https://" + ln.Addr().String()} {
+		_, _, err := a.Open(t.Context(), address, cache.PeerRequest{Key: testKey})
+		require.ErrorIs(t, err, cache.ErrNotHere)
+	}
+	require.NoError(t, b.StopPeers(t.Context()))
+	require.NoError(t, <-served)
+}
+
 // TestPeerTellsAge: metadata has the same age in the requesting gateway as in the responding one.
 func TestPeerTellsAge(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())

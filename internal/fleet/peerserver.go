@@ -43,8 +43,11 @@ func newPeerServer(
 }
 
 // ServePeers serves other gateways on a listener until HandOver, StopPeers or Close closes that.
+// Several listeners need one call each, with the same open.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
-	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
+	f.handle.Do(func() {
+		f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
+	})
 	err := f.server.ServeTLS(peerListener{ln, &f.admission}, "", "")
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
