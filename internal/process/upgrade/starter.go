@@ -100,10 +100,12 @@ func (s *Starter) Start(ctx context.Context, sockets []int, names []string, link
 	n := &Successor{conn: conn, serving: make(chan struct{}), ended: make(chan struct{})}
 	raw, err := theirs.SyscallConn()
 	if err == nil {
-		err = errors.Join(raw.Control(func(fd uintptr) {
+		var errSend error
+		err = raw.Control(func(fd uintptr) {
 			all := slices.Concat(sockets, []int{int(fd)}, links)
-			err = send(s.conn, msgStart, fmt.Sprintf("%d %s", len(sockets), strings.Join(names, ":")), all...)
-		}), err)
+			errSend = send(s.conn, msgStart, fmt.Sprintf("%d %s", len(sockets), strings.Join(names, ":")), all...)
+		})
+		err = errors.Join(err, errSend)
 	}
 	if err = errors.Join(err, theirs.Close()); err == nil {
 		n.PID, err = s.started()
