@@ -85,7 +85,7 @@ type App struct {
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
 	server       *gateway.Server
-	admin        *http.Server // nil = there is none
+	admin        *http.Server // of all admin listeners; there may be none
 	certificates *certificates.Store
 
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
@@ -220,9 +220,7 @@ func (a *App) Stop() error {
 			a.log.Warn("stopping before all responses to other gateways have ended", "err", err)
 		}
 	}
-	if a.admin != nil {
-		_ = a.admin.Close() // aborts running responses to operators
-	}
+	_ = a.admin.Close() // aborts running responses to operators
 	close(a.stopping)
 	a.running.Wait()
 	a.log.Info("stopped")

@@ -218,9 +218,9 @@ func (p *components) portOf(role role) int {
 
 // serveAll begins to serve the listeners, except those for peers (joinFleet).
 func (a *App) serveAll() {
+	a.admin = admin.NewServer(admin.New(a.adminOptions()),
+		log.New(logfile.Lines(logfile.Limit(a.log), "the admin listener reports"), "", 0))
 	for _, ln := range ofRole(a.listeners(), roleAdmin) {
-		a.admin = admin.NewServer(admin.New(a.adminOptions()),
-			log.New(logfile.Lines(logfile.Limit(a.log), "the admin listener reports"), "", 0))
 		a.serve(func() error { return adminError(a.admin.Serve(ln)) })
 		a.log.Info("admin listener", "address", ln.Addr().String())
 	}

@@ -109,11 +109,9 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	for _, ln := range a.listeners() {
 		ln.SetOwned(false)
 	}
-	if a.admin != nil {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = a.admin.Shutdown(ended) // it closes the listener, and does not wait
-	}
+	ended, cancelNow := context.WithCancel(context.Background())
+	cancelNow()
+	_ = a.admin.Shutdown(ended) // it closes the listeners, and does not wait
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	if a.fleet != nil {
@@ -187,7 +185,7 @@ func (a *App) drain(next *upgrade.Successor) error {
 	if err == nil && a.fleet != nil {
 		err = a.fleet.StopPeers(ctx)
 	}
-	if err == nil && a.admin != nil {
+	if err == nil {
 		err = a.admin.Shutdown(ctx)
 	}
 	if err != nil && ctx.Err() == nil {

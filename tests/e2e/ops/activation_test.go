@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -97,6 +98,44 @@ func startWith(t *testing.T, conf string, env []string, names []string, files ..
 	cmd.Env = append(os.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
 	cmd.Env = append(cmd.Env, env...)
 	return e2e.StartCommand(t, conf, cmd)
+}
+
+// tcpSockets returns n listening sockets as files for startWith, and their addresses.
+func tcpSockets(t *testing.T, n int) (files []*os.File, addresses []string) {
+	t.Helper()
+	for range n {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, ln.Close()) })
+		file, err := ln.(*net.TCPListener).File()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, file.Close()) })
+		files, addresses = append(files, file), append(addresses, ln.Addr().String())
+	}
+	return files, addresses
+}
+
+// TestAdminSockets: the gateway serves all sockets of systemd with the name admin_listen. After an
+// upgrade only the new process does: the old one ends, and so does the new one after SIGTERM.
+func TestAdminSockets(t *testing.T) {
+	t.Parallel()
+	const n = 8 // with two, a gateway that loses sockets passes half of the runs
+	files, addresses := tcpSockets(t, 1+n)
+	names := append([]string{"listen"}, slices.Repeat([]string{"admin_listen"}, n)...)
+	conf := e2e.WriteConfig(t, storetest.New(t).Config())
+	u := startedBy(startWith(t, conf, nil, names, files...))
+	client := &http.Client{Timeout: e2e.Timeout}
+	requireReady := func() {
+		for _, address := range addresses[1:] {
+			require.Equal(t, http.StatusOK, e2e.Fetch(t, client, "http://"+address+"/readyz").StatusCode)
+		}
+	}
+	requireReady()
+	u.upgrade()
+	u.logged(1, "msg=stopped")
+	requireReady()
+	u.signal(syscall.SIGTERM)
+	u.logged(2, "msg=stopped")
 }
 
 // systemd receives the notifications of a service.

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"crypto/tls"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -84,17 +83,7 @@ func TestTLSSockets(t *testing.T) {
 	require.Contains(t, p.Raw("GET /x HTTP/1.1\r\nHost: a.example:8080\r\nConnection: close\r\n\r\n"),
 		"Location: https://a.example/x\r\n", "tls_listen has no port")
 
-	var files []*os.File
-	var addresses []string
-	for range 2 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer ln.Close()
-		file, err := ln.(*net.TCPListener).File()
-		require.NoError(t, err)
-		defer file.Close()
-		files, addresses = append(files, file), append(addresses, ln.Addr().String())
-	}
+	files, addresses := tcpSockets(t, 2)
 	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:1", "tls_listen = 127.0.0.1:2",
 		"admin_listen =", tlsKeys(dir, "a")))
 	p = startWith(t, conf, nil, []string{"tls_listen", "listen"}, files...)
