@@ -26,7 +26,7 @@ type PurgeTarget struct {
 // Purged is the result of a purge.
 type Purged struct {
 	Gateways int      `json:"gateways"`          // number of gateways that have applied the purge
-	Missing  []string `json:"missing,omitempty"` // gateways that apply it when they can be reached again
+	Missing  []string `json:"missing,omitempty"` // names of the others, or one sentence with a reason
 	Dropped  int      `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
 }
 

@@ -81,7 +81,7 @@ func printPurged(cmd *cobra.Command, done admin.Purged, asJSON bool) (err error)
 		out := cmd.OutOrStdout()
 		fmt.Fprintf(out, "applied by %d of %d gateways\n", done.Gateways, done.Gateways+len(done.Missing))
 		for _, name := range done.Missing {
-			fmt.Fprintf(out, "%s %s; it is applied when that can be reached\n", paint(cmd, "missing:", red), name)
+			fmt.Fprintf(out, "%s %s\n", paint(cmd, "missing:", red), name)
 		}
 	}
 	if err == nil && len(done.Missing) > 0 {

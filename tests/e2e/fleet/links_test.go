@@ -247,6 +247,6 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 	return nil
 }
 
-// allOthers is listed as missing in the response to a purge if the gateway cannot reach Redis. Then
+// allOthers is listed as missing in the response to a purge that Redis has not confirmed. Then
 // that gateway may get the old content from the owner of the file, which has not applied the purge.
-const allOthers = "all others: redis cannot be reached"
+const allOthers = "all others: redis has not confirmed the purge, repeat it"

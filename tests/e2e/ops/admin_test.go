@@ -238,3 +238,15 @@ func TestAdminCommands(t *testing.T) {
 	require.Contains(t, stderr, "401")
 	require.Contains(t, stderr, "admin_token_file")
 }
+
+// TestPurgeWithoutRedis: while Redis is unreachable, a purge reaches one gateway, and the command
+// asks to repeat it.
+func TestPurgeWithoutRedis(t *testing.T) {
+	t.Parallel()
+	p := e2e.Serve(t, storetest.New(t), "[redis]", "addresses = 127.0.0.1:1")
+	code, stdout, stderr := e2e.Run(t, "purge", "-admin", p.AdminAddr, "-all")
+	require.Equal(t, 1, code)
+	require.Empty(t, stderr)
+	require.Equal(t, "applied by 1 of 2 gateways\nmissing: all others: redis has not confirmed the purge, repeat it\n",
+		stdout)
+}
