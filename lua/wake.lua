@@ -7,7 +7,7 @@
 
 local function wake(lock, queue, living)
 	local names = redis.pcall('ZRANGE', queue, 0, 7)
-	if #names == 0 then -- or the queue is of another type: nobody waits
+	if #names == 0 then -- or the queue is of another type: no waiters
 		return
 	end
 	local time = redis.call('TIME')
