@@ -62,9 +62,16 @@ func (f *Fleet) WaitedInVain() (sum float64) {
 	for _, m := range f.Gateways {
 		sum += float64(strings.Count(m.Log(), "Redis unavailable"))
 	}
-	return sum + f.StoragesLate() + f.Metric(
-		`fdfs_gateway_lock_acquire_total{result="error"}`, "fdfs_gateway_lock_lost_total",
-		`fdfs_gateway_peer_fetches_total{result="broken"}`, `fdfs_gateway_peer_fetches_total{result="unreachable"}`)
+	return sum + f.StoragesLate() + f.PeersLate() +
+		f.Metric(`fdfs_gateway_lock_acquire_total{result="error"}`, "fdfs_gateway_lock_lost_total")
+}
+
+// PeersLate returns the number of requests to peers that got no reply in time, were not sent since
+// an earlier one had failed, or whose reply broke off.
+func (f *Fleet) PeersLate() float64 {
+	f.T.Helper()
+	return f.Metric(`fdfs_gateway_peer_fetches_total{result="broken"}`,
+		`fdfs_gateway_peer_fetches_total{result="unreachable"}`)
 }
 
 // StoragesLate returns the number of requests to storages that have timed out or were hedged.

@@ -52,9 +52,9 @@ func TestFleetCapacity(t *testing.T) {
 	changes := func(what string, expected int) {
 		held := held(f, ids)
 		f.ForgetCounts()
-		before := notFromPeers(f)
+		before := f.PeersLate()
 		ask(f, held, size)
-		downloads, slow := 0, notFromPeers(f)-before
+		downloads, slow := 0, f.PeersLate()-before
 		for _, s := range f.Cluster.Storages() {
 			downloads += s.Counts().Requests[fdfstest.CmdDownload]
 		}
@@ -82,14 +82,6 @@ func TestFleetCapacity(t *testing.T) {
 	f.Gateways[0].Kill()
 	f.Gateways = f.Gateways[1:]
 	changes("one is killed", gateways+1)
-}
-
-// notFromPeers returns the number of requests to peers that got no reply in time, were not sent
-// since an earlier one had failed, or whose reply broke off.
-func notFromPeers(f *e2e.Fleet) float64 {
-	f.T.Helper()
-	return f.Metric(`fdfs_gateway_peer_fetches_total{result="unreachable"}`,
-		`fdfs_gateway_peer_fetches_total{result="broken"}`)
 }
 
 // ask downloads each file through a random gateway.
