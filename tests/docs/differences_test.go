@@ -53,7 +53,7 @@ func TestDocumentedDifferences(t *testing.T) {
 // testSource returns the text of all end-to-end tests.
 func testSource(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob("../e2e/*/*_test.go")
+	files, err := filepath.Glob("../*/*/*_test.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	var all strings.Builder

@@ -6,6 +6,8 @@
 //	fleet   several gateways that share a Redis, and their failures
 //	ops     commands, reload, upgrade, logs, metrics, the admin listener, privileges
 //
+// The tests of the same subjects that need other programs, root, or more time are in tests/all.
+//
 // GATEWAY_BINARY names the program (the Makefile sets it); without it each package builds one.
 package e2e
 

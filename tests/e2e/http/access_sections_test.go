@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
@@ -164,23 +163,4 @@ func proxiedStatus(t *testing.T, p *e2e.Process, client, url string) int {
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 	return resp.StatusCode
-}
-
-// TestSendRateOfFiles: a rate applies to the files of its section only.
-func TestSendRateOfFiles(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	content := s.Bytes(1 << 20)
-	p := e2e.Serve(t, s, "[access group2/ mp4]", "send_rate = 100KB", "send_rate_after = 256KB")
-	timed := func(group, ext string) time.Duration {
-		url, began := s.In(group, 0, ext, content).URL(), time.Now()
-		require.Equal(t, content, p.Get(url).Body)
-		return time.Since(began)
-	}
-	const least = 6900 * time.Millisecond // 768 KB at the rate, less a tenth
-	require.GreaterOrEqual(t, timed(storetest.Other, "mp4"), least)
-	for _, group := range []string{storetest.Group, storetest.Other} {
-		require.Less(t, min(timed(group, "jpg"), timed(group, "jpg")), least)
-	}
-	require.Less(t, min(timed(storetest.Group, "mp4"), timed(storetest.Group, "mp4")), least)
 }

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,79 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
 )
-
-// freeAddress returns a loopback address without a listener.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, ln.Close())
-	return ln.Addr().String()
-}
-
-// unixClient returns a client that sends every request to a unix socket, whatever host the URL
-// names.
-func unixClient(path string) *http.Client {
-	return &http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: dialTo("unix", path), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-}
-
-// getUnix sends a GET request to a unix socket.
-func getUnix(t testing.TB, path, url string) e2e.Response {
-	t.Helper()
-	return e2e.Fetch(t, unixClient(path), "http://localhost"+url)
-}
-
-// TestSocketActivation: the gateway serves sockets that systemd-socket-activate has opened, and the
-// connection that made it start the gateway. The socket files belong to systemd: the gateway does
-// not remove them.
-func TestSocketActivation(t *testing.T) {
-	t.Parallel()
-	activate, err := exec.LookPath("systemd-socket-activate")
-	if err != nil {
-		t.Skip("skipped: systemd-socket-activate is missing (apt-get install systemd)")
-	}
-	for _, named := range []bool{false, true} {
-		t.Run(fmt.Sprintf("named=%t", named), func(t *testing.T) {
-			s := storetest.New(t)
-			f := s.Normal("jpg", s.Bytes(1000))
-			address, admin, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "files.sock")
-			args := []string{"-l", address, "-l", admin, "-l", path, "-E", "GOCOVERDIR", e2e.Binary, "-c"}
-			lines := []string{"[gateway]", "listen = " + address + ", unix:" + path, "admin_listen = " + admin}
-			if named {
-				args = append([]string{"--fdname=listen:admin_listen:listen"}, args...)
-				lines = []string{"[gateway]", "listen = 127.0.0.1:1", "admin_listen = 127.0.0.1:2"}
-			}
-			cmd := exec.Command(activate, append(args, e2e.WriteConfig(t, s.Config(lines...)))...)
-			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			log := filepath.Join(t.TempDir(), "log")
-			out, err := os.Create(log)
-			require.NoError(t, err)
-			defer out.Close()
-			cmd.Stderr = out
-			require.NoError(t, cmd.Start())
-			text := func() string { b, _ := os.ReadFile(log); return string(b) } // the file exists
-			defer func() {
-				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-				require.NoError(t, cmd.Wait(), text())
-				require.FileExists(t, path)
-			}()
-			eventually.True(t, func() bool { return strings.Contains(text(), "Listening on "+path) }, path)
-			a := getUnix(t, path, f.URL())
-			require.Equal(t, http.StatusOK, a.StatusCode)
-			require.Equal(t, f.Content, a.Body)
-			for _, url := range []string{"http://" + address + f.URL(), "http://" + admin + "/readyz"} {
-				require.Equal(t, http.StatusOK, e2e.Fetch(t, http.DefaultClient, url).StatusCode)
-			}
-		})
-	}
-}
 
 // startWith starts a gateway with sockets as systemd passes them: as descriptors from 3 on, with
 // the id of the process in LISTEN_PID.
@@ -123,7 +54,7 @@ func TestAdminSockets(t *testing.T) {
 	files, addresses := tcpSockets(t, 1+n)
 	names := append([]string{"listen"}, slices.Repeat([]string{"admin_listen"}, n)...)
 	conf := e2e.WriteConfig(t, storetest.New(t).Config())
-	u := startedBy(startWith(t, conf, nil, names, files...))
+	u := startWith(t, conf, nil, names, files...).Upgrades()
 	client := &http.Client{Timeout: e2e.Timeout}
 	requireReady := func() {
 		for _, address := range addresses[1:] {
@@ -131,11 +62,11 @@ func TestAdminSockets(t *testing.T) {
 		}
 	}
 	requireReady()
-	u.upgrade()
-	u.logged(1, "msg=stopped")
+	u.Upgrade()
+	u.Logged(1, "msg=stopped")
 	requireReady()
-	u.signal(syscall.SIGTERM)
-	u.logged(2, "msg=stopped")
+	u.Signal(syscall.SIGTERM)
+	u.Logged(2, "msg=stopped")
 }
 
 // systemd receives the notifications of a service.

@@ -48,13 +48,6 @@ func askAdmin(t *testing.T, dial func(ctx context.Context, network, address stri
 	}
 }
 
-// dialTo returns a dial function that connects to one address, whatever host the URL names.
-func dialTo(network, address string) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}
-}
-
 // otherSites are requests that a page of another site can make an operator's browser send.
 var otherSites = []adminRequest{
 	{"rebinding, purge", "POST", "/purge?all=1", "evil.example", nil, 421},
@@ -96,7 +89,9 @@ func TestAdminOtherSites(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	p := e2e.Serve(t, s)
-	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.AdminAddr), append(otherSites, operators...)) })
+	t.Run("loopback", func(t *testing.T) {
+		askAdmin(t, e2e.DialTo("tcp", p.AdminAddr), append(otherSites, operators...))
+	})
 
 	socket := filepath.Join(t.TempDir(), "admin")
 	e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
@@ -104,7 +99,7 @@ func TestAdminOtherSites(t *testing.T) {
 	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200},
 		{"another configured name", "GET", "/status", "b", nil, 200}}
 	t.Run("unix socket", func(t *testing.T) {
-		askAdmin(t, dialTo("unix", socket), append(append(otherSites, operators...), named...))
+		askAdmin(t, e2e.DialTo("unix", socket), append(append(otherSites, operators...), named...))
 	})
 
 	every := e2e.ServeConfig(t, e2e.WriteConfig(t,
@@ -112,7 +107,7 @@ func TestAdminOtherSites(t *testing.T) {
 	_, port, err := net.SplitHostPort(every.AdminAddr)
 	require.NoError(t, err)
 	t.Run("every address", func(t *testing.T) {
-		askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(otherSites, operators...))
+		askAdmin(t, e2e.DialTo("tcp", "127.0.0.2:"+port), append(otherSites, operators...))
 	})
 }
 
@@ -158,7 +153,7 @@ func TestAdminToken(t *testing.T) {
 	basic := func(text string) []string {
 		return []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(text))}
 	}
-	askAdmin(t, dialTo("unix", socket), []adminRequest{
+	askAdmin(t, e2e.DialTo("unix", socket), []adminRequest{
 		{"health needs none", "GET", "/healthz", "", nil, 200},
 		{"readiness needs none", "GET", "/readyz", "", nil, 200},
 		{"metrics do", "GET", "/metrics", "", nil, 401},
@@ -181,13 +176,13 @@ func TestAdminToken(t *testing.T) {
 		{"a profile that is off", "GET", "/debug/pprof/heap", "", bearer(adminToken), 404},
 	})
 	require.NoError(t, os.WriteFile(token, []byte("the-next-token-0123456789"), 0o600))
-	askAdmin(t, dialTo("unix", socket), []adminRequest{
+	askAdmin(t, e2e.DialTo("unix", socket), []adminRequest{
 		{"reload", "POST", "/reload", "", bearer(adminToken), 200},
 		{"the old token", "GET", "/metrics", "", bearer(adminToken), 401},
 		{"the new token", "GET", "/metrics", "", bearer("the-next-token-0123456789"), 200},
 	})
 	require.NoError(t, os.WriteFile(token, nil, 0o600))
-	askAdmin(t, dialTo("unix", socket), []adminRequest{
+	askAdmin(t, e2e.DialTo("unix", socket), []adminRequest{
 		{"a reload without a token", "POST", "/reload", "", bearer("the-next-token-0123456789"), 422},
 		{"the token stays", "GET", "/metrics", "", bearer("the-next-token-0123456789"), 200},
 	})

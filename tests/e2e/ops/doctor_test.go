@@ -76,11 +76,6 @@ func TestDoctorAndFastDFS5(t *testing.T) {
 	}
 }
 
-// confOf returns the path of the configuration of a member.
-func confOf(m *e2e.Member) string {
-	return filepath.Join(m.Options.Dir, fmt.Sprintf("gateway-%d", m.Options.Port), "mod_fastdfs.conf")
-}
-
 // edited writes a copy of a configuration in which a text is replaced once, and returns its path.
 func edited(t *testing.T, conf, from, to string) string {
 	t.Helper()
@@ -96,7 +91,7 @@ func TestDoctor(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 2, Lines: []string{"max_connections = 100"}})
 	f.Formed()
-	conf, other := confOf(f.Gateways[0]), f.Gateways[1]
+	conf, other := f.Gateways[0].ConfPath(), f.Gateways[1]
 	examine(t, 0, conf)
 
 	found := examine(t, 0, conf, "tracker", "storage", "redis", "peer", "port")

@@ -52,7 +52,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(1000))
 	p := e2e.Serve(t, s)
 	var reloads sync.WaitGroup
-	end := askAlways(t, p, f, 4, false)
+	end := e2e.AskAlways(t, p, f, 4, false)
 	for i := range 4 {
 		reloads.Go(func() {
 			for j := range 20 {
@@ -81,19 +81,13 @@ func TestReloadKeepsTLS(t *testing.T) {
 	t.Parallel()
 	s, dir := storetest.New(t), t.TempDir()
 	f := s.Normal("jpg", s.Bytes(1000))
-	certificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
-	p := e2e.Serve(t, s, "[gateway]", tlsKeys(dir, "a"))
-	require.Equal(t, "a", served(t, p.Addrs[0], f.URL(), ""))
+	e2e.WriteCertificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
+	p := e2e.Serve(t, s, "[gateway]", e2e.TLSKeys(dir, "a"))
+	require.Equal(t, "a", e2e.Served(t, p.Addrs[0], f.URL(), ""))
 	require.NoError(t, os.WriteFile(p.Conf, []byte(s.Config(e2e.WithListen(nil)...)), 0o600))
-	requireReload(p, 200)
-	require.Equal(t, "a", served(t, p.Addrs[0], f.URL(), ""))
+	p.RequireReload(200)
+	require.Equal(t, "a", e2e.Served(t, p.Addrs[0], f.URL(), ""))
 	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "only a restart applies it") })
-}
-
-func requireReload(p *e2e.Process, status int) {
-	p.T.Helper()
-	got, text := p.AdminPost("/reload", "")
-	require.Equal(p.T, status, got, text)
 }
 
 // TestLogsAreReopenedWithABadConfiguration: a rejected reload reopens the access log, too, since
@@ -108,13 +102,13 @@ func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 	e2e.ReadLines(t, path, 1)
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, os.WriteFile(p.Conf, []byte("[gateway]\nnonsense = 1\n"), 0o600))
-	requireReload(p, 422)
+	p.RequireReload(422)
 	p.Get(f.URL())
 	e2e.ReadLines(t, path, 1)
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Cmd.Process.Pid))
 	require.NoError(t, err)
 	for range 10 {
-		requireReload(p, 422)
+		p.RequireReload(422)
 	}
 	eventually.True(t, func() bool { // the goroutine that writes closes the old file
 		after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.Cmd.Process.Pid))

@@ -116,3 +116,19 @@ func series(p *e2e.Process) (list []string) {
 	}
 	return list
 }
+
+// TestMonitoredMetrics: dashboard and alerts use only metrics that the gateway exports.
+func TestMonitoredMetrics(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile(metricsList)
+	require.NoError(t, err)
+	rules, err := os.ReadFile("../../../docs/alerts.yml")
+	require.NoError(t, err)
+	dashboard, err := os.ReadFile("../../../docs/grafana.json")
+	require.NoError(t, err)
+	names := regexp.MustCompile(`fdfs_gateway_\w+`).FindAllString(string(rules)+string(dashboard), -1)
+	require.Greater(t, len(names), 40)
+	for _, name := range names {
+		require.Regexp(t, `(?m) `+name+`(\{|$)`, string(list), "no such metric")
+	}
+}

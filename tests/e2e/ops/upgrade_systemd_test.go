@@ -27,14 +27,14 @@ func TestUpgradeNotifies(t *testing.T) {
 	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
 	cmd := exec.Command("/bin/sh", "-c", `WATCHDOG_PID=$$ exec "$0" -c "$1"`, e2e.Binary, conf)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=600000000") // one ping, at the start
-	u := startedBy(e2e.StartCommand(t, conf, cmd))
+	u := e2e.StartCommand(t, conf, cmd).Upgrades()
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
 	sd.pinged(1)
-	u.upgrade()
-	u.logged(1, "msg=stopped")
-	require.Equal(t, map[string]string{"READY": "1", "MAINPID": strconv.Itoa(u.current())}, sd.next())
+	u.Upgrade()
+	u.Logged(1, "msg=stopped")
+	require.Equal(t, map[string]string{"READY": "1", "MAINPID": strconv.Itoa(u.Current())}, sd.next())
 	sd.pinged(2)
-	u.signal(syscall.SIGTERM)
+	u.Signal(syscall.SIGTERM)
 	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
 	require.Equal(t, 2, sd.pings, "one of each process")
 }
@@ -53,13 +53,13 @@ func TestReloadDuringUpgrade(t *testing.T) {
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
 	require.NoError(t, os.Remove(program))
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
-	u := startedBy(p)
-	u.signal(syscall.SIGUSR2)
-	u.logged(1, "upgrade: starting a new process")
-	u.signal(syscall.SIGHUP)
+	u := p.Upgrades()
+	u.Signal(syscall.SIGUSR2)
+	u.Logged(1, "upgrade: starting a new process")
+	u.Signal(syscall.SIGHUP)
 	require.Equal(t, "1", sd.next()["RELOADING"])
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
-	u.logged(1, `msg="configuration rejected, the old one stays" err="a new process is taking over`)
+	u.Logged(1, `msg="configuration rejected, the old one stays" err="a new process is taking over`)
 }
 
 // TestUpgradeWaitsForNotice: the process that systemd watches does not exit before the new process
@@ -70,15 +70,15 @@ func TestUpgradeWaitsForNotice(t *testing.T) {
 	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
 	cmd := exec.Command(e2e.Binary, "-c", conf)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path)
-	u := startedBy(e2e.StartCommand(t, conf, cmd))
+	u := e2e.StartCommand(t, conf, cmd).Upgrades()
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
 	sd.fill()
-	u.upgrade()
+	u.Upgrade()
 	time.Sleep(300 * time.Millisecond) // the old process would exit meanwhile
-	require.NotContains(t, u.log(), "msg=stopped")
-	for sd.next()["MAINPID"] != strconv.Itoa(u.current()) {
+	require.NotContains(t, u.Log(), "msg=stopped")
+	for sd.next()["MAINPID"] != strconv.Itoa(u.Current()) {
 	}
-	u.logged(1, "msg=stopped")
+	u.Logged(1, "msg=stopped")
 }
 
 // TestUpgradeAfterActivation: an upgrade passes sockets of systemd on as such: no process removes
@@ -95,33 +95,13 @@ func TestUpgradeAfterActivation(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:1", "admin_listen = 127.0.0.1:0"))
-	u := startedBy(startWith(t, conf, nil, []string{"listen"}, file))
+	u := startWith(t, conf, nil, []string{"listen"}, file).Upgrades()
 	for range 2 {
-		require.Equal(t, http.StatusOK, getUnix(t, path, f.URL()).StatusCode)
-		u.upgrade()
+		require.Equal(t, http.StatusOK, e2e.GetUnix(t, path, f.URL()).StatusCode)
+		u.Upgrade()
 	}
-	u.signal(syscall.SIGTERM)
-	u.logged(3, "msg=stopped")
+	u.Signal(syscall.SIGTERM)
+	u.Logged(3, "msg=stopped")
 	require.FileExists(t, path, "it is systemd's")
 	require.False(t, errors.Is(ln.Close(), net.ErrClosed))
-}
-
-// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here because /proc is
-// missing, serves. At its start, and again after SIGUSR2, it logs that only a restart replaces it.
-func TestServesWithoutUpgrades(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("skipped: only root can take /proc away")
-	}
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
-	p := e2e.StartCommand(t, conf, exec.Command("unshare", "--mount", "sh", "-c",
-		`umount -l /proc && exec "$0" serve -c "$1"`, e2e.Binary, conf))
-	const why = `err="cannot find the program .*/proc/self/exe: no such file or directory"`
-	require.Regexp(t, `msg="SIGUSR2 cannot upgrade this process, a restart can" `+why, p.LogText())
-	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
-	startedBy(p).logged(1, "upgrade failed, this process goes on")
-	require.Regexp(t, `msg="upgrade failed, this process goes on" `+why, p.LogText())
-	require.Equal(t, http.StatusOK, p.Get(f.URL()).StatusCode)
 }

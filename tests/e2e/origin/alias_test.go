@@ -153,7 +153,7 @@ func TestAliasWithAnotherSource(t *testing.T) {
 			gone := e2e.Put(t, c, fdfstest.FileSpec{Storage: a, Kind: fdfs.KindTrunk, Content: e2e.RandomContent(4000),
 				Ext: "bin", Created: e2e.LongAgo})
 			require.NoError(t, c.Remove(gone))
-			silence(t, int(a.AddrPort().Port()), "127.0.0.77") // never replies
+			e2e.Silence(t, int(a.AddrPort().Port()), "127.0.0.77") // never replies
 			p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append([]string{
 				"[gateway]", "allow_sources = 127.0.0.0/8"}, cache...)...)))
 			other := b.AddrPort().Addr().As4()

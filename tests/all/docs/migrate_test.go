@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/docs"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
@@ -99,7 +100,9 @@ func TestMigrateDocument(t *testing.T) {
 	for _, f := range files { // fills the access log
 		eventually.True(t, func() bool { return status(f, listen) == http.StatusOK })
 	}
-	all := Commands(read(t, "docs/migrate-from-nginx.md"))
+	text, err := os.ReadFile("../../../docs/migrate-from-nginx.md")
+	require.NoError(t, err)
+	all := docs.Commands(string(text))
 	require.Greater(t, len(all), 15)
 	for _, c := range all {
 		line := names.Replace(c.Text)

@@ -20,19 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silence listens on a port of each address, 0 for a free port, and never replies: the kernel
-// accepts connections, up to its backlog.
-func silence(t *testing.T, port int, hosts ...string) int {
-	t.Helper()
-	for _, host := range hosts {
-		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = ln.Close() })
-		port = ln.Addr().(*net.TCPAddr).Port
-	}
-	return port
-}
-
 // idsAt returns n ids of files that do not exist, with one source.
 func idsAt(t *testing.T, address string, n int) (ids []string) {
 	t.Helper()
@@ -119,7 +106,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 		hosts = append(hosts, fmt.Sprintf("127.77.%d.%d", i/250, 1+i%250))
 		ids = append(ids, idsAt(t, hosts[i], 1)...)
 	}
-	port := silence(t, 0, hosts...)
+	port := e2e.Silence(t, 0, hosts...)
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(attackedEdge(port), "read_timeout = 5m")...)))
 	healthy := func(i int) fdfs.FileID { // the gateway has to request each from another storage
@@ -157,7 +144,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 func TestAttackSilentSource(t *testing.T) {
 	t.Parallel()
 	ids := idsAt(t, "127.77.0.1", 5000)
-	port := silence(t, 0, "127.77.0.1")
+	port := e2e.Silence(t, 0, "127.77.0.1")
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, attackedEdge(port)...)))
 	other := newBystander(p)

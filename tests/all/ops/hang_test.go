@@ -62,7 +62,7 @@ func TestHangingStore(t *testing.T) {
 				other := t.TempDir()
 				require.NoError(t, os.Mkdir(filepath.Join(other, "data"), 0o755))
 				require.NoError(t, os.WriteFile(p.Conf, []byte(strings.ReplaceAll(string(text), dir, other)), 0o600))
-				requireReload(p, http.StatusOK)
+				p.RequireReload(http.StatusOK)
 				code, body := p.AdminGet("/readyz")
 				require.Equal(t, http.StatusOK, code, body)
 			}

@@ -2,18 +2,14 @@ package http
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
@@ -73,17 +69,6 @@ func clientFrom(t *testing.T, address string, http2 bool) *http.Client {
 	return &http.Client{Transport: transport, Timeout: e2e.Timeout}
 }
 
-// proxied returns a dial function for connections that begin with the header of a proxy.
-func proxied(client string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err == nil {
-			_, err = io.WriteString(c, "PROXY TCP4 "+client+" 198.51.100.1 56324 443\r\n")
-		}
-		return c, err
-	}
-}
-
 // protocols returns the protocols of clients, each with the scheme of URLs and the keys of the
 // listener.
 func protocols(t *testing.T) map[string][2]string {
@@ -122,39 +107,4 @@ func TestBehindHAProxy(t *testing.T) {
 			}, "%s, %s", option, name)
 		}
 	}
-}
-
-// TestSendRate: send_rate limits a response, over TLS and HTTP/2, too. The response ends when the
-// client leaves, and a stop sends the rest at once.
-func TestSendRate(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("mp4", s.Bytes(1<<20))
-	for name, protocol := range protocols(t) {
-		p := e2e.Serve(t, s, "[gateway]", protocol[1], "[access]", "send_rate = 512KB", "send_rate_after = 256KB")
-		began := time.Now()
-		resp := e2e.Fetch(t, clientFrom(t, clientAddress, name == "HTTP/2.0"), protocol[0]+"://"+p.Addrs[0]+f.URL())
-		require.Equal(t, name[:len("HTTP/n.n")], resp.Proto)
-		require.True(t, bytes.Equal(f.Content, resp.Body))
-		const least = 1350 * time.Millisecond // 768 KB at the rate, less a tenth
-		took := time.Since(began)
-		require.GreaterOrEqual(t, took, least, name)
-		t.Logf("%s: %v", name, took)
-		byKernel := func() bool { return p.Metric("fdfs_gateway_sendfile_bytes_total") >= 1<<20 }
-		if name == "HTTP/1.1" {
-			eventually.True(t, byKernel)
-		} else {
-			require.False(t, byKernel())
-		}
-	}
-	slow := e2e.Serve(t, s, "[gateway]", "min_send_rate = 1MB", "[access]", "send_rate = 100")
-	_, c := slow.Download(f.URL())
-	require.NoError(t, c.Close())
-	eventually.True(t, func() bool { return slow.Metric("fdfs_gateway_connections") == 0 })
-	resp, _ := slow.Download(f.URL())
-	require.NoError(t, slow.Cmd.Process.Signal(syscall.SIGTERM))
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(f.Content, body), "at a stop the rest is sent at once")
-	slow.AwaitExit()
 }

@@ -22,13 +22,14 @@ import (
 // applied, and applies them by an upgrade.
 func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	m.T.Helper()
-	text, err := os.ReadFile(confOf(m))
+	text, err := os.ReadFile(m.ConfPath())
 	require.NoError(m.T, err)
-	require.NoError(m.T, os.WriteFile(confOf(m), []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600))
+	edited := strings.NewReplacer(changes...).Replace(string(text))
+	require.NoError(m.T, os.WriteFile(m.ConfPath(), []byte(edited), 0o600))
 	status, response := m.AdminPost("/reload", "")
 	require.Equal(m.T, http.StatusOK, status, response)
 	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", response)
-	(&upgraded{m.T, m.PID(), m.Log}).upgrade()
+	m.Upgrades().Upgrade()
 	eventually.True(m.T, func() bool { // the old process may close its connection instead of a response
 		resp, err := http.Post("http://"+m.AdminAddr+"/reload", "text/plain", nil)
 		if err != nil {

@@ -84,6 +84,7 @@ func TestStatusPageInABrowser(t *testing.T) {
 	})
 	defer load.Wait()
 	defer close(stop)
+	const adminToken = "an-admin-token-0123456789"
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte(adminToken), 0o600))
 	guarded := e2e.Serve(t, storetest.New(t), "[gateway]", "admin_token_file = "+token)

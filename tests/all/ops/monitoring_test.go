@@ -46,44 +46,6 @@ func readDashboard(t *testing.T) (d dashboard, exprs []string) {
 	return d, exprs
 }
 
-// TestDashboardPanels: each panel has a unique id, a title, queries unless it is a row, and a place
-// where no other panel is.
-func TestDashboardPanels(t *testing.T) {
-	t.Parallel()
-	d, exprs := readDashboard(t)
-	require.Greater(t, len(exprs), 30)
-	ids, cells := map[int]bool{}, map[[2]int]string{}
-	for _, p := range d.Panels {
-		require.False(t, ids[p.ID], p.Title)
-		ids[p.ID] = true
-		require.NotEmpty(t, p.Title)
-		require.Equal(t, p.Type != "row", len(p.Targets) > 0, p.Title)
-		require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
-		for x := range p.GridPos.W {
-			for y := range p.GridPos.H {
-				cell := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
-				require.Empty(t, cells[cell], "%s lies on another panel", p.Title)
-				cells[cell] = p.Title
-			}
-		}
-	}
-}
-
-// TestMonitoredMetrics: dashboard and alerts use only metrics that the gateway exports.
-func TestMonitoredMetrics(t *testing.T) {
-	t.Parallel()
-	list, err := os.ReadFile(metricsList)
-	require.NoError(t, err)
-	rules, err := os.ReadFile("../../../docs/alerts.yml")
-	require.NoError(t, err)
-	_, exprs := readDashboard(t)
-	names := regexp.MustCompile(`fdfs_gateway_\w+`).FindAllString(string(rules)+strings.Join(exprs, "\n"), -1)
-	require.Greater(t, len(names), 40)
-	for _, name := range names {
-		require.Regexp(t, `(?m) `+name+`(\{|$)`, string(list), "no such metric")
-	}
-}
-
 // TestAlerts: promtool accepts the rules and their tests. Each rule has a test in which it fires;
 // promtool fails if a rule does not fire.
 func TestAlerts(t *testing.T) {

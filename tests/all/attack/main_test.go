@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(lab.WithGateway(&binary, m.Run))
 }
 
-// lasts returns the duration of an attack: short in make test, -attack.for in make attack.
+// lasts returns the duration of an attack: short in make test-all, -attack.for in make attack.
 func lasts(short time.Duration) time.Duration {
 	if *duration > 0 {
 		return *duration

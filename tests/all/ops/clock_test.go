@@ -80,7 +80,7 @@ func jumpsAtStore(t *testing.T, built string) {
 	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
 	f := s.Normal("jpg", s.Bytes(100_000))
 	slave := s.Slave(f, "_150x150", "jpg", s.Bytes(3000))
-	kept, closed := askAlways(t, p, f, 4, false), askAlways(t, p, f, 2, true)
+	kept, closed := e2e.AskAlways(t, p, f, 4, false), e2e.AskAlways(t, p, f, 2, true)
 	for n, offset := range append(jumps, time.Hour) {
 		clock.Set(offset)
 		eventually.True(t, func() bool { // the gateway formats the date once a second
@@ -314,17 +314,17 @@ func jumpsAtUpgrade(t *testing.T, built string) {
 	id, content := f.Put(9 << 20)
 	f.Warm(id, content)
 	m.OnDisk(t, e2e.SegmentsOf(len(content)))
-	u := &upgraded{t, m.PID(), m.Log}
+	u := m.Upgrades()
 	f.ForgetCounts()
 	for n, offset := range jumps {
 		download, _ := m.Download(e2e.Path(id), "Connection: close")
 		m.Options.Clock.Set(offset)
-		u.upgrade()
+		u.Upgrade()
 		m.Options.Clock.Set(-offset)
 		body, err := io.ReadAll(download.Body)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(content, body))
-		u.logged(n+1, "msg=stopped")
+		u.Logged(n+1, "msg=stopped")
 		f.Warm(id, content)
 	}
 	require.NotContains(t, m.Log(), "stopping before all responses")

@@ -17,6 +17,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -120,7 +121,7 @@ func TestLandlock(t *testing.T) {
 			p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines(log, off)))
 			reload := func(config string) {
 				require.NoError(t, os.WriteFile(p.Conf, []byte(config), 0o600))
-				requireReload(p, 200)
+				p.RequireReload(200)
 			}
 			elsewhere := strings.ReplaceAll(lines(log, off), s.Root(storetest.Group, 0), outside)
 			if landlock == "false" {
@@ -147,7 +148,7 @@ func TestLandlock(t *testing.T) {
 			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off,
 				"cache_control = no-cache")), 0o600))
 			require.NoError(t, os.Rename(next, p.Conf))
-			requireReload(p, 200)
+			p.RequireReload(200)
 			require.Equal(t, "no-cache", p.Get(f.URL()).Header.Get("Cache-Control"))
 			eventually.True(t, func() bool {
 				text, _ := os.ReadFile(filepath.Join(logs, "other.log"))
@@ -168,8 +169,8 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	root := filepath.Join(s.Root(storetest.Group, 1), "data")
 	require.NoError(t, os.Rename(root, root+"-away"))
 	p := e2e.Serve(t, s)
-	u := startedBy(p)
-	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) })
+	u := p.Upgrades()
+	t.Cleanup(func() { _ = syscall.Kill(u.Current(), syscall.SIGTERM) })
 	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
 	require.Regexp(t, `level=WARN msg="Landlock has no rule for a store path that is not there.*paths=`+root,
 		p.LogText())
@@ -180,32 +181,32 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	require.Contains(t, rejected(p, string(text)+"\n[gateway]\naccess_log = "+outside+"/log\n"),
 		"outside of the Landlock rules")
 	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
-	requireReload(p, 200) // an unchanged configuration
+	p.RequireReload(200) // an unchanged configuration
 
 	ready := func(before int) func() bool {
 		return func() bool {
-			if u.current() == before {
+			if u.Current() == before {
 				return false
 			}
 			code, _ := p.AdminGet("/readyz")
 			return code == 200
 		}
 	}
-	first := u.current()
+	first := u.Current()
 	require.NoError(t, os.WriteFile(p.Conf, []byte(string(text)+"\n[gateway]\nno_such_key = 1\n"), 0o600))
 	require.NoError(t, os.Rename(root+"-away", root))
-	u.logged(1, "upgrade failed, this process goes on")
+	u.Logged(1, "upgrade failed, this process goes on")
 	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
 	eventually.True(t, ready(first))
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 	_, page = p.AdminGet("/status")
 	require.NotContains(t, page, "Landlock has no rule")
 
-	second := u.current()
+	second := u.Current()
 	require.NoError(t, os.Rename(root, root+"-away"))
 	require.NoError(t, os.Mkdir(root, 0o755))
 	code, body := p.AdminGet("/readyz")
-	if u.current() == second && code != 200 { // else the process has been replaced
+	if u.Current() == second && code != 200 { // else the process has been replaced
 		require.Contains(t, body, "store path 1 of group group1 was put in place after the start")
 	}
 	eventually.True(t, ready(second))
@@ -222,15 +223,15 @@ func TestKeptFromStore(t *testing.T) {
 	cmd := exec.Command(os.Args[0], e2e.Binary, "-c", conf)
 	cmd.Env = append(os.Environ(), keptTo+"="+filepath.Dir(conf)+":"+filepath.Dir(e2e.Binary))
 	p := e2e.StartCommand(t, conf, cmd)
-	u := startedBy(p)
-	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) }) // fails if the process has ended
-	u.logged(1, `msg="store is not ready"`)
-	u.upgrade()
-	u.logged(2, `msg="store is not ready"`)
+	u := p.Upgrades()
+	t.Cleanup(func() { _ = syscall.Kill(u.Current(), syscall.SIGTERM) }) // fails if the process has ended
+	u.Logged(1, `msg="store is not ready"`)
+	u.Upgrade()
+	u.Logged(2, `msg="store is not ready"`)
 	code, body := p.AdminGet("/readyz")
 	require.Equal(t, 503, code)
 	require.Contains(t, body, "Landlock keeps this process from it")
-	require.Equal(t, 1, strings.Count(u.log(), "upgrade: starting a new process"), u.log())
+	require.Equal(t, 1, strings.Count(u.Log(), "upgrade: starting a new process"), u.Log())
 }
 
 // TestLandlockOfAStockConfiguration: a reload, also after an upgrade, applies a stock http.conf. It
@@ -244,9 +245,9 @@ func TestLandlockOfAStockConfiguration(t *testing.T) {
 		"http.mime_types_filename = /home/yuqing/fastdfs/conf/mime.types\n"
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)+"\n[]\n"+stock))
 	require.Regexp(t, `^on`, rights(p)["landlock"])
-	requireReload(p, 200)
-	startedBy(p).upgrade()
-	requireReload(p, 200)
+	p.RequireReload(200)
+	p.Upgrades().Upgrade()
+	p.RequireReload(200)
 }
 
 // TestCheckNamesRejectedReload: check and doctor request the result of a reload from the running
@@ -255,7 +256,7 @@ func TestCheckNamesRejectedReload(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
 	s, outside := storetest.New(t), t.TempDir()
-	listen := []string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = " + freeAddress(t)}
+	listen := []string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = " + lab.Address(lab.Port())}
 	lines := func(more ...string) string { return s.Config(append(slices.Clone(listen), more...)...) }
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines()))
 	const would = "the running gateway would "
@@ -392,7 +393,7 @@ func TestReloadOfMountedSecrets(t *testing.T) {
 	accepts(false, second)
 
 	mount(second, second, first)
-	requireReload(p, 200)
+	p.RequireReload(200)
 	accepts(true, first)
 	accepts(true, second)
 	eventually.True(t, func() bool { return record() != before }, "its record is made with the new secret")
@@ -400,13 +401,13 @@ func TestReloadOfMountedSecrets(t *testing.T) {
 
 	for _, bad := range []string{"", "short", "two\nlines of a secret"} {
 		mount(bad, third, third)
-		requireReload(p, 422)
+		p.RequireReload(422)
 		accepts(false, third)
 	}
 	mount(second, second, "")
-	requireReload(p, 422)
+	p.RequireReload(422)
 	mount(second, third, second)
-	requireReload(p, 200)
+	p.RequireReload(200)
 	accepts(false, first)
 	accepts(true, third)
 	require.Equal(t, before, record())
@@ -458,7 +459,7 @@ func TestUser(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.Conf)), 0o755))
 	require.NoError(t, os.Chmod(p.Conf, 0o644))
 	require.NoError(t, os.Chmod(filepath.Join(filepath.Dir(p.Conf), "mime.types"), 0o644))
-	requireReload(p, 200)
+	p.RequireReload(200)
 	p.Shutdown()
 	require.NoFileExists(t, socket)
 
