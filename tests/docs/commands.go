@@ -55,7 +55,7 @@ func Commands(text string) (all []Command) {
 // Ways to test a documented command. Any other text is the reason why the command is not tested.
 const (
 	Here      = "TestDocumentedCommands"
-	InMachine = "TestInstallDocument" // of tests/packages
+	InMachine = "TestInstallDocument" // of tests/all/packages
 	syntax    = "the form of a command, not a call of it"
 )
 
@@ -67,14 +67,14 @@ var exceptions = map[string]map[string]string{
 		"make build": "has made the program that this test runs",
 	},
 	"docs/operations.md": {
-		"systemctl kill -s USR2 --kill-whom=main fastdfs-gateway": "needs systemd; TestUpgrade of tests/packages " +
+		"systemctl kill -s USR2 --kill-whom=main fastdfs-gateway": "needs systemd; TestUpgrade of tests/all/packages " +
 			"upgrades the service",
 	},
 	"docs/install.md": {
 		"gateway compare -ranges -sample 5000 -rate 200 http://localhost:8888 http://localhost:8080 " +
 			"/var/log/nginx/access.log": "needs nginx beside the gateway: TestCompareWithNginx",
 		"docker build -f packaging/Dockerfile --build-arg VERSION=VERSION " +
-			"-t fastdfs-gateway dist": "needs a daemon; TestImage of tests/packages builds the image by buildah",
+			"-t fastdfs-gateway dist": "needs a daemon; TestImage of tests/all/packages builds the image by buildah",
 		"docker run -d --name gateway --read-only -p 8888:8888 -v /etc/fdfs:/etc/fdfs:ro " +
 			"-v /opt/fastdfs:/opt/fastdfs:ro -v /etc/fastdfs-gateway:/etc/fastdfs-gateway:ro " +
 			"fastdfs-gateway": "needs a daemon; TestImage serves a file with the image",

@@ -15,7 +15,7 @@ import (
 )
 
 // TestDocumentedCommands: the command lines of the documents succeed while a gateway runs, with the
-// names of the documents replaced by those of the test. tests/packages runs docs/install.md.
+// names of the documents replaced by those of the test. tests/all/packages runs docs/install.md.
 // exceptions has the reason for each command that is not run.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()

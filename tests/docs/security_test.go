@@ -69,18 +69,18 @@ func TestHardeningRedisRights(t *testing.T) {
 }
 
 // TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as a
-// direct dependency, and no other lines. Modules that only benchmarks use are not in the go.mod of
+// direct dependency, and no other lines. Modules that only tests/all uses are not in the go.mod of
 // the program.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
-	program, benchmarks := direct(t, "go.mod"), direct(t, "tests/bench/go.mod")
+	program, others := direct(t, "go.mod"), direct(t, "tests/all/go.mod")
 	var listed, only []string
 	row := regexp.MustCompile("(?m)^\\| `(\\S+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|$")
 	for _, m := range row.FindAllStringSubmatch(read(t, "docs/dependencies.md"), -1) {
 		for _, cell := range m[2:] {
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
-		if m[2] == "benchmarks" {
+		if m[2] == "`tests/all`" {
 			only = append(only, m[1])
 		} else {
 			listed = append(listed, m[1])
@@ -88,8 +88,7 @@ func TestDependencies(t *testing.T) {
 	}
 	require.ElementsMatch(t, program, listed)
 	isProgram := func(module string) bool { return module == "fastdfs-gateway" || slices.Contains(program, module) }
-	require.ElementsMatch(t, slices.DeleteFunc(benchmarks, isProgram), only)
-	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "tests/real/go.mod"))
+	require.ElementsMatch(t, slices.DeleteFunc(others, isProgram), only)
 }
 
 // direct returns the modules of a go.mod that its module imports directly.

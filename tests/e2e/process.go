@@ -8,7 +8,7 @@
 //
 // The tests of the same subjects that need other programs, root, or more time are in tests/all.
 //
-// GATEWAY_BINARY names the program (the Makefile sets it); without it each package builds one.
+// They run bin/gateway, which make build builds.
 package e2e
 
 import (
@@ -43,13 +43,13 @@ import (
 const Timeout = 3 * time.Minute
 
 // Binary is the program under test.
-var Binary = os.Getenv("GATEWAY_BINARY")
+var Binary = lab.Binary
 
 // atOnce is the number of tests of a package that run at the same time. Each test has separate
 // gateways, storages and ports, and waits more than it computes. Two packages run at the same time.
 const atOnce = "4"
 
-// Main runs the tests of a package. It builds the program if GATEWAY_BINARY is not set.
+// Main runs the tests of a package. They are skipped where the program is not built.
 func Main(m *testing.M) {
 	flag.Parse()
 	given := false
@@ -62,7 +62,7 @@ func Main(m *testing.M) {
 	if err := os.Setenv("LC_ALL", "C"); err != nil { // the tests expect English
 		panic("BUG: " + err.Error())
 	}
-	os.Exit(lab.WithGateway(&Binary, m.Run))
+	os.Exit(lab.Main(m.Run))
 }
 
 // Process is a running gateway.

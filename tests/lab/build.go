@@ -1,35 +1,66 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 )
 
-// WithGateway calls run and returns the exit code that run returns. If *binary is empty,
-// WithGateway first builds a gateway, sets *binary to its path, and removes it after run. If the
-// build fails, run is not called and the result is 1.
-func WithGateway(binary *string, run func() int) int {
-	if *binary != "" {
-		return run()
-	}
-	dir, err := os.MkdirTemp("", "gateway-test-")
+// root is the folder of the module of the program.
+var root = func() string {
+	_, source, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(source), "../..")
+}()
+
+// Binary is the path of the built program, which the tests run.
+var Binary = filepath.Join(root, "bin", "gateway")
+
+// ErrNotBuilt is the error of Built.
+var ErrNotBuilt = errors.New("bin/gateway is missing or older than its source: make build builds it")
+
+// Built returns ErrNotBuilt if the program is missing or older than its source.
+func Built() error {
+	built, err := os.Stat(Binary)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return ErrNotBuilt
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	path := filepath.Join(dir, "gateway")
-	_, source, _, _ := runtime.Caller(0) // tests of other modules call WithGateway too
-	build := exec.Command("go", "build", "-C", filepath.Dir(source), "-pgo=off", "-o", path,
-		"fastdfs-gateway/cmd/gateway")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the gateway: %v\n%s", err, out)
-		return 1
+	for _, dir := range []string{"antisteal", "cachelock", "cmd", "internal", "lua", "storage", "tracker"} {
+		changed, err := lastChange(filepath.Join(root, dir))
+		if err != nil || changed.After(built.ModTime()) {
+			return errors.Join(ErrNotBuilt, err)
+		}
 	}
-	*binary = path
+	return nil
+}
+
+// lastChange returns the time of the latest change of a source file of the program below a folder.
+func lastChange(dir string) (last time.Time, err error) {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		source := strings.HasSuffix(path, ".lua") ||
+			strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+		if err != nil || !source {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+		return err
+	})
+	return last, err
+}
+
+// Main runs the tests of a package that needs the built program, and returns their exit code. Where
+// Built fails the tests are skipped: tests/run does not begin then.
+func Main(run func() int) int {
+	if err := Built(); err != nil {
+		fmt.Println("SKIPPED:", err)
+		return 0
+	}
 	return run()
 }

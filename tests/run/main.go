@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/tests/lab"
 )
 
 // module is the path of the module of the program, and all of the module of the tests that
@@ -46,7 +48,11 @@ type step struct {
 func main() {
 	rest := flag.Bool("all", false, "the tests of make test-all")
 	flag.Parse()
-	steps, err := plan(*rest)
+	err := lab.Built()
+	var steps []step
+	if err == nil {
+		steps, err = plan(*rest)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -162,5 +162,6 @@ func (r *report) summarize(took time.Duration) {
 	for _, command := range r.repeat {
 		fmt.Fprintf(r.out, "repeat: %s\n", command)
 	}
-	fmt.Fprintf(r.out, "%.0f seconds\n%d passed, %d failed, %d skipped\n", took.Seconds(), r.passed, r.broken, r.skipped)
+	fmt.Fprintf(r.out, "%.0f seconds\n", took.Seconds())
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.broken, r.skipped)
 }

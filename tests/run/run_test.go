@@ -16,9 +16,10 @@ func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":            "module fastdfs-gateway\n\ngo 1.26.0\n",
-		"passes/a_test.go":  "func TestA(t *testing.T) { t.Log(\"quiet\") }\nfunc TestB(t *testing.T) { t.Skip(\"no such program\") }",
-		"fails/a_test.go":   "func TestA(t *testing.T) { t.Run(\"b+c\", func(t *testing.T) { t.Error(\"wrong byte\") }) }",
-		"panics/a_test.go":  "func TestA(t *testing.T) { t.Log(\"before\"); panic(\"out of order\") }",
+		"passes/a_test.go":  `func TestA(t *testing.T) { t.Log("quiet") }`,
+		"skips/a_test.go":   `func TestA(t *testing.T) { t.Skip("no such program") }`,
+		"fails/a_test.go":   `func TestA(t *testing.T) { t.Run("b+c", func(t *testing.T) { t.Error("wrong byte") }) }`,
+		"panics/a_test.go":  `func TestA(t *testing.T) { t.Log("before"); panic("out of order") }`,
 		"ends/a_test.go":    "import \"os\"\nfunc TestA(t *testing.T) { println(\"no more\"); os.Exit(3) }",
 		"invalid/a_test.go": "func TestA(t *testing.T) { undefined() }",
 	} {
@@ -44,7 +45,7 @@ func TestReport(t *testing.T) {
 	require.NotContains(t, text, "quiet")
 	_, end, _ := strings.Cut(text, "\n\nskipped")
 	lines := strings.Split(end, "\n")
-	require.Equal(t, " 1: no such program (./passes)", lines[0])
+	require.Equal(t, " 1: no such program (./skips)", lines[0])
 	require.ElementsMatch(t, []string{
 		`repeat: go test -count=1 -run '^TestA$/^b\+c$' ./fails`,
 		`repeat: go test -count=1 -run '^TestA$' ./panics`,

@@ -19,11 +19,11 @@ var (
 )
 
 // binary is the program under test.
-var binary = os.Getenv("GATEWAY_BINARY")
+var binary = lab.Binary
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(lab.WithGateway(&binary, m.Run))
+	os.Exit(lab.Main(m.Run))
 }
 
 // lasts returns the duration of an attack: short in make test-all, -attack.for in make attack.

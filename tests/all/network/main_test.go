@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-var binary = os.Getenv("GATEWAY_BINARY")
+var binary = lab.Binary
 
 // insideVariable is set in the process that runs in the new network namespace.
 const insideVariable = "NETWORK_TEST_INSIDE"
@@ -32,7 +32,7 @@ var missing error
 func TestMain(m *testing.M) {
 	if os.Getenv(insideVariable) != "" {
 		logging.Disable()
-		os.Exit(lab.WithGateway(&binary, m.Run))
+		os.Exit(lab.Main(m.Run))
 	}
 	runtime.LockOSThread() // the child dies with the thread
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)

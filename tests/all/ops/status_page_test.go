@@ -41,7 +41,7 @@ func inBrowser(t *testing.T, options map[string]string) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node, "../../browser/status.js", string(text))
+	cmd := exec.CommandContext(ctx, node, "../browser/status.js", string(text))
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir()) // for the profile of the browser
 	out, err := cmd.CombinedOutput()

@@ -22,11 +22,11 @@ import (
 var (
 	duration = flag.Duration("soak.for", 8*time.Second, "how long the traffic lasts")
 	output   = flag.String("soak.out", "", "folder for soak.csv; empty = a temporary one")
-	binary   = os.Getenv("GATEWAY_BINARY")
+	binary   = lab.Binary
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	logging.Disable() // Redis is paused on purpose
-	os.Exit(lab.WithGateway(&binary, m.Run))
+	os.Exit(lab.Main(m.Run))
 }

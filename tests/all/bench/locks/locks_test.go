@@ -1,6 +1,6 @@
 // Package locks compares cachelock with redsync and redislock on one Redis server.
 //
-//	go test -C tests/bench -bench . ./locks
+//	go test -C tests/all/bench -bench . ./locks
 package locks
 
 import (

@@ -28,7 +28,7 @@ const rootTime = 10 * time.Minute
 // debian returns the folder of a small Debian, which stays in bin between runs. Tests must not
 // change the folder.
 var debian = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs("../../bin/test-root")
+	dir, err := filepath.Abs("../../../bin/test-root")
 	if err != nil {
 		return "", err
 	}

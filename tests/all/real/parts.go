@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/tests/all/real/client"
 	"fastdfs-gateway/tests/lab"
-	"fastdfs-gateway/tests/real/client"
 )
 
 // Limits of the program, with room for the clock of this test.

@@ -11,11 +11,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// binary is the gateway; without GATEWAY_BINARY the tests build one.
-var binary = os.Getenv("GATEWAY_BINARY")
+// binary is the built program.
+var binary = lab.Binary
 
 func TestMain(m *testing.M) {
-	os.Exit(lab.WithGateway(&binary, func() int {
+	os.Exit(lab.Main(func() int {
 		code := m.Run()
 		if err := goleak.Find(); err != nil && code == 0 {
 			fmt.Fprintln(os.Stderr, err)

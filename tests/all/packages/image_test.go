@@ -52,7 +52,7 @@ type imageConfig struct {
 func TestImage(t *testing.T) {
 	t.Parallel()
 	b := builder{t, t.TempDir()}
-	b.run("bud", "--isolation", "chroot", "--format", "docker", "-f", "../../packaging/Dockerfile",
+	b.run("bud", "--isolation", "chroot", "--format", "docker", "-f", "../../../packaging/Dockerfile",
 		"--build-arg", "VERSION="+old, "-t", "gateway", dist(t, old))
 	t.Cleanup(func() { b.run("rm", "--all") })
 	var image imageConfig

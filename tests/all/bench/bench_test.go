@@ -18,7 +18,7 @@ import (
 
 // TestDocument: the document has the marks of all sections that make bench writes.
 func TestDocument(t *testing.T) {
-	document, err := os.ReadFile("../../docs/benchmarks.md")
+	document, err := os.ReadFile("../../../docs/benchmarks.md")
 	require.NoError(t, err)
 	for _, section := range []string{"summary", "figures", "module", "link", "crowds", "tails", "growth"} {
 		_, err := docs.ReplaceSection(document, "make bench", section, "")

@@ -63,7 +63,7 @@ func (n *node) install(version string) {
 // file within ten minutes.
 func TestInstallDocument(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/install.md")
+	text, err := os.ReadFile("../../../docs/install.md")
 	require.NoError(t, err)
 	n := bootNode(t)
 	n.run("cp /srv/old/*.deb /srv/newer/*.deb /srv/old/SHA256SUMS /root")
@@ -116,7 +116,7 @@ func TestService(t *testing.T) {
 	level, err := strconv.ParseFloat(score[1], 64)
 	require.NoError(t, err)
 	require.Less(t, level, 2.0)
-	document, err := os.ReadFile("../../docs/install.md")
+	document, err := os.ReadFile("../../../docs/install.md")
 	require.NoError(t, err)
 	require.Contains(t, string(document), "rates its exposure "+score[1]+" of 10")
 

@@ -66,7 +66,7 @@ func dist(t *testing.T, version string) string {
 	if version != old {
 		arches = "amd64" // to upgrade to
 	}
-	makeDist(t, "../..", dir, version, arches)
+	makeDist(t, "../../..", dir, version, arches)
 	if made == nil {
 		made = map[string]string{}
 	}
@@ -98,7 +98,7 @@ func TestReproducible(t *testing.T) {
 	first := dist(t, old)
 	tree := filepath.Join(t.TempDir(), "another", "folder")
 	require.NoError(t, os.MkdirAll(tree, 0o700))
-	output(t, "sh", "-c", "cd ../.. && tar cf - --exclude=./.git --exclude=./bin --exclude=./dist . | "+
+	output(t, "sh", "-c", "cd ../../.. && tar cf - --exclude=./.git --exclude=./bin --exclude=./dist . | "+
 		"(umask 077 && tar xf - -C '"+tree+"' --no-same-permissions)")
 	second := t.TempDir()
 	makeDist(t, tree, second, old, "amd64,arm64", "TZ=Asia/Shanghai", "LC_ALL=C", "HOSTNAME=another")

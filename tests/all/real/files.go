@@ -6,7 +6,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
-	"fastdfs-gateway/tests/real/client"
+	"fastdfs-gateway/tests/all/real/client"
 )
 
 // file is one file of the cluster, and the content that a client must get.

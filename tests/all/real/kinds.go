@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/real/client"
+	"fastdfs-gateway/tests/all/real/client"
 )
 
 // extensions have every length that FastDFS allows.

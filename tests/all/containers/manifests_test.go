@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/tests/lab"
+
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
@@ -19,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const examples = "../../packaging/examples/"
+const examples = "../../../packaging/examples/"
 
 // manifests are the objects of kubernetes.yaml.
 type manifests struct {
@@ -135,10 +137,7 @@ func TestCompose(t *testing.T) {
 // names in a temporary folder.
 func requireUsable(t *testing.T, config string, secrets map[string]string) {
 	t.Helper()
-	binary := os.Getenv("GATEWAY_BINARY")
-	if binary == "" {
-		t.Skip("SKIPPED: GATEWAY_BINARY names no gateway")
-	}
+	require.NoError(t, lab.Built())
 	require.NotEmpty(t, config)
 	dir := t.TempDir()
 	for name, text := range secrets {
@@ -152,7 +151,7 @@ func requireUsable(t *testing.T, config string, secrets map[string]string) {
 	file := filepath.Join(dir, "gateway.conf")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
-	out, err := exec.Command(binary, "check", "-c", file).CombinedOutput()
+	out, err := exec.Command(lab.Binary, "check", "-c", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	t.Logf("%s", out)
 	require.Contains(t, string(out), ":8887 (advertise = auto)")

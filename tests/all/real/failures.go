@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/real/client"
+	"fastdfs-gateway/tests/all/real/client"
 )
 
 const (

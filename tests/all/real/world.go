@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/real/client"
+	"fastdfs-gateway/tests/all/real/client"
 )
 
 // world is the running programs: the cluster, the gateways, and the module's nginx if one is given.
