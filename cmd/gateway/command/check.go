@@ -36,12 +36,12 @@ type checkup struct {
 // failure.
 func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "check -c FILE [-json] [-lang en|zh]",
+		Use:         "check [-c] FILE [-json] [-lang en|zh]",
 		Short:       "read a configuration and print each problem with file:line",
 		Example:     "gateway check -c /etc/fdfs/mod_fastdfs.conf",
 		Annotations: exit1("the configuration has errors"),
 	}
-	path, asJSON, lang := requiredConfigFlag(cmd), jsonFlag(cmd), languageFlag(cmd)
+	path, asJSON, lang := requiredConfigFlag(cmd, 0), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var found checkup
 		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found, _ = check(ctx, *path) })
@@ -149,9 +149,6 @@ func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 // loadConfig returns a usable configuration. Problems of an unusable one are printed; warnings are
 // left to "check" and the log.
 func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
-	if path == "" {
-		return nil, usageError("-c is missing")
-	}
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		for _, p := range problems {

@@ -15,12 +15,12 @@ import (
 // a failure.
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "doctor -c FILE [-json] [-lang en|zh]",
+		Use:         "doctor [-c] FILE [-json] [-lang en|zh]",
 		Short:       "check, and examine trackers, storages, Redis, peers, clocks, limits, disks and ports",
 		Example:     "gateway doctor -c /etc/fdfs/mod_fastdfs.conf",
 		Annotations: exit1("an examination fails"),
 	}
-	path, asJSON, lang := requiredConfigFlag(cmd), jsonFlag(cmd), languageFlag(cmd)
+	path, asJSON, lang := requiredConfigFlag(cmd, 0), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		count := map[doctor.Status]int{}
 		bar := newProgress(cmd, -1, "examining")

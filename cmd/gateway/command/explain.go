@@ -25,23 +25,27 @@ const explainTimeout = time.Minute
 // request.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "explain -c FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
+		Use:     "explain [-c] FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
 		Short:   "show how a request is served, and why: by the running gateway, else by its own examination",
 		Example: "gateway explain -c /etc/fdfs/mod_fastdfs.conf http://localhost:8888/" + exampleID,
-		Args:    arguments(1, 1),
 	}
 	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	fresh := cmd.Flags().Bool("fresh", false, "do not ask the running gateway")
+	acceptFile(cmd, admin.config, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		target := args[len(args)-1]
 		if *admin.address != "" {
-			return explainByGateway(cmd, admin, args[0], *asJSON)
+			return explainByGateway(cmd, admin, target, *asJSON)
+		}
+		if err := findConfig(cmd, admin.config); err != nil {
+			return err
 		}
 		cfg, err := loadConfig(*admin.config, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		if !*fresh && cfg.Gateway.AdminListen != "" {
-			err := explainByGateway(cmd, admin, args[0], *asJSON)
+			err := explainByGateway(cmd, admin, target, *asJSON)
 			if err == nil {
 				return nil
 			}
@@ -50,7 +54,7 @@ func explainCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "gateway: cannot ask the running gateway: %v\n", err)
 			}
 		}
-		return explainOffline(cmd, cfg, args[0], *asJSON)
+		return explainOffline(cmd, cfg, target, *asJSON)
 	}
 	return cmd
 }

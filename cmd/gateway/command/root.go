@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -76,24 +77,29 @@ func New(version string) *cobra.Command {
 // Run runs a command line and returns the exit code.
 func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == upgrade.StarterCommand { // not listed: the gateway runs it itself
-		return exitCode(upgrade.RunStarter(args[1:]), stderr)
+		return exitCode(nil, upgrade.RunStarter(args[1:]), stderr)
 	}
 	root := New(version)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(normalize(root, args))
-	return exitCode(root.Execute(), stderr)
+	cmd, err := root.ExecuteC()
+	return exitCode(cmd, err, stderr)
 }
 
-// exitCode prints an error that has not been printed, and returns the exit code for it.
-func exitCode(err error, stderr io.Writer) int {
+// exitCode prints an error of a command that has not been printed, and returns the exit code.
+func exitCode(cmd *cobra.Command, err error, stderr io.Writer) int {
 	var usage usageError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "gateway: %v; see gateway help\n", err)
+		help := "gateway help"
+		if cmd.HasParent() && cmd.Name() != "help" {
+			help += " " + cmd.Name()
+		}
+		fmt.Fprintf(stderr, "gateway: %v; see %s\n", err, help)
 		return exitUsage
 	case errors.Is(err, errIncomplete):
 		return exitPartial
@@ -110,6 +116,7 @@ func normalize(root *cobra.Command, args []string) []string {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		line, args = append(line, args[0]), args[1:]
 	}
+	args = normalizeCommand(args)
 	if len(args) == 0 && line == nil || len(args) > 0 && strings.HasPrefix(args[0], "-") && !isHelp(args[0]) {
 		args = append([]string{"serve"}, args...)
 	}
@@ -122,6 +129,21 @@ func normalize(root *cobra.Command, args []string) []string {
 		}
 	}
 	return append(line, args...)
+}
+
+// normalizeCommand replaces flags that other programs have in place of commands: -v, -V and
+// --version, and nginx's -t for check.
+func normalizeCommand(args []string) []string {
+	if len(args) == 0 || !strings.HasPrefix(args[0], "-") {
+		return args
+	}
+	if slices.Contains([]string{"v", "V", "version"}, strings.TrimLeft(args[0], "-")) {
+		return append([]string{"version"}, args[1:]...)
+	}
+	if i := slices.Index(args, "-t"); i >= 0 {
+		return append([]string{"check"}, slices.Delete(slices.Clone(args), i, i+1)...)
+	}
+	return args
 }
 
 func isHelp(arg string) bool {
@@ -217,14 +239,43 @@ func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("config", "c", "", "the configuration `FILE`, an ordinary mod_fastdfs.conf")
 }
 
-// requiredConfigFlag adds -c for a command that does not work without it.
-func requiredConfigFlag(cmd *cobra.Command) *string {
+// defaultConfigs are the configurations of a command without -c: the first one that exists.
+var defaultConfigs = []string{"/etc/fastdfs-gateway/gateway.conf", modulePath}
+
+// requiredConfigFlag adds -c for a command that does not work without a configuration, and whose
+// other arguments are so many.
+func requiredConfigFlag(cmd *cobra.Command, others int) *string {
 	path := configFlag(cmd)
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if *path == "" {
-			return usageError(cmd.Name() + ": -c is missing")
-		}
-		return nil
-	}
+	acceptFile(cmd, path, others)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return findConfig(cmd, path) }
 	return path
+}
+
+// acceptFile lets a command take the FILE of -c as its first argument, in front of its other ones,
+// which are the last of args.
+func acceptFile(cmd *cobra.Command, path *string, others int) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *path != "" || len(args) <= others {
+			return arguments(others, others)(cmd, args)
+		}
+		*path = args[0]
+		return arguments(others, others+1)(cmd, args)
+	}
+}
+
+// findConfig replaces an empty path of -c by the first of defaultConfigs that exists.
+func findConfig(cmd *cobra.Command, path *string) error {
+	for _, name := range defaultConfigs {
+		if *path != "" {
+			return nil
+		}
+		if _, err := os.Stat(name); err == nil {
+			*path = name
+		}
+	}
+	if *path == "" {
+		return usageError(fmt.Sprintf("%s: -c is missing, and neither %s exists", cmd.Name(),
+			strings.Join(defaultConfigs, " nor ")))
+	}
+	return nil
 }

@@ -16,11 +16,11 @@ import (
 // serveCommand runs the server until a signal stops it.
 func serveCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "serve -c FILE",
+		Use:     "serve [-c] FILE",
 		Short:   "run the server; the command may be left out",
 		Example: "gateway -c /etc/fdfs/mod_fastdfs.conf",
 	}
-	path := requiredConfigFlag(cmd)
+	path := requiredConfigFlag(cmd, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		signals := watchSignals()
 		o := app.Options{Config: *path, Version: version}
@@ -42,22 +42,25 @@ func serveCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// signals are the signals that the program catches: stop gets SIGTERM and SIGINT, which wait for no
-// other signal, and change gets SIGHUP and SIGUSR2.
+// signals are the signals that the program catches: stop gets stopSignals, which wait for no other
+// signal, and change gets SIGHUP and SIGUSR2.
 type signals struct{ stop, change chan os.Signal }
+
+// stopSignals stop the gateway. SIGQUIT is the graceful stop of nginx.
+var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT}
 
 // watchSignals catches the signals of the program. SIGPIPE is ignored: the reader of the output may
 // exit.
 func watchSignals() signals {
 	signal.Ignore(syscall.SIGPIPE)
 	s := signals{make(chan os.Signal, 1), make(chan os.Signal, 4)}
-	signal.Notify(s.stop, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(s.stop, stopSignals...)
 	signal.Notify(s.change, syscall.SIGHUP, syscall.SIGUSR2)
 	return s
 }
 
-// runUntilStopped handles signals until SIGTERM, SIGINT or the end of a gateway, and then stops the
-// gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.
+// runUntilStopped handles signals until one of stopSignals or the end of a gateway, and then stops
+// the gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.
 func runUntilStopped(s signals, gateways ...*app.App) (broken error) {
 	ended := make(chan error)
 	for _, a := range gateways {
@@ -72,7 +75,7 @@ func runUntilStopped(s signals, gateways ...*app.App) (broken error) {
 	case broken = <-ended:
 	case <-s.stop:
 	}
-	signal.Reset(syscall.SIGTERM, syscall.SIGINT) // from here on they end the process at once
+	signal.Reset(stopSignals...) // from here on they end the process at once
 	for _, a := range gateways {
 		if err := a.Stop(); err != nil && broken == nil {
 			broken = err

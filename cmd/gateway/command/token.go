@@ -22,12 +22,11 @@ type link struct {
 // tokenCommand prints the query with the token of a file, and the whole URL.
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "token -c FILE [-ts N|-ttl D] [-json] FILE_ID",
+		Use:     "token [-c] FILE [-ts N|-ttl D] [-json] FILE_ID",
 		Short:   "print the anti-steal query of a file, and its URL",
 		Example: "gateway token -c /etc/fdfs/mod_fastdfs.conf -ttl 24h " + exampleID,
-		Args:    arguments(1, 1),
 	}
-	path := requiredConfigFlag(cmd)
+	path := requiredConfigFlag(cmd, 1)
 	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
 	ttl := durationFlag(cmd, "ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
 	asJSON := jsonFlag(cmd)
@@ -49,7 +48,7 @@ func tokenCommand() *cobra.Command {
 		case len(secrets) == 0:
 			return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
 		}
-		id, err := parseID(cfg, args[0])
+		id, err := parseID(cfg, args[len(args)-1])
 		if err != nil {
 			return err
 		}

@@ -34,10 +34,17 @@ func TestExitCodes(t *testing.T) {
 		says string
 	}{
 		{"version", []string{"version"}, 0, "fastdfs-gateway "},
-		{"help", []string{"help"}, 0, "gateway check -c FILE"},
-		{"-h", []string{"-h"}, 0, "gateway check -c FILE"},
+		{"help", []string{"help"}, 0, "gateway check [-c] FILE"},
+		{"-h", []string{"-h"}, 0, "gateway check [-c] FILE"},
+		{"-v", []string{"-v"}, 0, "fastdfs-gateway "},
+		{"--version", []string{"--version"}, 0, "fastdfs-gateway "},
+		{"nginx's -t", []string{"-t", "-c", missing}, 1, missing + ": 1 error"},
+		{"FILE without -c", []string{"check", missing}, 1, missing + ": 1 error"},
+		{"two FILEs", []string{"check", "-c", missing, missing}, 2, "is one argument too many; see gateway help check"},
+		{"FILE in front of an id", []string{"token", missing, "x"}, 1, "cannot use " + missing},
 		{"help of a command", []string{"token", "-h"}, 0, "usage: gateway token"},
-		{"no configuration", nil, 2, "-c is missing"},
+		{"no configuration", nil, 2, "serve: -c is missing, and neither /etc/fastdfs-gateway/gateway.conf nor " +
+			"/etc/fdfs/mod_fastdfs.conf exists; see gateway help serve"},
 		{"unknown command", []string{"frobnicate"}, 2, `there is no command "frobnicate"; see`},
 		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
 		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -22,8 +23,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStopLetsResponsesEnd: after SIGTERM the gateway completes a running download, accepts no
-// connection, closes idle ones, responds 503 to /readyz, and exits with code 0.
+// TestStopLetsResponsesEnd: after SIGQUIT, the graceful stop of nginx, the gateway completes a
+// running download, accepts no connection, closes idle ones, responds 503 to /readyz, and exits
+// with code 0. All other tests stop it by SIGTERM.
 func TestStopLetsResponsesEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -35,7 +37,7 @@ func TestStopLetsResponsesEnd(t *testing.T) {
 	_, err = idle.Read(make([]byte, 4096))
 	require.NoError(t, err)
 	resp, _ := p.Download(f.URL())
-	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGQUIT))
 	eventually.True(t, func() bool {
 		probe, err := net.Dial("tcp", p.Addrs[0])
 		if err == nil {
@@ -251,4 +253,25 @@ func TestReady(t *testing.T) {
 	code, _, stderr = e2e.Run(t, "ready", "-admin", p.AdminAddr)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "cannot reach the gateway")
+}
+
+// TestCrashIsRestarted: the unit restarts a gateway that crashed, or that the watchdog of systemd
+// ended by SIGABRT. Go exits with status 2 then, like the command line for a usage error.
+func TestCrashIsRestarted(t *testing.T) {
+	t.Parallel()
+	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(e2e.Binary, "-c", conf)
+	log, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if strings.Contains(lines.Text(), "msg=serving") {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGABRT))
+		}
+	}
+	require.ErrorContains(t, cmd.Wait(), "exit status 2")
+	unit, err := os.ReadFile("../../../packaging/systemd/fastdfs-gateway.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "\nRestart=on-failure\n")
+	require.NotContains(t, string(unit), "RestartPreventExitStatus")
 }
