@@ -77,10 +77,22 @@ func accessKeys(a *Access) []setting {
 // unixClients is the word for the clients of unix sockets, as in nginx.
 const unixClients = "unix:"
 
-// networks parses a comma list of networks, and unix:.
+// everyClient is the meaning of all, as nginx writes it.
+const everyClient = "0.0.0.0/0,::/0," + unixClients
+
+// networks parses a comma list of networks, unix: and all.
 func networks(p *Networks) field {
-	return networksOr(&p.Prefixes, unixClients, &p.Unix,
+	f := networksOr(&p.Prefixes, unixClients, &p.Unix,
 		"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them")
+	return field{parse: func(v string, at position) *parseError {
+		members := splitList(v)
+		for i, part := range members {
+			if strings.EqualFold(part, "all") {
+				members[i] = everyClient
+			}
+		}
+		return f.parse(strings.Join(members, ","), at)
+	}}
 }
 
 // networksOr parses a comma list of networks and a word, which sets a flag. A single address is a

@@ -41,7 +41,7 @@ func TestAccessRules(t *testing.T) {
 		{"redirect with a blank", "[access]\nreferer_redirect = /a b\n", Error, 4, "cannot have"},
 		{"burst of files", "[access jpg]\nrequests_burst = 5\n", Warning, 4, "without requests_per_second"},
 		{"key of files", "[access jpg]\nreferrers = none\n", Error, 4, "did you mean referers"},
-		{"value of files", "[access group2/]\ndeny = all\n", Error, 4, "no network"},
+		{"value of files", "[access group2/]\ndeny = everybody\n", Error, 4, "no network"},
 		{"key twice", "[access jpg]\ndeny = 10.0.0.1\n[access jpg]\ndeny =\n", Warning, 6, "written already"},
 		{"selector", "[access *.jpg]\ndeny = 10.0.0.1\n", Error, 3, "neither an extension"},
 		{"word", "[acces jpg]\ndeny = 10.0.0.1\n", Error, 3, "did you mean [access ...]"},

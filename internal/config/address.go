@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"net"
 	"net/url"
 	"strconv"
@@ -14,7 +15,12 @@ const maxListeners = 64 // each listener is compared with all others
 
 // listeners parses a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	list := commaList(p, func(part string) (string, *parseError) { return part, checkListener(part) })
+	list := commaList(p, func(part string) (string, *parseError) {
+		if isPort(part, 0) { // nginx's form
+			part = ":" + part
+		}
+		return part, checkListener(part)
+	})
 	return field{parse: func(v string, at position) *parseError {
 		if n := len(splitList(v)); n > maxListeners {
 			return invalid(i18n.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
@@ -54,6 +60,9 @@ func checkListener(v string) *parseError {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(v)
+	if n, numErr := strconv.Atoi(port); err == nil && numErr == nil && n > math.MaxUint16 {
+		return invalid("write a port from 0 to 65535", "holds %s, and %d is no port", shown(v), n)
+	}
 	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !fdfs.ValidHost(host) {
 		return invalid(listenFix, "holds %s, which is no address to listen on", shown(v))
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,22 +33,67 @@ func (c *Config) URLForms() []string {
 	return forms
 }
 
+// Places returns where the settings that decide about every request were written: tokens, group,
+// and form of the URLs.
+func (c *Config) Places() i18n.Text {
+	place := func(key string) i18n.Text {
+		at := c.at(key)
+		if at.line == 0 {
+			return i18n.Plain("by default")
+		}
+		return i18n.Sprintf("%s:%d", filepath.Base(at.file), at.line)
+	}
+	tokens, form := i18n.Sprintf("tokens: off (%s)", place(checkTokenKey)),
+		i18n.Sprintf("URLs without the group (%s)", place("url_have_group_name"))
+	if c.AntiSteal.CheckToken {
+		tokens = i18n.Sprintf("tokens: on (%s)", place(checkTokenKey))
+	}
+	if c.URLHasGroupName {
+		form = i18n.Sprintf("URLs with the group (%s)", place("url_have_group_name"))
+	}
+	if c.GroupName == "" {
+		return i18n.Sprintf("%s, %s", tokens, form)
+	}
+	return i18n.Sprintf("%s, %s, %s", tokens, i18n.Sprintf("group: %s (%s)", c.GroupName, place("group_name")), form)
+}
+
+// CheckFile loads a configuration as Load does, and returns its problems and those of this host.
+// The files and folders of an unusable configuration are checked too, so that one run names all
+// problems.
+func CheckFile(file string, now time.Time) (*Config, []Problem) {
+	c, r := loadText(file)
+	switch {
+	case c == nil:
+		return nil, r.problems
+	case r.failed:
+		return nil, slices.Concat(r.problems, c.checkPaths(now))
+	}
+	return c, slices.Concat(r.problems, c.Check(now))
+}
+
+// checkPaths returns the problems of the files and folders that a configuration names.
+func (c *Config) checkPaths(now time.Time) []Problem {
+	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
+	k.stores()
+	k.account()
+	k.secretFiles()
+	k.logs()
+	k.disk()
+	return k.sorted(c.Files)
+}
+
 // Check returns the problems of this host: of the folders and files that the configuration names,
 // and of the clock, which reads now. Load returns the problems of the text.
 func (c *Config) Check(now time.Time) []Problem {
 	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
 	k.clock()
-	k.stores()
 	k.lists()
 	k.sources()
 	k.pages()
-	k.account()
 	k.secrets()
-	k.secretFiles()
 	k.tls()
 	k.redis()
-	k.logs()
-	k.disk()
+	k.problems = append(k.problems, c.checkPaths(now)...)
 	return k.sorted(c.Files)
 }
 
@@ -97,6 +143,7 @@ func (k *checker) stores() {
 func (k *checker) store(key string, at position, dir string) {
 	data := filepath.Join(dir, "data")
 	switch {
+	case dir == "": // reported by Load
 	case !filepath.IsAbs(dir):
 		k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
 	case isMissing(dir):

@@ -106,6 +106,11 @@ func (d *reader) file(path string, from position) {
 			return
 		}
 	}
+	if what, fix, ok := otherFormat(data); ok {
+		d.report.errorf(position{file: path}, "", fix, "%q %s", path, what)
+		d.report.incomplete = true
+		return
+	}
 	d.noteFile(path, info, from)
 	d.left -= len(data)
 	d.files = append(d.files, path)
@@ -116,6 +121,7 @@ func (d *reader) file(path string, from position) {
 
 // unreadable reports a file that could not be read.
 func (d *reader) unreadable(path string, from position, err error) {
+	d.report.incomplete = true
 	fix := i18n.Plain("correct the name (it is relative to the folder of this file, without quotes) or the " +
 		"permissions, or remove the line")
 	if len(d.open) == 0 {
@@ -140,11 +146,6 @@ func (d *reader) stop(at position, format string, limit int) {
 }
 
 func (d *reader) lines(path string, data []byte) {
-	if bytes.IndexByte(data, 0) >= 0 {
-		d.report.errorf(position{file: path}, "", "save it as UTF-8 or plain ASCII text",
-			"%q holds NUL bytes, it is no text (or UTF-16)", path)
-		return
-	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	d.section = ""
 	d.cutOut = ""
@@ -159,8 +160,10 @@ func (d *reader) line(line string, at position) {
 	switch {
 	case line == "":
 	case line[0] == '#':
-		if arg, ok := strings.CutPrefix(line, "#include"); ok && (arg == "" || strings.ContainsAny(arg[:1], blanks)) {
-			d.include(strings.Trim(arg, blanks), at)
+		if m := includeLine.FindStringSubmatch(line); m != nil {
+			d.include(strings.Trim(m[1], blanks), at)
+		} else {
+			d.comment(line, at)
 		}
 	case line[0] == '[' && line[len(line)-1] == ']':
 		d.cutOut = ""
@@ -190,13 +193,31 @@ func (d *reader) include(name string, at position) {
 		return
 	}
 	was := d.section
-	path := name
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(at.file), path)
-	}
-	d.file(path, at)
+	d.file(d.find(name, at), at)
 	d.section = ""
 	d.cutBy, d.cutOut = at, was
+}
+
+// find returns the path of an included file: relative to the folder of the file with the line, or
+// where it is not there, to that of the file of -c, as the module has it for nested includes.
+func (d *reader) find(name string, at position) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	here, top := filepath.Join(filepath.Dir(at.file), name), filepath.Join(filepath.Dir(d.files[0]), name)
+	if here == top || isMissing(top) {
+		return here
+	}
+	if isMissing(here) {
+		return top
+	}
+	if a, _, err := readBounded(here, d.left); err == nil {
+		if b, _, err := readBounded(top, d.left); err == nil && !bytes.Equal(a, b) {
+			d.report.warnf(at, "", "write the whole path, or keep one of the two files",
+				"%q is read here, and the module reads %q", here, top)
+		}
+	}
+	return here
 }
 
 // ownSections are the sections of the gateway. Lines without = are errors in them; the module
@@ -212,10 +233,10 @@ func (d *reader) entry(line string, at position) {
 				"a line without = is no setting of [%s]", d.section)
 			return
 		}
-		if line[0] == '[' {
-			d.report.warnf(at, "", "write the name in brackets and nothing behind it",
-				"a line that begins with [ but does not end with ] opens no section and is ignored")
-		}
+		d.ignored(line, at)
+		return
+	}
+	if !isOwn(d.section) && d.nearInclude(line, at) {
 		return
 	}
 	if len(d.entries) >= maxEntries {

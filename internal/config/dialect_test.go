@@ -44,7 +44,6 @@ func TestDialectLines(t *testing.T) {
 		{"comments", "# a = 1\n  #b=2\n\t# include x\n#included = 3\n#", nil},
 		{"semicolon is no comment", ";a = 1", [][3]string{{"", ";a", "1"}}},
 		{"bracket without end", "[a = 1", [][3]string{{"", "[a", "1"}}},
-		{"no delimiter", "a\na:b\n\n  \n=\n= x\nc=", [][3]string{{"", "c", ""}}},
 		{"crlf", "a = 1\r\n[s]\r\nb = 2\r\n", [][3]string{{"", "a", "1"}, {"s", "b", "2"}}},
 		{"byte order mark", "\xef\xbb\xbfa=1\nb=2", [][3]string{{"", "a", "1"}, {"", "b", "2"}}},
 		{"byte order mark, section", "\xef\xbb\xbf[s]\nb=2", [][3]string{{"s", "b", "2"}}},

@@ -86,6 +86,9 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 	case name == allowCredentials:
 		l.credentials(e, files)
 	default:
+		if r := checkCacheControl(e.value); name == "Cache-Control" && r != nil {
+			l.add(r.severity, e.at, key, i18n.Sprintf("%s = %s %s", e.key, i18n.Plain(shown(e.value)), r.what), r.fix)
+		}
 		l.keep(e, false)
 		return HeaderField{name, e.value}, true
 	}

@@ -170,7 +170,7 @@ func gatewayResponseKeys(g *Gateway) []setting {
 	return []setting{
 		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000),
 			"most ranges in one request, over that the whole file is sent"},
-		{"cache_control", "", header(&g.CacheControl),
+		{"cache_control", "", cacheControl(&g.CacheControl),
 			"Cache-Control of files"},
 		{"cors_origin", "", origins(&g.CORSOrigins),
 			"* or origins whose pages may read responses, with commas between them; empty = none"},

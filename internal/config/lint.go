@@ -65,11 +65,11 @@ func (l *loader) lintURLForm() {
 			"group_count = %d, but with url_have_group_name = false a URL does not say which group it means",
 			l.c.groupCount)
 	case l.c.GroupName == "":
-		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
+		l.absentf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
 			"url_have_group_name = false, but there is no group_name")
 	}
 	if l.c.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
-		l.errorf(l.c.at("store_path_count"), "group_name",
+		l.absentf(l.c.at("store_path_count"), "group_name",
 			"set group_name to the group of the store paths, or store_path_count = 0 on a host without a store",
 			"there are store paths, but no group_name")
 	}
@@ -106,6 +106,8 @@ func (l *loader) sectionOf(i int) string {
 	return "group" + strconv.Itoa(i+1)
 }
 
+const checkTokenKey = "http.anti_steal.check_token"
+
 // shortSecret is the length in bytes below which a secret can be guessed.
 const shortSecret = 16
 
@@ -114,7 +116,7 @@ const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	const checkKey, secretKey, failKey = "http.anti_steal.check_token", "http.anti_steal.secret_key",
+	const checkKey, secretKey, failKey = checkTokenKey, "http.anti_steal.secret_key",
 		"http.anti_steal.token_check_fail"
 	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
@@ -127,7 +129,7 @@ func (l *loader) lintToken() {
 	switch {
 	case a.Secret == "" && len(a.SecretFiles) > 0: // Check reads them
 	case a.Secret == "":
-		l.keyError(secretKey, "set a long random secret, or secret_files in [antisteal]",
+		l.absentf(l.c.at(secretKey), secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
 		l.keyWarning(secretKey, "set a long random secret",
@@ -267,7 +269,7 @@ func isLoopback(host string) bool {
 func (l *loader) lintServices() {
 	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 {
 		const key = "load_fdfs_parameters_from_tracker"
-		l.keyError(key, "add tracker_server = HOST:22122, or set it to false",
+		l.absentf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
 			"%s = true, but there is no tracker_server", key)
 	}
 	l.lintRedis()

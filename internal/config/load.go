@@ -20,13 +20,22 @@ const (
 )
 
 // Load reads a configuration with its includes and lists, and returns the problems of the text, in
-// the order of files and lines; Check returns the problems of the host. The Config is nil if a
+// the order of files and lines; CheckFile returns those of the host too. The Config is nil if a
 // problem is an Error.
 func Load(file string) (*Config, []Problem) {
+	c, r := loadText(file)
+	if r.failed {
+		c = nil
+	}
+	return c, r.problems
+}
+
+// loadText returns what can be read of a configuration, nil if its file cannot be read at all.
+func loadText(file string) (*Config, *report) {
 	r := &report{}
 	doc := readDocument(file, r)
 	if len(doc.files) == 0 {
-		return nil, r.problems
+		return nil, r
 	}
 	l := newLoader(file, r, doc)
 	for _, section := range l.keys.sections() {
@@ -40,10 +49,8 @@ func Load(file string) (*Config, []Problem) {
 	l.checkSections()
 	l.lint()
 	l.readLists()
-	if r.failed {
-		return nil, r.sorted(l.c.Files)
-	}
-	return l.c, r.sorted(l.c.Files)
+	r.sorted(l.c.Files)
+	return l.c, r
 }
 
 // loader fills one Config from one document.
@@ -200,9 +207,13 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 		l.add(severity, e.at, full(e.section, e.key), text, i18n.Sprintf("%s belongs in %s", e.key, home))
 		return
 	}
-	if !module {
+	switch {
+	case !module:
 		l.add(Error, e.at, full(e.section, e.key), text,
-			i18n.Sprintf("remove the line, or write one of %s", strings.Join(names, ", ")))
+			i18n.Sprintf("remove the line; the most similar keys are %s", strings.Join(similar(e.key, names, 3), ", ")))
+	case looksProtective.MatchString(e.key):
+		l.add(Warning, e.at, full(e.section, e.key), text, i18n.Plain("remove the line; tokens are checked with "+
+			"http.anti_steal.check_token = true and http.anti_steal.secret_key"))
 	}
 }
 
@@ -275,7 +286,7 @@ func (l *loader) groups() {
 	for i := 1; i <= l.c.groupCount; i++ {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
-			l.keyError("group_count",
+			l.absentf(l.c.at("group_count"), "group_count",
 				i18n.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
 				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
@@ -297,7 +308,7 @@ func (l *loader) groupSection(section string) {
 	at := l.doc.sections[section]
 	switch {
 	case g.Name == "":
-		l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
+		l.absentf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
 			"[%s] has no group_name", section)
 	case !fdfs.ValidGroup(g.Name):
 		l.badGroupName(section, g.Name)
@@ -357,7 +368,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 		}
 		key := "store_path" + strconv.Itoa(i)
 		fix := i18n.Sprintf("add %s = FOLDER, or set store_path_count = %d", key, i)
-		l.errorf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
+		l.absentf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
 	}
 	return paths
 }

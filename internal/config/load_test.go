@@ -115,7 +115,7 @@ func TestUnknownKeysAndSections(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, 7, "did you mean listen ("))
 	require.Equal(t, 1, found(problems, Error, 8, "did you mean max_ranges ("))
 	require.Equal(t, 1, found(problems, Error, 9, "ttl belongs in [cache]"))
-	require.Equal(t, 1, found(problems, Error, 10, "write one of listen, "))
+	require.Equal(t, 1, found(problems, Error, 10, "the most similar keys are "))
 	require.Equal(t, 1, found(problems, Error, 11, "did you mean [gateway]?"))
 	require.Equal(t, 1, found(problems, Warning, 13, "no known section"))
 	require.Equal(t, 1, found(problems, Warning, 14, "group_count is 0"))

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Nearest returns the candidate with the most similar spelling; ok is false if none is similar.
 func Nearest(name string, candidates []string) (nearest string, ok bool) {
@@ -18,6 +21,21 @@ func Nearest(name string, candidates []string) (nearest string, ok bool) {
 		}
 	}
 	return best, best != ""
+}
+
+// similar returns the n candidates whose spelling is most similar: those that contain the name, or
+// are part of it, first.
+func similar(name string, candidates []string, n int) []string {
+	name = strings.ToLower(fold(name))
+	score := func(c string) int {
+		if c = fold(c); strings.Contains(c, name) || strings.Contains(name, c) {
+			return 0
+		}
+		return distance(name, c)
+	}
+	candidates = slices.Clone(candidates)
+	slices.SortStableFunc(candidates, func(a, b string) int { return score(a) - score(b) })
+	return candidates[:min(n, len(candidates))]
 }
 
 // fold replaces `-`, `.` and blanks by `_`.

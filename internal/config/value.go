@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,9 +300,10 @@ func moduleSeconds(p *time.Duration, outside Severity) field {
 	}}
 }
 
-// duration parses a duration: 500ms, 10s, 1h30m, or plain seconds.
+// duration parses a duration: 500ms, 10s, 1h30m, 1d, 2w, or plain seconds.
 func duration(p *time.Duration, low, high time.Duration) field {
-	fix := i18n.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high)
+	fix := i18n.Sprintf("write a duration from %s to %s, such as 500ms, 10s, 1h, 1d or plain seconds",
+		written(low), written(high))
 	return parsed(p, fix, "is not a duration in range", func(v string) (time.Duration, bool) {
 		d, ok := parseDuration(v)
 		return d, ok && d >= low && d <= high
@@ -312,8 +314,39 @@ func parseDuration(v string) (time.Duration, bool) {
 	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
 		return time.Duration(n) * time.Second, n >= 0 && n <= math.MaxInt64/int64(time.Second)
 	}
+	var days time.Duration
+	if m := dayUnits.FindStringSubmatch(v); m[1]+m[2] != "" {
+		weeks, errWeeks := strconv.Atoi("0" + m[1])
+		n, errDays := strconv.Atoi("0" + m[2])
+		if errWeeks != nil || errDays != nil || weeks > maxDays/7 || n > maxDays {
+			return 0, false
+		}
+		days = time.Duration(7*weeks+n) * 24 * time.Hour
+		if v = m[3]; v == "" {
+			return days, true
+		}
+	}
 	d, err := time.ParseDuration(v)
-	return d, err == nil
+	return days + d, err == nil && d <= math.MaxInt64-days
+}
+
+// dayUnits matches the weeks and days in front of the rest of a duration, which
+// time.ParseDuration does not know.
+var dayUnits = regexp.MustCompile(`^(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
+
+const maxDays = 36500
+
+// written returns a duration as people write it: 500ms, 30s, 1h, 365d.
+func written(d time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
+		if d >= unit.length && d%unit.length == 0 {
+			return strconv.FormatInt(int64(d/unit.length), 10) + unit.name
+		}
+	}
+	return d.String()
 }
 
 // size parses a size: 256KB, 64MB, 10GB (powers of 1024), or plain bytes.

@@ -277,7 +277,7 @@ func TestBadValues(t *testing.T) {
 		"tracker_server = a:",
 		"http.anti_steal.token_ttl = 0", "http.default_content_type = a\x01b", "anti_steal_bypass_header_name = a b",
 		"group_name = group_1", "group_name = a2345678901234567",
-		"[gateway]\nlisten = ", "[gateway]\nlisten = 8888", "[gateway]\nlisten = :70000", "[gateway]\nlisten = *:80",
+		"[gateway]\nlisten = ", "[gateway]\nlisten = :70000", "[gateway]\nlisten = *:80",
 		"[gateway]\nlisten = unix:g", "[gateway]\nlisten = a b:80",
 		"[gateway]\nlisten = :0" + strings.Repeat(",:0", 64), "[gateway]\nadmin_listen = nowhere",
 		"[gateway]\nurl_prefix = files", "[gateway]\nurl_prefix = /a/../b", "[gateway]\nurl_prefix = /a?b",

@@ -18,11 +18,11 @@ import (
 // Check loads a configuration, and returns its problems and those of the host. The configuration is
 // nil if an error forbids its use.
 func Check(ctx context.Context, file string) (*config.Config, []config.Problem) {
-	cfg, problems := config.Load(file)
+	cfg, problems := config.CheckFile(file, time.Now())
 	if cfg == nil {
 		return nil, problems
 	}
-	return cfg, slices.Concat(problems, cfg.Check(time.Now()), trackerNames(ctx, cfg), app.HostProblems(cfg))
+	return cfg, slices.Concat(problems, trackerNames(ctx, cfg), app.HostProblems(cfg))
 }
 
 // Advertised returns the URL that advertise = auto means on this host, by its routes to Redis. It

@@ -2,9 +2,9 @@
 //
 //	text := i18n.Sprintf("there is no folder %q for the log", dir)
 //	fmt.Println(text)                  // English
-//	fmt.Println(text.In(i18n.Chinese)) // by the catalog, the files zh_*.go
+//	fmt.Println(text.In(i18n.Chinese)) // by the catalog zh.json
 //
-// A catalog has the translation of a format under the English format. A sentence without an entry
+// The catalog has the translation of a format under the English format. A sentence without an entry
 // is printed in English. tests/translation finds all formats in the source, and reports formats
 // without an entry and entries without a format.
 package i18n

@@ -1,6 +1,7 @@
 package i18n
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -40,6 +41,11 @@ func TestText(t *testing.T) {
 		require.Equal(t, c.english, read, "JSON is in English")
 	}
 	require.ErrorIs(t, Errorf("its web server: %w", fs.ErrExist), fs.ErrExist)
+}
+
+// TestCatalogHasNoDuplicates: a sentence has one translation.
+func TestCatalogHasNoDuplicates(t *testing.T) {
+	require.Equal(t, len(Chinese.Catalog()), bytes.Count(zhCatalog, []byte("\": \"")))
 }
 
 func TestFromEnvironment(t *testing.T) {

@@ -29,7 +29,8 @@ var sentenceArguments = map[string][]int{
 	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
 	// internal/config
 	"errorf": {2, 3}, "warnf": {2, 3}, "keyError": {1, 2}, "keyWarning": {1, 2}, "invalid": {0, 1},
-	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "stop": {1}, "fail": {1},
+	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "absentf": {2, 3}, "stop": {1},
+	"fail":    {1},
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
@@ -44,8 +45,8 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 // them. In other packages the names may be those of other functions.
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
-		"networksOr", "stop", "fail"},
-	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
+		"networksOr", "absentf", "stop", "fail"},
+	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"}, "cmd/gateway/command": {"Plural"},
 	"internal/admin/status": {"list.add", "Plural"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/doctor"
 	"fastdfs-gateway/internal/i18n"
@@ -30,6 +31,8 @@ type checkup struct {
 	// Advertise is the URL that advertise = auto means; empty = auto is not set, or the URL is
 	// unknown.
 	Advertise string `json:"advertise,omitempty"`
+
+	places i18n.Text // empty = not usable
 }
 
 // checkCommand prints the problems of a configuration on this host. An error among them is a
@@ -70,6 +73,7 @@ func check(ctx context.Context, path string) (found checkup, cfg *config.Config)
 		problems = slices.Concat(problems, unknown, reloadProblems(ctx, cfg))
 		found.Advertise = advertise
 		found.URLs = cfg.URLForms()
+		found.places = cfg.Places()
 	}
 	for _, p := range problems {
 		if p.Severity == config.Error {
@@ -129,6 +133,9 @@ func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 		line := p.Message().In(lang)
 		fmt.Fprintln(cmd.OutOrStdout(), strings.Replace(line, " "+word, " "+paint(cmd, word, with), 1))
 	}
+	if !f.places.IsZero() {
+		fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: %s", f.File, f.places).In(lang))
+	}
 	for _, form := range f.URLs {
 		fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: files are served under URLs like %s", f.File, form).In(lang))
 	}
@@ -137,11 +144,12 @@ func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 			f.File, f.Advertise).In(lang))
 	}
 	summary := i18n.Sprintf("%s: no problems", f.File)
+	warnings := status.Plural(f.Warnings, "%s warning", "%s warnings")
 	switch {
 	case !f.Usable:
-		summary = i18n.Sprintf("%s: %d errors, %d warnings", f.File, f.Errors, f.Warnings)
+		summary = i18n.Sprintf("%s: %s, %s", f.File, status.Plural(f.Errors, "%s error", "%s errors"), warnings)
 	case f.Warnings > 0:
-		summary = i18n.Sprintf("%s: usable, %d warnings", f.File, f.Warnings)
+		summary = i18n.Sprintf("%s: usable, %s", f.File, warnings)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), summary.In(lang))
 }

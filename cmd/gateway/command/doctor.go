@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/doctor"
 	"fastdfs-gateway/internal/i18n"
@@ -42,8 +43,9 @@ func doctorCommand() *cobra.Command {
 			err = errPrinted
 		}
 		if !*asJSON {
-			fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: %d ok, %d warnings, %d failures", *path,
-				count[doctor.OK], count[doctor.Warn], count[doctor.Fail]).In(*lang))
+			fmt.Fprintln(cmd.OutOrStdout(), i18n.Sprintf("%s: %d ok, %s, %s", *path, count[doctor.OK],
+				status.Plural(count[doctor.Warn], "%s warning", "%s warnings"),
+				status.Plural(count[doctor.Fail], "%s failure", "%s failures")).In(*lang))
 		}
 		return err
 	}

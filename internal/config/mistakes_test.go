@@ -1,0 +1,135 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMistakes: lines that were typed by mistake, or copied from an old guide, have a problem with
+// their line. The first line of base is line 1.
+func TestMistakes(t *testing.T) {
+	const ignored = "warning: a line without = is ignored; "
+	const noInclude = "warning: this line includes no file and is ignored; did you mean #include http.conf?"
+	const noKey = "warning: %s is no known key and is ignored; remove the line; tokens are checked with " +
+		"http.anti_steal.check_token = true and http.anti_steal.secret_key"
+	const noDirective = "warning: %s is not evaluated: it is a comment here, and all lines below it count; " +
+		"write the lines that hold on this host, without directives"
+	for _, c := range []struct{ line, want string }{
+		{"include http.conf", noInclude},
+		{"# include http.conf", noInclude},
+		{"include=http.conf", noInclude},
+		{"#include: http.conf", noInclude},
+		{"# include the following", ""},
+		{"#include", "warning: #include names no file and is ignored; " +
+			"write `#include FILE`, or a blank behind the # if it is a comment"},
+		{"http.anti_steal.check_token true", ignored + "did you mean http.anti_steal.check_token = ...?"},
+		{"http.anti_steal.secret_key: 1234", ignored + "did you mean http.anti_steal.secret_key = ...?"},
+		{"group_name＝group1", ignored + "did you mean group_name = ...?"},
+		{"something else", ignored + "write key = value, or # in front of a comment"},
+		{"[group1", "warning: a line that begins with [ but does not end with ] opens no section and is ignored; " +
+			"write the name in brackets and nothing behind it"},
+		{"http.anti_steal_token = true", fmt.Sprintf(noKey, `"http.anti_steal_token"`)},
+		{"http.secret_key = 1234", fmt.Sprintf(noKey, `"http.secret_key"`)},
+		{"http.anti_steal.enable = 1", fmt.Sprintf(noKey, `"http.anti_steal.enable"`)},
+		{"storage_sync = 1", ""}, // a key of another program
+		{"#@if ON", fmt.Sprintf(noDirective, "#@if")},
+		{"#@for i from 0 to 3", fmt.Sprintf(noDirective, "#@for")},
+		{"[gateway]\nlisten = :88888",
+			`error: listen = ":88888" holds ":88888", and 88888 is no port; write a port from 0 to 65535`},
+		{"[gateway]\nidle_timeout = 900d", `error: idle_timeout = "900d" is not a duration in range; ` +
+			"write a duration from 1ms to 1d, such as 500ms, 10s, 1h, 1d or plain seconds"},
+		{"[gateway]\ncache_control = 30d",
+			`warning: cache_control = "30d" holds "30d", which no cache knows; did you mean max-age=2592000?`},
+		{"[gateway]\ncache_control = public, max-age", `warning: cache_control = "public, max-age" holds "max-age", ` +
+			"which has no number of seconds; write max-age=SECONDS"},
+		{"[headers]\nCache-Control = publik",
+			`warning: Cache-Control = "publik" holds "publik", which no cache knows; did you mean public?`},
+		{"[gateway]\ncors = *", `error: [gateway] has no key "cors"; remove the line; ` +
+			"the most similar keys are cors_origin, cors_expose, cors_headers"},
+	} {
+		_, problems := load(t, base+c.line+"\n")
+		if c.want == "" {
+			require.Empty(t, problems, c.line)
+			continue
+		}
+		require.Len(t, problems, 1, c.line)
+		text := problems[0].String()
+		require.Equal(t, c.want, text[strings.Index(text, ": ")+2:], c.line)
+		require.Equal(t, 3+strings.Count(c.line, "\n"), problems[0].Line, c.line)
+		require.NotContains(t, text, "1234", "the value may be a secret")
+	}
+}
+
+// TestForms: forms that operators know from nginx or write by habit.
+func TestForms(t *testing.T) {
+	c := clean(t, base+"[gateway]\nlisten = 8080, 127.0.0.1:8081\n[access]\nallow = 10.0.0.0/8\ndeny = ALL\n"+
+		"[cache]\nttl = 1d\nstale_if_error = 2w1d12h\n")
+	require.Equal(t, []string{":8080", "127.0.0.1:8081"}, c.Gateway.Listen)
+	require.Len(t, c.Access.Deny.Prefixes, 2)
+	require.True(t, c.Access.Deny.Unix)
+	require.Equal(t, 24*time.Hour, c.Cache.TTL)
+	require.Equal(t, (15*24+12)*time.Hour, c.Cache.StaleIfError)
+}
+
+// TestIncludeInAnyCase: the module compares the word without case.
+func TestIncludeInAnyCase(t *testing.T) {
+	for _, word := range []string{"#include", "#INCLUDE", "#Include"} {
+		dir := put(t, map[string]string{"m.conf": base + word + " http.conf\n", "http.conf": "flv_extension = f4v\n"})
+		c, problems := Load(filepath.Join(dir, "m.conf"))
+		require.Empty(t, problems)
+		require.Equal(t, "f4v", c.FLVExtension, word)
+	}
+}
+
+// TestNestedInclude: an included file is looked for beside the file with the line, then beside the
+// file of -c, where the module looks.
+func TestNestedInclude(t *testing.T) {
+	files := map[string]string{"m.conf": base + "#include sub/a.conf\n", "sub/a.conf": "#include b.conf\n",
+		"b.conf": "flv_extension = top\n"}
+	dir := put(t, files)
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Empty(t, problems)
+	require.Equal(t, "top", c.FLVExtension)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sub/b.conf"), []byte("flv_extension = sub\n"), 0o600))
+	c, problems = Load(filepath.Join(dir, "m.conf"))
+	require.Equal(t, "sub", c.FLVExtension)
+	require.Equal(t, 1, found(problems, Warning, 1, "sub/b.conf", "and the module reads", "keep one of the two files"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.conf"), []byte("flv_extension = sub\n"), 0o600))
+	_, problems = Load(filepath.Join(dir, "m.conf"))
+	require.Empty(t, problems, "they do not differ")
+}
+
+// TestOtherFormats: a file that is no configuration has one problem, which names its format.
+func TestOtherFormats(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"listen": ":8888"}`: "is JSON; write lines key = value",
+		"http {\n  server {\n    listen 80;\n  }\n}\n": "is a configuration of nginx; gateway migrate -nginx FILE " +
+			"translates it",
+		"a = 1\rb = 2\r":  "has lines that end with CR alone, so it is one line; save it with lines that end with LF",
+		"a\x00=\x001\x00": "holds NUL bytes, it is no text (or UTF-16); save it as UTF-8",
+	} {
+		c, problems := CheckFile(filepath.Join(put(t, map[string]string{"m.conf": text}), "m.conf"), time.Now())
+		require.Nil(t, c)
+		require.Len(t, problems, 1)
+		require.Equal(t, 1, found(problems, Error, 0, want))
+	}
+}
+
+// TestAllProblems: a problem of the text hides none of the host, and a key that may be in a file
+// that was not read is not called missing.
+func TestAllProblems(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": "group_name = group1\nstore_path_count = 2\nstore_path0 = /none\n" +
+		"tracker_server = a:b:c:d\n#include no.conf\n"})
+	c, problems := CheckFile(filepath.Join(dir, "m.conf"), time.Now())
+	require.Nil(t, c)
+	require.Equal(t, 1, found(problems, Error, 3, `store path "/none" is not there`))
+	require.Equal(t, 1, found(problems, Error, 4, "is no address of a tracker"))
+	require.Equal(t, 1, found(problems, Error, 5, "no such file"))
+	require.Len(t, problems, 3)
+}
