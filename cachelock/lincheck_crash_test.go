@@ -3,6 +3,7 @@ package cachelock_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 // TestCrashAtEveryStep: a process that crashes at any step of any operation leaves no key without
 // an expiry: locks, queues and helper keys all expire, except for one fence counter per shard. The
-// steps are the packets between the process and Redis, in both directions.
+// steps are the packets between the process and Redis, in both directions. Each third one is tried,
+// each one if LOCK_SEEDS is set.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -23,8 +25,12 @@ func TestCrashAtEveryStep(t *testing.T) {
 	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
 	defer other.Close()
 	relay := redistest.NewRelay(t, server.Addr())
+	stride := 3
+	if os.Getenv("LOCK_SEEDS") != "" {
+		stride = 1
+	}
 	steps := 0
-	for whole := false; !whole; steps++ {
+	for whole := false; !whole; steps += stride {
 		require.Less(t, steps, 1000, "the conversation has no end")
 		require.NoError(t, admin.FlushAll(t.Context()).Err())
 		if steps%2 == 0 {

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	for name, value := range map[string]string{
 		"test.parallel": "8", // these tests mostly wait
 		// number of random sequences of folder locks
-		"rapid.checks": cmp.Or(os.Getenv("FOLDER_CHECKS"), "3000"),
+		"rapid.checks": cmp.Or(os.Getenv("FOLDER_CHECKS"), "500"),
 	} {
 		if !given[name] {
 			if err := flag.Set(name, value); err != nil {

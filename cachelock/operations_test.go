@@ -12,27 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// given are the rows of the table that do not follow from others (see makeOperationTable), with the
-// columns in the order of the operations.
-var given = map[Operation]string{
-	OpCreate:     "y | y | n | y | n | y | n | y | n | y | -",
-	OpUpload:     "y | y | n | y | n | y | n | y | n | y | -",
-	OpMoveDir:    "n | n | n | n | y | y | n | A n, B y | n | A n, B y | -",
-	OpDeleteDir:  "n | n | n | n | n | n | n | n | n | n | -",
-	OpDeleteFile: "n | n | n | n | n | n | n | n | n | n | -",
-	OpPurgeTrash: "- | - | - | - | - | - | - | - | - | - | n",
-}
-
-func TestTableHasTheGivenRows(t *testing.T) {
-	for op, row := range given {
-		var cells []string
-		for wanted := range operations {
-			cells = append(cells, operationTable[op][wanted].String())
-		}
-		require.Equal(t, row, strings.Join(cells, " | "), op)
-	}
-}
-
 // rows are the first cells of the rows in docs/locks.md.
 var rows = [operations]string{"create in A", "upload to A", "move dir A to B", "move file a to B", "copy dir A to B",
 	"copy file a to B", "rename dir A to B", "rename file a to B", "delete dir A", "delete file a",
@@ -55,19 +34,6 @@ func TestDocsShowTheTable(t *testing.T) {
 	docs, err := os.ReadFile("../docs/locks.md")
 	require.NoError(t, err)
 	require.Contains(t, string(docs), want.String())
-}
-
-func TestKindsOfOneClassStopTheSame(t *testing.T) {
-	for held := range kinds {
-		for wanted := range kinds {
-			if held.exists() && wanted.exists() {
-				require.Equal(t, !mayStart(held, wanted),
-					strings.IndexByte(excludedBy[wanted], classOf[held]) >= 0,
-					"held %d, wanted %d", held, wanted)
-			}
-		}
-	}
-	require.LessOrEqual(t, len(classes), 10, "each one costs a look")
 }
 
 // newFolders returns a namespace that no other test uses.

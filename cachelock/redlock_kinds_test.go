@@ -21,7 +21,7 @@ import (
 func TestRedlockRenewal(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{NodeTimeout: 10 * time.Second})
+	c := m.redlock(cachelock.Options{NodeTimeout: time.Second})
 	o := cachelock.LockOptions{TTL: renewed, Renew: true}
 	var lock *cachelock.Lock
 	eventually.True(t, func() bool { // nodes may stall for longer than the node timeout

@@ -139,18 +139,6 @@ func TestRedlockValidity(t *testing.T) {
 	require.False(t, lock.Until().Before(before.Add(2*ttl-2*drift)))
 }
 
-func TestRedlockOneNodeDown(t *testing.T) {
-	t.Parallel()
-	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
-	m.servers[1].Kill()
-	lock, err := c.Acquire(t.Context(), "k", long)
-	require.NoError(t, err)
-	require.NoError(t, lock.Extend(t.Context(), time.Minute))
-	require.NoError(t, lock.Release(t.Context()))
-	m.eventuallyFree("k")
-}
-
 // TestRedlockOneNodeHangs: a node that hangs delays no request while the other nodes decide, even
 // if the Redis clients do not abandon hanging requests.
 func TestRedlockOneNodeHangs(t *testing.T) {
@@ -178,7 +166,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 func TestRedlockTwoNodesDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 2 * time.Second})
+	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 500 * time.Millisecond})
 	lock := takes(m.t, c, "before")
 	m.servers[0].Kill()
 	m.servers[1].Kill()

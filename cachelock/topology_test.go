@@ -39,17 +39,11 @@ func rejected(t *testing.T, c cachelock.Locker, key string) {
 	})
 }
 
+// TestSentinel: a failover loses no lock that the replicas have, the new master serves the waiter,
+// and fences still rise.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
-	rdb := s.Client()
-	t.Run("conformance", func(t *testing.T) { conformance(t, rdb) })
-	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
-}
-
-// sentinelFailover: a failover loses no lock that the replicas have, the new master serves the
-// waiter, and fences still rise.
-func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
 		cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
 	defer holder.Close()

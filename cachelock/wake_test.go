@@ -217,7 +217,7 @@ func TestWaiterDies(t *testing.T) {
 func TestFairWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	const poll = time.Second // a name expires four polls after its last attempt
+	const poll = 300 * time.Millisecond // a name expires four polls after its last attempt
 	holder, dies := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: poll})
 	c := o.client(cachelock.Options{Poll: poll})
 	fair := cachelock.LockOptions{Fair: true, TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)}

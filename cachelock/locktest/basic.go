@@ -98,7 +98,7 @@ func testRenew(s *suite) {
 	var lock *cachelock.Lock
 	var acquired time.Time
 	for scene := 0; lock == nil; scene++ {
-		require.Less(s, scene, 5, "the lock is not renewed")
+		require.Less(s, scene, 20, "the lock is not renewed")
 		lock = s.acquire(a, cachelock.LockOptions{TTL: renewed, Renew: true, Policy: cachelock.WaitFor(soon)})
 		acquired = time.Now()
 		for until := lock.Until(); lock != nil && !lock.Until().After(until); time.Sleep(20 * time.Millisecond) {

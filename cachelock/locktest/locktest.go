@@ -99,7 +99,7 @@ const (
 	short = 400 * time.Millisecond
 	// renewed is the ttl of renewed locks. Such a lock is lost only if the machine stalls for two
 	// thirds of its ttl.
-	renewed = 18 * time.Second
+	renewed = 6 * time.Second
 	// long is a time that no test reaches.
 	long = 5 * time.Minute
 	// soon is far below long, and enough for any step on a slow machine.

@@ -34,7 +34,7 @@ func testWaitFor(s *suite) {
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
 	b, start := s.client(), time.Now()
 	// The head has received the name of the holder before the time of the second waiter ends.
-	const waitBudget = 4 * time.Second
+	const waitBudget = 2 * time.Second
 	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget + short)})
 	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
 	for _, got := range []<-chan taken{second, first} {
@@ -89,7 +89,7 @@ func testWokenByRelease(s *suite) {
 
 // testManyWaiters: many waiters in two processes acquire the lock one after the other, each once.
 func testManyWaiters(s *suite) {
-	const waiters = 200
+	const waiters = 60
 	clients := []*cachelock.Client{s.client(), s.client()}
 	first := s.acquire(clients[0], cachelock.LockOptions{TTL: long})
 	var inside, served atomic.Int64
@@ -126,7 +126,7 @@ func testManyWaiters(s *suite) {
 // testPassedOn: a notification for a waiter that is giving up is passed on to the next waiter.
 func testPassedOn(s *suite) {
 	a, b, other := s.client(), s.client(), s.client()
-	for range 8 {
+	for range 4 {
 		lock := s.acquire(a, cachelock.LockOptions{TTL: 2 * long})
 		ctx, cancel := context.WithCancel(context.Background())
 		s.ctx = ctx
