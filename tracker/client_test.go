@@ -214,7 +214,7 @@ func TestLyingTracker(t *testing.T) {
 				return lie
 			})
 			cluster := newCluster(t, fdfstest.Options{})
-			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 2 * time.Second})
+			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: time.Second})
 			withoutBackground(t, c) // the first load has marked the tracker as down
 			before := allocated()
 			for range 2 { // with either tracker first

@@ -54,6 +54,7 @@ func TestRecovers(t *testing.T) {
 // TestQueryFindsTrackerBack: a query that gets a reply from a tracker that was down starts a load
 // at once, even during a long back-off.
 func TestQueryFindsTrackerBack(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Tracker(0).Kill()
 	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)},

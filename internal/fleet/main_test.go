@@ -35,6 +35,7 @@ func fleetOf(addresses ...string) Options {
 // gateway starts.
 func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
+	f.purges.beat = 100 * time.Millisecond
 	transport := f.transport
 	transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: testTimeout}).DialContext, testTimeout
 	return f

@@ -89,18 +89,6 @@ func TestMembersStayWithoutRedis(t *testing.T) {
 	require.Equal(t, 2, ranked())
 }
 
-func BenchmarkRank(b *testing.B) {
-	for _, n := range []int{3, 100, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			members, key := NewMembers(namesOf(n)), rankKey(1)
-			b.ReportAllocs()
-			for b.Loop() {
-				members.Rank(key, 3)
-			}
-		})
-	}
-}
-
 // TestTellAfterHandOver: after HandOver, the replaced process does not overwrite the announcement
 // of the new one.
 func TestTellAfterHandOver(t *testing.T) {

@@ -38,7 +38,7 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing string) {
 	t.Helper()
 	defer func() { f.purges.confirm = testTimeout }()
-	for f.purges.confirm = time.Second; f.purges.confirm < testTimeout; f.purges.confirm *= 2 {
+	for f.purges.confirm = 300 * time.Millisecond; f.purges.confirm < testTimeout; f.purges.confirm *= 2 {
 		n, names, err := f.Purge(t.Context(), m)
 		if errors.Is(err, context.DeadlineExceeded) {
 			continue
@@ -152,7 +152,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 
 	matches := []cache.Match{tier.MatchAll, tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"),
 		tier.MatchFile(testFile)}
-	f.purges.confirm = time.Second
+	f.purges.confirm = 300 * time.Millisecond
 	for late := true; late; f.purges.confirm *= 2 {
 		require.Less(t, f.purges.confirm, testTimeout)
 		var wg sync.WaitGroup
@@ -197,7 +197,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 			lock := lockFolder(t, server, o, "group1")
 			untilKey := o.KeyPrefix + ":{0}:folder-until:files"
 			require.NoError(t, server.Client().ZAdd(t.Context(), untilKey, z(until, lock.Token())).Err())
-			for f.purges.confirm = 2 * time.Second; ; f.purges.confirm *= 2 {
+			for f.purges.confirm = 300 * time.Millisecond; ; f.purges.confirm *= 2 {
 				n, _, err := f.Purge(t.Context(), tier.MatchFile(testFile))
 				if err != nil && f.purges.confirm < testTimeout &&
 					errors.Is(err, context.DeadlineExceeded) { // a slow machine

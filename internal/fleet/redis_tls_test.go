@@ -128,7 +128,7 @@ func TestRedisRejects(t *testing.T) {
 		{"client certificate of another authority", "unknown certificate authority", "set cert_file and key_file",
 			func(o *Options) { o.TLS = tlsOf(t, a, other) }},
 		{"TLS to the plain port", "cannot read the log of purges", "check addresses and tls", func(o *Options) {
-			o.Addresses[0], o.Timeout = server.Addr(), time.Second
+			o.Addresses[0], o.Timeout = server.Addr(), 200*time.Millisecond
 		}},
 		{"no TLS to the port of TLS", "EOF", "check addresses and tls", func(o *Options) { o.TLS = nil }},
 		{"wrong password", "WRONGPASS", "password_file", func(o *Options) { o.Password = "a-guessed-password" }},

@@ -5,18 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs/checksum"
-	"fastdfs-gateway/internal/testing/redistest"
 	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // origin is a storage that counts fetches. Each new content is a new version.
@@ -99,56 +94,6 @@ func (g *gateway) read(file string, o *origin) ([]byte, error) {
 	stream := g.cache.Open(context.Background(), entry, o, 0, entry.Version.Size)
 	defer stream.Close()
 	return io.ReadAll(stream)
-}
-
-// TestStampedeCostsOneFetch: concurrent requests for a cold file at three gateways, with Redis and
-// HTTP between them, cost the storage one fetch.
-func TestStampedeCostsOneFetch(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	gateways := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}
-	know(gateways[0].Fleet, gateways[1].Fleet, gateways[2].Fleet)
-	for round := range 3 {
-		file := fmt.Sprintf("group1/M00/00/00/%d", round)
-		storage := &origin{data: random(300 << 10), delay: 100 * time.Millisecond}
-		for _, g := range gateways {
-			g.storage = storage
-		}
-		var wg sync.WaitGroup
-		for i := range 30 {
-			wg.Go(func() {
-				got, err := gateways[i%3].read(file, storage)
-				if err != nil || !bytes.Equal(storage.data, got) {
-					t.Errorf("client %d: %d bytes: %v", i, len(got), err)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 1, storage.fetches.Load())
-		require.EqualValues(t, len(storage.data), storage.bytes.Load())
-	}
-	fetches := int64(0)
-	for _, g := range gateways {
-		fetches += g.Stats().PeerFetches["ok"]
-		require.Zero(t, g.Stats().PeerFetches["broken"])
-	}
-	require.EqualValues(t, 2*3, fetches, "each of the others has read it from the owner")
-	// After a purge the file is fetched again, once.
-	storage := &origin{data: random(100 << 10)}
-	for _, g := range gateways {
-		g.storage = storage
-	}
-	for n := range int32(3) {
-		for _, g := range gateways {
-			got, err := g.read(testFile, storage)
-			require.NoError(t, err)
-			require.True(t, bytes.Equal(storage.data, got))
-		}
-		require.Equal(t, n+1, storage.fetches.Load())
-		_, missing, err := gateways[n%3].Purge(t.Context(), tier.MatchAll)
-		require.NoError(t, err)
-		require.Empty(t, missing)
-		storage.set(random(100 << 10))
-	}
 }
 
 // random returns n random bytes.

@@ -228,7 +228,7 @@ func TestHTTP2SlowHealthyClient(t *testing.T) {
 	require.Never(t, func() bool {
 		err := errors.Join(c.WriteWindowUpdate(1, 100), c.WriteWindowUpdate(0, 100)) // every 20 ms: 5 KB/s
 		return err != nil || c.hasEnded()
-	}, 2*time.Second, 20*time.Millisecond)
+	}, time.Second, 20*time.Millisecond)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	require.Positive(t, c.taken)
@@ -294,7 +294,7 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	c := r.stall(config, 0)
 	require.NoError(t, c.get(1, missing.URL()))
 	<-w.waits
-	require.Never(t, func() bool { return c.hasEnded() || gone() > 3 }, 2*time.Second, 100*time.Millisecond)
+	require.Never(t, func() bool { return c.hasEnded() || gone() > 3 }, 800*time.Millisecond, 50*time.Millisecond)
 	require.NoError(t, c.conn.Close())
 	eventually.True(t, func() bool { return gone() == 4 })
 }
@@ -380,7 +380,7 @@ func TestShutdownPassesClientsThatDoNotRead(t *testing.T) {
 			return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
 		}))
 		for size, err := len(unread), error(nil); size > 0; size /= 2 { // until no byte fits
-			require.NoError(t, c.SetWriteDeadline(time.Now().Add(5*time.Millisecond)))
+			require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Millisecond)))
 			for err = nil; err == nil; _, err = c.Conn.Write(unread[:size]) {
 			}
 			require.ErrorIs(t, err, os.ErrDeadlineExceeded)

@@ -79,6 +79,7 @@ func TestNotReplicatedYet(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
 	info := r.stat(id)
 	r.servers = append(r.servers, serversOf(without)...)
+	r.c.t.replyTimeout = 300 * time.Millisecond
 	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Hang: true})
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 // download waits for a timeout to detect that; a short request after it does not wait again.
 func TestLostConnectionsOfBothPools(t *testing.T) {
 	t.Parallel()
-	const connectTimeout = 5 * time.Second
+	const connectTimeout = 3 * time.Second
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
 	t.Cleanup(cluster.Close)
@@ -44,5 +44,5 @@ func TestLostConnectionsOfBothPools(t *testing.T) {
 	download()
 	require.NoError(t, cluster.Storage(0).Lose())
 	download()
-	stat(connectTimeout - time.Second)
+	stat(connectTimeout - 500*time.Millisecond)
 }

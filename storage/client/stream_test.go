@@ -115,7 +115,7 @@ func TestOpenDead(t *testing.T) {
 // TestResume: a source that breaks off, at each tenth of a body, is replaced, and the reader gets
 // the whole body.
 func TestResume(t *testing.T) {
-	const size = 4 << 20
+	const size = 1 << 20
 	r := newRigWith(t, 3, Options{}, quick)
 	body := contenttest.Bytes(size)
 	id := r.put(fdfstest.FileSpec{Content: body})

@@ -43,7 +43,7 @@ func TestLogIsBounded(t *testing.T) {
 		l := NewLog()
 		log := slog.New(l.Handler(slog.DiscardHandler))
 		for i := range 3 * maxEntries {
-			log.Warn(fmt.Sprintf("message %d", i), "long", strings.Repeat("ä", 10000))
+			log.Warn(fmt.Sprintf("message %d", i), "long", strings.Repeat("ä", maxText))
 			time.Sleep(time.Millisecond)
 		}
 		got := l.Entries()

@@ -54,7 +54,7 @@ func emptied(t *testing.T, path string) *tier.Disk {
 }
 
 func TestDisk(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return emptied(t, path) })
 }
 
@@ -68,7 +68,7 @@ func (s settling) Put(segment *tier.Segment) bool {
 }
 
 func TestDiskFromFiles(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return settling{emptied(t, path)} })
 }
 
@@ -86,7 +86,7 @@ func files(t *testing.T, path string) (list []string) {
 
 // TestRestart: the next process finds the stored segments, before and after it has listed them.
 func TestRestart(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	content := cachetest.Content("a", 2*tier.SegmentSize+5)
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	for i := range int64(3) {
@@ -123,7 +123,7 @@ func TestRestart(t *testing.T) {
 // TestTimesFromTheFuture: a segment that was used while the clock of the host was years ahead is
 // evicted in its turn.
 func TestTimesFromTheFuture(t *testing.T) {
-	path, now := t.TempDir(), time.Now()
+	path, now := tier.EmptyFolder(t), time.Now()
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	var names []string
 	for i, age := range []time.Duration{2 * time.Hour, -10 * 365 * 24 * time.Hour, time.Hour, -time.Minute} {
@@ -149,7 +149,7 @@ func TestTimesFromTheFuture(t *testing.T) {
 // TestCorruption: whichever part of a stored file is changed, no wrong byte is read, and the file
 // is removed.
 func TestCorruption(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	content := cachetest.Content("group1/M00/00/00/a", 2*tier.ChunkSize+100)
 	s := cachetest.Segment("group1/M00/00/00/a", 0, content)
 	d := openDisk(t, tier.DiskOptions{Path: path})
@@ -200,7 +200,7 @@ func TestCorruption(t *testing.T) {
 
 // TestNamesOfNoFile: a segment with a name that cannot be a file id is neither stored nor found.
 func TestNamesOfNoFile(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	for _, name := range []string{"a+b", "a%2fb", "a%", "a b", "\x00", "a#0", "\xff\xfe", strings.Repeat("a", 201)} {
 		s := cachetest.Segment(name, 0, cachetest.Content(name, 100))
@@ -215,7 +215,7 @@ func TestNamesOfNoFile(t *testing.T) {
 // TestForeignContent: the file of one segment under the name of another one is corrupt, and is
 // removed.
 func TestForeignContent(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	one, other := small(1, 1000), small(2, 1000)
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	require.True(t, d.Put(one))
@@ -237,7 +237,7 @@ func TestForeignContent(t *testing.T) {
 // TestDiskBudget: the oldest entries are evicted. Entries count with the blocks that they take in
 // the file system, also after a restart.
 func TestDiskBudget(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	const budget = 1 << 20
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget}))
 	for i := range 400 {
@@ -264,7 +264,7 @@ func TestDiskBudget(t *testing.T) {
 // TestTemporaryFileIsLeft: a temporary file that could not be removed does not prevent the next
 // segment from being stored, nor make a shorter one longer.
 func TestTemporaryFileIsLeft(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	d := openDisk(t, tier.DiskOptions{Path: path, Retry: time.Hour})
 	require.NoError(t, os.WriteFile(filepath.Join(path, "segment.new"), make([]byte, 64<<10), 0o600))
 	require.True(t, d.Put(small(1, 10<<10)))
@@ -358,7 +358,7 @@ func writeForEver(path string) {
 // TestKilled: after a process is killed while it writes, again and again, the next one reads no
 // wrong byte.
 func TestKilled(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	found := 0
 	for round := range 8 {
 		cmd := exec.Command(os.Args[0])
@@ -404,7 +404,7 @@ func TestKilled(t *testing.T) {
 
 // TestReady: segments of an earlier process are misses until Ready is closed.
 func TestReady(t *testing.T) {
-	path := t.TempDir()
+	path := tier.EmptyFolder(t)
 	s := cachetest.Segment("a", 0, cachetest.Content("a", 1000))
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	require.True(t, d.Put(s))

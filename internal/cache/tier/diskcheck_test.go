@@ -35,7 +35,7 @@ type checked struct {
 // time.
 func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checked)) {
 	t.Helper()
-	path := t.TempDir()
+	path := emptyFolder(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := &checked{lacking: lacking}
 		disk, err := OpenDisk(DiskOptions{Path: path, Logger: slog.New(slog.NewTextHandler(&d.log, nil)),

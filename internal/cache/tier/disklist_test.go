@@ -15,7 +15,7 @@ import (
 // onFive returns a disk with five segments of one file, which is opened again with a failure.
 func onFive(t *testing.T, o DiskOptions, failure func(op string) error) *Disk {
 	t.Helper()
-	o.Path = t.TempDir()
+	o.Path = emptyFolder(t)
 	d := openDisk(t, o)
 	eventually.True(t, d.Listed)
 	for i := range int64(5) {
@@ -97,7 +97,7 @@ func TestReleaseWhileListing(t *testing.T) {
 // are misses. They are found after the read has ended.
 func TestHangingRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
-		path := t.TempDir()
+		path := emptyFolder(t)
 		synctest.Test(t, func(t *testing.T) {
 			var hang atomic.Bool
 			goOn := make(chan struct{})

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -123,7 +125,7 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 // is about to be removed. It returns after the removal.
 func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atomic.Int64)) {
 	t.Helper()
-	path := t.TempDir()
+	path := emptyFolder(t)
 	synctest.Test(t, func(t *testing.T) {
 		write, remove := make(chan struct{}), make(chan struct{})
 		var writes atomic.Int64
@@ -210,7 +212,7 @@ func TestSlowDisk(t *testing.T) {
 // TestPurgeBesideASlowWrite: Purge does not wait while the disk writes other files. A purged
 // segment in the queue is not written.
 func TestPurgeBesideASlowWrite(t *testing.T) {
-	path := t.TempDir()
+	path := emptyFolder(t)
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		var writes atomic.Int64
@@ -394,4 +396,48 @@ func TestRemovalOfANewerFile(t *testing.T) {
 	require.Same(t, newer, x.startUnlink(key), "the file is still there")
 	x.endUnlink(key, newer)
 	require.Nil(t, x.unlinking.get(key))
+}
+
+// folderPool has the folders that no test uses now.
+var folderPool struct {
+	sync.Mutex // guards the fields below
+	free       []string
+}
+
+// RemoveFolders removes all folders of emptyFolder, after the tests.
+func RemoveFolders() {
+	for _, path := range folderPool.free {
+		_ = os.RemoveAll(path) // a folder of the temporary folder that stays does no harm
+	}
+}
+
+// EmptyFolder is emptyFolder for the tests of the other package.
+var EmptyFolder = emptyFolder
+
+// emptyFolder returns the folder of an earlier test without its files, or a new one. To make the
+// 256 folders in it takes longer than most tests.
+func emptyFolder(t *testing.T) string {
+	t.Helper()
+	var path string
+	folderPool.Lock()
+	if n := len(folderPool.free); n > 0 {
+		path, folderPool.free = folderPool.free[n-1], folderPool.free[:n-1]
+	}
+	folderPool.Unlock()
+	if path == "" {
+		var err error
+		path, err = os.MkdirTemp("", "tier")
+		require.NoError(t, err)
+	}
+	t.Cleanup(func() { // after the cleanup that closes the disk
+		list, err := filepath.Glob(filepath.Join(path, "*", "*"))
+		require.NoError(t, err)
+		for _, file := range append(list, filepath.Join(path, "segment.new")) {
+			_ = os.Remove(file) // segment.new is seldom there
+		}
+		folderPool.Lock()
+		defer folderPool.Unlock()
+		folderPool.free = append(folderPool.free, path)
+	})
+	return path
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"fastdfs-gateway/internal/cache/tier"
+
 	"go.uber.org/goleak"
 )
 
@@ -11,5 +13,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(writerEnv); path != "" {
 		writeForEver(path)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		tier.RemoveFolders()
+		os.Exit(code)
+	}))
 }

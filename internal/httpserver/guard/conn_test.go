@@ -72,6 +72,7 @@ func TestContinue(t *testing.T) {
 		"a request follows": {get("Expect: 100-continue", "Content-Length: 5"), "hello" + get(), 200},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := s.dial(t)
 			c.send(tc.head)
 			time.Sleep(short)

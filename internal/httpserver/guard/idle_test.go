@@ -67,7 +67,7 @@ func TestIdleSince(t *testing.T) {
 // both, in either order.
 func TestTakeIdleOrRequest(t *testing.T) {
 	took, handed := 0, 0
-	for i := range 2000 {
+	for i := range 400 {
 		server, client := tcpPair(t)
 		c := New(Options{}).Wrap(server)
 		_, err := io.WriteString(client, get())

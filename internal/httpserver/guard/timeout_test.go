@@ -12,6 +12,7 @@ import (
 
 func TestReadTimeout(t *testing.T) {
 	t.Run("slow head is not helped by further bytes (408)", func(t *testing.T) {
+		t.Parallel()
 		s := startServer(t, Options{ReadTimeout: short})
 		c := s.dial(t)
 		stop, sent := make(chan struct{}), make(chan struct{})
@@ -41,6 +42,7 @@ func TestReadTimeout(t *testing.T) {
 		"body that does not come":        get("Content-Length: 5"),
 	} {
 		t.Run("slow "+name+" (408)", func(t *testing.T) {
+			t.Parallel()
 			s := startServer(t, Options{ReadTimeout: short})
 			c := s.dial(t)
 			c.send(in)
@@ -55,6 +57,7 @@ func TestReadTimeout(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	t.Run("a connection without a request is closed in silence", func(t *testing.T) {
+		t.Parallel()
 		s := startServer(t, Options{ReadTimeout: short})
 		start := time.Now()
 		s.dial(t).requireEOF()
@@ -62,6 +65,7 @@ func TestIdleTimeout(t *testing.T) {
 		s.requireNothingRejected(t)
 	})
 	t.Run("idle connections are closed in silence", func(t *testing.T) {
+		t.Parallel()
 		s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: 2 * short})
 		start := time.Now()
 		used, blank := s.dial(t), s.dial(t)
@@ -76,6 +80,7 @@ func TestIdleTimeout(t *testing.T) {
 		s.requireNothingRejected(t)
 	})
 	t.Run("empty lines do not renew the idle time", func(t *testing.T) {
+		t.Parallel()
 		s := startServer(t, Options{IdleTimeout: 5 * short})
 		c := s.dial(t)
 		c.send(get())
@@ -105,6 +110,7 @@ func TestIdleTimeout(t *testing.T) {
 // TestKeptConnectionOutlivesReadTimeout: a kept connection may be idle for longer than ReadTimeout,
 // which begins with the first byte of a request. If the machine was too late, the run is repeated.
 func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
+	t.Parallel()
 	const limit = 4 * short
 	s := startServer(t, Options{ReadTimeout: limit, IdleTimeout: time.Hour})
 	for range 50 {
