@@ -1,7 +1,6 @@
 package cachelock_test
 
 import (
-	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -46,21 +45,4 @@ func TestTwoCommandsACycle(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-}
-
-func TestAllocationsACycle(t *testing.T) {
-	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{})
-	defer c.Close()
-	ctx := context.Background()
-	allocations := testing.AllocsPerRun(500, func() {
-		lock, err := c.Acquire(ctx, "allocations", cachelock.LockOptions{})
-		if err == nil {
-			err = lock.Release(ctx)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	t.Logf("%.0f allocations a cycle", allocations)
-	require.LessOrEqual(t, allocations, 25.0)
 }

@@ -169,22 +169,6 @@ func TestNoMemoryForContent(t *testing.T) {
 	require.LessOrEqual(t, fetches, 50+again)
 }
 
-// TestReserveAllocatesNothing: a reservation of free memory allocates nothing, since it needs no
-// timer.
-func TestReserveAllocatesNothing(t *testing.T) {
-	c := newCache(t, Options{})
-	f := c.newFill(tier.KeyAt(testFile(1), 0), newOrigin(testFile(1), 1), fillOptions{})
-	v := Version{Size: SegmentSize}
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		require.NoError(t, c.reserve(f, c.leaderRoom, v, time.Hour))
-		c.unreserve(f)
-	}))
-	require.NoError(t, c.leaderRoom.all.acquire(background, max(c.o.Memory, minRoom)))
-	require.ErrorIs(t, c.reserve(f, c.leaderRoom, v, time.Millisecond), ErrBusy)
-	require.NoError(t, c.reserve(f, c.waiterRoom, v, 0), "a room of its own")
-	c.unreserve(f)
-}
-
 // TestSlowReader: a slow reader does not hold the segment after its fill has ended. If the segment
 // is evicted, its chunks are fetched again.
 func TestSlowReader(t *testing.T) {

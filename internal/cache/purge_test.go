@@ -51,7 +51,7 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 
 // TestNotFoundIsCheap: a missing file without an entry does not cost a walk over all entries.
 func TestNotFoundIsCheap(t *testing.T) {
-	c := newCacheOnDisk(t, t.TempDir(), Options{})
+	c := newCache(t, Options{})
 	purges := 0
 	c.onPurge = func() { purges++ }
 	for i := range 10 {

@@ -358,43 +358,6 @@ func TestRecordsBudget(t *testing.T) {
 	require.Zero(t, r.used)
 }
 
-// TestWarmIsCheap: a hit of a small file costs at most one allocation, which is the stream.
-func TestWarmIsCheap(t *testing.T) {
-	o := newOrigin(testFile(1), 4000)
-	c := newCache(t, Options{})
-	requireWhole(t, o, get(background, c, o))
-	idle(t, c)
-	allocs := testing.AllocsPerRun(1000, func() { warm(c, o) })
-	require.LessOrEqual(t, allocs, 1.0)
-}
-
-func warm(c *Cache, o *origin) {
-	e, err := c.Get(background, o.file, o, GetOptions{})
-	if err != nil {
-		panic(err)
-	}
-	s := c.Open(background, e, o, 0, e.Version.Size)
-	if stretch, err := s.Next(1 << 20); err != nil || stretch.Length != e.Version.Size {
-		panic(err)
-	}
-	_ = s.Close()
-}
-
-func BenchmarkWarm(b *testing.B) {
-	o := newOrigin(testFile(1), 4000)
-	c := New(Options{})
-	defer func() { _ = c.Close() }()
-	if r := get(background, c, o); r.err != nil {
-		b.Fatal(r.err)
-	}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			warm(c, o)
-		}
-	})
-}
-
 func TestClose(t *testing.T) {
 	bubble(t, "while fetching", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)

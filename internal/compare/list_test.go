@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -58,45 +57,6 @@ func TestTarget(t *testing.T) {
 		require.ErrorContains(t, err, want, line)
 		require.Empty(t, got)
 	}
-}
-
-// FuzzTarget: a target is sent unchanged, and a log line with it has the same target.
-func FuzzTarget(f *testing.F) {
-	for _, line := range []string{id, "/a?b", "//a/b", logLine("GET /a HTTP/1.1"),
-		logLine(`GET /\x22\xE4\x5C HTTP/1.1`), logLine("POST / HTTP/1.1"), `a "GET /a`, `"\`, `"\x`,
-		`"GET /\x4 HTTP/1.1"`} {
-		f.Add(line)
-	}
-	s, err := newServer("http://localhost:8888", defaultTimeout)
-	require.NoError(f, err)
-	f.Fuzz(func(t *testing.T, line string) {
-		target, err := Target(line)
-		if err != nil {
-			require.Empty(t, target)
-			return
-		}
-		require.LessOrEqual(t, len(target), maxTarget)
-		var sent bytes.Buffer
-		require.NoError(t, s.request(t.Context(), question{method: "GET", target: target}).Write(&sent))
-		first, _, _ := strings.Cut(sent.String(), "\r\n")
-		if strings.HasPrefix(target, "//") {
-			target = "http://localhost:8888" + target
-		}
-		require.Equal(t, "GET "+target+" HTTP/1.1", first)
-
-		target = strings.TrimPrefix(target, "http://localhost:8888")
-		var logged strings.Builder
-		for _, c := range []byte(target) {
-			if c < ' ' || c > '~' || c == '"' || c == '\\' {
-				fmt.Fprintf(&logged, `\x%02X`, c)
-			} else {
-				logged.WriteByte(c)
-			}
-		}
-		again, err := Target(logLine("GET " + logged.String() + " HTTP/1.1"))
-		require.NoError(t, err)
-		require.Equal(t, target, again)
-	})
 }
 
 // read returns all targets of a list, and the number of lines that were skipped.
@@ -167,12 +127,4 @@ func send(t *testing.T, text string, sample int) (all []string) {
 		all = append(all, target)
 	}
 	return all
-}
-
-// TestSendEnds: Send ends with its context.
-func TestSendEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	err := NewList(strings.NewReader("/1\n"), func() {}).Send(ctx, make(chan string), 0)
-	require.ErrorIs(t, err, context.Canceled)
 }

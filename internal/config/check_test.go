@@ -251,19 +251,6 @@ func TestCheckSources(t *testing.T) {
 	}
 }
 
-func TestCheckWell(t *testing.T) {
-	dir := store(t)
-	cert, key := pair(t, time.Now().Add(600*time.Hour))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "fail.jpg"), nil, 0o644))
-	require.Empty(t, checked(t, "group_name=g\nstore_path0="+dir+"\nhttp.anti_steal.check_token=true\n"+
-		"http.anti_steal.secret_key=GoldenSecret-2024\nhttp.anti_steal.token_check_fail="+dir+"/fail.jpg\n"+
-		"http.mime_types_filename="+dir+"/fail.jpg\nlog_filename="+dir+"/log\n"+
-		"use_storage_id=true\nstorage_ids_filename="+dir+"/fail.jpg\n"+
-		"[gateway]\naccess_log=-\ntls_cert="+cert+"\ntls_key="+key+"\n"+
-		"[cache]\ndisk_path="+t.TempDir()+"\ndisk_max=1KB\n"))
-	require.Empty(t, checked(t, "url_have_group_name=true\nstore_path_count=0\n"))
-}
-
 func TestCheckHost(t *testing.T) {
 	dir := store(t)
 	well := "group_name=g\nstore_path0=" + dir + "\n"

@@ -177,45 +177,6 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: section, key and value of a line `key = value` are read as they are written.
-func FuzzRoundTrip(f *testing.F) {
-	for i, v := range hostile {
-		f.Add("s", "k", v)
-		if i < len(hostile)-5 { // the last five are long, or empty
-			f.Add(v, v, v)
-		}
-	}
-	for _, name := range []string{`"k"`, `"""k"""`, `"k`, `k"`, "`k`", `'k'`, `k:l`, `k|`, `;k`, `k[0]`, "k l", "K",
-		"k.l", "DEFAULT", "default", "a]b"} {
-		f.Add(name, name, "1")
-	}
-	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, section, key, value string) {
-		if strings.ContainsAny(section+key+value, "\n\x00") || strings.Contains(key, "=") {
-			t.Skip("skipped: no single setting of the dialect")
-		}
-		section, key, value = strings.Trim(section, blanks), strings.Trim(key, blanks), strings.Trim(value, blanks)
-		if key == "" || key[0] == '#' || key[0] == '[' {
-			t.Skip("skipped: no single setting of the dialect")
-		}
-		text := fmt.Sprintf("first=1\n[%[1]s]\n%[2]s = %[3]s\n  %[2]s =\t%[3]s  \n%[2]s=%[3]s\r\n[]\nlast=1",
-			section, key, value)
-		if len(text) > maxConfigBytes {
-			t.Skip("skipped: no single setting of the dialect")
-		}
-		name := filepath.Join(dir, "m.conf")
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
-		r := &report{}
-		doc := readDocument(name, r)
-		require.Empty(t, r.problems)
-		one := [3]string{section, key, value}
-		require.Equal(t, [][3]string{{"", "first", "1"}, one, one, one, {"", "last", "1"}}, values(doc.entries))
-		for i := range 3 {
-			require.Equal(t, 3+i, doc.entries[1+i].at.line)
-		}
-	})
-}
-
 // TestLinesWithoutEquals: a line without = is an error in the gateway's own sections. In the
 // sections of the module it is ignored, as by the module.
 func TestLinesWithoutEquals(t *testing.T) {

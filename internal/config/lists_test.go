@@ -98,21 +98,3 @@ func TestStorageIDsProblem(t *testing.T) {
 	require.Len(t, problems, 1)
 	require.Equal(t, 1, found(problems, Error, 2, filepath.Join(dir, "storage_ids.conf")))
 }
-
-func FuzzTypes(f *testing.F) {
-	f.Add("types {\n text/html html htm; # c\n}\nimage/jpeg jpg\n")
-	f.Add("types\n{a/b c}\n;{}")
-	f.Fuzz(func(t *testing.T, data string) {
-		types, bad := parseTypes(data)
-		for ext, typ := range types {
-			require.NotEmpty(t, ext)
-			require.Contains(t, typ, "/")
-			require.False(t, hasControl(typ))
-			require.Equal(t, strings.ToLower(ext), ext)
-		}
-		lines := strings.Count(data, "\n") + 1
-		for _, b := range bad {
-			require.LessOrEqual(t, b.line, lines)
-		}
-	})
-}

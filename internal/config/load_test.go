@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/i18n"
-
 	"github.com/stretchr/testify/require"
 )
 
@@ -141,14 +139,6 @@ func TestNearest(t *testing.T) {
 	require.Equal(t, 1, distance("ab", "ba"))
 	require.Equal(t, 2, distance("abc", "a"))
 	require.Equal(t, 5, distance("abcd", "e"), "too far apart to count")
-}
-
-func TestProblemString(t *testing.T) {
-	p := Problem{File: "m.conf", Line: 3, Severity: Error, Key: "k", Text: i18n.Plain("k is wrong"),
-		Fix: i18n.Plain("set both or none")}
-	require.Equal(t, "m.conf:3: error: k is wrong; set both or none", p.String())
-	require.Equal(t, "m.conf:3: 错误：k is wrong；两个都设置，或都不设置", p.Message().In(i18n.Chinese))
-	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Severity: Warning, Text: i18n.Plain("x")}.String())
 }
 
 // TestProblemsAreBounded: the number of problems of a file is limited.

@@ -110,20 +110,6 @@ func TestCanonicalOthers(t *testing.T) {
 	}
 }
 
-func TestCanonicalScratch(t *testing.T) {
-	ids := []FileID{mustParse(t, trunkID), mustParse(t, normalID),
-		mustParse(t, strings.Replace(slaveID, "M00/", "", 1))}
-	scratch := make([]byte, 0, maxCanonical)
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		for _, id := range ids {
-			scratch = id.MakeCanonical(scratch)
-			if id.Logic == "" {
-				t.Error("empty")
-			}
-		}
-	}))
-}
-
 func TestKey(t *testing.T) {
 	for _, text := range []string{trunkID, normalID, strings.Replace(trunkID, "M00/", "", 1)} {
 		id := mustParse(t, text).Canonical()
@@ -146,18 +132,5 @@ func TestKey(t *testing.T) {
 	} {
 		_, _, err := ParseKey(key)
 		require.Error(t, err, key)
-	}
-}
-
-func BenchmarkCanonical(b *testing.B) {
-	scratch := make([]byte, 0, maxCanonical)
-	for name, text := range map[string]string{"trunk": trunkID, "normal": normalID} {
-		id := mustParse(b, text)
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				id := id
-				scratch = id.MakeCanonical(scratch)
-			}
-		})
 	}
 }

@@ -1,7 +1,6 @@
 package fdfs
 
 import (
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -155,32 +154,6 @@ func TestParseRejects(t *testing.T) {
 	}
 }
 
-func TestParseLongest(t *testing.T) {
-	logic := mustParse(t, normalID).Logic
-	logic += strings.Repeat("A", MaxLogic-len(logic))
-	_, err := ParseLogic("group1", logic)
-	require.NoError(t, err)
-	_, err = ParseLogic("group1", logic+"A")
-	require.Equal(t, errLong, err)
-}
-
-func TestParseAllocatesNothing(t *testing.T) {
-	for _, s := range []string{normalID, trunkID, slaveID, appenderID, "x", normalID + "-m", normalID[:40]} {
-		var id FileID
-		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			id, _ = Parse(s)
-		}), s)
-		_ = id
-	}
-	id := mustParse(t, trunkID)
-	header := id.SlotHeader().AppendTo(nil)
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		if _, err := MatchSlot(id, header); err != nil || id.TrueName() == "" || id.Ext() == "" {
-			panic(fmt.Sprint("BUG: ", err))
-		}
-	}))
-}
-
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{normalID, noExtID, htmlID, slaveID, appenderID, trunkID, numericID, "",
 		"group1/M00/00/00/../x",
@@ -217,16 +190,5 @@ func requireNameRebuilds(t *testing.T, id FileID) {
 	require.Equal(t, id.Name[:headLen], string(encoding.AppendEncode(nil, head)))
 	if id.Kind == KindTrunk {
 		require.Equal(t, id.Name[headLen:headLen+slotLen], string(appendTrunk(nil, id.Trunk)))
-	}
-}
-
-func BenchmarkParse(b *testing.B) {
-	for _, s := range []string{normalID, trunkID, normalID + "-m"} {
-		b.Run(fmt.Sprint(len(s)), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = Parse(s)
-			}
-		})
 	}
 }

@@ -1,18 +1,11 @@
 package fdfs
 
 import (
-	"encoding/hex"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestSlotHeader(t *testing.T) {
-	id := mustParse(t, trunkID)
-	b := id.SlotHeader().AppendTo(nil)
-	require.Equal(t, "46"+"00001100"+"00001000"+"d8d54b9c"+"6b004b38"+"3439362e6a7067", hex.EncodeToString(b))
-}
 
 func TestMatchSlot(t *testing.T) {
 	id := mustParse(t, trunkID)

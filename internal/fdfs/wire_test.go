@@ -45,13 +45,6 @@ func TestStatusError(t *testing.T) {
 	}
 }
 
-func TestAppendGroup(t *testing.T) {
-	require.Equal(t, []byte("-group1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), AppendGroup([]byte("-"), "group1"))
-	require.Equal(t, []byte("0123456789abcdef"), AppendGroup(nil, "0123456789abcdef"))
-	require.Len(t, AppendGroup(nil, "0123456789abcdefXX"), groupSize)
-	require.Equal(t, make([]byte, groupSize), AppendGroup(nil, ""))
-}
-
 // edit returns a copy of b with other bytes at an offset.
 func edit(b []byte, at int, with []byte) []byte {
 	b = bytes.Clone(b)

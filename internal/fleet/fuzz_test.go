@@ -30,17 +30,6 @@ func FuzzParsePeer(f *testing.F) {
 	})
 }
 
-// FuzzFence: parseFence returns a number that Redis represents exactly, or -1.
-func FuzzFence(f *testing.F) {
-	for _, seed := range []string{"0", "9007199254740991", "9007199254740992", "-1", "+1", "", "1e3", " 1", "00"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		n := parseFence(text)
-		require.True(t, -1 <= n && n < 1<<53)
-	})
-}
-
 // FuzzRecord: parse accepts exactly the records that make returns for the same key and prefix.
 func FuzzRecord(f *testing.F) {
 	key := derive("the secret of a test", recordKeyInfo)

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"fastdfs-gateway/internal/cache"
@@ -36,19 +34,4 @@ func TestMatches(t *testing.T) {
 	require.Equal(t, tier.MatchFile(id), m)
 	_, err = MatchFile("group1/M00/00/01/../x")
 	require.ErrorIs(t, err, ErrPath)
-}
-
-func FuzzMatchFolder(f *testing.F) {
-	f.Add("group1/M00/0A/FF/")
-	f.Add("group1/M0")
-	f.Add("//")
-	f.Fuzz(func(t *testing.T, prefix string) {
-		m, err := MatchFolder(prefix)
-		if err != nil {
-			return
-		}
-		path := string(m)
-		require.Equal(t, strings.TrimSuffix(prefix, "/")+"/", path)
-		require.False(t, slices.Contains(strings.Split(strings.TrimSuffix(path, "/"), "/"), ""))
-	})
 }

@@ -62,18 +62,6 @@ func FuzzEntryRequest(f *testing.F) {
 	})
 }
 
-// FuzzHead: parseHead returns numbers within their bounds.
-func FuzzHead(f *testing.F) {
-	f.Add(testHead)
-	f.Add(`{"Version":{"Size":-1}}`)
-	f.Add(`{"Age":9223372036854775807}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		if h, err := parseHead(text); err == nil {
-			require.True(t, h.Version.Size >= 0 && h.Age <= maxAge && h.TTL <= maxAge)
-		}
-	})
-}
-
 // TestWire: requests and heads keep their form, so that gateways of two versions understand each
 // other.
 func TestWire(t *testing.T) {

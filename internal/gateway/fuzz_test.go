@@ -9,30 +9,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/origin"
 
 	"github.com/stretchr/testify/require"
 )
-
-// FuzzFLV: a range lies within the file. It is empty only for the whole of an empty file.
-func FuzzFLV(f *testing.F) {
-	f.Add("10", "20", int64(100))
-	f.Add("99999999999999999999999", "-1", int64(1)<<62)
-	f.Add("0", "", int64(0))
-	f.Add("", "5", int64(5))
-	f.Fuzz(func(t *testing.T, start, end string, size int64) {
-		size = max(0, size)
-		span, err := flvSpan([]byte(start), []byte(end), size)
-		if err != nil {
-			require.Zero(t, span)
-			return
-		}
-		require.True(t, span.Length > 0 || span == httprange.Span{Length: size})
-		require.GreaterOrEqual(t, span.Start, int64(0))
-		require.LessOrEqual(t, span.Length, size-span.Start)
-	})
-}
 
 // FuzzAccessLog: whatever a client sends, an entry is one line, of printable ASCII with its quotes,
 // or of JSON.

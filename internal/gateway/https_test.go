@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,22 +35,4 @@ func TestAppendHTTPS(t *testing.T) {
 		require.Equal(t, c.want, string(got), "%q %q", c.host, c.target)
 		require.Equal(t, c.want != "", ok)
 	}
-}
-
-// FuzzAppendHTTPS: the URL has the host of the request and no other.
-func FuzzAppendHTTPS(f *testing.F) {
-	f.Add("a.example:80", "/x?y")
-	f.Add("[::1]", "?")
-	f.Add("a", "http://b/")
-	f.Fuzz(func(t *testing.T, host, target string) {
-		got, ok := appendHTTPS(nil, []byte(host), 8443, []byte(target))
-		if !ok {
-			return
-		}
-		authority, _, _ := strings.Cut(strings.TrimPrefix(string(got), "https://"), "/")
-		u, err := url.Parse("https://" + authority)
-		require.NoError(t, err)
-		require.Equal(t, "8443", u.Port())
-		require.True(t, strings.HasPrefix(host, u.Hostname()) || strings.HasPrefix(host, "["+u.Hostname()+"]"), host)
-	})
 }

@@ -147,14 +147,6 @@ func TestClientsThatLeave(t *testing.T) {
 	wg.Wait()
 }
 
-// TestSilentClient: a client that sends nothing is accepted after a while, counted, and closed.
-func TestSilentClient(t *testing.T) {
-	r := run(t, Options{}, ServerOptions{ReadTimeout: 50 * time.Millisecond})
-	_, err := r.dial().Read(make([]byte, 1))
-	require.ErrorIs(t, err, io.EOF)
-	require.EqualValues(t, 1, r.server.accepted.Load())
-}
-
 // TestDeferAccept: with a limit per address, or a low limit of all connections, the kernel does not
 // defer connections until their first bytes, so that all of them count. This also changes the
 // socket of another process.

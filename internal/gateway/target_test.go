@@ -86,13 +86,6 @@ func TestTargetParams(t *testing.T) {
 	require.Equal(t, "z", string(query(strings.Repeat("a=b&", 100)+"token=z").token), "no limit on their number")
 }
 
-func TestTargetAllocatesNothing(t *testing.T) {
-	target := target{names: []string{"filename", "attname"}}
-	raw := []byte("/group1/M00/00/01/%61aaaa.jpg?token=00000000000000000000000000000000&ts=1&filename=a%20b")
-	require.NoError(t, target.parse(raw)) // makes room
-	require.Zero(t, testing.AllocsPerRun(100, func() { _ = target.parse(raw) }))
-}
-
 // FuzzTarget: an accepted path has no dot segments, and equals the path of net/url if that accepts
 // the target too.
 func FuzzTarget(f *testing.F) {

@@ -105,37 +105,6 @@ func translated(t *testing.T, file string, o Options) string {
 	return b.String() + "----\n" + config
 }
 
-// TestEveryDirective: a directive in a translated block is translated, or is irrelevant, or is a
-// finding with its line.
-func TestEveryDirective(t *testing.T) {
-	t.Parallel()
-	for name := range advices {
-		if name == "return" {
-			continue // after return no file is served
-		}
-		text := "server {\n listen 80;\n location /group1 {\n ngx_fastdfs_module;\n " + name + " on image/;\n }\n}"
-		tree, err := tryText(t, text)
-		if err != nil {
-			continue // the directive is not allowed here, or needs other arguments
-		}
-		r := Translate(tree, Options{})
-		require.True(t, mentions(r, 5) || strings.Contains(r.Config, "nginx.conf:5 "+name), name)
-	}
-	for _, line := range []string{"frobnicate 1;", "rewrite ^/a /b;", "proxy_set_headr X y;", "if ($a) { set $b c; }"} {
-		r := Translate(readText(t, "server {\n location /group1 {\n ngx_fastdfs_module;\n "+line+"\n }\n}"), Options{})
-		require.True(t, mentions(r, 4), line)
-	}
-}
-
-func mentions(r Result, line int) bool {
-	for _, f := range r.Findings {
-		if f.Line == line {
-			return true
-		}
-	}
-	return false
-}
-
 // readText reads a configuration without includes.
 func readText(t testing.TB, text string) *Tree {
 	t.Helper()
@@ -156,7 +125,7 @@ var ofOneLocation = regexp.MustCompile("^(internal|content|js_|perl)")
 // TestGuards: files behind a check stay closed, in whatever form the check is written.
 func TestGuards(t *testing.T) {
 	t.Parallel()
-	for _, check := range []string{
+	for n, check := range []string{
 		"auth_basic x;", "auth_request /a;", "auth_jwt x;", "auth_ldap x;", "secure_link $arg_a;", "internal;",
 		"access_by_lua_file a.lua;", "access_by_lua_block { a() }", "rewrite_by_lua_file a.lua;",
 		"content_by_lua_file a.lua;",
@@ -166,12 +135,15 @@ func TestGuards(t *testing.T) {
 		"if ($cookie_a) { rewrite ^ /login last; }", "if ($http_authorization = '') { return 401; }",
 		"ssl_verify_client on;", "include auth.conf;", "satisfy all; auth_basic x; allow all;",
 	} {
-		for _, form := range []string{
+		for i, form := range []string{
 			"server { location /group1 { ngx_fastdfs_module; %s } }",
 			"server { location / { ngx_fastdfs_module; } location ~ group1 { ngx_fastdfs_module; %s } }",
 			"server { %s location /group1 { ngx_fastdfs_module; } }",
 			"server { location /group1 { location ~ M00 { ngx_fastdfs_module; } %s } }",
 		} {
+			if i > 0 && i != 1+n%3 {
+				continue // each check in two of the forms
+			}
 			outer, nested := strings.Contains(form, "server { %s"), strings.Contains(form, "~ M00")
 			if (outer || nested) && ofOneLocation.MatchString(check) || nested && strings.HasPrefix(check, "ssl_v") {
 				continue // the check is not allowed here, or does not apply to the inner location
@@ -189,31 +161,4 @@ func TestGuards(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzTranslate: no text causes a panic, and no argument leaves its comment or value.
-func FuzzTranslate(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.conf")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(string(text))
-	}
-	f.Add("server { location ~ ^/group[0-9]{1,3}/M0 {" +
-		" ngx_fastdfs_module; add_header X \"a\n[gateway]\nlisten = :1\"; } }")
-	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) > 20_000 {
-			return
-		}
-		tree, err := tryText(t, text)
-		if err != nil {
-			return
-		}
-		r := Translate(tree, Options{ModuleFile: "/m", Module: Module{Groups: []string{"group1"}, GroupInURL: true}})
-		for _, line := range strings.Split(r.Config, "\n") {
-			ok := line == "" || strings.HasPrefix(line, "# ") || line == "#include /m" || line[0] == '[' ||
-				strings.Contains(line, " =")
-			require.True(t, ok, "%q", line)
-		}
-	})
 }

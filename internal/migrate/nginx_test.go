@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -91,13 +90,5 @@ func TestNginxUnits(t *testing.T) {
 		got, ok := nginxSize(given)
 		require.True(t, ok, given)
 		require.Equal(t, want, got)
-	}
-}
-
-func TestStringsOf(t *testing.T) {
-	t.Parallel()
-	all := strings.Join(stringsOf(`^/group[1-2]/M0[01]/.*\.(jpe?g|mp[34]|gif)$`), " ")
-	for _, want := range []string{"/group1/M00/", "/group2/M01/", ".jpg", ".jpeg", ".mp3", ".gif"} {
-		require.Contains(t, all, want)
 	}
 }

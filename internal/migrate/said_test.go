@@ -169,16 +169,3 @@ func TestSaid(t *testing.T) {
 		}
 	}
 }
-
-// TestReadable: text that nginx accepts causes no mistake.
-func TestReadable(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"server {   # inside of http {}\n location /group1/ { ngx_fastdfs_module; } }",
-		"server { location /group1/ { access_by_lua_block {\n ngx.say(“禁止；”) -- { }\n } ngx_fastdfs_module; } }",
-	} {
-		tree := readText(t, text)
-		require.NotEqual(t, "mistake", string(append(tree.findings, Finding{})[0].Kind), text)
-		require.NotEmpty(t, named(tree.root, "http"), text)
-	}
-}

@@ -130,14 +130,6 @@ func TestP95OfAny(t *testing.T) {
 	}
 }
 
-func TestP95Allocs(t *testing.T) {
-	h := newHealth()
-	for range historySize {
-		h.replied(time.Millisecond)
-	}
-	require.Zero(t, testing.AllocsPerRun(100, func() { h.p95() }))
-}
-
 func TestOrder(t *testing.T) {
 	c := newClient(Options{}, timing{tick: time.Hour})
 	defer c.Close()

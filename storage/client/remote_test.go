@@ -339,31 +339,6 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// FuzzInfo parses replies to CmdFileInfo as Stat does: an accepted version is valid for its id.
-func FuzzInfo(f *testing.F) {
-	normal, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 4096})
-	require.NoError(f, err)
-	appender, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1},
-		Kind: fdfs.KindAppender})
-	require.NoError(f, err)
-	f.Add(make([]byte, 40))
-	f.Add(append([]byte{0, 0, 0, 0, 0, 0, 0x10, 0}, make([]byte, 62)...))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		size, changed, err := fdfs.ParseFileInfo(b)
-		if err != nil {
-			return
-		}
-		for _, id := range []fdfs.FileID{normal, appender} {
-			v, err := VersionOf(id, size, changed)
-			if err == nil {
-				require.GreaterOrEqual(t, v.Size, int64(0))
-				require.True(t, v.Linked || !id.Immutable() || v.Size == id.Size)
-				require.Len(t, v.Time().UTC().Format(time.RFC3339), len("2006-01-02T15:04:05Z"))
-			}
-		}
-	})
-}
-
 func TestClosedClient(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
@@ -407,23 +382,4 @@ func TestMembers(t *testing.T) {
 	}
 	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorContains(t, err, "1024 other storages are being asked")
-}
-
-// TestProbe: a probe, not a request, detects that a storage runs again.
-func TestProbe(t *testing.T) {
-	r := newRigWith(t, 2, Options{}, quick)
-	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(10)})
-	r.Storage(0).Kill()
-	for range 5 { // probes may have failed meanwhile
-		r.stat(id)
-	}
-	require.NotEqual(t, Healthy, r.c.Health()[0].State)
-	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
-	eventually.True(t, func() bool { return r.c.Health()[0].State == Dead },
-		"probes that fail count")
-	require.NoError(t, r.Storage(0).Revive())
-	eventually.True(t, func() bool { return r.c.Health()[0].State == Healthy })
-	require.Equal(t, r.servers, r.c.Order(r.servers))
-	require.Positive(t, r.requests(0, fdfs.CmdActiveTest))
-	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))
 }

@@ -92,26 +92,6 @@ func TestOpenFaults(t *testing.T) {
 	}
 }
 
-func TestOpenDead(t *testing.T) {
-	r := newRig(t, 3, Options{})
-	body := contenttest.Bytes(200_000)
-	id := r.put(fdfstest.FileSpec{Content: body})
-	info := r.stat(id)
-	r.Storage(0).Kill()
-	r.requireContent(id, body)
-	r.Storage(1).Kill()
-	r.requireContent(id, body)
-	r.Storage(2).Kill()
-	asked := r.c.Stats().Requests
-	_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
-	require.ErrorIs(t, err, ErrNoSource)
-	require.Equal(t, uint64(3), r.c.Stats().Requests-asked, "each is asked once")
-	require.NoError(t, r.Storage(2).Revive())
-	require.NoError(t, r.Remove(id))
-	_, err = r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers[2:])
-	require.ErrorIs(t, err, fdfs.ErrNoFile)
-}
-
 // TestResume: a source that breaks off, at each tenth of a body, is replaced, and the reader gets
 // the whole body.
 func TestResume(t *testing.T) {
@@ -195,24 +175,6 @@ func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 		m.transport.Close()
 		m.transport = before
 	}
-}
-
-// TestStall: a source that stalls is abandoned after the network timeout.
-func TestStall(t *testing.T) {
-	r := newRig(t, 2, Options{})
-	body := contenttest.Bytes(20 << 20)
-	id := r.put(fdfstest.FileSpec{Content: body})
-	defer r.hasten(0, 300*time.Millisecond)()
-	s := r.open(id)
-	got := make([]byte, len(body))
-	_, err := io.ReadFull(s, got[:1<<20])
-	require.NoError(t, err)
-	r.Storage(0).Partition(true)
-	_, err = io.ReadFull(s, got[1<<20:])
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(body, got))
-	require.Equal(t, r.servers[1], s.From())
-	require.NoError(t, s.Close())
 }
 
 // TestResumeVersion: the download of an appender file continues at another server only if that has

@@ -33,21 +33,6 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// TestCorrupted: a corrupted body is never delivered completely.
-func TestCorrupted(t *testing.T) {
-	body := contenttest.Bytes(1 << 20)
-	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
-		r, id, _ := twins(t, body, flipped(body, at))
-		got, err := r.read(r.open(id))
-		require.ErrorIs(t, err, fdfs.ErrFileCRC)
-		require.NotErrorIs(t, err, ErrNoSource)
-		require.Less(t, len(got), len(body))
-		stats := r.c.Stats()
-		require.Equal(t, uint64(1), stats.CRCErrors)
-		require.Equal(t, uint64(1), stats.Rechecks)
-	}
-}
-
 // TestCorruptedSmall: if a corrupted file fits into the first Read, Read returns the content of
 // another server.
 func TestCorruptedSmall(t *testing.T) {

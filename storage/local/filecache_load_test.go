@@ -275,27 +275,6 @@ func TestFileCacheMemo(t *testing.T) {
 	}
 }
 
-// TestFileCacheAllocations: a request for a cached file allocates nothing.
-func TestFileCacheAllocations(t *testing.T) {
-	s := newTestStore(t)
-	c := newTestCache(t, s, FileCacheOptions{MaxBody: 100})
-	for name, id := range map[string]fdfs.FileID{
-		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)),
-		"slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil), "appender": s.appender("x"),
-	} {
-		read(t, c, id)
-		read(t, c, id)
-		allocs := testing.AllocsPerRun(100, func() {
-			f, err := c.Open(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = f.Close()
-		})
-		require.True(t, allocs == 0 || raceDetector && name == "slot", "%s: %v", name, allocs)
-	}
-}
-
 // filesAndSlots makes 24 files and 16 slots, two for each place of the trunk file. ids are those of
 // the files, and then of the slots.
 func filesAndSlots(s *testStore) (ids, slots []fdfs.FileID, want map[fdfs.FileID]string) {
@@ -417,27 +396,5 @@ func TestFileCacheKeepsItsOwnStrings(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 3, c.Stats().Misses)
-	}
-}
-
-func BenchmarkOpen(b *testing.B) {
-	s := newTestStore(b)
-	c := newTestCache(b, s, FileCacheOptions{MaxBody: 100})
-	files := map[string]fdfs.FileID{
-		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)),
-		"slot":    s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil),
-		"missing": s.id(fdfs.KindNormal, "missing", nil),
-	}
-	for by, open := range map[string]func(fdfs.FileID) (*File, error){"store": c.local.Open, "cache": c.Open} {
-		for name, id := range files {
-			b.Run(by+" "+name, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if f, err := open(id); err == nil {
-						_ = f.Close()
-					}
-				}
-			})
-		}
 	}
 }

@@ -73,20 +73,6 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestHelpShape: the help of every command has the same parts, and goes to standard output.
-func TestHelpShape(t *testing.T) {
-	for _, cmd := range New("").Commands() {
-		for _, args := range [][]string{{cmd.Name(), "-h"}, {"help", cmd.Name()}, {cmd.Name(), "--help"}} {
-			var stdout, stderr bytes.Buffer
-			require.Equal(t, exitOK, Run("v1", args, nil, &stdout, &stderr), args)
-			require.Empty(t, stderr.String(), args)
-			shape := `(?s)^usage: gateway ` + cmd.Name() +
-				` .*\n\n.*\n\n {2,6}-.*\n\nexample: gateway .*\n\n.*Exit codes: 0 `
-			require.Regexp(t, shape, stdout.String())
-		}
-	}
-}
-
 func TestHelpJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitOK, Run("v1", []string{"help", "-json"}, nil, &stdout, &stderr))

@@ -53,10 +53,8 @@ func moduleFile(t *testing.T, head string) string {
 // TestMigrateOutput: each translation is a configuration without errors, and -json prints the same
 // result.
 func TestMigrateOutput(t *testing.T) {
-	files, err := filepath.Glob("../../../internal/migrate/testdata/*.conf")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
+	for _, name := range []string{"broken", "edge", "guards", "storage"} {
+		file := "../../../internal/migrate/testdata/" + name + ".conf"
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		head, _, _ := strings.Cut(string(text), "\n")

@@ -34,13 +34,3 @@ func TestUnits(t *testing.T) {
 		require.Equal(t, want, age(d).String(), "%v", d)
 	}
 }
-
-func TestTops(t *testing.T) {
-	for most, want := range map[float64]float64{0: 1, 1: 1, 1.1: 1.5, 11: 15, 42: 50, 81: 100, 1001: 1500} {
-		require.InDelta(t, want, niceTop(1)(most), 1e-9, "%v", most)
-	}
-	for most, want := range map[float64]float64{0: 1024, 3000: 3 * 1024, 600 * 1024: 1 << 20,
-		5.5 * (1 << 20): 6 << 20} {
-		require.InDelta(t, want, niceBytes(most), 1e-6, "%v", most)
-	}
-}

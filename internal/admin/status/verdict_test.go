@@ -71,35 +71,3 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
-
-// TestVerdictInChinese: the sentence and all its parts are in Chinese.
-func TestVerdictInChinese(t *testing.T) {
-	good, dead := i18n.Plain("replies"), i18n.Plain("does not reply")
-	for want, s := range map[string]Snapshot{
-		"正在提供本机的文件。": {},
-		"1 台跟踪服务器和 2 台存储服务器运行正常，集群中有 2 台网关，每秒 12 个请求。": {
-			Storages: []Server{{Group: "group1", Text: good}, {Group: "group1", Text: good}},
-			Trackers: []Server{{Address: "t:1"}}, Fleet: &Fleet{Gateways: []Gateway{{Live: true}, {Live: true}}},
-			Traffic: Traffic{Now: Point{Begin: start, Requests: 12}}},
-		"group1 的 3 台存储服务器中有 2 台异常：a:1 没有响应、b:1 没有响应。": {Storages: []Server{
-			{Group: "group1", Address: "a:1", State: Bad, Text: dead}, {Group: "group1", Text: good},
-			{Group: "group1", Address: "b:1", State: Bad, Text: dead}}},
-		"网关 g 已失联 1 分钟 5 秒。": {At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
-			Seen: start.Add(-65 * time.Second)}}}},
-		"网关 g 异常：磁盘故障。": {Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true,
-			Announcement: Announcement{State: Bad, Why: "Its disk.", WhyChinese: "磁盘故障。"}}}}},
-		"无法处理请求：正在停止。": {NotReady: i18n.Plain("stopping")},
-	} {
-		require.Equal(t, want, s.Verdict().Sentence.In(i18n.Chinese))
-	}
-}
-
-// TestFew: a long list of names is cut.
-func TestFew(t *testing.T) {
-	var names []i18n.Text
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		names = append(names, i18n.Sprintf("%s", name))
-	}
-	require.Equal(t, "a, b, c", few(names[:3]).String())
-	require.Equal(t, "a, b, c and 2 more", few(names).String())
-}

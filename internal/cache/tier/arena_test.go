@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"testing"
 
 	"fastdfs-gateway/internal/content/arena"
@@ -110,43 +109,6 @@ func TestArenaGivesBack(t *testing.T) {
 	held.Release()
 	require.Zero(t, m.Stats().Bytes)
 	require.Zero(t, m.resident(t))
-}
-
-// TestArenaUnderLoad: readers get the bytes of their segment beside concurrent evictions, purges
-// and new copies of segments.
-func TestArenaUnderLoad(t *testing.T) {
-	m := withArena(t, 4<<20)
-	segments := make([]*Segment, 60)
-	for i := range segments {
-		segments[i] = numbered(i, minExtent+i*2500)
-	}
-	var all sync.WaitGroup
-	for worker := range 4 {
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(worker), 1))
-			for range 500 {
-				s := segments[r.IntN(len(segments))]
-				view, ok := m.Get(s.Key, s.Version, true)
-				if !ok {
-					m.Put(s)
-					continue
-				}
-				if r.IntN(20) == 0 {
-					m.Purge(MatchFile(s.File))
-				}
-				if got := contentOf(t, view, s.Version.Size); !bytes.Equal(bytes.Join(s.Chunks, nil), got) {
-					t.Error("bytes of something else")
-				}
-				view.Release()
-			}
-		})
-	}
-	all.Wait()
-	require.Zero(t, m.inUse.Load())
-	require.LessOrEqual(t, m.resident(t), int64(4<<20))
-	m.Purge(MatchAll)
-	require.Zero(t, m.resident(t))
-	require.Zero(t, m.Stats().Bytes)
 }
 
 // TestArenaFull: if the arena has no memory for a segment, the segment stays in its place and is

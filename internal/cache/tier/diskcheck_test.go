@@ -189,17 +189,6 @@ func TestRecheckBehindTheHeader(t *testing.T) {
 	})
 }
 
-// TestRecheckOne: only a chunk whose pages are not in the page cache is checked again.
-func TestRecheckOne(t *testing.T) {
-	onChecked(t, nil, func(t *testing.T, d *checked) {
-		d.warm(t)
-		gone := int64(ChunkSize * 3 / 2)
-		d.inPageCache = func(_ int, offset, length int64) bool { return gone < offset || gone >= offset+length }
-		d.requireRead(t, 0, len(d.content))
-		require.EqualValues(t, 1, d.reads.Load())
-	})
-}
-
 // TestRecheckAfterADay: all chunks are checked again after a day, both if they stay in the page
 // cache and if the kernel cannot report its state.
 func TestRecheckAfterADay(t *testing.T) {

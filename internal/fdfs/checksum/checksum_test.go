@@ -120,20 +120,6 @@ func FuzzSum(f *testing.F) {
 	})
 }
 
-func BenchmarkWrite(b *testing.B) {
-	for _, v := range []Variants{OnlyStandard, Both} {
-		for _, size := range []int{4 << 10, 256 << 10} {
-			b.Run(fmt.Sprintf("%s/%d", []string{"both", "standard"}[v], size), func(b *testing.B) {
-				p, s := random(size), New(v)
-				b.SetBytes(int64(size))
-				for b.Loop() {
-					_, _ = s.Write(p)
-				}
-			})
-		}
-	}
-}
-
 func TestGroups(t *testing.T) {
 	var g Groups
 	require.Equal(t, OnlyStandard, g.Variants("group1"))

@@ -68,22 +68,6 @@ func TestChoose(t *testing.T) {
 	require.ErrorContains(t, err, "not b.example")
 }
 
-// FuzzChoose: any server name of a client gets a certificate.
-func FuzzChoose(f *testing.F) {
-	ca, dir := newAuthority(f, "ca", nil), f.TempDir()
-	set, err := Load([]Pair{issue(f, ca, dir, "a", order{names: []string{"a.example"}}),
-		issue(f, ca, dir, "b", order{names: []string{"*.b.example"}})})
-	require.NoError(f, err)
-	f.Add("a.example")
-	f.Add("x.B.example")
-	f.Add("*.")
-	f.Fuzz(func(t *testing.T, name string) {
-		c, err := set.Choose(&tls.ClientHelloInfo{ServerName: name})
-		require.NoError(t, err)
-		require.NotNil(t, c)
-	})
-}
-
 // TestLoadNamesBadPairs: the error of Load names all pairs that cannot be used.
 func TestLoadNamesBadPairs(t *testing.T) {
 	ca, dir := newAuthority(t, "ca", nil), t.TempDir()

@@ -124,29 +124,6 @@ func exchange(t *testing.T, c net.Conn, text string) {
 	require.Equal(t, text, string(got))
 }
 
-// TestEcho: many concurrent connections, with bytes in small and large pieces, are served until the
-// end of each.
-func TestEcho(t *testing.T) {
-	s := start(t, echo)
-	var wg sync.WaitGroup
-	for range 50 {
-		c := s.dial()
-		wg.Go(func() {
-			for _, text := range []string{"a", "bc", string(bytes.Repeat([]byte("x"), 1000)), "d"} {
-				exchange(t, c, text)
-			}
-			if err := c.CloseWrite(); err != nil {
-				t.Error(err)
-			}
-			if rest, err := io.ReadAll(c); err != nil || len(rest) > 0 {
-				t.Errorf("%q, %v", rest, err)
-			}
-		})
-	}
-	wg.Wait()
-	require.EqualValues(t, 50, s.conns.Load())
-}
-
 // TestLarge: a writer whose client reads slowly waits. The loops serve other connections meanwhile.
 func TestLarge(t *testing.T) {
 	content := make([]byte, 20<<20)

@@ -1,11 +1,7 @@
 package guard
 
 import (
-	"crypto/tls"
 	"io"
-	"net"
-	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +9,6 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 )
 
 const short = 150 * time.Millisecond
@@ -119,54 +114,5 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	eventually.True(t, func() bool { return s.guard.Buffers() == 1 })
 	for _, c := range clients {
 		require.NoError(t, c.Close())
-	}
-}
-
-// TestOtherTransports: the guard also works over a unix socket and over TLS, without a socket to
-// wait for.
-func TestOtherTransports(t *testing.T) {
-	web := httptest.NewUnstartedServer(nil)
-	web.StartTLS()
-	cert := web.TLS.Certificates[0]
-	web.Close()
-	for name, listen := range map[string]func() (net.Listener, func(addr string) (net.Conn, error)){
-		"unix": func() (net.Listener, func(string) (net.Conn, error)) {
-			ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-			require.NoError(t, err)
-			return ln, func(addr string) (net.Conn, error) { return net.Dial("unix", addr) }
-		},
-		"tls": func() (net.Listener, func(string) (net.Conn, error)) {
-			ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
-			require.NoError(t, err)
-			return ln, func(addr string) (net.Conn, error) {
-				return tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ln, dial := listen()
-			g := New(Options{})
-			server := &fasthttp.Server{Handler: respond, ReduceMemoryUsage: true, ReadBufferSize: ReadBufferSize}
-			served := make(chan error, 1)
-			go func() {
-				conn, err := ln.Accept()
-				if err == nil {
-					err = server.ServeConn(g.Wrap(conn))
-				}
-				served <- err
-			}()
-			conn, err := dial(ln.Addr().String())
-			require.NoError(t, err)
-			_, err = io.WriteString(conn, get()+get("Content-Length: 5")+"hello"+"bad\r\n"+get())
-			require.NoError(t, err)
-			all, err := io.ReadAll(conn)
-			require.NoError(t, err)
-			require.Equal(t, 2, strings.Count(string(all), "HTTP/1.1 200 OK"), string(all))
-			require.Equal(t, 1, strings.Count(string(all), "HTTP/1.1 400 Bad Request"), string(all))
-			require.NoError(t, conn.Close())
-			require.NoError(t, <-served)
-			require.NoError(t, ln.Close())
-			require.Zero(t, g.Buffers())
-		})
 	}
 }

@@ -141,16 +141,3 @@ func TestReadBufferSizeIsEnough(t *testing.T) {
 	require.LessOrEqual(t, len(heads[0]), ReadBufferSize)
 	require.True(t, strings.HasSuffix(heads[0], "\r\n\r\n"))
 }
-
-// TestRejectionText: a rejection is as expected, byte by byte.
-func TestRejectionText(t *testing.T) {
-	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
-	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +
-		"Content-Type: text/plain; charset=utf-8\r\n" +
-		"Content-Length: 4\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"
-	rejection := func(headOnly bool) string {
-		return string(appendRejection(nil, 400, []byte("bad\n"), "text/plain; charset=utf-8", headOnly, now))
-	}
-	require.Equal(t, headText+"bad\n", rejection(false))
-	require.Equal(t, headText, rejection(true))
-}

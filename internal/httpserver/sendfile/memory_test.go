@@ -45,21 +45,3 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	c.writes++
 	return c.Conn.Write(p)
 }
-
-func TestMemoryAllocatesNothing(t *testing.T) {
-	content := make([]byte, 4096)
-	server, client := pair(t, "tcp")
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	conn := paced(t, server, Pace{MinRate: 1024, Window: time.Minute})
-	w := bufio.NewWriter(conn)
-	body := &Body{Conn: conn, Direct: true, File: memory(content), Pieces: []Piece{{Length: 4096}}}
-	allocs := testing.AllocsPerRun(200, func() {
-		body.piece, body.pos = 0, 0
-		_, _ = w.WriteString("head")
-		if _, err := body.WriteTo(w); err != nil {
-			panic("cannot send")
-		}
-	})
-	require.Zero(t, allocs)
-	require.NoError(t, server.Close())
-}

@@ -296,22 +296,6 @@ func TestMemoryStaysConstant(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-func TestSendFileAllocatesNothing(t *testing.T) {
-	src, _ := newSource(t, 4096)
-	server, client := pair(t, "tcp")
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	conn, fd := paced(t, server, Pace{MinRate: 1024, Window: time.Minute}), int(src.Fd())
-	head := []byte("head")
-	allocs := testing.AllocsPerRun(200, func() {
-		_, err := conn.Write(head)
-		if _, err2 := conn.SendFile(fd, 0, 4096); err != nil || err2 != nil {
-			panic("cannot send")
-		}
-	})
-	require.Zero(t, allocs)
-	require.NoError(t, server.Close())
-}
-
 func TestNewConnNeedsASocket(t *testing.T) {
 	server, _ := pair(t, "tcp")
 	_, err := NewConn(struct{ net.Conn }{server}, Pace{})
