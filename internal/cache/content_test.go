@@ -65,28 +65,6 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// TestClientGone: a fetch continues after the client that started it has disconnected.
-func TestClientGone(t *testing.T) {
-	bubble(t, "leader's client", func(t *testing.T) {
-		o := newOrigin(testFile(1), SegmentSize)
-		o.first, o.whole = second, second
-		c := newCache(t, Options{})
-		ctx, cancel := context.WithTimeout(background, second/2)
-		defer cancel()
-		require.ErrorIs(t, get(ctx, c, o).err, context.DeadlineExceeded)
-		ctx, cancel = context.WithTimeout(background, second)
-		defer cancel()
-		r := get(ctx, c, o)
-		require.ErrorIs(t, r.err, context.DeadlineExceeded)
-		require.NotEmpty(t, r.body)
-		time.Sleep(second)
-		r = get(background, c, o)
-		requireWhole(t, o, r)
-		require.Equal(t, FromMemory, r.from)
-		require.EqualValues(t, 1, o.fetches.Load())
-	})
-}
-
 // TestChanged: a response is aborted if the file changes while it is read. The next request gets
 // the new version.
 func TestChanged(t *testing.T) {

@@ -84,53 +84,6 @@ func TestOriginDead(t *testing.T) {
 	})
 }
 
-// TestDeleted: a deleted file is served until a revalidation has found its deletion, and not after
-// that.
-func TestDeleted(t *testing.T) {
-	bubble(t, "deleted", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		c := newCache(t, Options{})
-		requireWhole(t, o, get(background, c, o))
-		content := o.content
-		o.set(func() { o.content = nil })
-		time.Sleep(11 * time.Minute)
-		e, err := lookup(c, o)
-		require.NoError(t, err)
-		require.Equal(t, Stale, e.State)
-		synctest.Wait()
-		_, err = lookup(c, o)
-		require.ErrorIs(t, err, ErrNotFound)
-		require.Zero(t, c.Stats().Memory.Entries)
-		o.set(func() { o.content = content })
-	})
-}
-
-// TestOneRefresher: one gateway of the fleet revalidates an expired entry, and all get the result.
-func TestOneRefresher(t *testing.T) {
-	bubble(t, "one refresher in the fleet", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		list := gateways(t, newFleet(), 3, Options{})
-		for _, c := range list {
-			requireWhole(t, o, get(background, c, o))
-		}
-		o.first = second
-		time.Sleep(11 * time.Minute)
-		for range 20 {
-			for _, c := range list {
-				_, err := lookup(c, o)
-				require.NoError(t, err)
-			}
-		}
-		time.Sleep(3 * second)
-		require.EqualValues(t, 1, o.stats.Load())
-		for _, c := range list {
-			e, err := lookup(c, o)
-			require.NoError(t, err)
-			require.Equal(t, Fresh, e.State)
-		}
-	})
-}
-
 // TestEarly: metadata of a file with many requests is revalidated once before it expires, and never
 // long before.
 func TestEarly(t *testing.T) {

@@ -361,7 +361,7 @@ func TestRate(t *testing.T) {
 
 // TestMemory: the comparison holds no body in memory.
 func TestMemory(t *testing.T) {
-	const size = 16 << 20
+	const size = 4 << 20
 	chunk := make([]byte, 64<<10)
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for range size / len(chunk) {

@@ -262,7 +262,7 @@ func TestSwapWhileOpening(t *testing.T) {
 		})
 	}
 	began := time.Now()
-	for swaps := 0; (swaps < 500 || opened.Load() < 500) && time.Since(began) < eventually.Limit; swaps++ {
+	for swaps := 0; (swaps < 150 || opened.Load() < 150) && time.Since(began) < eventually.Limit; swaps++ {
 		require.NoError(t, unix.Renameat2(unix.AT_FDCWD, root, unix.AT_FDCWD, spare, unix.RENAME_EXCHANGE))
 		require.NoError(t, l.Ready())
 	}
