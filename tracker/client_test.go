@@ -23,7 +23,10 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	eventually.Together()
+	goleak.VerifyTestMain(m)
+}
 
 // TestQueries: every query works with both sizes of addresses, with and without storage ids.
 func TestQueries(t *testing.T) {

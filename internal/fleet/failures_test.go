@@ -96,6 +96,7 @@ func TestRedisFails(t *testing.T) {
 // TestFullRedis: a Redis without free memory counts as unavailable until it has memory again,
 // although heartbeats succeed meanwhile.
 func TestFullRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	f := member(t, fleetOf(server.Addr()), 1)
 	start(t, f, (&memory{}).local())

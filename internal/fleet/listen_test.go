@@ -31,6 +31,7 @@ func (c firstFails) Write(p []byte) (int, error) {
 // TestSubscriptionNotSent: a gateway whose first subscription could not be sent subscribes again,
 // so it receives the notifications of purges.
 func TestSubscriptionNotSent(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
 	require.NoError(t, f.rdb.Close())

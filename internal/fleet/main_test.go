@@ -11,12 +11,16 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	eventually.Together()
+	redistest.Main(m)
+}
 
 const (
 	// testTimeout bounds operations that normally take a fraction of a second.

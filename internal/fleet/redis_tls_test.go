@@ -52,6 +52,7 @@ func secured(t *testing.T, a *redistest.Authority, address string) Options {
 // TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user with no
 // more rights than redisRights.
 func TestRedisByTLS(t *testing.T) {
+	t.Parallel()
 	a := redistest.NewAuthority(t)
 	for _, c := range []struct {
 		mode  string
@@ -74,6 +75,7 @@ func TestRedisByTLS(t *testing.T) {
 		}},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
+			t.Parallel()
 			o := secured(t, a, "")
 			server, asked := c.start(t, &o)
 			o.Addresses, o.Mode = []string{asked.TLSAddr()}, c.mode

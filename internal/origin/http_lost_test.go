@@ -19,6 +19,7 @@ import (
 // after a host has moved, a request uses a new connection after the connect timeout. It does not
 // try other idle connections.
 func TestHTTPConnectionsAreLost(t *testing.T) {
+	t.Parallel()
 	const conns = 32
 	patient := 20 * time.Second // less than the attempts on all idle connections take
 	content := []byte(strings.Repeat("x", 1000))

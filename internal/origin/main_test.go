@@ -8,6 +8,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 
@@ -18,7 +19,10 @@ import (
 // testTimeout is the time after which a waiting test fails.
 const testTimeout = time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	eventually.Together()
+	goleak.VerifyTestMain(m)
+}
 
 // fileID returns the id of a file with this content. change, which may be nil, changes its fields.
 func fileID(t *testing.T, content []byte, change func(f *fdfs.Fields)) fdfs.FileID {

@@ -74,6 +74,7 @@ var longPast = time.Unix(1795181354, 0)
 // TestNotReplicatedYet: if the sender does not report its version any more, the reply "no file" of
 // another storage is not the result: the file may not be replicated to that storage yet.
 func TestNotReplicatedYet(t *testing.T) {
+	t.Parallel()
 	body := contenttest.Bytes(300_000)
 	r, without := newRig(t, 1, Options{}), newCluster(t, 1)
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})

@@ -18,6 +18,7 @@ import (
 // TestDrippingSource: a storage that sends few bytes, but never stalls, is replaced at the next
 // byte. If all storages are that slow, the stream fails.
 func TestDrippingSource(t *testing.T) {
+	t.Parallel()
 	drip := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 100}
 	pace := unprobed
 	pace.window = 100 * time.Millisecond
@@ -56,6 +57,7 @@ func TestDrippingSource(t *testing.T) {
 // bytes count as received, so the storage is not replaced, although it is slow enough for a
 // measurement.
 func TestSkippedBytes(t *testing.T) {
+	t.Parallel()
 	pace := unprobed
 	pace.window = 500 * time.Millisecond
 	body := contenttest.Bytes(300_000)

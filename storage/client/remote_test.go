@@ -19,7 +19,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	eventually.Together()
+	goleak.VerifyTestMain(m)
+}
 
 // patient is the maximum wait of a test for an immediate event: a machine may be slow, or stop for
 // a while.

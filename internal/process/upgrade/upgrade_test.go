@@ -9,11 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/testing/eventually"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	eventually.Together()
+	goleak.VerifyTestMain(m)
+}
 
 // conns returns both ends of a connection.
 func conns(t *testing.T) (one, other *net.UnixConn) {
