@@ -76,27 +76,6 @@ func ExampleLock_Context() {
 	// part 2
 }
 
-func ExamplePolicy() {
-	ctx := context.Background()
-	locks := cachelock.New(rdb, cachelock.Options{})
-	defer locks.Close()
-	lock, err := locks.Acquire(ctx, "policy", cachelock.LockOptions{})
-	if err != nil {
-		return
-	}
-	go lock.Release(ctx)
-	// The release wakes the waiters.
-	next, err := locks.Acquire(ctx, "policy", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
-	if err != nil {
-		return
-	}
-	_, err = locks.Acquire(ctx, "policy", cachelock.LockOptions{
-		Policy: cachelock.Policy{Retries: 3, Sleep: time.Millisecond, MaxSleep: 2 * time.Millisecond},
-	})
-	fmt.Println(errors.Is(err, cachelock.ErrHeld), next.Release(ctx))
-	// Output: true <nil>
-}
-
 func ExampleGuard() {
 	type size struct {
 		File  string
@@ -112,71 +91,6 @@ func ExampleGuard() {
 	}
 	fmt.Println(thumbnail(context.Background(), size{"cat", 200}))
 	// Output: cat-200.jpg <nil>
-}
-
-func ExampleClient_AcquireAll() {
-	ctx := context.Background()
-	locks := cachelock.New(rdb, cachelock.Options{})
-	defer locks.Close()
-	both, err := locks.AcquireAll(ctx, []string{"account:1", "account:2"}, cachelock.LockOptions{})
-	if err != nil {
-		return
-	}
-	_, err = locks.AcquireAll(ctx, []string{"account:2", "account:3"}, cachelock.LockOptions{})
-	var held *cachelock.HeldError
-	if errors.As(err, &held) {
-		fmt.Println("in the way:", held.Key)
-	}
-	fmt.Println(both.Release(ctx))
-	// Output:
-	// in the way: account:2
-	// <nil>
-}
-
-func ExampleLockOptions_owner() {
-	ctx := context.Background()
-	locks := cachelock.New(rdb, cachelock.Options{})
-	defer locks.Close()
-	mine := cachelock.LockOptions{Owner: "job-7"}
-	outer, err := locks.Acquire(ctx, "table", mine)
-	if err != nil {
-		return
-	}
-	inner, err := locks.Acquire(ctx, "table", mine)
-	fmt.Println(err, inner.Release(ctx))
-	_, err = locks.Acquire(ctx, "table", cachelock.LockOptions{Owner: "job-8"})
-	fmt.Println(errors.Is(err, cachelock.ErrHeld), outer.Release(ctx))
-	// Output:
-	// <nil> <nil>
-	// true <nil>
-}
-
-func ExampleClient_Folders() {
-	ctx := context.Background()
-	locks := cachelock.New(rdb, cachelock.Options{Holder: "alice"})
-	defer locks.Close()
-	folders, err := locks.Folders("project 7")
-	if err != nil {
-		return
-	}
-	lock, err := folders.Acquire(ctx, "docs/2026", cachelock.Exclusive, cachelock.LockOptions{})
-	if err != nil {
-		return
-	}
-	for _, path := range []string{"docs", "docs/2026/11/plan.txt", "docs/2026-11"} {
-		other, err := folders.Acquire(ctx, path, cachelock.Shared, cachelock.LockOptions{})
-		if held := (*cachelock.HeldError)(nil); errors.As(err, &held) {
-			fmt.Printf("%s: %s has %s\n", path, held.Holder, held.Key)
-			continue
-		}
-		fmt.Println(path+": free", other.Release(ctx))
-	}
-	fmt.Println(lock.Release(ctx))
-	// Output:
-	// docs: alice has docs/2026
-	// docs/2026/11/plan.txt: alice has docs/2026
-	// docs/2026-11: free <nil>
-	// <nil>
 }
 
 func ExampleFolders_Begin() {

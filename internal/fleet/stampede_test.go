@@ -10,16 +10,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// origin is a storage that counts fetches. Each new content is a new version.
+// origin is a storage. Each new content is a new version.
 type origin struct {
-	delay   time.Duration // before the first byte
-	fetches atomic.Int32
-	bytes   atomic.Int64
-
 	mu      sync.Mutex // guards the fields below
 	data    []byte
 	changes int64
@@ -58,23 +53,15 @@ func (o *origin) Stat(context.Context) (cache.Version, error) {
 }
 
 func (o *origin) Fetch(
-	ctx context.Context,
+	_ context.Context,
 	want *cache.Version,
 	offset, length int64,
 ) (cache.Version, io.ReadCloser, error) {
-	o.fetches.Add(1)
-	select {
-	case <-time.After(o.delay):
-	case <-ctx.Done():
-		return cache.Version{}, nil, context.Cause(ctx)
-	}
 	data, v := o.now()
 	if want != nil && *want != v {
 		return cache.Version{}, nil, cache.ErrChanged
 	}
-	part := data[offset:min(offset+length, int64(len(data)))]
-	o.bytes.Add(int64(len(part)))
-	return v, io.NopCloser(&dribble{bytes.NewReader(part)}), nil
+	return v, io.NopCloser(&dribble{bytes.NewReader(data[offset:min(offset+length, int64(len(data)))])}), nil
 }
 
 // dribble returns a few bytes at a time, after a pause.

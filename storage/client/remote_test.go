@@ -386,3 +386,22 @@ func TestMembers(t *testing.T) {
 	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorContains(t, err, "1024 other storages are being asked")
 }
+
+// TestProbe: a probe, not a request, detects that a storage runs again.
+func TestProbe(t *testing.T) {
+	r := newRigWith(t, 2, Options{}, quick)
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(10)})
+	r.Storage(0).Kill()
+	for range 5 { // probes may have failed meanwhile
+		r.stat(id)
+	}
+	require.NotEqual(t, Healthy, r.c.Health()[0].State)
+	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
+	eventually.True(t, func() bool { return r.c.Health()[0].State == Dead },
+		"probes that fail count")
+	require.NoError(t, r.Storage(0).Revive())
+	eventually.True(t, func() bool { return r.c.Health()[0].State == Healthy })
+	require.Equal(t, r.servers, r.c.Order(r.servers))
+	require.Positive(t, r.requests(0, fdfs.CmdActiveTest))
+	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))
+}
