@@ -195,7 +195,7 @@ func TestPeerThatIsBehind(t *testing.T) {
 	eventually.True(t, func() bool { return open() == nil }, "a copy that came too late is asked for again later")
 	relay.Hang()
 	require.Equal(t, b.applied.Load(), a.applied.Load())
-	a.purges.confirm = 300 * time.Millisecond
+	a.purges.confirm = time.Second
 	_, missing, err := a.Purge(t.Context(), tier.MatchAll)
 	require.NoError(t, err)
 	require.Equal(t, []string{b.o.Name}, missing)

@@ -199,8 +199,8 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 			require.NoError(t, server.Client().ZAdd(t.Context(), untilKey, z(until, lock.Token())).Err())
 			for f.purges.confirm = 300 * time.Millisecond; ; f.purges.confirm *= 2 {
 				n, _, err := f.Purge(t.Context(), tier.MatchFile(testFile))
-				if err != nil && f.purges.confirm < testTimeout &&
-					errors.Is(err, context.DeadlineExceeded) { // a slow machine
+				late := errors.Is(err, context.DeadlineExceeded) || err == nil && n == 0
+				if late && f.purges.confirm < testTimeout { // a slow machine
 					continue
 				}
 				require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestPurgePassesALockThatNeverExpires(t *testing.T) {
 				break
 			}
 			require.Contains(t, m.take(), testFile)
-			require.Equal(t, 1, log.Count("a purge goes on without the folder lock"))
+			require.NotZero(t, log.Count("a purge goes on without the folder lock"))
 			require.True(t, f.Stats().Up)
 		})
 	}
