@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFileCacheMaxFiles: of three hundred files that are read through a cache of a hundred, at most a
-// hundred stay open.
+// TestFileCacheMaxFiles: of three hundred files that are read through a cache of a hundred, at most
+// a hundred stay open.
 func TestFileCacheMaxFiles(t *testing.T) {
 	s := newTestStore(t)
 	before := descriptors(t)

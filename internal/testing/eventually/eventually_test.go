@@ -10,22 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTrueLooksAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		True(t, func() bool { return true })
-		require.Zero(t, time.Since(began))
-	})
-}
-
-func TestTrueLooksOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		event := time.Now().Add(10 * time.Second)
-		True(t, func() bool { return !time.Now().Before(event) })
-		require.LessOrEqual(t, time.Since(event), longest)
-	})
-}
-
 // stopped is a testing.TB that records its failure.
 type stopped struct {
 	testing.TB
