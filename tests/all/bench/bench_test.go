@@ -20,7 +20,7 @@ import (
 func TestDocument(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/benchmarks.md")
 	require.NoError(t, err)
-	for _, section := range []string{"summary", "figures", "module", "link", "crowds", "tails", "growth"} {
+	for _, section := range []string{"summary", "figures", "module", "link"} {
 		_, err := docs.ReplaceSection(document, "make bench", section, "")
 		require.NoError(t, err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/tests/fdfstest"
 )
 
@@ -34,9 +35,9 @@ type world struct {
 	store   *store
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
-	p256    keyPair  // of TLS listeners
-	rsa     keyPair  // of TLS listeners of the flavour securedRSA
-	link    *link    // between the servers and wrk; nil = they are on one host
+	cert    string   // file of TLS listeners, with key
+	key     string
+	link    *link // between the servers and wrk; nil = they are on one host
 }
 
 // tmpfs is the folder whose files Linux keeps in memory (shm_overview(7)).
@@ -54,7 +55,12 @@ func newWorld(dir string) (*world, error) {
 			return nil, err
 		}
 	}
-	if w.p256, w.rsa, err = newKeyPairs(dir); err != nil {
+	c, err := certtest.Make(certtest.Order{Hosts: []string{"bench"}})
+	if err != nil {
+		return nil, err
+	}
+	w.cert, w.key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := c.Save(w.cert, w.key); err != nil {
 		return nil, err
 	}
 	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}})
@@ -112,8 +118,6 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"64 KiB file by TLS", w.secured(64*kib, false)},
 		{"1 MiB file by TLS", w.secured(mib, false)},
 		{"4 KiB file by TLS, a connection each, resumed", w.reconnects},
-		{"4 KiB file by TLS, a full handshake each, P-256", w.handshakes(secured)},
-		{"4 KiB file by TLS, a full handshake each, RSA", w.handshakes(securedRSA)},
 		{"4 KiB file by HTTP/2", w.secured(4*kib, true)},
 		{"64 KiB file by HTTP/2", w.secured(64*kib, true)},
 		{"1 MiB file by HTTP/2", w.secured(mib, true)},
@@ -231,16 +235,6 @@ func (w *world) reconnects(c *testCase) error {
 	err := w.closing(c)
 	c.flavour = secured
 	return err
-}
-
-// handshakes makes a case of a small file over TLS, with a full handshake for each request.
-func (w *world) handshakes(f flavour) func(*testCase) error {
-	return func(c *testCase) error {
-		o, err := w.store.plain(4 * kib)
-		c.same(o)
-		c.flavour, c.gateway.handshakes = f, true
-		return err
-	}
 }
 
 func (w *world) mix(c *testCase) error {

@@ -5,8 +5,6 @@
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
 //	bench -link -cases '4 KiB'
-//	bench -tails -out docs/benchmarks.md
-//	bench -growth -rounds 3 -out docs/benchmarks.md
 //	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
 //	bench -profile cmd/gateway/default.pgo
 //
@@ -39,15 +37,12 @@ type settings struct {
 	rounds      int
 	time        time.Duration
 	connections int
-	groupTime   time.Duration
 	pattern     *regexp.Regexp
 	all         bool // no case is left out
 	out         string
 	format      string
 	dir         string
 	link        bool
-	tails       bool
-	growth      bool
 	profile     string
 }
 
@@ -73,20 +68,15 @@ func parseFlags(args []string) (*settings, error) {
 	f.IntVar(&s.rounds, "rounds", 5, "runs of each side")
 	f.DurationVar(&s.time, "time", 3*time.Second, "of a run, in whole seconds")
 	f.IntVar(&s.connections, "connections", 64, "of wrk; 4 for 100 MiB")
-	f.DurationVar(&s.groupTime, "crowd-time", 20*time.Second, "how long groups of odd clients stay")
 	f.StringVar(&s.out, "out", "", "document whose sections are written; only when no case is left out")
 	f.StringVar(&s.format, "format", "",
 		"write the figures of the sides for benchstat, to this name with .new and .old behind it")
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
 	f.BoolVar(&s.link, "link", false,
-		"wrk is behind a virtual network link; needs root and iproute2, leaves out the groups of clients")
-	f.BoolVar(&s.tails, "tails", false,
-		"latency at a fixed rate, in open loop, in place of everything else")
-	f.BoolVar(&s.growth, "growth", false,
-		"figures of quantities that are doubled four times, in place of everything else; -out gets plots beside it")
+		"wrk is behind a virtual network link; needs root and iproute2")
 	f.StringVar(&s.profile, "profile", "",
 		"write a profile of the gateway for the compiler to this file, in place of everything else")
-	cases := f.String("cases", "", "regular expression: only cases whose name matches; one of them is \"crowds\"")
+	cases := f.String("cases", "", "regular expression: only cases whose name matches")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -130,12 +120,7 @@ func run(s *settings) (err error) {
 	if err != nil {
 		return err
 	}
-	switch {
-	case s.tails:
-		return w.writeTails(sides, s)
-	case s.growth:
-		return w.writeGrowth(sides, s)
-	case s.profile != "":
+	if s.profile != "" {
 		return w.writeProfile(sides[0], s)
 	}
 	return w.measureAll(sides, s)
@@ -187,18 +172,11 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 		fmt.Println(r.row())
 		results = append(results, r)
 	}
-	var rows []string
-	if s.pattern.MatchString("crowds") && !s.link && s.module == "" {
-		fmt.Println()
-		if rows, err = w.connections(sides, s); err != nil {
-			return err
-		}
-	}
-	return s.write(sides, results, rows)
+	return s.write(sides, results)
 }
 
 // write writes the results to the files of the flags -format and -out.
-func (s *settings) write(sides [2]side, results []*result, rows []string) error {
+func (s *settings) write(sides [2]side, results []*result) error {
 	if s.format != "" {
 		for suffix, text := range map[string]string{
 			".new": lines(results, func(r *result) samples { return r.a }),
@@ -218,10 +196,7 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 	if err := s.writeSection("summary", summary(sides, results)); err != nil {
 		return err
 	}
-	if err := s.writeSection("figures", machine(s)+"\n"+table(sides, results)); err != nil {
-		return err
-	}
-	return s.writeSection("crowds", clientTable(sides, rows))
+	return s.writeSection("figures", machine(s)+"\n"+table(sides, results))
 }
 
 // writes reports whether a document is to be written and no case was left out.

@@ -67,10 +67,10 @@ func (w *world) startNginx(f flavour) (*process, error) {
 func (w *world) runNginx(dir string, f flavour, location, origin string, command ...string) (*process, error) {
 	addr, more := w.address(), ""
 	listen := addr
-	if keys := w.keys(f); keys != nil {
+	if f == secured {
 		listen += " ssl http2"
-		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", keys.cert,
-			keys.key) // the default is without TLS 1.3 before nginx 1.23.4
+		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", w.cert,
+			w.key) // the default is without TLS 1.3 before nginx 1.23.4
 	}
 	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more,
 		filepath.Join(w.memory, filepath.Base(dir))))
@@ -82,5 +82,5 @@ func (w *world) runNginx(dir string, f flavour, location, origin string, command
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, tls: w.keys(f) != nil}, nil
+	return &process{Process: p, tls: f == secured}, nil
 }

@@ -176,13 +176,10 @@ func machine(s *settings) string {
 	if s.link {
 		network = "wrk in a network namespace behind a veth pair"
 	}
-	client := fmt.Sprintf("%s. `wrk -t1 -c%d`", firstLine("wrk", "-v"), s.connections)
-	if s.tails {
-		client = "vegeta, in open loop"
-	}
-	return wrapped(fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s, %d runs of %v for each side in turn.",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), network,
-		runtime.Version(), firstLine("nginx", "-v"), client, s.rounds, s.time)) + "\n"
+	return wrapped(fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v "+
+		"for each side in turn.", time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(),
+		bytes.TrimSpace(kernel), network, runtime.Version(), firstLine("nginx", "-v"), firstLine("wrk", "-v"),
+		s.connections, s.rounds, s.time)) + "\n"
 }
 
 func cpuModel() string {

@@ -13,36 +13,22 @@ import (
 type flavour int
 
 const (
-	local       flavour = iota // files of its own store
-	tokens                     // the same, and each request needs a token
-	warm                       // files of other hosts, kept in memory
-	relayed                    // the same, but nginx has no cache
-	cold                       // files of other hosts that are too many to be kept
-	manyClients                // files of its own store, and more connections than files kept open
-	secured                    // files of its own store, by TLS with a key of P-256
-	securedRSA                 // the same, with an RSA key
+	local   flavour = iota // files of its own store
+	tokens                 // the same, and each request needs a token
+	warm                   // files of other hosts, kept in memory
+	relayed                // the same, but nginx has no cache
+	cold                   // files of other hosts that are too many to be kept
+	secured                // files of its own store, by TLS
 )
 
 // remote reports whether the files are on other hosts.
 func (f flavour) remote() bool { return f == warm || f == relayed || f == cold }
 
-// keys returns the key pair of a TLS listener; nil = the listener has no TLS.
-func (w *world) keys(f flavour) *keyPair {
-	switch f {
-	case secured:
-		return &w.p256
-	case securedRSA:
-		return &w.rsa
-	}
-	return nil
-}
-
 // secret is the key of tokens.
 const secret = "a key for benchmarks only"
 
 // gatewayConf has as arguments: base path, number of store paths, store path, path of mime.types,
-// trackers, check_token, secret, listen with the lines for TLS, admin_listen, memory of the cache,
-// files kept open.
+// trackers, check_token, secret, listen with the lines for TLS, admin_listen, memory of the cache.
 const gatewayConf = `base_path = %s
 store_path_count = %d
 store_path0 = %s
@@ -64,7 +50,7 @@ min_send_rate = 1KB
 [cache]
 memory_max = %s
 [open_file_cache]
-max_files = %d
+max_files = 10000
 `
 
 // startGateway starts a gateway and waits until it is ready.
@@ -82,20 +68,16 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if f.remote() {
 		paths, trackers = 0, "tracker_server = "+strings.Join(w.cluster.Trackers(), "\ntracker_server = ")
 	}
-	files := 10_000
-	switch f {
-	case cold:
+	if f == cold {
 		memory = "1MB"
-	case manyClients:
-		files = 100
 	}
 	listen := addr
-	if keys := w.keys(f); keys != nil {
-		listen += "\ntls_cert = " + keys.cert + "\ntls_key = " + keys.key
+	if f == secured {
+		listen += "\ntls_cert = " + w.cert + "\ntls_key = " + w.key
 	}
 	conf := filepath.Join(dir, "mod_fastdfs.conf")
 	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, listen, admin,
-		memory, files)
+		memory)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -104,5 +86,5 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, admin: admin, tls: w.keys(f) != nil}, nil
+	return &process{Process: p, admin: admin, tls: f == secured}, nil
 }

@@ -19,7 +19,6 @@ type ask struct {
 	header      map[string]string
 	connections int
 	http2       bool // by h2load, in place of wrk
-	handshakes  bool // by handshakes, in place of wrk
 }
 
 // responses are the figures of wrk.
@@ -83,11 +82,8 @@ func (a *ask) script(dir string) (string, error) {
 
 // load sends requests to a server during d. wrk begins with the path of index first.
 func (w *world) load(a *ask, p *process, d time.Duration, first int) (responses, error) {
-	switch {
-	case a.http2:
+	if a.http2 {
 		return w.h2load(a, p, d)
-	case a.handshakes:
-		return handshakes(a, p, d)
 	}
 	return w.wrk(a, p, d, first)
 }
