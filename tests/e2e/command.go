@@ -17,7 +17,7 @@ import (
 )
 
 // Certificate writes a self-signed certificate for 127.0.0.1 and returns a pool with it.
-func Certificate(t *testing.T, dir string) *x509.CertPool {
+func Certificate(t testing.TB, dir string) *x509.CertPool {
 	t.Helper()
 	c := certtest.New(t, certtest.Order{Name: "gateway test", Hosts: []string{"127.0.0.1"}, CA: true})
 	c.Write(t, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))

@@ -32,9 +32,14 @@ func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
 	return p
 }
 
-// OverHTTP2 starts a second gateway with the configuration of p, like ServeHTTP2.
-func (p *Process) OverHTTP2(t *testing.T) *Process {
+// OverHTTP2 returns a second gateway with the configuration of p, like that of ServeHTTP2. The first
+// call starts it.
+func (p *Process) OverHTTP2() *Process {
+	t := p.T
 	t.Helper()
+	if p.twin != nil {
+		return p.twin
+	}
 	dir := t.TempDir()
 	pool := Certificate(t, dir)
 	conf, err := os.ReadFile(p.Conf)
@@ -46,6 +51,7 @@ func (p *Process) OverHTTP2(t *testing.T) *Process {
 	h := ServeConfig(t, secure)
 	h.TLS = &tls.Config{RootCAs: pool}
 	h.HTTP2 = h.HTTP2Client()
+	p.twin = h
 	return h
 }
 

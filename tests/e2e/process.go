@@ -74,6 +74,7 @@ type Process struct {
 	AdminAddr string
 	TLS       *tls.Config  // of the clients; nil = plain HTTP
 	HTTP2     *http.Client // used by Do; nil = HTTP/1.1, with a connection for each request
+	twin      *Process     // of OverHTTP2; nil = none
 	done      chan struct{}
 
 	mu  sync.Mutex // guards log

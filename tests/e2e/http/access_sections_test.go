@@ -55,7 +55,7 @@ func TestAccessSections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	p := e2e.Serve(t, s, append(accessSections, "[gateway]", "[access M01/]", "deny = 127.0.0.1")...)
-	second := p.OverHTTP2(t)
+	second := p.OverHTTP2()
 	for name := range accessByFile {
 		group, ext, _ := strings.Cut(name, " ")
 		requireAccess(t, p, name, s.In(group, 0, ext, s.Bytes(100)).URL())

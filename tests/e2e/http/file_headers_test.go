@@ -109,7 +109,7 @@ func TestDifferencesErrorPages(t *testing.T) {
 	missing := page("404.html", "<h1>missing</h1>\n")
 	p := e2e.Serve(t, s, "[gateway]", "cors_origin = *", "[error_pages]", "404 = "+missing,
 		"4xx = "+page("4xx.txt", "wrong\n"))
-	file, gone, byHTTP2 := s.Normal("jpg", s.Bytes(10)), s.Missing("jpg", storetest.Created), p.OverHTTP2(t)
+	file, gone, byHTTP2 := s.Normal("jpg", s.Bytes(10)), s.Missing("jpg", storetest.Created), p.OverHTTP2()
 	for _, tt := range []struct {
 		name, method, url string
 		send              []string

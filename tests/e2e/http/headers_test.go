@@ -37,7 +37,7 @@ func differ(t *testing.T, p *e2e.Process, cases []difference) {
 	t.Helper()
 	differBy(t, p, cases)
 	if p.HTTP2 == nil {
-		t.Run("HTTP2", func(t *testing.T) { differBy(t, p.OverHTTP2(t), cases) })
+		t.Run("HTTP2", func(t *testing.T) { differBy(t, p.OverHTTP2(), cases) })
 	}
 }
 
@@ -102,11 +102,20 @@ func talk(p *e2e.Process, requests ...string) []e2e.Response {
 
 func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
+// TestDifferencesHeaders: headers, methods and framing.
 func TestDifferencesHeaders(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	file, appender := s.Normal("jpg", s.Bytes(100)), s.Appender("log", s.Bytes(50))
 	p := e2e.Serve(t, s)
+	differentHeaders(t, s, p)
+	differentMethods(t, s, p)
+	differentFraming(t, s, p)
+	differentConnectionStaysUsable(t, s, p)
+}
+
+func differentHeaders(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
+	file, appender := s.Normal("jpg", s.Bytes(100)), s.Appender("log", s.Bytes(50))
 	tag := p.Get(file.URL()).Header.Get("ETag")
 	t.Run("strong ETag", func(t *testing.T) {
 		require.Regexp(t, `\A"[^"]+"\z`, tag)
@@ -179,11 +188,9 @@ func TestDifferencesConfiguredHeaders(t *testing.T) {
 	})
 }
 
-func TestDifferencesMethods(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentMethods(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(100))
-	p := e2e.Serve(t, s)
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "FOO", "get"} {
 		t.Run("405 with Allow to "+method, func(t *testing.T) {
 			a := talk(p.In(t), e2e.Request(method, file.URL(), "Content-Length: 0"),
@@ -196,13 +203,11 @@ func TestDifferencesMethods(t *testing.T) {
 	}
 }
 
-// TestDifferencesFraming: the gateway rejects bytes that nginx accepts as a request, or parses as
+// differentFraming: the gateway rejects bytes that nginx accepts as a request, or parses as
 // another request, and closes the connection.
-func TestDifferencesFraming(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentFraming(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("txt", []byte("hello"))
-	p := e2e.Serve(t, s)
 	url := file.URL()
 	tests := []struct {
 		name, request, status string
@@ -233,15 +238,13 @@ func TestDifferencesFraming(t *testing.T) {
 	})
 }
 
-// TestDifferencesConnectionStaysUsable: a response without the file leaves no further bytes on the
+// differentConnectionStaysUsable: a response without the file leaves no further bytes on the
 // connection, which serves the next request.
-func TestDifferencesConnectionStaysUsable(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentConnectionStaysUsable(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(4096))
 	date, rfc850 := httpDate(storetest.Created), storetest.Created.Format("Monday, 02-Jan-06 15:04:05 GMT")
 	older := httpDate(storetest.Created.Add(-time.Hour))
-	p := e2e.Serve(t, s)
 	tests := []struct {
 		name, method, field string
 		status              int

@@ -25,11 +25,9 @@ func scan(t testing.TB, text, format string, into ...any) {
 	require.NoError(t, err, text)
 }
 
-func TestDifferencesFileNames(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentFileNames(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(100))
-	p := e2e.Serve(t, s)
 	tests := []struct{ name, query, disposition string }{
 		{"UTF-8", "filename=%E6%B5%8B%E8%AF%95.jpg",
 			`attachment; filename="__.jpg"; filename*=UTF-8''%E6%B5%8B%E8%AF%95.jpg`},
@@ -65,9 +63,19 @@ func TestDifferencesFileNames(t *testing.T) {
 	}
 }
 
+// TestDifferencesPaths: paths and queries.
 func TestDifferencesPaths(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
+	p := e2e.Serve(t, s)
+	differentPaths(t, s, p)
+	differentFileNames(t, s, p)
+	differentRedirectMark(t, s, p)
+	differentFLV(t, s, p)
+}
+
+func differentPaths(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file, packed := s.Normal("jpg", s.Bytes(100)), s.Trunk("jpg", s.Bytes(100))
 	for _, o := range []storetest.Object{file, packed} {
 		meta := strings.TrimSuffix(file.Path, file.ID.Name) + o.ID.Name + "-m"
@@ -75,7 +83,6 @@ func TestDifferencesPaths(t *testing.T) {
 	}
 	outside, short := s.Link("txt", s.Dir+"/canary"), s.Normal("jpg", s.Bytes(100))
 	require.NoError(t, os.Truncate(short.Path, 60))
-	p := e2e.Serve(t, s)
 	logic := "/" + file.ID.Logic
 	differ(t, p, []difference{
 		{name: "metadata of a file", url: file.URL() + "-m", status: 400},
@@ -169,11 +176,9 @@ func TestDifferencesSources(t *testing.T) {
 	require.True(t, errors.Is(err, os.ErrDeadlineExceeded), "a connection to the unlisted host was made")
 }
 
-func TestDifferencesRedirectMark(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentRedirectMark(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	old, young := s.Missing("jpg", storetest.Created), s.Missing("jpg", time.Now())
-	p := e2e.Serve(t, s)
 	differ(t, p, []difference{
 		{name: "mark on a file that is not here", url: old.URL() + "?redirect=1", status: 404,
 			headers: []string{"Location", "Retry-After"}},
@@ -201,11 +206,9 @@ func TestDifferencesRetryAfter(t *testing.T) {
 	})
 }
 
-func TestDifferencesFLV(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentFLV(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	film := s.Normal("flv", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	differ(t, p, []difference{
 		{name: "one byte", url: film.URL() + "?start=0&end=1", status: 200, headers: []string{"Content-Length: 1"},
 			body: film.Content[:1]},

@@ -18,11 +18,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestDifferencesRanges: ranges, several ranges, HEAD and conditions.
 func TestDifferencesRanges(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	file, empty := s.Normal("bin", s.Bytes(1000)), s.Normal("txt", nil)
 	p := e2e.Serve(t, s)
+	differentRanges(t, s, p)
+	differentRangesIgnored(t, s, p)
+	differentMultipart(t, s, p)
+	differentHead(t, s, p)
+	differentConditions(t, s, p)
+	differentIfRange(t, s, p)
+}
+
+func differentRanges(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
+	file, empty := s.Normal("bin", s.Bytes(1000)), s.Normal("txt", nil)
 	zeros := strings.Repeat("0", 80)
 	part := func(name, value, contentRange string, body []byte) difference {
 		return difference{name: name, url: file.URL(), send: []string{"Range: " + value}, status: 206,
@@ -49,13 +60,11 @@ func TestDifferencesRanges(t *testing.T) {
 	})
 }
 
-// TestDifferencesRangesIgnored: the gateway ignores Range fields that are invalid or request too
+// differentRangesIgnored: the gateway ignores Range fields that are invalid or request too
 // much, and sends the whole file. The module rejects or misreads them.
-func TestDifferencesRangesIgnored(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentRangesIgnored(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("bin", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	seventeen := "bytes=0-0"
 	for i := 2; i <= 32; i += 2 {
 		seventeen += "," + strconv.Itoa(i) + "-" + strconv.Itoa(i)
@@ -94,11 +103,9 @@ func wholeFile(name string, o storetest.Object, send ...string) difference {
 		body:    o.Content}
 }
 
-func TestDifferencesMultipart(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentMultipart(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	tests := []struct {
 		name, value string
 		parts       []string
@@ -111,7 +118,7 @@ func TestDifferencesMultipart(t *testing.T) {
 				"25-25", "27-27", "29-29", "31-31"}},
 		{"two of three satisfiable", "bytes=1-2,5000-,4-5", []string{"1-2", "4-5"}},
 	}
-	seen, byHTTP2 := map[string]bool{}, p.OverHTTP2(t)
+	seen, byHTTP2 := map[string]bool{}, p.OverHTTP2()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, p := range []*e2e.Process{p, byHTTP2} {
@@ -158,11 +165,9 @@ func TestDifferencesMultiRangeOff(t *testing.T) {
 	differ(t, p, []difference{wholeFile("several ranges get the whole file", file, "Range: bytes=0-5,10-15")})
 }
 
-func TestDifferencesHead(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentHead(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	tag := p.Get(file.URL()).Header.Get("ETag")
 	head := func(name, field string) difference {
 		return difference{name: name, method: "HEAD", url: file.URL(), send: []string{field}, status: 200,
@@ -176,11 +181,9 @@ func TestDifferencesHead(t *testing.T) {
 	})
 }
 
-func TestDifferencesConditions(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentConditions(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file := s.Normal("jpg", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	tag, at := p.Get(file.URL()).Header.Get("ETag"), storetest.Created
 	date, older, newer := httpDate(at), httpDate(at.Add(-time.Hour)), httpDate(at.Add(time.Hour))
 	unchanged := func(name string, send ...string) difference {
@@ -215,11 +218,9 @@ func TestDifferencesConditions(t *testing.T) {
 	})
 }
 
-func TestDifferencesIfRange(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
+func differentIfRange(t *testing.T, s *storetest.Store, p *e2e.Process) {
+	t.Helper()
 	file, fresh := s.Normal("jpg", s.Bytes(1000)), s.Appender("log", s.Bytes(1000))
-	p := e2e.Serve(t, s)
 	tag, at := p.Get(file.URL()).Header.Get("ETag"), storetest.Created
 	const field = "Range: bytes=1-5"
 	differ(t, p, []difference{
