@@ -90,6 +90,7 @@ func TestTagsAgree(t *testing.T) {
 	}
 	for _, name := range []string{"slave", "appender"} {
 		t.Run(name+" changes", func(t *testing.T) {
+			t.Parallel()
 			f := g.stores[0].files[name]
 			old := g.of["source"].Get(f.URL()).Header.Get("ETag")
 			now := time.Now()
@@ -102,6 +103,7 @@ func TestTagsAgree(t *testing.T) {
 				}
 				old = g.requireOneTag(t, f.URL(), changed)
 			}
+			requireTagsWithinTheSecond(t, g, name)
 		})
 	}
 }
@@ -139,40 +141,35 @@ func (g *tagGateways) requireOneTag(t *testing.T, url string, content []byte) st
 	return tag
 }
 
-// TestTagsWithinTheSecond: two versions with the same size and second never have the same tag, and
-// bytes that were fetched before the second was over are not kept under the tag of the last
+// requireTagsWithinTheSecond: two versions with the same size and second never have the same tag,
+// and bytes that were fetched before the second was over are not kept under the tag of the last
 // version.
-func TestTagsWithinTheSecond(t *testing.T) {
-	t.Parallel()
-	g := startTagged(t)
-	for _, name := range []string{"slave", "appender"} {
-		t.Run(name, func(t *testing.T) {
-			f := g.stores[0].files[name]
-			first, last := append([]byte("1"), f.Content[1:]...), append([]byte("2"), f.Content[1:]...)
-			early := map[string]string{}
-			for at := time.Now(); ; at = time.Now() { // a busy machine may be too late
-				at = at.Add(3 * time.Second).Truncate(time.Second).Add(time.Millisecond)
-				g.change(t, name, first, at)
-				for of, p := range g.of {
-					eventually.True(t, func() bool {
-						a := p.Get(f.URL())
-						early[of] = a.Header.Get("ETag")
-						return string(a.Body) == string(first)
-					}, of)
-				}
-				g.change(t, name, last, at.Add(time.Millisecond))
-				if !content.IsSettled(at, time.Now()) {
-					break
-				}
-			}
-			for of, p := range g.of {
-				eventually.True(t, func() bool { return string(p.Get(f.URL()).Body) == string(last) }, of)
-			}
-			tag := g.requireOneTag(t, f.URL(), last)
-			for of, p := range g.of {
-				require.NotEqual(t, tag, early[of], of)
-				require.Equal(t, http.StatusOK, p.Get(f.URL(), "If-None-Match: "+early[of]).StatusCode, of)
-			}
-		})
+func requireTagsWithinTheSecond(t *testing.T, g *tagGateways, name string) {
+	t.Helper()
+	f := g.stores[0].files[name]
+	first, last := append([]byte("1"), f.Content[1:]...), append([]byte("2"), f.Content[1:]...)
+	early := map[string]string{}
+	for at := time.Now(); ; at = time.Now() { // a busy machine may be too late
+		at = at.Add(3 * time.Second).Truncate(time.Second).Add(time.Millisecond)
+		g.change(t, name, first, at)
+		for of, p := range g.of {
+			eventually.True(t, func() bool {
+				a := p.Get(f.URL())
+				early[of] = a.Header.Get("ETag")
+				return string(a.Body) == string(first)
+			}, of)
+		}
+		g.change(t, name, last, at.Add(time.Millisecond))
+		if !content.IsSettled(at, time.Now()) {
+			break
+		}
+	}
+	for of, p := range g.of {
+		eventually.True(t, func() bool { return string(p.Get(f.URL()).Body) == string(last) }, of)
+	}
+	tag := g.requireOneTag(t, f.URL(), last)
+	for of, p := range g.of {
+		require.NotEqual(t, tag, early[of], of)
+		require.Equal(t, http.StatusOK, p.Get(f.URL(), "If-None-Match: "+early[of]).StatusCode, of)
 	}
 }
