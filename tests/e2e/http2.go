@@ -32,8 +32,8 @@ func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
 	return p
 }
 
-// OverHTTP2 returns a second gateway with the configuration of p, like that of ServeHTTP2. The first
-// call starts it.
+// OverHTTP2 returns a second gateway with the configuration of p, with TLS like that of ServeHTTP2.
+// The first call starts it.
 func (p *Process) OverHTTP2() *Process {
 	t := p.T
 	t.Helper()

@@ -379,9 +379,6 @@ func (p *Process) AdminPost(path, body string) (int, string) {
 // Prompt is longer than any response that waits for no timeout, on a slow machine too.
 const Prompt = 30 * time.Second
 
-// Long reports whether the tests may take minutes.
-var Long = os.Getenv("TEST_LONG") != ""
-
 // Memory returns the value of MemoryOf for the gateway.
 func (p *Process) Memory(name string) int {
 	p.T.Helper()

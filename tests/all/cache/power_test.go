@@ -34,10 +34,7 @@ import (
 // writing is torn. Otherwise the test tears the files.
 func TestPowerFailure(t *testing.T) {
 	t.Parallel()
-	cuts := 2
-	if e2e.Long {
-		cuts = 30
-	}
+	const cuts = 2
 	for name, options := range map[string]string{
 		"ext4":                    "commit=1",
 		"ext4 nodelalloc":         "commit=1,nodelalloc",

@@ -24,12 +24,8 @@ import (
 // that joins or is killed changes the owners of its share of the files only, and files that are
 // still on the disk of a gateway are not downloaded again.
 func TestFleetCapacity(t *testing.T) {
-	gateways, disk, size, files := 4, 12<<20, 256<<10, 288
-	if e2e.Long {
-		gateways, disk, files = 8, 64<<20, 2560
-	} else {
-		t.Parallel()
-	}
+	t.Parallel()
+	const gateways, disk, size, files = 4, 12 << 20, 256 << 10, 288
 	o := e2e.FleetOptions{Gateways: gateways, Disk: true, Storages: 1,
 		Cache: []string{"copies = 1", "memory_max = 1MB", fmt.Sprintf("disk_max = %d", disk)}}
 	f := e2e.StartFleet(t, o)

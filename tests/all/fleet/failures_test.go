@@ -45,61 +45,23 @@ var failures = []failure{
 }
 
 // harms reports whether the clients of a gateway may get an error.
-func (x *failure) harms(gateway int) bool { return x.harmsLeader && gateway == 0 }
+func (x failure) harms(gateway int) bool { return x.harmsLeader && gateway == 0 }
 
-// failureCase is a failure while many clients read a file.
-type failureCase struct {
-	*failure
-	clients, size int
-}
-
-func (x failureCase) String() string { return fmt.Sprintf("%s, %d bytes", x.name, x.size) }
-
-// failureCases returns the cases for the time of the run. In a short run, size is the size of the
-// file.
-func failureCases(size int) (list []failureCase) {
-	sizes, clients := []int{size}, 60
-	if e2e.Long {
-		sizes, clients = []int{4 << 10, 1 << 20, 64 << 20}, 500
-	}
-	for i := range failures {
-		for _, size := range sizes {
-			list = append(list, failureCase{&failures[i], clients, size})
-		}
-	}
-	return list
-}
-
-// failingFleets returns the fleets for the time of the run, with short leases and relays.
-func failingFleets(cache ...string) (list []e2e.FleetOptions) {
-	sizes := []int{2}
-	if e2e.Long {
-		sizes = append(sizes, 3)
-	}
-	for _, n := range sizes {
-		list = append(list, e2e.FleetOptions{Gateways: n, Relayed: true, Cache: append(cache, "memory_max = 512MB"),
-			Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
-	}
-	return list
-}
+func (x failure) String() string { return x.name }
 
 // TestCacheFailures: after any failure in the middle of a fill, every client gets the exact content
 // or an error that it can detect, the clients of running gateways get the content, and each segment
 // is downloaded at most twice.
 func TestCacheFailures(t *testing.T) {
 	t.Parallel()
-	atOnce := 2
-	if e2e.Long {
-		atOnce = 1 // 500 clients need the whole machine
-	}
-	for _, o := range failingFleets() {
-		e2e.OnFleets(t, atOnce, o, failureCases(1<<20), failureCase.play)
-	}
+	o := e2e.FleetOptions{Gateways: 2, Relayed: true, Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}}
+	e2e.OnFleets(t, 2, o, failures, failure.play)
 }
 
 // play plays a failure. Its error means that there were too many downloads.
-func (x failureCase) play(f *e2e.Fleet) error {
-	t, gateways, size := f.T, len(f.Gateways), x.size
+func (x failure) play(f *e2e.Fleet) error {
+	const clients, size = 60, 1 << 20
+	t, gateways := f.T, len(f.Gateways)
 	id, content := f.Put(size)
 	f.Slow(300*time.Millisecond, 3*time.Second, size)
 	lone := make(chan stampede.Report)
@@ -108,8 +70,8 @@ func (x failureCase) play(f *e2e.Fleet) error {
 	}()
 	f.Begun(id, 1)
 	all := make(chan stampede.Report)
-	go func() { all <- f.Stampede(x.clients, id, content) }()
-	f.Begun(id, int64(size/3))
+	go func() { all <- f.Stampede(clients, id, content) }()
+	f.Begun(id, size/3)
 	x.begin(f)
 	if x.end != nil {
 		time.Sleep(x.after)

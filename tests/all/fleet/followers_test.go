@@ -36,20 +36,15 @@ const busyTTL = time.Minute
 // the owner's memory, whether it reads slowly or fast, and whatever the size of the file.
 func TestFleetFollowersMemory(t *testing.T) {
 	t.Parallel()
-	followers, sizes := 40, []int{8 << 20}
-	if e2e.Long {
-		followers, sizes = 200, []int{64 << 20, 256 << 20}
-	}
-	for _, size := range sizes {
-		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Cache: []string{"memory_max = 16MB"},
-			Lines: []string{"[lock]", "ttl = " + busyTTL.String()}})
-		one, _ := ownersMemory(t, f, 1, 64<<20) // the cache is full then
-		all, quarters := ownersMemory(t, f, followers, size)
-		t.Logf("%d MiB, %d followers: %d KB resident, with one follower %d KB: %d KB for each; "+
-			"at most %v KB in each quarter of the time",
-			size>>20, followers, all, one, (all-one)/(followers-1), quarters)
-		require.Less(t, all-one, followers*followerMemory)
-	}
+	const followers, size = 40, 8 << 20
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Cache: []string{"memory_max = 16MB"},
+		Lines: []string{"[lock]", "ttl = " + busyTTL.String()}})
+	one, _ := ownersMemory(t, f, 1, 64<<20) // the cache is full then
+	all, quarters := ownersMemory(t, f, followers, size)
+	t.Logf("%d MiB, %d followers: %d KB resident, with one follower %d KB: %d KB for each; "+
+		"at most %v KB in each quarter of the time",
+		size>>20, followers, all, one, (all-one)/(followers-1), quarters)
+	require.Less(t, all-one, followers*followerMemory)
 }
 
 // ownersMemory lets followers read a new file, every second one slowly. It returns the peak of the

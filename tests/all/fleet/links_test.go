@@ -20,41 +20,23 @@ import (
 // the file.
 type link struct {
 	name   string
-	peers  bool // connections between gateways are among them; false = connections to Redis only
 	relays func(f *e2e.Fleet) []*redistest.Relay
 }
 
 var (
-	redisLinks = link{"redis links", false, func(f *e2e.Fleet) (list []*redistest.Relay) {
+	redisLinks = link{"redis links", func(f *e2e.Fleet) (list []*redistest.Relay) {
 		for _, m := range f.Gateways {
 			list = append(list, m.RedisRelay)
 		}
 		return list
 	}}
-	peerLinks = link{"peer links", true, func(f *e2e.Fleet) (list []*redistest.Relay) {
+	peerLinks = link{"peer links", func(f *e2e.Fleet) (list []*redistest.Relay) {
 		for _, m := range f.Gateways {
 			list = append(list, m.PeerRelay)
 		}
 		return list
 	}}
-	everyLink = link{"every link", true, func(f *e2e.Fleet) []*redistest.Relay {
-		return append(redisLinks.relays(f), peerLinks.relays(f)...)
-	}}
-	ownersRedisLink = link{"the owner's redis link", false, func(f *e2e.Fleet) []*redistest.Relay {
-		return []*redistest.Relay{f.Gateways[0].RedisRelay}
-	}}
-	linksToTheOwner = link{"peer links to the owner", true, func(f *e2e.Fleet) []*redistest.Relay {
-		return []*redistest.Relay{f.Gateways[0].PeerRelay}
-	}}
 )
-
-// links returns the links for the time of the run.
-func links() []link {
-	if e2e.Long {
-		return []link{redisLinks, peerLinks, everyLink, ownersRedisLink, linksToTheOwner}
-	}
-	return []link{redisLinks, peerLinks}
-}
 
 // linkFault is a fault of the connections of a relay. The client of a connection is the gateway
 // that sends requests; its target is Redis or another gateway.
@@ -113,16 +95,11 @@ func (c linkCase) ends(f *e2e.Fleet) {
 	}
 }
 
-// linkCases returns all faults of the links. In a short run, each one begins either before the fill
-// or in it.
+// linkCases returns all faults of the links. Each one begins either before the fill or in it.
 func linkCases() (list []linkCase) {
-	for i, l := range links() {
+	for i, l := range []link{redisLinks, peerLinks} {
 		for j, fault := range linkFaults {
-			for _, inTheFill := range []bool{false, true} {
-				if e2e.Long || inTheFill == ((i+j)%2 == 1) {
-					list = append(list, linkCase{l, fault, inTheFill})
-				}
-			}
+			list = append(list, linkCase{l, fault, (i+j)%2 == 1})
 		}
 	}
 	return list
@@ -136,8 +113,8 @@ var linkFleet = e2e.FleetOptions{Gateways: 3, Storages: 1, Relayed: true,
 	Lines: []string{"[lock]", "ttl = " + linkTTL.String()}}
 
 // TestFleetLinks: with any fault of the connections to Redis or between running gateways, every
-// client gets the exact bytes. The file is downloaded once; twice if a gateway takes the owner for
-// dead; once for each gateway if all take all others for dead.
+// client gets the exact bytes. The file is downloaded once; once for each gateway if all take all
+// others for dead.
 func TestFleetLinks(t *testing.T) {
 	t.Parallel()
 	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.play)
@@ -165,11 +142,8 @@ func (c linkCase) play(f *e2e.Fleet) error {
 	f.T.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
 		n.Downloads, float64(n.Bytes)/size, r.FirstByte(1).Round(time.Millisecond), r.Whole(1).Round(time.Millisecond))
 	most := 1
-	switch {
-	case c.unknown && (c.link.name == everyLink.name || c.link.name == peerLinks.name):
+	if c.unknown && c.link.name == peerLinks.name {
 		most = len(f.Gateways) // each may take all others for dead
-	case c.unknown && c.peers:
-		most = 2
 	}
 	switch {
 	case n.Downloads > most:

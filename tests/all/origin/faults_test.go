@@ -25,10 +25,7 @@ func (zeros) ReadAt(p []byte, _ int64) (int, error) {
 // time need less than 100 MB of resident memory.
 func TestMemoryOfManyDownloads(t *testing.T) {
 	t.Parallel()
-	size := int64(16 << 20)
-	if e2e.Long {
-		size = 200 << 20
-	}
+	const size = int64(16 << 20)
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Reader: zeros{}, Size: size, Kind: fdfs.KindAppender,
 		Ext: "mp4", Created: e2e.LongAgo})
