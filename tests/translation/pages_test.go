@@ -155,51 +155,6 @@ func relative(from, to string) string {
 	return name
 }
 
-var (
-	// 文件ID is one word, as in the documents of FastDFS.
-	unspaced = regexp.MustCompile("\\p{Han}[A-Za-z0-9`]|[A-Za-z0-9`]\\p{Han}")
-	halfMark = regexp.MustCompile(`\p{Han}[,;:?!(]|[,;:?!)]\p{Han}`)
-	wideMark = regexp.MustCompile(` [，。；：、？！（）]|[，。；：、？！（）] \S`)
-	target   = regexp.MustCompile(`\]\([^)]*\)`)
-)
-
-// TestTypography: a half-width blank stands between Chinese and western characters, and Chinese
-// sentences have full-width marks. A paragraph is one line, since a browser shows a line break
-// between two Chinese characters as a blank.
-func TestTypography(t *testing.T) {
-	for zh := range pages(t) {
-		fenced, before := false, ""
-		for n, line := range strings.Split(read(t, zh), "\n") {
-			fence := strings.HasPrefix(line, "```")
-			if fenced = fenced != fence; fenced || fence || strings.HasPrefix(line, "    ") {
-				before = ""
-				continue
-			}
-			for _, problem := range typography(target.ReplaceAllString(line, "]")) {
-				t.Errorf("%s:%d: %s", zh, n+1, problem)
-			}
-			if isText := strings.IndexAny(line, "-|#<1") != 0 && line != ""; isText && before != "" {
-				t.Errorf("%s:%d: goes on with the paragraph of the line above", zh, n+1)
-			}
-			before = line
-		}
-	}
-}
-
-// typography returns the problems of a text.
-func typography(text string) (problems []string) {
-	plain := strings.NewReplacer("文件ID", "文件", " |", "|", "| ", "|").Replace(text)
-	for _, rule := range []struct {
-		pattern *regexp.Regexp
-		text    string
-	}{{unspaced, "no blank in"}, {halfMark, "a half-width mark in"}, {wideMark, "a blank at the mark in"}} {
-		for _, found := range rule.pattern.FindAllString(plain, -1) {
-			problems = append(problems, fmt.Sprintf("%s %q: %.60s", rule.text, found, text))
-		}
-	}
-	return problems
-}
-
 var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
 
 // TestLinks: each link to a file of the repository, or to a section of a page, has an existing

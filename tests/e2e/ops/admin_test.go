@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
@@ -83,6 +82,15 @@ var operators = []adminRequest{
 	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
 }
 
+// requireMode requires the permissions of an admin socket: for the account of the gateway only, or
+// those of admin_socket_mode.
+func requireMode(t *testing.T, socket string, mode os.FileMode) {
+	t.Helper()
+	info, err := os.Stat(socket)
+	require.NoError(t, err)
+	require.Equal(t, mode, info.Mode().Perm())
+}
+
 // TestAdminOtherSites: pages of other sites cannot use the admin listener through an operator's
 // browser, on any kind of listener.
 func TestAdminOtherSites(t *testing.T) {
@@ -92,10 +100,13 @@ func TestAdminOtherSites(t *testing.T) {
 	t.Run("loopback", func(t *testing.T) {
 		askAdmin(t, e2e.DialTo("tcp", p.AdminAddr), append(otherSites, operators...))
 	})
+	admin := &e2e.Process{T: t, Addrs: []string{p.AdminAddr}}
+	require.Regexp(t, "^HTTP/1.0 200 ", admin.Raw("GET /readyz HTTP/1.0\r\n\r\n"), "an old health check sends no Host")
 
 	socket := filepath.Join(t.TempDir(), "admin")
 	e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
-		"admin_hosts = ops.example, b")))
+		"admin_hosts = ops.example, b", "admin_socket_mode = 0660")))
+	requireMode(t, socket, 0o660)
 	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200},
 		{"another configured name", "GET", "/status", "b", nil, 200}}
 	t.Run("unix socket", func(t *testing.T) {
@@ -109,23 +120,6 @@ func TestAdminOtherSites(t *testing.T) {
 	t.Run("every address", func(t *testing.T) {
 		askAdmin(t, e2e.DialTo("tcp", "127.0.0.2:"+port), append(otherSites, operators...))
 	})
-}
-
-// TestAdminProbe: /readyz responds 200 to a request without a Host field, which an old health check
-// sends.
-func TestAdminProbe(t *testing.T) {
-	t.Parallel()
-	p := e2e.Serve(t, storetest.New(t))
-	c, err := net.DialTimeout("tcp", p.AdminAddr, e2e.Timeout)
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(e2e.Timeout)))
-	_, err = c.Write([]byte("GET /readyz HTTP/1.0\r\n\r\n"))
-	require.NoError(t, err)
-	b := make([]byte, 13)
-	_, err = c.Read(b)
-	require.NoError(t, err)
-	require.Equal(t, "HTTP/1.0 200 ", string(b))
 }
 
 const adminToken = "an-admin-token-0123456789"
@@ -149,6 +143,7 @@ func TestAdminToken(t *testing.T) {
 	t.Parallel()
 	conf, socket, token := tokenConfig(t, storetest.New(t), "pprof = false")
 	e2e.ServeConfig(t, conf)
+	requireMode(t, socket, 0o600)
 	bearer := func(token string) []string { return []string{"Authorization: Bearer " + token} }
 	basic := func(text string) []string {
 		return []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(text))}
@@ -186,22 +181,6 @@ func TestAdminToken(t *testing.T) {
 		{"a reload without a token", "POST", "/reload", "", bearer("the-next-token-0123456789"), 422},
 		{"the token stays", "GET", "/metrics", "", bearer("the-next-token-0123456789"), 200},
 	})
-}
-
-// TestAdminSocketMode: only the account of the gateway may connect to the admin socket, unless
-// admin_socket_mode says otherwise.
-func TestAdminSocketMode(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	for want, line := range map[os.FileMode]string{0o600: "", 0o660: "admin_socket_mode = 0660"} {
-		socket := filepath.Join(t.TempDir(), "admin")
-		e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0",
-			"admin_listen = unix:"+socket,
-			line)))
-		info, err := os.Stat(socket)
-		require.NoError(t, err)
-		require.Equal(t, want, info.Mode().Perm())
-	}
 }
 
 // TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token from

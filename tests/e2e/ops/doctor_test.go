@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
@@ -209,24 +208,4 @@ func TestDoctorHost(t *testing.T) {
 	missing := edited(t, conf, s.Root("group1", 0), "/nowhere")
 	bad := only(t, examine(t, 1, missing, "config"), "fail")
 	require.Contains(t, bad.text, "/nowhere")
-}
-
-// TestDoctorClock: doctor reports the difference between the clocks of Redis and of this host.
-func TestDoctorClock(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\n[redis]\naddresses = "+
-		server.Addr()+"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\nallow_sources = local-networks\n")
-	require.Contains(t, only(t, examine(t, 0, conf, "clock"), "ok").text, "ahead of this host's")
-}
-
-// TestInterruptedDoctor: Ctrl-C ends doctor with a summary.
-func TestInterruptedDoctor(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	c.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
-	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\ntracker_server = "+c.Trackers()[0]+
-		"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\n")
-	text := interrupt(t, "port", "doctor", "-c", conf)
-	require.Regexp(t, `: \d+ ok, \d+ warnings, \d+ failures\r\ngateway: interrupted\r\n$`, text)
 }

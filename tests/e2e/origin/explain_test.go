@@ -1,7 +1,6 @@
 package origin
 
 import (
-	"path/filepath"
 	"testing"
 
 	"fastdfs-gateway/tests/e2e"
@@ -45,39 +44,33 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 	missing := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt",
 		Created: e2e.LongAgo})
 	require.NoError(t, c.Remove(missing))
-	socket := filepath.Join(t.TempDir(), "admin")
-	for name, admin := range map[string]string{"tcp": lab.Address(lab.Port()), "unix": "unix:" + socket} {
-		t.Run(name, func(t *testing.T) {
-			conf := e2e.WriteConfig(t, e2e.EdgeConfig(c, "[gateway]", "admin_listen = "+admin))
-			explain := func(flags ...string) string {
-				code, stdout, stderr := e2e.Run(t, append([]string{"explain", "-c", conf}, flags...)...)
-				require.Equal(t, 0, code, stderr)
-				require.Empty(t, stderr)
-				return stdout
-			}
-			require.Contains(t, explain(id.String()), "by a fresh look", "no gateway runs")
-			p := e2e.ServeConfig(t, conf)
-			before := explain(id.String())
-			require.Contains(t, before, "by the running gateway")
-			require.Contains(t, before, "knows nothing of it")
-			require.Equal(t, 200, p.Get(e2e.Path(id)).StatusCode)
-			require.Equal(t, 404, p.Get(e2e.Path(missing)).StatusCode)
-			after := explain(id.String())
-			require.Contains(t, after, "knows it: 5 bytes")
-			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`,
-				after)
-			require.Contains(t, after, "200: by what the cache knows")
-			require.Contains(t, explain(missing.String()), "no storage had it")
-			require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
-			require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
-			c.Storage(0).Kill()
-			other := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt",
-				Created: e2e.LongAgo})
-			require.Equal(t, 200, p.Get(e2e.Path(other)).StatusCode)
-			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
-			require.NoError(t, c.Storage(0).Revive())
-		})
+	conf := e2e.WriteConfig(t, e2e.EdgeConfig(c, "[gateway]", "admin_listen = "+lab.Address(lab.Port())))
+	explain := func(flags ...string) string {
+		code, stdout, stderr := e2e.Run(t, append([]string{"explain", "-c", conf}, flags...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Empty(t, stderr)
+		return stdout
 	}
+	require.Contains(t, explain(id.String()), "by a fresh look", "no gateway runs")
+	p := e2e.ServeConfig(t, conf)
+	before := explain(id.String())
+	require.Contains(t, before, "by the running gateway")
+	require.Contains(t, before, "knows nothing of it")
+	require.Equal(t, 200, p.Get(e2e.Path(id)).StatusCode)
+	require.Equal(t, 404, p.Get(e2e.Path(missing)).StatusCode)
+	after := explain(id.String())
+	require.Contains(t, after, "knows it: 5 bytes")
+	require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`,
+		after)
+	require.Contains(t, after, "200: by what the cache knows")
+	require.Contains(t, explain(missing.String()), "no storage had it")
+	require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
+	require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
+	c.Storage(0).Kill()
+	other := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt",
+		Created: e2e.LongAgo})
+	require.Equal(t, 200, p.Get(e2e.Path(other)).StatusCode)
+	require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
 }
 
 // TestPathIndexIsDecidedOnce: an id with a store path that the group does not have on this host is
