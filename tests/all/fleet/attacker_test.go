@@ -20,6 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// leaseTTL is the ttl of leases. It is short, so that the lease of a killed gateway ends soon.
+const leaseTTL = 2 * time.Second
+
 // attacker writes to the Redis of a fleet without the secret of the fleet.
 type attacker struct {
 	t           *testing.T

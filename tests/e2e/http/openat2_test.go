@@ -52,40 +52,36 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 	return syscall.Exec(command[0], command, os.Environ())
 }
 
-// TestWithoutOpenat2: if a sandbox rejects openat2(2), with any errno, the gateway serves every
+// TestWithoutOpenat2: if a sandbox rejects openat2(2), the gateway serves every
 // file, and nothing else, and logs once that it opens files folder by folder.
 func TestWithoutOpenat2(t *testing.T) {
 	t.Parallel()
-	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS} {
-		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
-			s := storetest.New(t)
-			file := s.Normal("jpg", s.Bytes(100_000))
-			served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)),
-				s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)),
-				s.TrunkLink(file), linked(s, file)}
-			rejected := []storetest.Object{s.Missing("jpg", storetest.Created),
-				s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
-			swapped := filepath.Join(s.Root(storetest.Group, 0), "data", "00", "0B")
-			require.NoError(t, os.Symlink(filepath.Dir(file.Path), swapped), "a folder is a link")
-			conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
-			cmd := exec.Command(os.Args[0], e2e.Binary, "serve", "-c", conf)
-			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", denyOpenat2, errno))
-			p := e2e.StartCommand(t, conf, cmd)
-			for range 3 {
-				for _, o := range served {
-					a := p.Get(o.URL())
-					require.Equal(t, 200, a.StatusCode, "%s: %s", o.URL(), a.Body)
-					require.Equal(t, o.Content, a.Body)
-				}
-				for _, o := range rejected {
-					require.Equal(t, 404, p.Get(o.URL()).StatusCode, o.URL())
-				}
-				require.Equal(t, 404, p.Get(strings.Replace(file.URL(), "/00/0A/", "/00/0B/", 1)).StatusCode)
-			}
-			require.Equal(t, 1, strings.Count(p.LogText(), "folder by folder"))
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
-			require.NoError(t, err)
-			require.Contains(t, string(status), "Seccomp:\t2", "the filter is in force")
-		})
+	s := storetest.New(t)
+	file := s.Normal("jpg", s.Bytes(100_000))
+	served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)),
+		s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)),
+		s.TrunkLink(file), linked(s, file)}
+	rejected := []storetest.Object{s.Missing("jpg", storetest.Created),
+		s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
+	swapped := filepath.Join(s.Root(storetest.Group, 0), "data", "00", "0B")
+	require.NoError(t, os.Symlink(filepath.Dir(file.Path), swapped), "a folder is a link")
+	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(os.Args[0], e2e.Binary, "serve", "-c", conf)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", denyOpenat2, unix.EPERM))
+	p := e2e.StartCommand(t, conf, cmd)
+	for range 3 {
+		for _, o := range served {
+			a := p.Get(o.URL())
+			require.Equal(t, 200, a.StatusCode, "%s: %s", o.URL(), a.Body)
+			require.Equal(t, o.Content, a.Body)
+		}
+		for _, o := range rejected {
+			require.Equal(t, 404, p.Get(o.URL()).StatusCode, o.URL())
+		}
+		require.Equal(t, 404, p.Get(strings.Replace(file.URL(), "/00/0A/", "/00/0B/", 1)).StatusCode)
 	}
+	require.Equal(t, 1, strings.Count(p.LogText(), "folder by folder"))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Contains(t, string(status), "Seccomp:\t2", "the filter is in force")
 }
