@@ -58,6 +58,7 @@ func TestSendRate(t *testing.T) {
 		}
 	}
 	requests := func() float64 { return p.Metric("fdfs_gateway_open_files") }
+	eventually.True(t, func() bool { return requests() <= 6 }, "the others have ended")
 	require.Equal(t, 6.0, requests(), "at 100 bytes a second")
 	for i := 0; i < 6; i += 2 {
 		require.NoError(t, slow[i].Body.Close())
