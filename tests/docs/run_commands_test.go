@@ -19,6 +19,7 @@ import (
 // exceptions has the reason for each command that is not run.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
+	needGateway(t)
 	dir, s := t.TempDir(), storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
 	listen, admin := lab.Address(lab.Port()), lab.Address(lab.Port())

@@ -20,6 +20,7 @@ import (
 // docs/hardening.md, if the files that they name exist.
 func TestHardening(t *testing.T) {
 	t.Parallel()
+	needGateway(t)
 	text := read(t, "docs/hardening.md")
 	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(text, -1)
 	require.Len(t, blocks, 13, "one for each setting")
