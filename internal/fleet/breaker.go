@@ -19,8 +19,10 @@ import (
 // maxFailures is the number of successive failures after which the breaker opens.
 const maxFailures = 3
 
-// redisBackoff is the pause between probes of Redis while the breaker is open.
-var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
+// redisBackoff is the pause between probes of Redis while the breaker is open. A message from Redis
+// ends it at once (listen). Max is far below purgeLimits.live: a gateway is a member again before
+// others could count it as gone.
+var redisBackoff = backoff.Policy{First: time.Second, Max: 3 * time.Second}
 
 // breaker decides whether requests are sent to Redis. Normally it is closed. It opens after three
 // successive failures, or after one reply that reports that Redis cannot serve: a failing server
@@ -28,6 +30,7 @@ var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 // background loop sends requests, after a pause. The first that succeeds closes the breaker.
 type breaker struct {
 	log    *slog.Logger
+	probes backoff.Policy
 	opened atomic.Int64 // times
 
 	mu       sync.Mutex      // guards the fields below
@@ -37,7 +40,7 @@ type breaker struct {
 }
 
 func newBreaker(log *slog.Logger) *breaker {
-	b := &breaker{log: log}
+	b := &breaker{log: log, probes: redisBackoff}
 	b.up, b.open = context.WithCancelCause(context.Background())
 	return b
 }
@@ -62,7 +65,7 @@ func (b *breaker) pause() time.Duration {
 	if b.up.Err() == nil {
 		return 0
 	}
-	return redisBackoff.Delay(b.failures + 1)
+	return b.probes.Delay(b.failures + 1)
 }
 
 // note counts the outcome of a request: nil = Redis has served. look marks the exchanges of the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -198,7 +199,7 @@ func TestBreaker(t *testing.T) {
 	_, err = b.allow()
 	require.ErrorIs(t, err, cache.ErrFleetDown)
 	b.note(nil, false) // of a request that began before
-	for _, pause := range []time.Duration{1, 2, 4, 8, 15, 15} {
+	for _, pause := range []time.Duration{1, 2, 3, 3} {
 		require.InEpsilon(t, pause*time.Second, b.pause(), 0.25)
 		b.note(slow, true)
 	}
@@ -218,6 +219,25 @@ func TestBreaker(t *testing.T) {
 		"a reply that it cannot serve is enough, and the pause begins anew",
 	)
 	require.EqualValues(t, 2, b.opened.Load())
+}
+
+// TestSubscriptionEndsThePause: a new subscription, which proves that Redis is back, ends the pause
+// of the breaker.
+func TestSubscriptionEndsThePause(t *testing.T) {
+	t.Parallel()
+	relay := redistest.NewRelay(t, redistest.Shared(t).Addr())
+	o := fleetOf(relay.Addr())
+	o.Timeout = time.Second
+	f := member(t, o, 1)
+	f.breaker.probes = backoff.Policy{First: time.Hour, Max: time.Hour}
+	start(t, f, (&memory{}).local())
+	relay.Cut()
+	eventually.True(t, func() bool { f.wake(); return !f.Stats().Up }, "heartbeats alone open the breaker")
+	relay.Restore()
+	eventually.True(t, func() bool { return f.Stats().Up }, "it serves again before the pause is over")
+
+	// The longest pause and its probe are over before other gateways count this one as gone.
+	require.Less(t, redisBackoff.Max, defaultPurgeLimits.live/3)
 }
 
 type redisError string

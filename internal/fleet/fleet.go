@@ -61,6 +61,7 @@ type Fleet struct {
 	loopEnded chan struct{} // closed at the end of loop
 
 	news    chan struct{} // holds one value after wake
+	heard   chan struct{} // holds one value after a message from Redis
 	synced  chan struct{} // closed when the log of purges was applied for the first time
 	logRead atomic.Pointer[logRead]
 	applied atomic.Int64 // fence of the last purge that was applied; -1 = not known
@@ -100,7 +101,7 @@ func New(o Options) (*Fleet, error) {
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		late:    lateLeases{byKey: map[string]*leaseRequest{}},
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), responses: semaphore.NewWeighted(math.MaxInt64),
-		news: make(chan struct{}, 1), synced: make(chan struct{}),
+		news: make(chan struct{}, 1), heard: make(chan struct{}, 1), synced: make(chan struct{}),
 		loopEnded: make(chan struct{}),
 	}
 	f.life, f.end = context.WithCancel(context.Background())

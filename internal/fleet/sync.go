@@ -93,6 +93,7 @@ func (f *Fleet) loop() {
 		select {
 		case <-time.After(pause):
 		case <-news:
+		case <-f.heard:
 		case <-f.beating.Done():
 		}
 	}
@@ -110,8 +111,9 @@ func (f *Fleet) isFull() bool {
 }
 
 // listen is the goroutine that receives the notifications of purges, and of gateways that join or
-// leave. Each one wakes loop, and so does each new subscription: notifications may have been lost
-// with the connection before it. loop reads the log at every heartbeat too.
+// leave. Each one starts the next iteration of loop, and so does each new subscription:
+// notifications may have been lost with the connection before it. Both prove that Redis is there, so
+// they end a pause of the breaker too. loop reads the log at every heartbeat as well.
 func (f *Fleet) listen() {
 	for f.beating.Err() == nil {
 		pubsub := f.rdb.Subscribe(f.beating)
@@ -120,7 +122,7 @@ func (f *Fleet) listen() {
 		// a new connection without the subscription.
 		if pubsub.Subscribe(f.beating, f.key("purged")) == nil {
 			for range pubsub.ChannelWithSubscriptions() {
-				f.wake()
+				signal(f.heard)
 			}
 		}
 		stop()
@@ -135,11 +137,14 @@ func (f *Fleet) listen() {
 // listenAgain is the pause after a subscription that failed.
 const listenAgain = time.Second
 
-// wake starts the next iteration of loop.
-func (f *Fleet) wake() {
+// wake starts the next iteration of loop, unless the breaker is open.
+func (f *Fleet) wake() { signal(f.news) }
+
+// signal sends a value to a channel that holds one.
+func signal(to chan struct{}) {
 	select {
-	case f.news <- struct{}{}:
-	default: // a wake-up is pending
+	case to <- struct{}{}:
+	default: // one is pending
 	}
 }
 
