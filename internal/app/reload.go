@@ -230,7 +230,6 @@ func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.cfg, p.upstreams, p.store)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if a.fleet != nil {
-		options.Purges = a.fleet
 		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})
 			return a.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)

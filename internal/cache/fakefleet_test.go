@@ -25,7 +25,8 @@ type fleet struct {
 	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
 	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
-	firstLed  map[string]bool // gateways that have requested a lease as the first in rank
+	firstLed  map[string]bool          // gateways that have requested a lease as the first in rank
+	trusted   map[string]time.Duration // age up to which a gateway trusts metadata; none = any
 }
 
 func newFleet() *fleet {
@@ -101,6 +102,15 @@ func (m *member) AcquireLease(_ context.Context, key string, first bool) (contex
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	m.f.leases[key] = l
 	return l.ctx, func() { m.f.do(func() { m.f.end(l) }) }, nil
+}
+
+func (m *member) TrustedSince(now time.Time) (since time.Time) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if age, ok := m.f.trusted[m.name]; ok {
+		since = now.Add(-age)
+	}
+	return since
 }
 
 func (m *member) wait(ctx context.Context, key string) error {

@@ -96,6 +96,10 @@ type Fleet interface {
 	// gateways send their requests to it before they fetch. A lease that is granted later is held
 	// until ctx ends, or the next call takes it.
 	AcquireLease(ctx context.Context, key string, first bool) (lease context.Context, release func(), err error)
+	// TrustedSince returns the time from which on metadata is used without a request to its source.
+	// Older metadata may be older than a purge that this gateway has not applied. The zero time
+	// means all of it: this gateway applies purges as they come.
+	TrustedSince(now time.Time) time.Time
 }
 
 // Standalone is the Fleet of a gateway without others.
@@ -115,3 +119,6 @@ func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadClose
 func (Standalone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
 	return context.Background(), func() {}, nil
 }
+
+// TrustedSince implements Fleet.
+func (Standalone) TrustedSince(time.Time) time.Time { return time.Time{} }

@@ -56,7 +56,8 @@ type metaRecord struct {
 
 // metaCache holds the metadata of files, with a budget in bytes.
 type metaCache struct {
-	o atomic.Pointer[Options] // the times, Copies and Wait are current: Adjust sets them
+	o     atomic.Pointer[Options] // the times, Copies and Wait are current: Adjust sets them
+	fleet Fleet
 
 	mu      sync.Mutex // guards the fields below and the records
 	max     int64
@@ -66,7 +67,7 @@ type metaCache struct {
 }
 
 func newMetaCache(o *Options, most int64) *metaCache {
-	r := &metaCache{records: make(map[string]*metaRecord)}
+	r := &metaCache{fleet: o.Fleet, records: make(map[string]*metaRecord)}
 	r.adjust(o, most)
 	return r
 }
@@ -91,6 +92,7 @@ func (r *metaCache) shrink() {
 // record that expires soon is early by chance, and the caller asks the source again. Without asks,
 // every record that expires soon is early.
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
+	trusted := r.fleet.TrustedSince(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := r.records[file]
@@ -100,20 +102,23 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks 
 	if r.byUse.MoveToFront(rec.use); rec.invalid {
 		return nil, Meta{}, unknown
 	}
-	f := r.freshness(rec, now, maxAge, asks)
+	f := r.freshness(rec, now, trusted, maxAge, asks)
 	if f == unknown || f == gone {
 		return nil, Meta{}, f
 	}
 	return rec, rec.meta, f
 }
 
-// freshness returns the freshness of a record. mu is held.
-func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Duration, asks bool) freshness {
+// freshness returns the freshness of a record. trusted is the result of TrustedSince. mu is held.
+func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge time.Duration, asks bool) freshness {
 	left := rec.expires.Sub(now)
 	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
 	strict := !rec.meta.Version.Immutable // expired metadata is served only if the source fails
 	if maxAge > 0 && !rec.meta.Gone {
 		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
+	}
+	if rec.meta.Checked.Before(trusted) {
+		left, strict = 0, true
 	}
 	swr := !strict && now.Before(expired.Add(r.o.Load().StaleWhileRevalidate))
 	switch {
@@ -176,7 +181,7 @@ func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	if maxAge > 0 && !m.Gone {
 		ttl = min(ttl, maxAge)
 	}
-	return now.Sub(m.Checked) < ttl
+	return now.Sub(m.Checked) < ttl && !m.Checked.Before(r.fleet.TrustedSince(now))
 }
 
 // isUsable reports whether metadata of another gateway may be served while the source fails.

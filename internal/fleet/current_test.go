@@ -1,10 +1,10 @@
 package fleet
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -12,79 +12,47 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurrentWaitsForPurges: a gateway that has not confirmed a purge in time applies the purge
-// before it serves from its caches.
-func TestCurrentWaitsForPurges(t *testing.T) {
+// isTrusting reports whether a gateway uses all metadata of its cache without asking the source.
+func isTrusting(f *Fleet) bool { return f.TrustedSince(time.Now()).IsZero() }
+
+// TestTrustedSince: a gateway that cannot know whether it has missed a purge trusts no metadata from
+// before that: at the start, while Redis is silent or known to be unavailable, and while a purge is
+// being applied. It trusts all of it again when it has applied the missed purge, and not before.
+func TestTrustedSince(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
-	cutOff := o
-	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, testTimeout // no request fails while the relay hangs
-	a, b := member(t, o, 1), member(t, cutOff, 2)
-	b.purges.confirm = shortConfirm
-	var ma, mb memory
-	start(t, a, ma.local())
-	start(t, b, mb.local())
-	for _, f := range []*Fleet{a, b} {
-		ready(t, f)
-		f.WaitApplied(t.Context()) // returns at once
-	}
-	mb.take()
+	o := fleetOf(server.Addr())
+	away := o
+	away.Addresses, away.Timeout = []string{relay.Addr()}, testTimeout // no request fails while the relay hangs
+	a, b := member(t, o, 1), member(t, away, 2)
+	const age = time.Second
+	b.purges.confirm = b.purges.beat + age
+	now := time.Now()
+	require.Equal(t, now.Add(-age), b.TrustedSince(now), "not registered yet: no purge waits for it")
 
-	for try := range 10 {
-		relay.Hang()
-		purgeWithout(t, a, tier.MatchFile(testFile), 1, "https://10.0.0.2:8887")
-		eventually.True(t, func() bool { return !b.IsCurrent() }, "it cannot be sure any more")
-		require.Empty(t, mb.take())
-		restored := make(chan struct{})
-		time.AfterFunc(300*time.Millisecond, func() {
-			defer close(restored)
-			relay.Restore()
-		})
-		began := time.Now()
-		b.WaitApplied(t.Context())
-		waited := time.Since(began)
-		<-restored
-		if waited < catchUpTime {
-			require.Equal(t, []string{testFile}, slices.Compact(mb.take()))
-			return
+	applying, applied := make(chan struct{}, 1), make(chan struct{})
+	start(t, a, (&memory{}).local())
+	start(t, b, Local{Purge: func(m cache.Match) {
+		if m != tier.MatchAll { // not the first one
+			applying <- struct{}{}
+			<-applied
 		}
-		t.Logf("try %d: the machine was too slow for a gateway that does not wait for longer than %s", try, catchUpTime)
-		var applied []string
-		eventually.True(t, func() bool {
-			applied = append(applied, mb.take()...)
-			return slices.Contains(applied, testFile) && b.IsCurrent()
-		}, "it applies the purge after all")
-	}
-	t.Fatal("it never became current")
-}
+	}})
+	eventually.True(t, func() bool { return isTrusting(b) }, "it has read the log")
 
-// shortConfirm makes a gateway not current soon after its last read of the log.
-var shortConfirm = 500 * time.Millisecond
-
-// TestCurrentGivesUp: WaitApplied waits for a silent Redis for catchUpTime only, and a gateway is
-// current while Redis is known to be unavailable.
-func TestCurrentGivesUp(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	o := fleetOf(server.Addr())
-	relay := redistest.NewRelay(t, server.Addr())
-	o.Addresses, o.Timeout = []string{relay.Addr()}, testTimeout
-	f := member(t, o, 1)
-	f.purges.confirm = shortConfirm
-	f.WaitApplied(t.Context()) // not started yet: the caches have no old entries
-	var m memory
-	start(t, f, m.local())
-	ready(t, f)
 	relay.Hang()
-	eventually.True(t, func() bool { return !f.IsCurrent() }, "it cannot be sure any more")
-	began := time.Now()
-	f.WaitApplied(t.Context())
-	require.GreaterOrEqual(t, time.Since(began), catchUpTime)
+	eventually.True(t, func() bool { return !isTrusting(b) }, "redis is silent")
 	for range maxFailures {
-		f.breaker.note(errStarted, false)
+		b.breaker.note(errStarted, false)
 	}
-	require.True(t, f.IsCurrent(), "redis is known to be away")
+	require.False(t, b.Stats().Up)
+	require.False(t, isTrusting(b), "redis may serve others")
+	purgeWithout(t, a, tier.MatchFile(testFile), 1, b.o.Name)
 	relay.Restore()
+	<-applying
+	require.False(t, isTrusting(b), "it has read the purge, and not applied it")
+	close(applied)
+	eventually.True(t, func() bool { return isTrusting(b) && b.Stats().Up }, "it has applied the purge")
+	require.Equal(t, a.Stats().Applied, b.Stats().Applied)
 }

@@ -171,24 +171,22 @@ func (f *Fleet) tried(at time.Time) {
 	close(was.next)
 }
 
-// WaitApplied returns when this gateway is current. If this process was stopped, or disconnected
-// from Redis without an error, for so long that a purge may not have waited for it, it first
-// applies the purges of that time. It waits for that until ctx ends, for two seconds at most, and
-// not at all while the breaker is open.
-func (f *Fleet) WaitApplied(ctx context.Context) { f.catchUp(ctx, catchUpTime, f.IsCurrent) }
-
-// IsCurrent reports whether this gateway may serve from its caches: every purge that has returned
-// since the last read of the log would have waited for it. After HandOver the other process passes
-// purges on. Normally it is true.
-func (f *Fleet) IsCurrent() bool {
-	at := f.logRead.Load().at
-	return f.handedOver.Load() || at.IsZero() || time.Since(at) < f.purges.confirm-f.purges.beat || f.breaker.isOpen()
+// TrustedSince implements cache.Fleet. Purge names a gateway as missing after purges.confirm. From a
+// beat before that on, a gateway that has not read the log to its end asks the source of everything
+// that it has not checked meanwhile: since Redis is unavailable, or this process was stopped, or a
+// purge is still being applied. Such a gateway never serves what was purged longer ago than that,
+// unless the source fails too. After HandOver the other process passes purges on.
+func (f *Fleet) TrustedSince(now time.Time) time.Time {
+	age := f.purges.confirm - f.purges.beat
+	if f.handedOver.Load() || now.Sub(f.logRead.Load().at) < age {
+		return time.Time{}
+	}
+	return now.Add(-age)
 }
 
 // waitFor waits until this gateway has applied the purge with a fence, the last one that a
 // requesting gateway has read; 0 = it has read none.
 func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
-	f.WaitApplied(ctx)
 	has := func() bool { return f.applied.Load() >= fence }
 	if fence > 0 && !f.catchUp(ctx, catchUpTime, has) {
 		return fmt.Errorf("%w: this gateway has not applied the latest purges", cache.ErrNotHere)

@@ -86,9 +86,6 @@ func (a *Resolver) usesCache(r *Request, localErr error) bool {
 // be asked; then the entry has a File if the cache has expired metadata. A file that is requested
 // again costs no allocation: its fetcher is made when bytes are missing.
 func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
-	if err := a.waitApplied(r); err != nil {
-		return cache.Entry{}, err
-	}
 	if r.Redirected { // redirect=1 requests only files of this host
 		return cache.Entry{}, cache.ErrMiss
 	}
@@ -107,23 +104,6 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 	}
 	r.File.a, r.File.req, r.File.local, r.File.entry = a, r, localErr, entry
 	return entry, nil
-}
-
-// waitApplied waits until the cache may be used, for a bounded time, and at most until the client
-// disconnects.
-func (a *Resolver) waitApplied(r *Request) error {
-	if a.o.Purges == nil || a.o.Purges.IsCurrent() {
-		return nil
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	done, err := r.Client.Wait(r.ID.Group, func() { cancel(ErrClientGone) })
-	if err != nil {
-		return err
-	}
-	defer done()
-	a.o.Purges.WaitApplied(ctx)
-	return context.Cause(ctx)
 }
 
 // peek returns the metadata in the cache, for the key with or without the source.

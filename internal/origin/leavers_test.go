@@ -1,7 +1,6 @@
 package origin
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -80,16 +79,6 @@ func TestLateCallback(t *testing.T) {
 	}
 }
 
-// awayPurges is a Purges whose purges are not applied during a test.
-type awayPurges struct{ waits chan struct{} }
-
-func (awayPurges) IsCurrent() bool { return false }
-
-func (p awayPurges) WaitApplied(ctx context.Context) {
-	close(p.waits)
-	<-ctx.Done()
-}
-
 // counting is a Client that counts its waits.
 type counting struct {
 	late
@@ -104,28 +93,4 @@ func (c *counting) Wait(source string, gone func()) (func(), error) {
 	_, _ = c.late.Wait(source, gone)
 	c.waiting++
 	return func() { c.waiting-- }, nil
-}
-
-// TestWaitForPurges: a request that waits until the missed purges are applied counts as waiting.
-// Its wait ends when its client disconnects.
-func TestWaitForPurges(t *testing.T) {
-	id := fileID(t, []byte("x"), nil)
-	purges := awayPurges{make(chan struct{})}
-	a := NewResolver(Options{Protocol: &oneFile{}, Cache: newCache(t, cache.Options{}), Purges: purges,
-		Sources: anyHost()})
-	client := &counting{}
-	found := make(chan error)
-	go func() {
-		_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
-		found <- err
-	}()
-	<-purges.waits
-	require.Equal(t, 1, client.waiting)
-	client.leave()
-	require.ErrorIs(t, <-found, ErrClientGone)
-	require.Zero(t, client.waiting)
-
-	client.full = true
-	_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
-	require.ErrorIs(t, err, ErrTooManyWaiting)
 }

@@ -42,8 +42,6 @@ type Options struct {
 	// SyncDelay returns the time after the creation of a file in which the file may not be
 	// replicated to this host yet; nil = 0.
 	SyncDelay func() time.Duration
-	// Purges are those of the fleet; nil = the cache may always be used.
-	Purges Purges
 	// MaxSlot returns the size of the largest trunk slot in bytes. Larger slots are not requested.
 	// nil = local.DefaultMaxSlot.
 	MaxSlot func() int64
@@ -65,15 +63,6 @@ type Store interface {
 	// Deleted reports whether a file that is not there was deleted, and not lost with a disk.
 	// openErr is the error of an attempt to open the file, made after since.
 	Deleted(id fdfs.FileID, openErr error, since time.Time) bool
-}
-
-// Purges restrict the use of the cache: a gateway that was disconnected from Redis first applies
-// the purges of that time.
-type Purges interface {
-	// IsCurrent reports whether the cache may be used now.
-	IsCurrent() bool
-	// WaitApplied waits until the cache may be used, for a bounded time, or until ctx ends.
-	WaitApplied(ctx context.Context)
 }
 
 // Resolver finds files on other hosts with one set of Options. It is safe for concurrent use.
