@@ -4,16 +4,17 @@
 -- KEYS[2]  log of purges: a sorted set of "fence path" by fence
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
+-- KEYS[5]  record of each of them by name, and "#began", see fleet_sync.lua
 -- ARGV[1]  path: "" = all, with a slash at its end = a folder
 -- ARGV[2]  largest number of purges in the log
 -- ARGV[3]  largest age of a purge in the log, in milliseconds
--- ARGV[4]  time in milliseconds after it was seen for which a gateway counts as living
+-- ARGV[4]  time in milliseconds after it was seen for which a gateway has to apply the purge
 -- ARGV[5]  channel on which the purge is published
 -- ARGV[6]  milliseconds after the last purge or heartbeat at which the log and its base expire
 -- ARGV[7]  largest number of gateways in the result
 -- ARGV[8]  longest name of a gateway in bytes: longer ones were written by another program
 --
--- Result: {fence, names of the gateways that have to apply it}.
+-- Result: {fence, "#began" or "", names of the gateways that have to apply it}.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -42,9 +43,9 @@ trim('ZRANGEBYSCORE', '-inf', string.format('%.0f', fence - ARGV[3] * 1000))
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
 
 redis.call('PUBLISH', ARGV[5], text)
-local reply = {text}
-local living = string.format('%.0f', now - ARGV[4])
-for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', living, 'LIMIT', 0, ARGV[7])) do
+local reply = {text, string.sub(redis.call('HGET', KEYS[5], '#began') or '', 1, 17)}
+local registered = string.format('%.0f', now - ARGV[4])
+for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', registered, 'LIMIT', 0, ARGV[7])) do
 	if #name <= tonumber(ARGV[8]) then
 		reply[#reply + 1] = name
 	end

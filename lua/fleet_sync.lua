@@ -6,7 +6,8 @@
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[5]  fence of the last purge that each of them has applied, by name
--- KEYS[6]  record of each of them by name; "#joins": time of the last change in microseconds
+-- KEYS[6]  record of each of them by name; "#joins": time of the last change in microseconds;
+--          "#began": time of the first heartbeat: another one shows that the server has lost the keys
 -- ARGV[1]  name of the gateway
 -- ARGV[2]  fence of the last purge that it has applied, 0 = none
 -- ARGV[3]  largest number of purges in the result
@@ -18,13 +19,14 @@
 -- ARGV[9]  revision of the list of gateways that this gateway has, "" = none
 -- ARGV[10] largest number of gateways in the list
 --
--- Result: {state, purges, revision, records, time, before}.
+-- Result: {state, purges, revision, records, time, before, began}.
 --   state    0, or 1 if the log does not contain all purges after ARGV[2]
 --   purges   state 0: the purges after ARGV[2], as "fence path"; state 1: one purge of everything,
 --            with the fence of the newest purge
 --   records  records of the living gateways; false if their revision is ARGV[9]
 --   time     time in milliseconds at which the gateway was seen: now
 --   before   time at which it was seen before; "" = it was not registered
+--   began    "#began"
 --
 -- Other programs may have written to these keys. The script removes a key of another type, a value
 -- that is no number or is more than a year ahead of the clock, a gateway seen more than ARGV[8]
@@ -61,6 +63,11 @@ if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], 
 	or not isFence(redis.call('HGET', KEYS[6], '#joins')) then
 	redis.call('HSET', KEYS[6], '#joins', string.format('%.0f', clock), ARGV[1], ARGV[7])
 	redis.call('PUBLISH', ARGV[6], ARGV[1])
+end
+local began = redis.call('HGET', KEYS[6], '#began')
+if not isFence(began) then
+	began = string.format('%.0f', clock)
+	redis.call('HSET', KEYS[6], '#began', began)
 end
 redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
 redis.call('HSET', KEYS[5], ARGV[1], applied)
@@ -99,10 +106,12 @@ for i = 2, 6 do
 	redis.call('PEXPIRE', KEYS[i], ARGV[4])
 end
 
+local purges = {}
 if last < base then
-	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records, string.format('%.0f', now), seen or ''}
+	purges = {string.format('%.0f ', math.max(base, newest))}
+	return {1, purges, revision, records, string.format('%.0f', now), seen or '', began}
 end
-local purges, read = {}, nil
+local read
 repeat
 	read = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. applied, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
 	for i = 1, #read, 2 do
@@ -114,4 +123,4 @@ repeat
 		end
 	end
 until #purges > 0 or #read == 0
-return {0, purges, revision, records, string.format('%.0f', now), seen or ''}
+return {0, purges, revision, records, string.format('%.0f', now), seen or '', began}

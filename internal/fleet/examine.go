@@ -50,7 +50,7 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	}
 	self := f.self.Load()
 	h.Self = self.advertise
-	gateways, err := f.registered(ctx, f.key("members"))
+	gateways, _, err := f.registered(ctx)
 	if err != nil || h.Self == "" {
 		return h, err
 	}

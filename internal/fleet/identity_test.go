@@ -39,7 +39,7 @@ func TestAutoListen(t *testing.T) {
 	f.address.mu.Unlock()
 	eventually.True(t, func() bool {
 		f.wake()
-		list, err := f.registered(t.Context())
+		list, _, err := f.registered(t.Context())
 		return err == nil && len(list) == 1 && list[0].Name == "https://127.0.0.2:8887"
 	}, "it is registered under the new address, and not under the old one")
 	require.True(t, f.members.Load().Has("https://127.0.0.2:8887"))
@@ -129,9 +129,9 @@ func TestPurgeWhileTheAddressChanges(t *testing.T) {
 	f.local.Store(&Local{Purge: func(cache.Match) { atPurge = names(t, f) }})
 	require.NoError(t, f.sync(t.Context()))
 	require.Equal(t, []string{"https://127.0.0.1:8887"}, names(t, f))
-	_, waitsFor, err := f.writePurge(t.Context(), "group1/M00")
+	written, err := f.writePurge(t.Context(), "group1/M00")
 	require.NoError(t, err)
-	require.Equal(t, names(t, f), waitsFor)
+	require.Equal(t, names(t, f), written.registered)
 
 	f.address.address = netip.MustParseAddr("127.0.0.2")
 	require.NoError(t, f.sync(t.Context()))
@@ -194,7 +194,7 @@ func (l *lostResponses) hook(next redis.ProcessHook) redis.ProcessHook {
 // names returns the names of the registered gateways.
 func names(t *testing.T, f *Fleet) (names []string) {
 	t.Helper()
-	list, err := f.registered(t.Context())
+	list, _, err := f.registered(t.Context())
 	require.NoError(t, err)
 	for _, g := range list {
 		names = append(names, g.Name)

@@ -57,7 +57,7 @@ func TestHandOverWhileDiskHangs(t *testing.T) {
 		return redistest.Shared(t).Client().HGet(t.Context(), f.key("applied"), f.o.Name).Val()
 	}
 	before := confirmed()
-	_, _, err := other.writePurge(t.Context(), "group1/")
+	_, err := other.writePurge(t.Context(), "group1/")
 	require.NoError(t, err)
 	f.wake()
 	<-hangs
@@ -86,9 +86,9 @@ func TestOtherLog(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	other := member(t, o, 1)
-	first, _, err := other.writePurge(t.Context(), "group1/")
+	first, err := other.writePurge(t.Context(), "group1/")
 	require.NoError(t, err)
-	_, _, err = other.writePurge(t.Context(), "group2/")
+	_, err = other.writePurge(t.Context(), "group2/")
 	require.NoError(t, err)
 	for _, purged := range [][]string{{"group1/", "group2/"}, {""}} {
 		var m memory
@@ -96,6 +96,6 @@ func TestOtherLog(t *testing.T) {
 		start(t, f, Local{Purge: m.purge, Load: func() (int64, error) { return 0, nil }})
 		require.Equal(t, purged, m.take())
 		require.NoError(t, f.Close())
-		require.NoError(t, server.Client().Set(t.Context(), other.key("purges:base"), first-1, testTimeout).Err())
+		require.NoError(t, server.Client().Set(t.Context(), other.key("purges:base"), first.fence-1, testTimeout).Err())
 	}
 }

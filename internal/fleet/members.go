@@ -61,6 +61,10 @@ const maxMembers = 1024
 type memberList struct {
 	revision string // of the list in Redis
 	Members
+
+	began  string    // identifies the list in Redis; empty = not known yet
+	lost   []string  // members of a list that Redis has lost, which have not registered again
+	lostAt time.Time // time at which this gateway has found that
 }
 
 // setMembers replaces the list. A gateway with peers is always a member itself.
@@ -68,7 +72,27 @@ func (f *Fleet) setMembers(revision string, urls []string) {
 	if self := f.self.Load(); self.advertise != "" {
 		urls = append(slices.Clip(urls), self.advertise)
 	}
-	f.members.Store(&memberList{revision, NewMembers(urls)})
+	next := memberList{}
+	if was := f.members.Load(); was != nil {
+		next = *was
+	}
+	next.revision, next.Members = revision, NewMembers(urls)
+	next.lost = slices.DeleteFunc(slices.Clone(next.lost), next.Has)
+	f.members.Store(&next)
+}
+
+// lookForLoss compares the list in Redis with the last one. The members of a list that Redis has
+// lost with its data may still serve: purges wait for them.
+func (f *Fleet) lookForLoss(began string) {
+	was := *f.members.Load()
+	if was.began == began {
+		return
+	}
+	next := was
+	if next.began = began; was.began != "" {
+		next.lost, next.lostAt = append(was.names(), was.lost...), time.Now()
+	}
+	f.members.Store(&next)
 }
 
 // membersOf returns the URLs in the records that were made with the secret.
@@ -156,6 +180,14 @@ func NewMembers(names []string) Members {
 	}
 	slices.SortFunc(m, func(x, y ranked) int { return cmp.Compare(x.name, y.name) })
 	return slices.Compact(m)
+}
+
+// names returns the names of all members.
+func (m Members) names() (names []string) {
+	for _, x := range m {
+		names = append(names, x.name)
+	}
+	return names
 }
 
 // Has reports whether a gateway is a member.

@@ -15,10 +15,11 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Purge purges the matching files in all gateways: this one, and the registered ones with a
-// heartbeat within the last 15 s. It returns the number of those that have applied the purge, and
-// the names of those that have not confirmed it within 5 s. These apply it when they can be reached
-// again, and before they use content that they have kept over a restart.
+// Purge purges the matching files in all gateways: this one, and those that are registered, with a
+// heartbeat within the last ten minutes (purgeLimits.forget). It returns the number of those that
+// have applied the purge, and the names of those that have not confirmed it within 5 s. These apply
+// it when they can be reached again, and before they use content that they have kept over a restart.
+// A gateway that was cut off for longer asks the sources, see TrustedSince.
 //
 // The folder lock on the path puts purges of overlapping paths in an order, and keeps purges out of
 // a folder that another program has locked. It is held only while the purge is appended to the log:
@@ -29,7 +30,7 @@ import (
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
-	fence, names, err := f.writePurge(deadline, string(m))
+	written, err := f.writePurge(deadline, string(m))
 	if errors.Is(err, cachelock.ErrHeld) {
 		return 0, nil, fmt.Errorf("cannot purge %s: %w", m, err)
 	}
@@ -38,9 +39,10 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
 	}
 	f.wake()
+	names := f.mustApply(written)
 	missing = names
 	for pause := 10 * time.Millisecond; len(missing) > 0; pause = min(2*pause, 250*time.Millisecond) {
-		if missing = f.unacknowledged(deadline, fence, missing); len(missing) == 0 {
+		if missing = f.unacknowledged(deadline, written, missing); len(missing) == 0 {
 			break
 		}
 		select {
@@ -52,16 +54,22 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 	return len(names), nil, nil
 }
 
+// writtenPurge is a purge in the log.
+type writtenPurge struct {
+	fence      int64
+	began      string   // identifies the list of gateways; empty = there was none
+	registered []string // names in that list
+}
+
 // maxFolderLock is the longest remaining time of a folder lock that rejects a purge. A purge
 // ignores a lock with more time left: only an attacker writes one, and it would block purges for
 // ever.
 const maxFolderLock = time.Hour
 
-// writePurge appends the purge to the log under the folder lock, and returns its fence and the
-// names of the gateways that have to apply it.
-func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names []string, err error) {
+// writePurge appends the purge to the log under the folder lock.
+func (f *Fleet) writePurge(ctx context.Context, path string) (p writtenPurge, err error) {
 	if _, err := f.breaker.allow(); err != nil {
-		return 0, nil, err
+		return p, err
 	}
 	wait := cachelock.LockOptions{Policy: cachelock.WaitFor(f.purges.confirm / 2)}
 	lock, err := f.folders.Acquire(ctx, "/"+path, cachelock.Exclusive, wait)
@@ -70,38 +78,57 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	case err == nil:
 		defer f.release(lock)
 	case errors.As(err, &held) && held.TTL > 0 && held.TTL <= maxFolderLock:
-		return 0, nil, fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
+		return p, fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
 	case held != nil || rejected(err):
 		f.warn.Warn("folder", "a purge goes on without the folder lock: what is in redis is no lock, or one that does "+
 			"not expire within an hour", "path", path, "error", err)
 	default:
-		return 0, nil, f.judge(ctx, fmt.Sprintf("lock the folder %q", path), err)
+		return p, f.judge(ctx, fmt.Sprintf("lock the folder %q", path), err)
 	}
+	var reply []string
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
-		script := []string{f.key("fence"), f.key("purges"), f.key("purges:base"), f.key("gateways")}
-		names, err = purgeScript.Run(ctx, f.rdb, script, path, f.purges.log, millis(f.purges.age),
-			millis(f.purges.live), f.key("purged"), millis(f.purges.keep), maxMembers, maxName).StringSlice()
+		var keys []string
+		for _, name := range []string{"fence", "purges", "purges:base", "gateways", "members"} {
+			keys = append(keys, f.key(name))
+		}
+		reply, err = purgeScript.Run(ctx, f.rdb, keys, path, f.purges.log, millis(f.purges.age),
+			millis(f.purges.forget), f.key("purged"), millis(f.purges.keep), maxMembers, maxName).StringSlice()
 		return err
 	})
 	if err != nil {
-		return 0, nil, err
+		return p, err
 	}
-	if len(names) == 0 || parseFence(names[0]) < 0 {
-		return 0, nil, fmt.Errorf("%w: cannot understand the reply %q to a purge", cache.ErrFleetDown, names)
+	if len(reply) < 2 || parseFence(reply[0]) < 0 {
+		return p, fmt.Errorf("%w: cannot understand the reply %q to a purge", cache.ErrFleetDown, reply)
 	}
-	return parseFence(names[0]), names[1:], nil
+	return writtenPurge{fence: parseFence(reply[0]), began: reply[1], registered: reply[2:]}, nil
+}
+
+// mustApply returns the names of the gateways that have to apply a purge: the registered ones, this
+// one, and those that may not have registered again since Redis has lost its data.
+func (f *Fleet) mustApply(p writtenPurge) []string {
+	names, members := append(slices.Clip(p.registered), f.Name()), f.members.Load()
+	if members.began != p.began {
+		names = append(names, members.names()...)
+	}
+	if time.Since(members.lostAt) < f.purges.forget {
+		names = append(names, members.lost...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // unacknowledged returns the names of the gateways that have not confirmed a purge yet. A gateway
-// that has left meanwhile need not confirm it.
-func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string) {
-	list, err := f.registered(ctx)
+// that was registered and has left meanwhile need not confirm it.
+func (f *Fleet) unacknowledged(ctx context.Context, p writtenPurge, names []string) (left []string) {
+	list, began, err := f.registered(ctx)
 	if err != nil {
 		return names
 	}
-	for _, g := range list {
-		if g.Applied < fence && slices.Contains(names, g.Name) {
-			left = append(left, g.Name)
+	for _, name := range names {
+		i := slices.IndexFunc(list, func(g Gateway) bool { return g.Name == name })
+		if i < 0 && (began != p.began || !slices.Contains(p.registered, name)) || i >= 0 && list[i].Applied < p.fence {
+			left = append(left, name)
 		}
 	}
 	return left

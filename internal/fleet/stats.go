@@ -124,23 +124,24 @@ func (f *Fleet) Name() string { return f.self.Load().name }
 
 // Gateways lists the registered gateways, by name.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
-	list, err := f.registered(ctx)
+	list, _, err := f.registered(ctx)
 	if err == nil {
 		f.addAnnounced(ctx, list)
 	}
 	return list, err
 }
 
-// registered returns the list without announcements. members is the key of the records; empty =
-// they are not read.
-func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
+// registered returns the list without announcements. With another value of began, Redis has lost the
+// list before.
+func (f *Fleet) registered(ctx context.Context) (list []Gateway, began string, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
-		keys := append([]string{f.key("gateways"), f.key("applied")}, members...)
+		keys := []string{f.key("gateways"), f.key("applied"), f.key("members")}
 		reply, err := gatewaysScript.Run(ctx, f.rdb, keys, maxMembers, maxName).StringSlice()
-		if len(reply)%4 != 0 {
-			return fmt.Errorf("cannot understand a list of %d", len(reply))
+		if err != nil || len(reply)%4 != 1 {
+			return cmp.Or(err, fmt.Errorf("cannot understand a list of %d", len(reply)))
 		}
-		for g := range slices.Chunk(reply, 4) {
+		began = reply[0]
+		for g := range slices.Chunk(reply[1:], 4) {
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
 			list = append(list, Gateway{
@@ -148,8 +149,8 @@ func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gatew
 				record: g[3],
 			})
 		}
-		return err
+		return nil
 	})
 	slices.SortFunc(list, func(a, b Gateway) int { return cmp.Compare(a.Name, b.Name) })
-	return list, err
+	return list, began, err
 }

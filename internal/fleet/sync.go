@@ -27,19 +27,21 @@ type Local struct {
 
 // purgeLimits are times and sizes of purges and heartbeats.
 type purgeLimits struct {
-	log     int           // purges that the log keeps
-	age     time.Duration // time for which the log keeps a purge
-	keep    time.Duration // expiry of the keys of purges and gateways, from the last heartbeat on
-	page    int           // purges read at a time
-	beat    time.Duration // interval of the heartbeats of a gateway, each of which reads the log
-	live    time.Duration // time after a heartbeat for which purges wait for the gateway
-	forget  time.Duration // time after the last heartbeat until a gateway is removed
+	log  int           // purges that the log keeps
+	age  time.Duration // time for which the log keeps a purge
+	keep time.Duration // expiry of the keys of purges and gateways, from the last heartbeat on
+	page int           // purges read at a time
+	beat time.Duration // interval of the heartbeats of a gateway, each of which reads the log
+	live time.Duration // time after a heartbeat for which a gateway is a member
+	// forget is the time after the last heartbeat until a gateway is removed. Until then purges wait
+	// for it, unless it has left: it may run, and serve, although it does not reach Redis.
+	forget  time.Duration
 	confirm time.Duration // time for which Purge waits for the other gateways
 }
 
 var defaultPurgeLimits = purgeLimits{
 	log: 10000, age: 7 * 24 * time.Hour, keep: 14 * 24 * time.Hour, page: 100,
-	beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
+	beat: time.Second, live: 15 * time.Second, forget: 10 * time.Minute, confirm: 5 * time.Second,
 }
 
 // errStarted is the error for a second Start.
@@ -277,7 +279,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
-	if len(reply) != 6 {
+	if len(reply) != 7 {
 		return nil, errors.New("cannot understand the reply about purges and members")
 	}
 	// The log does not reach back to the last applied purge. Its fence is reset, since the next
@@ -290,6 +292,8 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	f.lookForTwin(self.name, before)
 	f.lastSeen, _ = reply[4].(string)
 	f.seenLater = false
+	began, _ := reply[6].(string)
+	f.lookForLoss(began)
 	if records, changed := reply[3].([]any); changed && f.self.Load() == self {
 		f.setMembers(revision, f.membersOf(texts(records)))
 	}

@@ -1,0 +1,70 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPurgeNamesTheUnheard: a gateway that was registered, has not left and was not heard for longer
+// than members are is named as missing until purgeLimits.forget is over.
+func TestPurgeNamesTheUnheard(t *testing.T) {
+	t.Parallel()
+	var ma, mb, mc memory
+	a, _, c, relay := threeMembers(t, redistest.Shared(t), &ma, &mb, &mc)
+	relay.Cut()
+	a.purges.live = time.Second
+	eventually.True(t, func() bool {
+		list, err := a.Gateways(t.Context())
+		require.NoError(t, err)
+		return slices.ContainsFunc(list, func(g Gateway) bool { return g.Name == c.o.Name && !g.Live })
+	})
+	purgeWithout(t, a, tier.MatchFile(testFile), 2, c.o.Name)
+	// The longest outage of Redis after which a purge still waits for all gateways.
+	require.GreaterOrEqual(t, defaultPurgeLimits.forget, 5*time.Minute)
+	require.NoError(t, a.rdb.ZAdd(t.Context(), a.key("gateways"),
+		z(float64(time.Now().Add(-a.purges.forget-time.Second).UnixMilli()), c.o.Name)).Err())
+	purge(t, a, tier.MatchFile(testFile), 2)
+}
+
+// TestPurgeByTheUnregistered: a purge waits for the gateway that makes it, also if that is not
+// registered, so no purge has reached "0 of 0 gateways".
+func TestPurgeByTheUnregistered(t *testing.T) {
+	t.Parallel()
+	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
+	purgeWithout(t, f, tier.MatchFile(testFile), 0, f.o.Name)
+	start(t, f, (&memory{}).local())
+	require.NoError(t, f.rdb.Del(t.Context(), f.key("gateways")).Err())
+	purge(t, f, tier.MatchFile(testFile), 1)
+}
+
+// TestPurgeAfterRedisLostItsList: a purge waits for gateways that have not registered again since
+// Redis lost its data, also if it was written before that.
+func TestPurgeAfterRedisLostItsList(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var ma, mb, mc memory
+	a, b, c, relay := threeMembers(t, server, &ma, &mb, &mc)
+	eventually.True(t, func() bool { return a.members.Load().Has(b.o.Name) && a.members.Load().Has(c.o.Name) })
+	relay.Cut()
+	written, err := a.writePurge(t.Context(), "group1/")
+	require.NoError(t, err)
+	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
+	eventually.True(t, func() bool {
+		missing := a.unacknowledged(t.Context(), written, a.mustApply(written))
+		require.Contains(t, missing, c.o.Name)
+		return len(missing) == 1
+	}, "both others have applied it, or all")
+	purgeWithout(t, a, tier.MatchFile(testFile), 2, c.o.Name)
+	relay.Restore()
+	purge(t, a, tier.MatchFile(testFile), 3)
+	require.NoError(t, c.Close())
+	purge(t, a, tier.MatchFile(testFile), 2)
+	require.Empty(t, server.Eternal(a.o.KeyPrefix))
+}
