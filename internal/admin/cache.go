@@ -30,6 +30,10 @@ type Purged struct {
 	Dropped  int      `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
 }
 
+// Complete reports whether the purge is in force in all gateways. One that has reached no gateway is
+// not, whoever is missing.
+func (p Purged) Complete() bool { return p.Gateways > 0 && len(p.Missing) == 0 }
+
 // ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.
 var ErrPurgeTarget = errors.New("cannot tell what to purge")
 
@@ -54,7 +58,7 @@ func purgeStatus(purged Purged, err error) int {
 		return http.StatusBadRequest
 	case err != nil:
 		return http.StatusInternalServerError
-	case len(purged.Missing) > 0:
+	case !purged.Complete():
 		return http.StatusGatewayTimeout
 	}
 	return http.StatusOK

@@ -63,7 +63,7 @@ func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, i
 	switch {
 	case err != nil:
 		result = &status.Result{State: status.Bad, Title: i18n.Plain("not purged"), Text: i18n.ErrorText(err)}
-	case len(purged.Missing) > 0:
+	case !purged.Complete():
 		result = &status.Result{State: status.Warn, Title: i18n.Plain("not purged everywhere"),
 			Text: i18n.Sprintf("Not yet applied by %s.", strings.Join(purged.Missing, ", "))}
 	case purged.Gateways > 1:

@@ -84,7 +84,7 @@ func printPurged(cmd *cobra.Command, done admin.Purged, asJSON bool) (err error)
 			fmt.Fprintf(out, "%s %s\n", paint(cmd, "missing:", red), name)
 		}
 	}
-	if err == nil && len(done.Missing) > 0 {
+	if err == nil && !done.Complete() {
 		err = errPrinted
 	}
 	return err
