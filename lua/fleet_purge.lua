@@ -5,6 +5,8 @@
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[5]  record of each of them by name, and "#began", see fleet_sync.lua
+-- KEYS[6]  fence of the last purge that each of them has applied, by name: names that it does not
+--          have were not written by a gateway and are left out
 -- ARGV[1]  path: "" = all, with a slash at its end = a folder
 -- ARGV[2]  largest number of purges in the log
 -- ARGV[3]  largest age of a purge in the log, in milliseconds
@@ -46,7 +48,7 @@ redis.call('PUBLISH', ARGV[5], text)
 local reply = {text, string.sub(redis.call('HGET', KEYS[5], '#began') or '', 1, 17)}
 local registered = string.format('%.0f', now - ARGV[4])
 for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', registered, 'LIMIT', 0, ARGV[7])) do
-	if #name <= tonumber(ARGV[8]) then
+	if #name <= tonumber(ARGV[8]) and redis.call('HEXISTS', KEYS[6], name) == 1 then
 		reply[#reply + 1] = name
 	end
 end

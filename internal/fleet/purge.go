@@ -88,7 +88,7 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (p writtenPurge, er
 	var reply []string
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
 		var keys []string
-		for _, name := range []string{"fence", "purges", "purges:base", "gateways", "members"} {
+		for _, name := range []string{"fence", "purges", "purges:base", "gateways", "members", "applied"} {
 			keys = append(keys, f.key(name))
 		}
 		reply, err = purgeScript.Run(ctx, f.rdb, keys, path, f.purges.log, millis(f.purges.age),
