@@ -30,8 +30,8 @@ type Purged struct {
 	Dropped  int      `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
 }
 
-// Complete reports whether the purge is in force in all gateways. One that has reached no gateway is
-// not, whoever is missing.
+// Complete reports whether the purge is in force in all gateways. A purge that has reached none is
+// not.
 func (p Purged) Complete() bool { return p.Gateways > 0 && len(p.Missing) == 0 }
 
 // ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.

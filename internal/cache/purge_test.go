@@ -50,8 +50,8 @@ func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 }
 
 // TestUntrusted: a gateway that cannot read the log of purges asks the source, and not only a peer,
-// before it uses metadata that is older than it trusts, also of a missing file. It downloads nothing
-// again, and serves what it has while the source fails.
+// before it uses metadata that is older than it trusts, also of a missing file. It downloads
+// nothing again, and serves what it has while the source fails.
 func TestUntrusted(t *testing.T) {
 	bubble(t, "two gateways", func(t *testing.T) {
 		o, missing := newOrigin(testFile(1), 1000), noFile(testFile(2))

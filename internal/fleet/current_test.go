@@ -15,9 +15,10 @@ import (
 // isTrusting reports whether a gateway uses all metadata of its cache without asking the source.
 func isTrusting(f *Fleet) bool { return f.TrustedSince(time.Now()).IsZero() }
 
-// TestTrustedSince: a gateway that cannot know whether it has missed a purge trusts no metadata from
-// before that: at the start, while Redis is silent or known to be unavailable, and while a purge is
-// being applied. It trusts all of it again when it has applied the missed purge, and not before.
+// TestTrustedSince: a gateway that cannot know whether it has missed a purge trusts no metadata
+// from before that: at the start, while Redis is silent or known to be unavailable, and while a
+// purge is being applied. It trusts all of it again when it has applied the missed purge, and not
+// before.
 func TestTrustedSince(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

@@ -34,7 +34,7 @@
 //	p:{0}:purges:base   the highest fence that the log no longer holds
 //	p:{0}:gateways      names of gateways by the time of their last heartbeat
 //	p:{0}:applied       fence of the last applied purge of each gateway
-//	p:{0}:members       record of each gateway
+//	p:{0}:members       record of each gateway; "#joins" and "#began" tell one list from another
 //	p:{0}:about:NAME    announcement of a gateway; only status pages show it
 //	p:{0}:probe         written to test whether Redis has memory again
 //
@@ -42,7 +42,8 @@
 //
 // After three successive failures of Redis (unreachable, slow), or one error reply (full, a
 // replica, loading, another password), every method that needs Redis returns cache.ErrFleetDown at
-// once. One goroutine probes Redis in the background, so no request waits for that.
+// once. One goroutine probes Redis in the background, so no request waits for that. A message from
+// Redis, such as that of a new subscription, starts a probe at once.
 //
 // # Purges
 //
@@ -53,4 +54,8 @@
 // purges everything. A request to a peer carries the fence of the last purge that the requesting
 // gateway has read. A peer that is behind first applies the missing purges, or rejects the request:
 // bytes from before a purge are never served as newer ones.
+//
+// Purge waits for every gateway that was heard within ten minutes (purgeLimits.forget), has a place
+// in a list that Redis has lost meanwhile, or makes the purge. A gateway that has not read the log
+// to its end for some seconds asks the source before it uses older metadata (TrustedSince).
 package fleet

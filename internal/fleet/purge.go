@@ -18,8 +18,8 @@ import (
 // Purge purges the matching files in all gateways: this one, and those that are registered, with a
 // heartbeat within the last ten minutes (purgeLimits.forget). It returns the number of those that
 // have applied the purge, and the names of those that have not confirmed it within 5 s. These apply
-// it when they can be reached again, and before they use content that they have kept over a restart.
-// A gateway that was cut off for longer asks the sources, see TrustedSince.
+// it when they can be reached again, and before they use content that they have kept over a
+// restart. A gateway that was cut off for longer asks the sources, see TrustedSince.
 //
 // The folder lock on the path puts purges of overlapping paths in an order, and keeps purges out of
 // a folder that another program has locked. It is held only while the purge is appended to the log:

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPurgeNamesTheUnheard: a gateway that was registered, has not left and was not heard for longer
-// than members are is named as missing until purgeLimits.forget is over.
+// TestPurgeNamesTheUnheard: a gateway that was registered, has not left and was not heard for
+// longer than members are is named as missing until purgeLimits.forget is over.
 func TestPurgeNamesTheUnheard(t *testing.T) {
 	t.Parallel()
 	var ma, mb, mc memory
@@ -34,8 +34,8 @@ func TestPurgeNamesTheUnheard(t *testing.T) {
 }
 
 // TestPurgeByTheUnregistered: a purge waits for the gateway that makes it, also if that is not
-// registered, so no purge has reached "0 of 0 gateways". It does not wait for a name that no gateway has
-// written.
+// registered, so no purge has reached "0 of 0 gateways". It does not wait for a name that no
+// gateway has written.
 func TestPurgeByTheUnregistered(t *testing.T) {
 	t.Parallel()
 	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)

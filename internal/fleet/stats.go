@@ -131,8 +131,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	return list, err
 }
 
-// registered returns the list without announcements. With another value of began, Redis has lost the
-// list before.
+// registered returns the list without announcements. With another value of began, Redis has lost
+// the list before.
 func (f *Fleet) registered(ctx context.Context) (list []Gateway, began string, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
 		keys := []string{f.key("gateways"), f.key("applied"), f.key("members")}

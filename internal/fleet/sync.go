@@ -33,8 +33,8 @@ type purgeLimits struct {
 	page int           // purges read at a time
 	beat time.Duration // interval of the heartbeats of a gateway, each of which reads the log
 	live time.Duration // time after a heartbeat for which a gateway is a member
-	// forget is the time after the last heartbeat until a gateway is removed. Until then purges wait
-	// for it, unless it has left: it may run, and serve, although it does not reach Redis.
+	// forget is the time after the last heartbeat until a gateway is removed. Until then purges
+	// wait for it, unless it has left: it may run, and serve, although it does not reach Redis.
 	forget  time.Duration
 	confirm time.Duration // time for which Purge waits for the other gateways
 }
@@ -114,8 +114,8 @@ func (f *Fleet) isFull() bool {
 
 // listen is the goroutine that receives the notifications of purges, and of gateways that join or
 // leave. Each one starts the next iteration of loop, and so does each new subscription:
-// notifications may have been lost with the connection before it. Both prove that Redis is there, so
-// they end a pause of the breaker too. loop reads the log at every heartbeat as well.
+// notifications may have been lost with the connection before it. Both prove that Redis is there,
+// so they end a pause of the breaker too. loop reads the log at every heartbeat as well.
 func (f *Fleet) listen() {
 	for f.beating.Err() == nil {
 		pubsub := f.rdb.Subscribe(f.beating)
@@ -173,11 +173,11 @@ func (f *Fleet) tried(at time.Time) {
 	close(was.next)
 }
 
-// TrustedSince implements cache.Fleet. Purge names a gateway as missing after purges.confirm. From a
-// beat before that on, a gateway that has not read the log to its end asks the source of everything
-// that it has not checked meanwhile: since Redis is unavailable, or this process was stopped, or a
-// purge is still being applied. Such a gateway never serves what was purged longer ago than that,
-// unless the source fails too. After HandOver the other process passes purges on.
+// TrustedSince implements cache.Fleet. Purge names a gateway as missing after purges.confirm. From
+// a beat before that on, a gateway that has not read the log to its end asks the source of
+// everything that it has not checked meanwhile: since Redis is unavailable, or this process was
+// stopped, or a purge is still being applied. Such a gateway never serves what was purged longer
+// ago than that, unless the source fails too. After HandOver the other process passes purges on.
 func (f *Fleet) TrustedSince(now time.Time) time.Time {
 	age := f.purges.confirm - f.purges.beat
 	if f.handedOver.Load() || now.Sub(f.logRead.Load().at) < age {
