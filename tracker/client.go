@@ -18,7 +18,7 @@
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
 // minutes. It can start while all trackers are down, and keeps the last loaded lists while they are
-// down.
+// down. The members are those of all trackers together, see listing.go.
 package tracker
 
 import (
@@ -83,7 +83,9 @@ type Client struct {
 	done   chan struct{}      // closed at the end of run
 	loaded chan struct{}      // closed after the first load
 	wake   chan struct{}      // holds one value if a load is requested, or a tracker came back
-	lists  lists              // of the last load; only run uses it
+	lists  lists              // of the last load; only run uses it and listings
+	// listings are the lists of the trackers, in the order of trackers.
+	listings []listing
 
 	mu       sync.Mutex    // guards the fields below
 	loading  bool          // a load is running
@@ -119,6 +121,7 @@ func start(o Options, retry backoff.Policy) *Client {
 			c.trackers = append(c.trackers, newServer(addresses, o.Pool))
 		}
 	}
+	c.listings = make([]listing, len(c.trackers))
 	c.params.Store(&o.Parameters)
 	c.members.set(c.lists)
 	go c.run(ctx)

@@ -3,16 +3,12 @@ package tracker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/process/panics"
 )
-
-// maxServers bounds the storages of all groups together.
-const maxServers = fdfs.MaxStorageIDs
 
 // run does the background work: loads that are due or requested, probes of trackers that are down,
 // and closing idle connections.
@@ -67,11 +63,8 @@ func (c *Client) maintain(ctx context.Context) {
 	}
 }
 
-// load loads everything. Parts that fail keep their old values; a failed load is retried soon. It
-// begins with a random tracker. Otherwise loads that take as many turns as there are trackers would
-// always get the list of groups from the same tracker, even if groups are missing there.
+// load loads everything. Parts that fail keep their old values; a failed load is retried soon.
 func (c *Client) load(ctx context.Context) {
-	c.next.Store(rand.Uint32())
 	c.mu.Lock()
 	c.loading = true
 	c.mu.Unlock()
@@ -125,36 +118,6 @@ func (c *Client) loadParameters(ctx context.Context) (err error) {
 		c.lists.ids = ids
 	}
 	return nil
-}
-
-// loadGroups loads the storages of every group.
-func (c *Client) loadGroups(ctx context.Context) (err error) {
-	defer panics.ToError(&err, "loading from a tracker")
-	groups, err := c.Groups(ctx)
-	if err != nil {
-		return err
-	}
-	var failures []error
-	fresh, total, listed := make([]group, 0, len(groups)), 0, c.lists.listed
-	for _, info := range groups {
-		storages, err := c.Storages(ctx, info.Name)
-		listed = listed || err == nil
-		if err != nil {
-			storages = c.lists.storagesOf(info.Name) // keep the old ones
-		}
-		if err != nil && !errors.Is(err, ErrEmpty) {
-			failures = append(failures, err)
-		}
-		if total += len(storages); total > maxServers {
-			return errors.Join(append(failures, fmt.Errorf("the groups have more than %d storages", maxServers))...)
-		}
-		fresh = append(fresh, group{info, storages})
-		if ctx.Err() != nil {
-			return errors.Join(failures...)
-		}
-	}
-	c.lists.groups, c.lists.listed = fresh, listed
-	return errors.Join(failures...)
 }
 
 // within10Percent returns d plus or minus up to a tenth at random, so that gateways do not load at

@@ -145,38 +145,124 @@ func TestPartialLoad(t *testing.T) {
 	require.True(t, in("a", 1) && in("b", 1))
 	broken.Store(true)
 	eventually.True(t, func() bool { return in("b", 2) })
+	eventually.True(t, func() bool { return !in("b", 1) })
 	require.True(t, in("a", 1))
-	require.False(t, in("b", 1))
 	broken.Store(false)
 	eventually.True(t, func() bool { return in("b", 1) })
 }
 
-// TestTrackersDisagree: the storages of a group cannot reach one of two trackers. After a rejection
-// by that one the other tracker is used, and the list of groups does not always come from the same
-// tracker.
-func TestTrackersDisagree(t *testing.T) {
-	tracker := func(groups string) string {
-		return fake(t, func(cmd fdfs.Command, body []byte) []byte {
-			switch {
-			case cmd == fdfs.CmdListGroups:
-				var list []byte
-				for _, name := range groups {
-					list = append(list, groupRecord(string(name), 1)...)
-				}
-				return packet(0, list)
-			case cmd == fdfs.CmdListStorages && strings.ContainsRune(groups, rune(body[0])):
-				return packet(0, storageRecord(7, "", netip.AddrFrom4([4]byte{10, 0, 0, body[0]}), 23000))
+// listingOf starts a tracker that lists each letter of groups as a group with one storage, 10.0.0.x,
+// and the storages of others as members of the last group.
+func listingOf(t *testing.T, groups *atomic.Value) string {
+	return fake(t, func(cmd fdfs.Command, body []byte) []byte {
+		names, others, _ := strings.Cut(groups.Load().(string), "+")
+		switch {
+		case cmd == fdfs.CmdListGroups:
+			var list []byte
+			for _, name := range names {
+				list = append(list, groupRecord(string(name), 1)...)
 			}
-			return packet(2, nil)
-		})
-	}
-	c, _ := newClient(t, Options{Trackers: each(tracker("ab"), tracker("a")), Refresh: 10 * time.Millisecond})
-	eventually.True(t, func() bool { return len(c.Members().StoragesOf("b")) == 1 })
+			return packet(0, list)
+		case cmd == fdfs.CmdListStorages && strings.ContainsRune(names, rune(body[0])):
+			list := storageRecord(7, "", netip.AddrFrom4([4]byte{10, 0, 0, body[0]}), 23000)
+			if body[0] == names[len(names)-1] {
+				for i := range len(others) {
+					list = append(list, storageRecord(7, "", netip.AddrFrom4([4]byte{10, 0, 0, others[i]}), 23000)...)
+				}
+			}
+			return packet(0, list)
+		}
+		return packet(2, nil)
+	})
+}
+
+// listed returns the groups of a listingOf.
+func listed(groups string) *atomic.Value {
+	var v atomic.Value
+	v.Store(groups)
+	return &v
+}
+
+// TestTrackersDisagree: the storages of a group cannot reach one of two trackers. The members are
+// those of both, and after a rejection by one tracker the other is asked.
+func TestTrackersDisagree(t *testing.T) {
+	c, _ := newClient(t, Options{Trackers: each(listingOf(t, listed("ab")), listingOf(t, listed("a")))})
+	require.Len(t, c.Members().StoragesOf("b"), 1)
+	require.True(t, c.Members().Partial())
 	for range 2 { // with either tracker first
 		list, err := c.Storages(t.Context(), "b")
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 	}
+}
+
+// TestPartialLists: a tracker that comes back lists only the storages that have joined it already.
+// Other groups and storages stay for a time, and as long as another tracker lists them, or is down
+// and has listed them. Meanwhile Partial is true.
+func TestPartialLists(t *testing.T) {
+	has := func(c *Client, groups string) {
+		t.Helper()
+		for _, name := range "abc" {
+			require.Equal(t, strings.ContainsRune(groups, name), c.Members().HasGroup(string(name)), string(name))
+		}
+	}
+	start := func(t *testing.T, trackers ...string) *Client {
+		c, _ := newClient(t, Options{Trackers: each(trackers...), Refresh: time.Hour})
+		withoutBackground(t, c)
+		return c
+	}
+	t.Run("alone", func(t *testing.T) {
+		groups := listed("ab+xy")
+		c := start(t, listingOf(t, groups))
+		require.False(t, c.Members().Partial())
+		groups.Store("a")
+		c.load(t.Context())
+		has(c, "ab")
+		require.Len(t, c.Members().StoragesOf("b"), 3)
+		require.True(t, c.Members().Partial())
+		groups.Store("ab+y")
+		c.load(t.Context())
+		b := c.Members().StoragesOf("b")
+		require.Len(t, b, 3)
+		require.Equal(t, "10.0.0.120", b[2].Host)
+		require.True(t, b[1].Active && !b[2].Active, "one that is not listed comes last")
+		groups.Store("a")
+		c.o.Refresh = 0 // the time is over
+		c.load(t.Context())
+		has(c, "a")
+		require.False(t, c.Members().Partial())
+	})
+	t.Run("beside a whole one", func(t *testing.T) {
+		groups := listed("ab")
+		c := start(t, listingOf(t, groups), listingOf(t, listed("abc")))
+		groups.Store("a")
+		c.o.Refresh = 0
+		c.load(t.Context())
+		has(c, "abc")
+		require.True(t, c.Members().StoragesOf("b")[0].Active)
+	})
+	t.Run("beside one that is down", func(t *testing.T) {
+		cluster := newCluster(t, fdfstest.Options{})
+		c := start(t, listingOf(t, listed("a")), cluster.Trackers()[0])
+		cluster.Tracker(0).Kill()
+		c.o.Refresh = 0
+		for range 2 {
+			c.load(t.Context())
+			require.True(t, c.Members().HasGroup("group2"))
+		}
+	})
+	t.Run("back", func(t *testing.T) {
+		cluster := newCluster(t, fdfstest.Options{})
+		cluster.Tracker(0).Kill()
+		c := start(t, cluster.Trackers()...)
+		require.False(t, c.Members().Partial(), "nothing is known")
+		require.NoError(t, cluster.Tracker(0).Revive())
+		c.load(t.Context())
+		require.True(t, c.Members().Partial())
+		c.o.Refresh = 0
+		c.load(t.Context())
+		require.False(t, c.Members().Partial())
+	})
 }
 
 // TestEmptyLists: the empty list of a tracker that has lost its lists does not replace that of the

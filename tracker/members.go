@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -25,10 +26,11 @@ type Members struct{ current atomic.Pointer[snapshot] }
 
 // snapshot is immutable once it is published.
 type snapshot struct {
-	known  bool
-	groups map[string][]Server
-	byID   map[uint32]Server
-	byAddr map[member]Server
+	known   bool
+	partial bool
+	groups  map[string][]Server
+	byID    map[uint32]Server
+	byAddr  map[member]Server
 }
 
 type member struct {
@@ -43,6 +45,10 @@ func (m *Members) load() *snapshot { return cmp.Or(m.current.Load(), &emptySnaps
 
 // Known reports whether a list has been loaded: from a tracker, or of storage ids.
 func (m *Members) Known() bool { return m.load().known }
+
+// Partial reports whether the lists may lack groups and storages of the cluster: the trackers have
+// disagreed, have listed other groups than before, or have come back a short time ago.
+func (m *Members) Partial() bool { return m.load().partial }
 
 // HasGroup reports whether a list has the group.
 func (m *Members) HasGroup(group string) bool {
@@ -70,20 +76,14 @@ type lists struct {
 	groups []group
 	ids    []fdfs.StorageID
 	listed bool // the storages of a group have been loaded
+
+	changed time.Time // of the last load with a reason for partial; zero: there was none
+	partial bool      // see Members.Partial
 }
 
 type group struct {
 	info     fdfs.GroupInfo
 	storages []fdfs.StorageInfo
-}
-
-func (l lists) storagesOf(name string) []fdfs.StorageInfo {
-	for _, g := range l.groups {
-		if g.info.Name == name {
-			return g.storages
-		}
-	}
-	return nil
 }
 
 func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
@@ -92,7 +92,7 @@ func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 // storage ids, then the storages that only the storage ids have.
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
-		known: l.listed || len(l.ids) > 0, groups: map[string][]Server{}, byID: map[uint32]Server{},
+		known: l.listed || len(l.ids) > 0, partial: l.partial, groups: map[string][]Server{}, byID: map[uint32]Server{},
 		byAddr: map[member]Server{},
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))

@@ -21,19 +21,44 @@ const (
 // storages were all deleted stays in the list of groups until it is deleted itself.
 var ErrEmpty = errors.New("the tracker's list is empty")
 
-// Groups requests all groups, at least one.
-func (c *Client) Groups(ctx context.Context) ([]fdfs.GroupInfo, error) {
-	groups, err := request(ctx, c, fdfs.CmdListGroups, nil, listLimit, filled(fdfs.ParseGroups))
+// Groups requests all groups that a tracker lists, at least one.
+func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error) {
+	err = c.each(ctx, func(s *server) (err error) {
+		groups, err = c.groupsOf(ctx, s)
+		return err
+	})
+	return groups, err
+}
+
+// Storages requests the storages of a group that a tracker lists, at least one, with any status.
+func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.StorageInfo, err error) {
+	err = c.each(ctx, func(s *server) (err error) {
+		storages, err = c.storagesOf(ctx, s, group)
+		return err
+	})
+	return storages, err
+}
+
+// groupsOf requests the groups from one tracker.
+func (c *Client) groupsOf(ctx context.Context, s *server) (groups []fdfs.GroupInfo, err error) {
+	parse := filled(fdfs.ParseGroups)
+	err = c.call(ctx, s, fdfs.CmdListGroups, nil, listLimit, func(reply []byte) (err error) {
+		groups, err = parse(reply)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the groups: %w", err)
 	}
 	return groups, nil
 }
 
-// Storages requests the storages of a group, at least one, with any status.
-func (c *Client) Storages(ctx context.Context, group string) ([]fdfs.StorageInfo, error) {
-	body := fdfs.AppendGroup(nil, group)
-	storages, err := request(ctx, c, fdfs.CmdListStorages, body, listLimit, filled(fdfs.ParseStorages))
+// storagesOf requests the storages of a group from one tracker.
+func (c *Client) storagesOf(ctx context.Context, s *server, group string) (storages []fdfs.StorageInfo, err error) {
+	parse := filled(fdfs.ParseStorages)
+	err = c.call(ctx, s, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(reply []byte) (err error) {
+		storages, err = parse(reply)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the storages of %q: %w", group, err)
 	}

@@ -42,6 +42,13 @@ func (s *server) downUntil() time.Time {
 	return s.backoff.Until()
 }
 
+// failedAt returns the time of the last failure; zero = there was none.
+func (s *server) failedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.LastErrorAt
+}
+
 // probeDue reports whether the tracker is down and its back-off is over. It returns true once until
 // the probe has ended.
 func (s *server) probeDue(now time.Time) bool {
