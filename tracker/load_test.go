@@ -151,8 +151,8 @@ func TestPartialLoad(t *testing.T) {
 	eventually.True(t, func() bool { return in("b", 1) })
 }
 
-// listingOf starts a tracker that lists each letter of groups as a group with one storage, 10.0.0.x,
-// and the storages of others as members of the last group.
+// listingOf starts a tracker that lists each letter of groups as a group with one storage. Letters
+// behind a plus are further storages of the last group.
 func listingOf(t *testing.T, groups *atomic.Value) string {
 	return fake(t, func(cmd fdfs.Command, body []byte) []byte {
 		names, others, _ := strings.Cut(groups.Load().(string), "+")

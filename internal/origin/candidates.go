@@ -19,7 +19,11 @@ type candidates struct {
 	// bySource: the servers were chosen by the source in the id of a trunk file, which only the id
 	// names.
 	bySource bool
-	why      string // reason for gateway explain
+	// source and sourceLacks are those of client.FetchRequest, for a young slave file. Most of these
+	// names are of files that do not exist, and only the source is sure to have the others.
+	source      client.Server
+	sourceLacks bool
+	why         string // reason for gateway explain
 }
 
 // decide chooses the candidates. If the lists do not contain the group or the source, they are
@@ -72,7 +76,9 @@ func (f *fetcher) byLists() candidates {
 	}
 	if !local && !a.o.Sources.mayExist(id.Group) {
 		c := nothing("the cluster has no such group")
-		c.unknown = true
+		if c.unknown = true; a.o.Sources.areInDoubt() {
+			c.err, c.why = ErrNoLists, "the trackers list no such group, but their lists have just changed"
+		}
 		return c
 	}
 	const others = "the other storages of the group: "
@@ -98,10 +104,18 @@ func (f *fetcher) byLists() candidates {
 	default:
 		c.why, c.unknown = others+"the source in the id "+status.String(), true
 	}
+	if id.Kind == fdfs.KindSlave && a.isYoung(id, now) {
+		switch status {
+		case SourceAllowed:
+			c.source = source
+		case SourceSelf:
+			c.sourceLacks = errors.Is(localErr, fdfs.ErrNoFile) && a.o.Store.Deleted(id, localErr, now)
+		}
+	}
 	switch {
 	case len(c.servers) > 0:
-	case status != SourceSelf && a.o.Sources.awaitsLists():
-		c.err, c.why = ErrNoLists, "no server to ask: no tracker has replied yet"
+	case status != SourceSelf && a.o.Sources.areInDoubt():
+		c.err, c.why = ErrNoLists, "no server to ask: no tracker has replied yet, or their lists have just changed"
 	default:
 		c.err, c.why = a.missing(id, localErr, now), "no server to ask; would be: "+c.why
 	}

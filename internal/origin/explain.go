@@ -54,6 +54,9 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	if fresh {
 		return Outcome{Text: "by what the cache knows; bytes that it does not hold are fetched"}
 	}
+	if holder == nil && failure == nil && a.isInDoubt(r.ID) {
+		return Outcome{Err: ErrNoLists}
+	}
 	return a.conclude(servers, holder, failure)
 }
 
@@ -111,7 +114,8 @@ func (t *trace) cache(a *Resolver, key string) {
 }
 
 // explainHosts sends a request for size and time to each server. It returns the first server that
-// has the file, and the errors of the servers that could not be asked.
+// has the file, and the errors of the servers that could not be asked, unless the Source does not
+// have it.
 func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRequest,
 	servers []client.Server) (holder *client.Server, failure error) {
 	var failures []error
@@ -128,6 +132,7 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 			step("host", "%s: has a link in a trunk file, which cannot be verified, so it is not fetched%s",
 				servers[i].Addr(), before)
 		case errors.Is(err, fdfs.ErrNoFile):
+			w.SourceLacks = w.SourceLacks || w.IsLacking(servers[i], err)
 			step("host", "%s: does not have it%s", servers[i].Addr(), before)
 		default:
 			failures = append(failures, err)
@@ -136,6 +141,9 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if w.SourceLacks {
+		return holder, nil
 	}
 	return holder, errors.Join(failures...)
 }

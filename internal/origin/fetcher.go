@@ -227,17 +227,28 @@ func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) err
 			err = ask(servers)
 		}
 	}
+	if errors.Is(err, fdfs.ErrNoFile) && f.a.isInDoubt(f.request.ID) {
+		err = fmt.Errorf("%w: those that are known do not have the file", ErrNoLists)
+	}
 	if err != nil && !errors.Is(context.Cause(ctx), ErrClientGone) {
 		f.a.o.Counters.count(err)
 	}
 	return err
 }
 
+// isInDoubt reports whether a storage that no list contains may have a file which the others do not
+// have: its source is in no list, and the lists may not be complete.
+func (a *Resolver) isInDoubt(id fdfs.FileID) bool {
+	_, status := a.o.Sources.Of(id)
+	return status != SourceAllowed && status != SourceSelf && a.o.Sources.areInDoubt()
+}
+
 // fetchRequest returns the request with a target for web servers. If the fetch is for all clients,
 // the target gets a new token: web servers check tokens too, and a fill may start long after a
 // request.
 func (f *fetcher) fetchRequest() client.FetchRequest {
-	w := f.request
+	c, w := f.decided(), f.request
+	w.Source, w.SourceLacks = c.source, c.sourceLacks
 	if f.a.usesWeb() && w.Target == "" {
 		w.Target = f.a.o.Targets.Fetch(w.ID.AsAsked(), nil, nil, time.Now())
 	}

@@ -179,11 +179,12 @@ func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
 	}
 	defer done()
 	err = f.ask(context.Background(), func(servers []client.Server) (err error) {
-		to, err = a.locate(f.request, servers)
+		to, err = a.locate(f.fetchRequest(), servers)
 		return err
 	})
 	if err != nil {
-		if err := a.responseErr(r.ID, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
+		switch err := a.responseErr(r.ID, err, r.Now); {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotYet), errors.Is(err, ErrNoLists):
 			return "", err
 		}
 	}

@@ -20,8 +20,9 @@ const (
 
 // locate finds a server that has the file. Servers that have failed lately come last. The first two
 // are asked at the same time, so that one that has just failed costs no more than redirectProbe.
-// The error is fdfs.ErrNoFile if no server has the file. It is client.ErrNoSource if a server could
-// not be asked; to is then the first one that may have the file.
+// The error is fdfs.ErrNoFile if no server has the file, or the Source lacks it and no other one is
+// known to have it. It is client.ErrNoSource if a server could not be asked; to is then the first
+// one that may have the file.
 func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to client.Server, err error) {
 	servers = a.o.Protocol.Order(servers)
 	first := servers[:min(2, len(servers))]
@@ -39,7 +40,10 @@ func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to cl
 		}
 	}
 	for i, err := range errs {
-		if !errors.Is(err, fdfs.ErrNoFile) {
+		w.SourceLacks = w.SourceLacks || w.IsLacking(servers[i], err)
+	}
+	for i, err := range errs {
+		if !w.SourceLacks && !errors.Is(err, fdfs.ErrNoFile) {
 			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w",
 				client.ErrNoSource, errors.Join(errs...))
 		}

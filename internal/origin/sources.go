@@ -109,8 +109,11 @@ func (s *Sources) mayExist(group string) bool {
 	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
 }
 
-// awaitsLists reports whether no list of the cluster was loaded yet, but one will be.
-func (s *Sources) awaitsLists() bool { return s.o.Trackers && !s.o.Members.Known() }
+// areInDoubt reports whether the lists may lack groups and storages of the cluster: none was loaded
+// yet, but one will be, or the trackers may not know all of them yet.
+func (s *Sources) areInDoubt() bool {
+	return s.o.Trackers && (!s.o.Members.Known() || s.o.Members.Partial())
+}
 
 // Replicas returns the storages of a group without this host. Behind them are the further addresses
 // of storages that have several.

@@ -27,6 +27,7 @@ type request struct {
 	onResult func(s Server, err error)
 	// download: the request is for content, not only for the version.
 	download bool
+	file     FetchRequest // whose Source decides
 }
 
 // reply is a good reply of a server. The caller calls end, once, when it no longer uses it.
@@ -50,8 +51,8 @@ var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceede
 
 // try sends the request to one server and records the outcome in the server's health. It takes over
 // ctx, which cancel ends. left is the number of servers to which the request can be sent next: if
-// there are any, this server has to begin its reply within replyTimeout, else within the network
-// timeout.
+// there are any, or the source lacks the file, this server has to begin its reply within
+// replyTimeout, else within the network timeout.
 func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a reply,
 	err error) {
 	if err := c.unlisted.begin(s); err != nil {
@@ -70,7 +71,7 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 		cancel(nil)
 		c.release(m)
 	}
-	if left > 0 && c.t.replyTimeout > 0 {
+	if (left > 0 || q.file.SourceLacks) && c.t.replyTimeout > 0 {
 		defer time.AfterFunc(c.t.replyTimeout, func() { cancel(errSlow) }).Stop()
 	}
 	c.counts.requests.Add(1)
@@ -163,7 +164,8 @@ func (c *Client) update(m *member, err error, change func(h *health)) {
 }
 
 // askEach sends the request to the servers in order and returns the first good reply. The error is
-// fdfs.ErrNoFile if no server has the file according to all replies, else ErrNoSource.
+// fdfs.ErrNoFile if no server has the file according to all replies, or to that of its Source, else
+// ErrNoSource.
 func (c *Client) askEach(ctx context.Context, servers []Server, q request) (reply, error) {
 	var t tally
 	for len(servers) > 0 && ctx.Err() == nil {
@@ -173,13 +175,18 @@ func (c *Client) askEach(ctx context.Context, servers []Server, q request) (repl
 				q.onResult(servers[i], err)
 			}
 			t.add(err)
+			q.file.SourceLacks = q.file.SourceLacks || q.file.IsLacking(servers[i], err)
 		}
 		if slices.Contains(errs, nil) {
 			return a, nil
 		}
 		servers = servers[len(errs):]
 	}
-	return reply{}, t.err(ctx)
+	err := t.err(ctx)
+	if q.file.SourceLacks && ctx.Err() == nil && !errors.Is(err, fdfs.ErrFileChanged) {
+		return reply{}, fdfs.ErrNoFile
+	}
+	return reply{}, err
 }
 
 // tally collects the failures of several servers.
@@ -245,10 +252,11 @@ type Info struct {
 // target of the link cannot be verified.
 func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
-	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (reply, error) {
+	q := request{file: r, ask: func(ctx context.Context, m *member) (reply, error) {
 		info, err := c.stat(ctx, m, r)
 		return reply{info: info}, err
-	}})
+	}}
+	a, err := c.askEach(ctx, c.Order(servers), q)
 	if err != nil {
 		return Info{}, fmt.Errorf("cannot stat %q: %w", r.ID, err)
 	}

@@ -159,7 +159,7 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 			}
 			return reply{source: &source{m: m, body: body, last: time.Now()}}, nil
 		},
-		onResult: s.onResult, download: true,
+		onResult: s.onResult, download: true, file: s.r,
 	})
 	if err != nil {
 		return nil, err

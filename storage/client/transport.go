@@ -20,6 +20,16 @@ type FetchRequest struct {
 	Unchecked bool
 	// BySource: the result holds for ids with this source only, not for all ids of the file.
 	BySource bool
+	// Source is the server whose "no such file" holds although others cannot be asked; the zero
+	// Server: there is none. SourceLacks: the source does not have the file. Then each other server
+	// has to reply soon.
+	Source      Server
+	SourceLacks bool
+}
+
+// IsLacking reports whether err is the "no such file" of the Source.
+func (r *FetchRequest) IsLacking(s Server, err error) bool {
+	return errors.Is(err, fdfs.ErrNoFile) && s == r.Source
 }
 
 // Key returns the key of the result in caches, see fdfs.FileID.AppendKey.
