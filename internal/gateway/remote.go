@@ -101,16 +101,24 @@ func portOf(a net.Addr) int {
 func (r *request) openRemote() error {
 	f := &r.remote.File
 	r.body.File = f
+	opened := false
 	for i := range r.body.Pieces {
-		if p := &r.body.Pieces[i]; p.Length > 0 {
-			from, err := f.Open(p.Offset, p.Length)
-			if err != nil {
-				r.closeFile()
-				return err
+		p, from, err := &r.body.Pieces[i], cache.FromNowhere, error(nil)
+		switch {
+		case p.Length == 0:
+			continue
+		case opened:
+			err = f.Confirm(p.Offset, p.Length)
+		default:
+			opened = true
+			if from, err = f.Open(p.Offset, p.Length); err == nil {
+				r.source = from.String() // one of the source constants
+				r.setXCache()
 			}
-			r.source = from.String() // one of the source constants
-			r.setXCache()
-			break
+		}
+		if err != nil {
+			r.closeFile()
+			return err
 		}
 	}
 	return nil

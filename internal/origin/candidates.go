@@ -19,8 +19,8 @@ type candidates struct {
 	// bySource: the servers were chosen by the source in the id of a trunk file, which only the id
 	// names.
 	bySource bool
-	// source and sourceLacks are those of client.FetchRequest, for a young slave file. Most of these
-	// names are of files that do not exist, and only the source is sure to have the others.
+	// source and sourceLacks are those of client.FetchRequest, for a young slave file: clients
+	// request optional ones, and the source has nearly all others.
 	source      client.Server
 	sourceLacks bool
 	why         string // reason for gateway explain

@@ -1,11 +1,13 @@
 package origin
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/client"
@@ -54,8 +56,8 @@ type deletingStore struct{ lostStore }
 func (deletingStore) Deleted(fdfs.FileID, error, time.Time) bool { return true }
 
 // TestYoungSlaveThatItsSourceLacks: a young slave file that its source does not have is missing,
-// also if other storages fail or send nothing. A storage that has it sends it. Other files may be on
-// the storages that cannot be asked.
+// also if other storages fail or send nothing. A storage that has it sends it. Other files may be
+// on the storages that cannot be asked.
 func TestYoungSlaveThatItsSourceLacks(t *testing.T) {
 	t.Parallel()
 	nothing := func(*fdfstest.Cluster) {}
@@ -111,6 +113,56 @@ func TestYoungSlaveThatItsSourceLacks(t *testing.T) {
 			out := r.a.Explain(context.Background(), q, localErr, step)
 			require.Equal(t, tt.want == nil, out.Err == nil)
 			require.Equal(t, tt.want == ErrUnreachable, out.Err == ErrUnreachable)
+		})
+	}
+}
+
+// TestMissingPartOfADownSource: if the cache has only the first bytes of the range, and all
+// storages are down, the request fails before the first byte of its response. It does not if the
+// storages run, or if the range is here.
+func TestMissingPartOfADownSource(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/8) // two segments
+	for name, tt := range map[string]struct {
+		ttl   time.Duration // negative: none
+		known bool          // a request to the storages has failed before
+		down  bool
+		want  error
+	}{
+		"expired":        {-1, false, true, ErrUnreachable},
+		"known":          {time.Hour, true, true, ErrUnreachable},
+		"expired and up": {-1, false, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCache(t, cache.Options{Memory: 64 << 20, TTL: tt.ttl})
+			r := newRig(t, func(*fdfstest.Cluster) {}, func(_ *SourcesOptions, o *Options) { o.Cache = c })
+			id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: data, Ext: "bin"})
+			require.NoError(t, err)
+			open := func(offset, length int64, confirm bool) error {
+				q := &Request{ID: id, Now: time.Now(), Client: patient{}}
+				_, err := r.a.Find(q, local.ErrNoGroup)
+				require.NoError(t, err)
+				defer q.File.Close()
+				if _, err = q.File.Open(offset, length); err == nil && confirm {
+					err = q.File.Confirm(cache.SegmentSize, 100)
+				}
+				return err
+			}
+			require.NoError(t, open(0, cache.SegmentSize, false))
+			eventually.True(t, func() bool { return c.Stats().Fills == 0 })
+			if tt.down {
+				r.Storage(0).Kill()
+				r.Storage(1).Kill()
+			}
+			if tt.known {
+				require.Error(t, r.find(fileID(t, data, func(f *fdfs.Fields) {
+					f.Source = r.Storage(0).AddrPort().Addr().As4()
+				}), local.ErrNoGroup))
+			}
+			require.ErrorIs(t, open(0, int64(len(data)), false), tt.want)
+			require.NoError(t, open(0, 100, false))
+			require.ErrorIs(t, open(0, 100, true), tt.want)
 		})
 	}
 }

@@ -17,8 +17,8 @@ var (
 	ErrNotFound = errors.New("no host that may be asked has the file")
 	// ErrNotYet is ErrNotFound while replication may still bring the file.
 	ErrNotYet = errors.New("no host has the file yet")
-	// ErrNoLists: no tracker has replied yet, or their lists may not be complete yet, so a host with
-	// the file may be unknown.
+	// ErrNoLists: no tracker has replied yet, or their lists may not be complete yet. So a host
+	// with the file may be unknown.
 	ErrNoLists = errors.New("the storages of the cluster are not known yet")
 	// ErrTimeout: a host did not respond in time.
 	ErrTimeout = errors.New("the storage does not reply in time")

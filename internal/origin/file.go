@@ -89,12 +89,13 @@ func (f *File) Attach(v any) { f.entry.Attach(v) }
 // Open waits for the first bytes of a range (length more than 0), which the next At returns: until
 // they have come, a failure can still become a status. Open returns the place that they come from.
 // The errors are those of Find. Bytes that the cache has stored need no place among the requests
-// that wait.
+// that wait. If it has only the first ones and the source may be down, Open waits for the others
+// too.
 func (f *File) Open(offset, length int64) (cache.From, error) {
 	defer f.endWait()
 	if f.isCached() {
-		if from, ok := f.openStored(offset, length); ok {
-			return from, nil
+		if from, ok, err := f.openStored(offset, length); ok {
+			return from, err
 		}
 	}
 	f.beginFetch()
@@ -116,20 +117,50 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 	return cache.FromNowhere, f.a.responseErr(f.req.ID, err, f.req.Now)
 }
 
-// openStored is Open for bytes that the cache has stored. If it returns false the stream of the
-// range is open, and has fetched nothing.
-func (f *File) openStored(offset, length int64) (from cache.From, ok bool) {
+// openStored is Open for first bytes that the cache has stored. If it returns false the stream of
+// the range is open, and has fetched nothing.
+func (f *File) openStored(offset, length int64) (from cache.From, ok bool, err error) {
 	if held, ok := f.a.o.Cache.Pin(&f.entry, offset, length); ok {
 		f.pinned, f.first, f.next = held, held.Chunk, offset
-		return cache.FromMemory, true
+		return cache.FromMemory, true, nil
 	}
 	f.beginFetch()
 	f.closeStream()
 	stream := f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
 	f.stream, f.next, f.end = stream, offset, offset+length
-	first, err := stream.NextStored(length)
-	f.first = first
-	return stream.From(), err == nil
+	if f.first, err = stream.NextStored(length); err != nil {
+		return cache.FromNowhere, false, nil
+	}
+	return stream.From(), true, f.confirm(stream)
+}
+
+// Confirm is a part of Open, for a range that is opened later.
+func (f *File) Confirm(offset, length int64) error {
+	if !f.isCached() {
+		return nil
+	}
+	f.beginFetch()
+	stream := f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
+	defer func() { _ = stream.Close() }() // nothing was read
+	defer f.endWait()
+	return f.confirm(stream)
+}
+
+// confirm makes sure that the rest of a stream can be fetched, if the cache does not have it and
+// the source may be down: its last request has failed, or the metadata has expired. Otherwise the
+// failure would cut a response that has begun.
+func (f *File) confirm(rest *cache.Stream) error {
+	if rest.HasRest() || !f.Stale() && !f.a.o.Protocol.AreDown(f.fetcher.decided().servers) {
+		return nil
+	}
+	err := f.wait()
+	if err == nil {
+		err = rest.AwaitRest()
+	}
+	if err != nil {
+		err = f.a.responseErr(f.req.ID, err, f.req.Now)
+	}
+	return err
 }
 
 // At implements content.File.

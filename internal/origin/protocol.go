@@ -14,6 +14,8 @@ import (
 type Protocol interface {
 	// Order puts the servers that have failed lately behind the others, without asking them.
 	Order(servers []client.Server) []client.Server
+	// AreDown reports whether the last request to each of the servers has failed.
+	AreDown(servers []client.Server) bool
 	// Stat returns size and time. The error is fdfs.ErrNoFile if no server has the file, and
 	// another one if a server could not be asked.
 	Stat(ctx context.Context, r client.FetchRequest, servers []client.Server) (client.Info, error)

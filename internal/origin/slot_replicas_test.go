@@ -12,6 +12,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ import (
 // replicas is a Protocol for storages that differ in the content of one file. The test sets their
 // order.
 type replicas struct {
+	origintest.Unreachable
 	size    int64
 	content map[client.Server][]byte // nil: cannot be reached; no entry: does not have the file
 

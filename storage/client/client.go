@@ -308,6 +308,17 @@ func (c *Client) probe(m *member, now time.Time) {
 	})
 }
 
+// AreDown reports whether the newest result of each server is a failure. A server without a member
+// has not failed.
+func (c *Client) AreDown(servers []Server) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(servers, func(s Server) bool {
+		m := c.members[s]
+		return m == nil || m.health.errors == 0
+	})
+}
+
 // Order sorts servers by health: healthy ones first, dead ones last, each once, and otherwise in
 // the caller's order. A server whose connections are all in use counts as suspect, a server without
 // a member as healthy.

@@ -23,6 +23,9 @@ type Unreachable struct{}
 // Order changes nothing.
 func (Unreachable) Order(servers []client.Server) []client.Server { return servers }
 
+// AreDown returns true.
+func (Unreachable) AreDown([]client.Server) bool { return true }
+
 // Stat fails.
 func (Unreachable) Stat(context.Context, client.FetchRequest, []client.Server) (client.Info, error) {
 	return client.Info{}, client.ErrNoSource
