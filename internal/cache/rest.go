@@ -25,9 +25,9 @@ func (s *Stream) HasRest() bool {
 }
 
 // AwaitRest fetches the first segment of the rest of the stream that is in no tier, and returns
-// when its first bytes have come: so the source can be reached. The error is the one that Next would
-// return in the middle of the range. It is nil if too much is being fetched, since Next waits longer
-// for that.
+// when its first bytes have come: so the source can be reached. The error is the one that Next
+// would return in the middle of the range. It is nil if too much is being fetched, since Next waits
+// longer for that.
 func (s *Stream) AwaitRest() error {
 	offset, ok := s.missing()
 	if !ok || s.err != nil || s.src == nil {
