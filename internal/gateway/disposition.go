@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxFilename bounds the file name in Content-Disposition, in bytes of UTF-8. File systems allow
-// 255.
-const maxFilename = 512
+// maxFilename bounds the file name in Content-Disposition, in bytes of UTF-8, as file systems do.
+const maxFilename = 255
 
 // appendDisposition appends a Content-Disposition value with the file name (RFC 6266): a quoted
 // ASCII form, and for other characters an extended form in UTF-8 (RFC 8187). Characters that could
@@ -16,7 +15,7 @@ const maxFilename = 512
 // the value is "attachment".
 func appendDisposition(dst, name []byte) []byte {
 	dst = append(dst, "attachment"...)
-	var room [maxFilename]byte
+	var room [2 * maxFilename]byte
 	clean := cleanFilename(room[:0], name)
 	if len(clean) == 0 {
 		return dst
@@ -61,16 +60,34 @@ func cleanFilename(dst, name []byte) []byte {
 		case r == '/' || r == '\\' || r == utf8.RuneError && n == 1:
 			r = '_'
 		}
-		if len(dst)+utf8.RuneLen(r) > maxFilename {
-			break
-		}
 		dst = utf8.AppendRune(dst, r)
 	}
-	dst = bytes.TrimSpace(dst)
+	dst = bytes.TrimSpace(shorten(bytes.TrimSpace(dst)))
 	if len(bytes.Trim(dst, ".")) == 0 { // "." and ".." are no names
 		return nil
 	}
 	return dst
+}
+
+// maxExtension bounds the extension that shorten keeps, with its dot. What follows the last dot of
+// a sentence may be longer, and is no extension.
+const maxExtension = 64
+
+// shorten cuts the stem of a name of more than maxFilename bytes between two characters, and keeps
+// the extension. It writes to name.
+func shorten(name []byte) []byte {
+	if len(name) <= maxFilename {
+		return name
+	}
+	ext := name[len(name):]
+	if dot := bytes.LastIndexByte(name, '.'); dot > 0 && len(name)-dot <= maxExtension {
+		ext = name[dot:]
+	}
+	stem := maxFilename - len(ext)
+	for !utf8.RuneStart(name[stem]) {
+		stem--
+	}
+	return append(name[:stem], ext...)
 }
 
 const upperHex = "0123456789ABCDEF"

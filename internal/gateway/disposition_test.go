@@ -31,8 +31,15 @@ func TestDisposition(t *testing.T) {
 			require.Equal(t, tt.want, string(appendDisposition(nil, []byte(tt.file))))
 		})
 	}
-	long := string(appendDisposition(nil, []byte(strings.Repeat("ä", 5000))))
-	require.Equal(t, maxFilename*3, len(long[strings.Index(long, "''")+2:]), "cut at a whole character")
+	for name, want := range map[string]string{
+		strings.Repeat("文", 171) + ".pdf":    strings.Repeat("文", 83) + ".pdf",
+		strings.Repeat("a", 252) + ".tar.gz": strings.Repeat("a", 252) + ".gz",
+		strings.Repeat("ä", 5000):            strings.Repeat("ä", 127),
+		"a." + strings.Repeat("x", 400):      "a." + strings.Repeat("x", 253),
+		strings.Repeat("b", 251) + ".pdf":    strings.Repeat("b", 251) + ".pdf",
+	} {
+		require.Equal(t, want, string(cleanFilename(nil, []byte(name))))
+	}
 }
 
 // FuzzDisposition: the header is printable ASCII, and the standard library reads the cleaned name
@@ -51,5 +58,6 @@ func FuzzDisposition(f *testing.F) {
 		require.Equal(t, "attachment", kind)
 		require.True(t, utf8.ValidString(params["filename"]))
 		require.Equal(t, string(cleanFilename(nil, name)), params["filename"])
+		require.LessOrEqual(t, len(params["filename"]), maxFilename)
 	})
 }
