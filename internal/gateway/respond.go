@@ -167,16 +167,18 @@ func (r *request) choosePieces() error {
 	case httprange.Unsatisfiable:
 		return errRange
 	case httprange.Partial:
-		r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		if len(r.spans) > 1 {
 			return r.multipart()
 		}
+		r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		r.text = appendContentRange(r.text[:0], r.spans[0], r.rep.size())
 		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
 		return r.send(r.rep.cut(r.spans[0]))
 	}
-	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}))
+	return r.sendWhole()
 }
+
+func (r *request) sendWhole() error { return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()})) }
 
 // readRange parses the Range field into spans. Only a GET may have ranges (RFC 9110 section 14.2).
 func (r *request) readRange() httprange.Verdict {
@@ -223,11 +225,12 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 }
 
 // multipart sends several spans as multipart/byteranges (RFC 9110 section 14.6), in the order of
-// the Range field.
+// the Range field. If the parts with their heads are longer than the file, multipart sends the
+// file.
 func (r *request) multipart() error {
 	boundary := rand.Text()
 	contentType := string(r.ctx.Response.Header.ContentType())
-	pieces := r.body.Pieces[:0]
+	pieces, length := r.body.Pieces[:0], int64(0)
 	for _, s := range r.spans {
 		head := append([]byte("\r\n--"), boundary...)
 		head = append(head, "\r\nContent-Type: "...)
@@ -237,8 +240,14 @@ func (r *request) multipart() error {
 		piece := r.rep.cut(s)
 		piece.Head = append(head, piece.Head...)
 		pieces = append(pieces, piece)
+		length += int64(len(piece.Head)) + piece.Length
 	}
-	pieces = append(pieces, sendfile.Piece{Head: []byte("\r\n--" + boundary + "--\r\n")})
+	end := []byte("\r\n--" + boundary + "--\r\n")
+	if length+int64(len(end)) > r.rep.size() {
+		return r.sendWhole()
+	}
+	pieces = append(pieces, sendfile.Piece{Head: end})
+	r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
 	r.ctx.Response.Header.SetContentType("multipart/byteranges; boundary=" + boundary)
 	return r.send(pieces...)
 }

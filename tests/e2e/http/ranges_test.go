@@ -65,6 +65,7 @@ func differentRanges(t *testing.T, s *storetest.Store, p *e2e.Process) {
 func differentRangesIgnored(t *testing.T, s *storetest.Store, p *e2e.Process) {
 	t.Helper()
 	file := s.Normal("bin", s.Bytes(1000))
+	small, slot := s.Normal("txt", s.Bytes(41)), s.Trunk("txt", s.Bytes(300))
 	seventeen := "bytes=0-0"
 	for i := 2; i <= 32; i += 2 {
 		seventeen += "," + strconv.Itoa(i) + "-" + strconv.Itoa(i)
@@ -93,7 +94,9 @@ func differentRangesIgnored(t *testing.T, s *storetest.Store, p *e2e.Process) {
 	for _, tt := range tests {
 		cases = append(cases, wholeFile(tt.name, file, "Range: "+tt.value))
 	}
-	differ(t, p, append(cases, wholeFile("two Range lines", file, "Range: bytes=0-5", "Range: bytes=7-9")))
+	differ(t, p, append(cases, wholeFile("two Range lines", file, "Range: bytes=0-5", "Range: bytes=7-9"),
+		wholeFile("parts longer than the file", small, "Range: bytes=0-0,2-2"),
+		wholeFile("parts longer than the slot", slot, "Range: bytes=0-0,2-2,4-4")))
 }
 
 // wholeFile returns a request, and the whole file with 200 as its response.
@@ -105,12 +108,12 @@ func wholeFile(name string, o storetest.Object, send ...string) difference {
 
 func differentMultipart(t *testing.T, s *storetest.Store, p *e2e.Process) {
 	t.Helper()
-	file := s.Normal("jpg", s.Bytes(1000))
+	file := s.Normal("jpg", s.Bytes(5000))
 	tests := []struct {
 		name, value string
 		parts       []string
 	}{
-		{"first byte as a part", "bytes=0-0,-1", []string{"0-0", "999-999"}},
+		{"first byte as a part", "bytes=0-0,-1", []string{"0-0", "4999-4999"}},
 		{"six ranges", "bytes=1-2,4-5,7-8,10-11,13-14,16-17", []string{"1-2", "4-5", "7-8", "10-11", "13-14", "16-17"}},
 		{"sixteen ranges",
 			"bytes=1-1,3-3,5-5,7-7,9-9,11-11,13-13,15-15,17-17,19-19,21-21,23-23,25-25,27-27,29-29,31-31",
@@ -149,7 +152,7 @@ func readParts(t *testing.T, a e2e.Response, file storetest.Object) (boundary st
 		require.NoError(t, err)
 		require.Equal(t, "image/jpeg", part.Header.Get("Content-Type"))
 		var first, last int
-		scan(t, part.Header.Get("Content-Range"), "bytes %d-%d/1000", &first, &last)
+		scan(t, part.Header.Get("Content-Range"), "bytes %d-%d/5000", &first, &last)
 		body, err := io.ReadAll(part)
 		require.NoError(t, err)
 		require.Equal(t, file.Content[first:last+1], body)
