@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/maphash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -288,9 +289,15 @@ func (c *FileCache) keeps(f *File) bool {
 
 // Purge removes every cached file whose id is the prefix or lies below it: "group1/M00/0A",
 // "group1", or a whole id, with or without a trailing slash; "" means all. Files that are being
-// opened meanwhile are not cached. It returns the number of removed files.
+// opened meanwhile are not cached. It returns the number of removed files. Only a prefix that is no
+// id costs a walk through all files.
 func (c *FileCache) Purge(prefix string) int {
 	c.purges.Add(1)
+	prefix = strings.TrimSuffix(prefix, "/")
+	if id, err := fdfs.Parse(prefix); err == nil {
+		key := fileKey{id.Group, id.Logic}
+		return c.shard(key).remove(key)
+	}
 	n := 0
 	for i := range c.shards {
 		n += c.shards[i].purge(prefix)

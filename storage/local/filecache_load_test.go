@@ -205,6 +205,29 @@ func TestFileCachePurge(t *testing.T) {
 	}
 }
 
+// TestFileCachePurgeOfOneFile: the purge of one file does not visit the shards of others.
+func TestFileCachePurgeOfOneFile(t *testing.T) {
+	s := newTestStore(t)
+	c := newTestCache(t, s, FileCacheOptions{})
+	id := s.normal("content")
+	read(t, c, id)
+	own := c.shard(fileKey{id.Group, id.Logic})
+	for i := range c.shards {
+		if other := &c.shards[i]; other != own {
+			other.mu.Lock()
+			defer other.mu.Unlock()
+		}
+	}
+	purged := make(chan int, 1)
+	go func() { purged <- c.Purge(id.String()) }()
+	select {
+	case n := <-purged:
+		require.Equal(t, 1, n)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the purge waits for another shard")
+	}
+}
+
 // TestFileCachePurgeWhileOpening: a file that is being opened during a purge is not cached.
 func TestFileCachePurgeWhileOpening(t *testing.T) {
 	s := newTestStore(t)

@@ -185,7 +185,17 @@ func (s *shard) dropBefore(limit int64) {
 	}
 }
 
-// purge removes the files at or below a prefix and returns their number.
+// remove removes the file of an id and returns the number of removed files.
+func (s *shard) remove(key fileKey) int {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.files.Remove(key) || s.bodies.Remove(key) {
+		return 1
+	}
+	return 0
+}
+
+// purge removes the files at or below a folder and returns their number.
 func (s *shard) purge(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -202,7 +212,6 @@ func (s *shard) purge(prefix string) (n int) {
 
 // below reports whether prefix is the id, or its first segments.
 func (k fileKey) below(prefix string) bool {
-	prefix = strings.TrimSuffix(prefix, "/")
 	group, logic, deeper := strings.Cut(prefix, "/")
 	switch {
 	case prefix == "":
