@@ -1,11 +1,13 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/storage/local"
 )
 
 // storeCheckEvery is the interval of the checks of the store paths, for disks that are mounted late
@@ -15,8 +17,9 @@ const storeCheckEvery = 2 * time.Second
 // upgradeEvery is the least time between attempts of watchStore to upgrade.
 const upgradeEvery = 10 * time.Second
 
-// storeCheckTime bounds the wait for a check: the check of a disk that hangs does not end.
-const storeCheckTime = 2 * time.Second
+// storeCheckTime bounds the wait for a check: the check of a disk that hangs may not end. It is
+// longer than Store.Ready takes, whose error names the store path.
+const storeCheckTime = 3 * time.Second
 
 // ready returns the reason for which this gateway cannot serve requests; nil if it can.
 func (a *App) ready() error {
@@ -37,10 +40,14 @@ func (a *App) ready() error {
 func (a *App) checkStore() (replaced bool, err error) {
 	p := a.components.Load()
 	return a.bounded(fmt.Sprintf("%p", p.store), func() (any, error) {
+		err := p.store.Ready()
+		if errors.Is(err, local.ErrNoResponse) {
+			return false, err // storeReplaced would wait for the disk too
+		}
 		if err := a.storeReplaced(p.cfg); err != nil {
 			return true, err
 		}
-		return false, p.store.Ready()
+		return false, err
 	})
 }
 

@@ -1,6 +1,9 @@
 package content
 
-import "io"
+import (
+	"io"
+	"time"
+)
 
 // File is the content of one file: a plain file or a trunk slot of a local store, or a file of
 // another host, cached or being fetched.
@@ -16,6 +19,13 @@ type File interface {
 type Descriptor interface {
 	io.ReaderAt
 	Fd() uintptr
+}
+
+// Awaiter is a Descriptor, or the Checked of a Chunk, whose bytes may be on a disk that hangs.
+type Awaiter interface {
+	// Await waits until bytes can be read without a wait for the disk, for about a time limit. An
+	// error means that they cannot be read.
+	Await(offset, length int64, limit time.Duration) error
 }
 
 // Chunk is the next part of a file: in memory, in an open file, or in a stream.

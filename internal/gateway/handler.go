@@ -21,7 +21,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
@@ -280,21 +279,28 @@ func (r *request) serve() error {
 		return err
 	}
 	r.name = r.id.MakeCanonical(r.name)
-	err = r.findAndRespond()
+	err = r.findAndRespond(nil)
+	var diskErr error
+	switch {
 	// The file changed between the request for its size and the download, or after the check of its
 	// trunk slot. No byte has been sent yet, so a second attempt reads the new version.
-	if errors.Is(err, fdfs.ErrFileChanged) {
-		r.closeFile()
-		r.resetHeader()
-		err = r.findAndRespond()
+	case errors.Is(err, fdfs.ErrFileChanged):
+	case r.file != nil && errors.Is(err, local.ErrUnavailable): // the disk failed after the file was opened
+		diskErr = err
+	default:
+		return err
 	}
-	return err
+	r.closeFile()
+	r.resetHeader()
+	return r.findAndRespond(diskErr)
 }
 
-func (r *request) findAndRespond() error {
+// findAndRespond responds with the file. diskErr is the error of reading it from the disk of this
+// host; nil = none yet.
+func (r *request) findAndRespond(diskErr error) error {
 	r.file, r.info, r.stale = nil, nil, false // the first attempt may have set these, and body
 	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
-	if responded, err := r.find(); responded || err != nil {
+	if responded, err := r.find(diskErr); responded || err != nil {
 		return err
 	}
 	return r.respond()
@@ -370,8 +376,11 @@ func (r *request) checkToken() (served bool, err error) {
 
 // find opens the file on this host, or searches the other hosts. responded is true if the client
 // was redirected.
-func (r *request) find() (responded bool, err error) {
-	file, err := r.h.o.Store.Open(r.id)
+func (r *request) find(diskErr error) (responded bool, err error) {
+	file, err := (*local.File)(nil), diskErr
+	if diskErr == nil {
+		file, err = r.h.o.Store.Open(r.id)
+	}
 	switch {
 	case err == nil:
 		r.foundHere(file)
@@ -487,9 +496,3 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	r.spans, r.text = r.spans[:0], r.text[:0]
 	h.pool.Put(r)
 }
-
-// bytesString returns b as a string without a copy. The string is valid as long as the request.
-func bytesString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// stringBytes returns s as bytes without a copy. The bytes must not be written to.
-func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

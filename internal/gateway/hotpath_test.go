@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func openCache(t *testing.T, s *storetest.Store, o local.FileCacheOptions) *local.FileCache {
@@ -130,6 +132,47 @@ func TestFileCutWhileSending(t *testing.T) {
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
 	eventually.True(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.openConns) == 0 },
 		"connections end")
+}
+
+// TestDiskFailsAfterOpen: if the first bytes of an open file cannot be read, other hosts are asked
+// for it; the response is 503 if none has it.
+func TestDiskFailsAfterOpen(t *testing.T) {
+	s := storetest.New(t)
+	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{MaxBody: -1}), Origin: redirecting{}},
+		ServerOptions{})
+	for ext, want := range map[string]string{"": "HTTP/1.1 302", "bin": "HTTP/1.1 503"} {
+		object := s.Normal(ext, s.Bytes(100_000))
+		require.Equal(t, "HTTP/1.1 200", r.ask("HEAD", object.URL())[:12])
+		require.NoError(t, unix.Dup2(openUnreadable(t), descriptorOf(t, object.Path)))
+		eventually.True(t, func() bool { // the descriptor of another file may have been found in memory lately
+			return r.ask("GET", object.URL())[:12] == want
+		})
+	}
+}
+
+// openUnreadable returns a descriptor that cannot be read from.
+func openUnreadable(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	return fd
+}
+
+// descriptorOf returns the descriptor by which this process has a file open.
+func descriptorOf(t *testing.T, path string) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, entry := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && to == path {
+			fd, err := strconv.Atoi(entry.Name())
+			require.NoError(t, err)
+			return fd
+		}
+	}
+	require.FailNow(t, "it is not open", path)
+	return -1
 }
 
 // reload replaces the handler by one for other options.

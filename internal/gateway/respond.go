@@ -214,11 +214,15 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 			return err
 		}
 	} else {
-		if err := r.file.Check(b.Pieces[0].Offset); err != nil {
+		b.File, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
+		err := r.file.Check(b.Pieces[0].Offset)
+		if err == nil {
+			err = b.AwaitFirst()
+		}
+		if err != nil {
 			r.closeFile()
 			return err
 		}
-		b.File, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
 	}
 	r.streamed = true
 	return nil

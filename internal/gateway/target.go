@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/hex"
+	"unsafe"
 )
 
 // target is a parsed request target: a cleaned path and the known query parameters. The slices are
@@ -192,3 +193,9 @@ func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
 	}
 	return dst, ok
 }
+
+// bytesString returns b as a string without a copy. The string is valid as long as the request.
+func bytesString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// stringBytes returns s as bytes without a copy. The bytes must not be written to.
+func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,6 +25,7 @@ type storePath struct {
 	// largeReads holds one value for each slot above freeCheck that is being read. If the disk
 	// hangs, only slots of this store path wait.
 	largeReads chan struct{}
+	checks     *disk // runs check
 
 	mu     sync.Mutex // mu serializes changes of dir
 	closed atomic.Bool
@@ -34,6 +36,7 @@ type storePath struct {
 // opening uses it any more.
 type dataDir struct {
 	fd           int // O_PATH
+	disk         *disk
 	inode        inode
 	linkPrefixes []string // absolute paths of this folder, with a trailing slash
 	// refs has one for storePath.dir and one for each opening that uses it; at 0 fd is closed.
@@ -54,6 +57,9 @@ func (d *dataDir) retain() bool {
 	}
 }
 
+// hold adds a reference. The caller has one.
+func (d *dataDir) hold() { d.refs.Add(1) }
+
 func (d *dataDir) release() {
 	if d.refs.Add(-1) == 0 {
 		_ = unix.Close(d.fd) // O_PATH: nothing is lost
@@ -67,9 +73,22 @@ func (d *dataDir) stat(name string) (identity, error) {
 	if seen, sure, err := d.statNoWait(name); sure {
 		return seen, err
 	}
-	var st unix.Stat_t
-	_, err := sys.Retry(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	return identityOf(&st), err
+	return d.awaitStat(name)
+}
+
+// awaitStat is stat of a name that the kernel has to look up on the disk. The caller has a
+// reference to d.
+func (d *dataDir) awaitStat(name string) (identity, error) {
+	name = strings.Clone(name) // the operation may outlive the bytes of the request
+	s, err := await(d.disk, d, name, diskTime, func() status {
+		var st unix.Stat_t
+		_, err := sys.Retry(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+		return status{identityOf(&st), err}
+	}, func(status) {})
+	if err != nil {
+		return identity{}, err
+	}
+	return s.identity, s.err
 }
 
 // acquire returns the data folder with a reference for the caller. If the folder was missing,
@@ -89,6 +108,28 @@ func (p *storePath) acquire() (*dataDir, error) {
 
 // check opens <root>/data again and replaces dir if the path leads to another folder now.
 func (p *storePath) check() error {
+	failed, err := await(p.checks, p, "data", diskTime, p.checkNow, func(error) {})
+	return cmp.Or(err, failed)
+}
+
+// hold implements resource: a store path is never freed.
+func (p *storePath) hold() {}
+
+func (p *storePath) release() {}
+
+// ready is check, and an error if requests have found that the disk does not respond.
+func (p *storePath) ready() error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if d := p.dir.Load(); d != nil && d.disk.hangs() {
+		return ErrNoResponse
+	}
+	return nil
+}
+
+// checkNow is check without a bound on its time.
+func (p *storePath) checkNow() error {
 	p.mu.Lock()
 	defer func() {
 		p.mu.Unlock()
@@ -142,7 +183,7 @@ func openDataDir(root string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
-	d := &dataDir{fd: fd}
+	d := &dataDir{fd: fd, disk: newDisk(isOnHost(fd))}
 	d.sound, _ = lru.New[string, time.Time](maxSound) // fails only for sizes below 1
 	d.refs.Store(1)
 	var st unix.Stat_t

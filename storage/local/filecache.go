@@ -188,7 +188,7 @@ func (f *File) contentUnchanged() bool {
 	case fdfs.KindNormal:
 		return true
 	case fdfs.KindTrunk:
-		typ, err := readSlot(f.disk.fd, f.content)
+		typ, err := readSlot(f.disk, f.content)
 		return err == nil && typ == fdfs.SlotFile
 	}
 	seen, err := f.disk.stat()

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/process/sys"
 )
 
 // bookkeeping is the approximate overhead of a file in memory in bytes: the File, its id, its
@@ -49,7 +48,7 @@ func (c *FileCache) bodyOrSelf(s *shard, f *File) *File {
 // read or does not match the id.
 func (f *File) inMemory(c *FileCache) *File {
 	body := make([]byte, f.size)
-	if n, err := sys.Pread(f.disk.fd, body, f.base); err != nil || n < len(body) {
+	if n, err := f.disk.pread(body, f.base, diskTime); err != nil || n < len(body) {
 		return nil
 	}
 	if !f.contentUnchanged() { // changed while it was read

@@ -28,6 +28,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -114,7 +115,8 @@ func (g GroupPaths) storePaths() (paths []*storePath, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("store path %q of group %q: %w", root, g.Name, err)
 		}
-		paths = append(paths, &storePath{root: abs, largeReads: make(chan struct{}, maxLargeReads())})
+		paths = append(paths, &storePath{root: abs, largeReads: make(chan struct{}, maxLargeReads()),
+			checks: newDisk(false)})
 	}
 	return paths, nil
 }
@@ -144,17 +146,31 @@ func (l *Store) find(id fdfs.FileID) (*storePath, error) {
 // Ready checks every store path and returns the errors of those that cannot be read
 // (ErrUnavailable, joined). If a path leads to another folder than before, because a disk was
 // mounted or replaced, Open uses the new one from then on, not earlier: call Ready every few
-// seconds. It blocks while a disk hangs.
+// seconds. It waits for diskTime at most while disks hang, whose errors are ErrNoResponse.
 func (l *Store) Ready() error {
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
-		for i, p := range l.groups[name] {
-			if err := p.check(); err != nil {
-				errs = append(errs, i18n.Errorf("store path %d of group %s: %w", i, name, err))
+	var checks sync.WaitGroup
+	failures := make(map[string][]error, len(l.groups))
+	for name, paths := range l.groups {
+		errs := make([]error, len(paths))
+		failures[name] = errs
+		for i, p := range paths {
+			checks.Go(func() { errs[i] = p.ready() })
+		}
+	}
+	checks.Wait()
+	var all []error
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		for i, err := range failures[name] {
+			switch {
+			case err == ErrNoResponse: // other errors contain the folder
+				root := l.groups[name][i].root
+				all = append(all, i18n.Errorf("store path %d of group %s (%s): %w", i, name, root, err))
+			case err != nil:
+				all = append(all, i18n.Errorf("store path %d of group %s: %w", i, name, err))
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(all...)
 }
 
 // Close closes the store paths. Open files stay open; Open returns ErrUnavailable from then on.

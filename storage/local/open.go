@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/process/sys"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -104,7 +102,7 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 	}
 	defer dir.release()
 	name := id.DiskName()
-	fd, err := l.opener(dir.fd, name, &readHow)
+	d, seen, err := l.openFile(dir, name)
 	switch {
 	case err == unix.ELOOP:
 		target, err := l.symlink(dir, id, name)
@@ -113,11 +111,12 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 		return nil, fdfs.FileID{}, ErrMissing
 	case isMissing(err):
 		return nil, fdfs.FileID{}, fdfs.ErrNoFile
+	case err == ErrNoResponse:
+		return nil, fdfs.FileID{}, fmt.Errorf("cannot open %q: %w", name, err)
 	case err != nil:
 		return nil, fdfs.FileID{}, fmt.Errorf("%w: cannot open %q: %w", ErrUnavailable, name, err)
 	}
-	d := newDescriptor(fd, &l.opened)
-	file, target, err := l.newFile(d, id)
+	file, target, err := l.newFile(d, seen, id)
 	if file == nil {
 		_ = d.close() // read only: nothing is lost
 		return nil, target, err
@@ -126,19 +125,90 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 	return file, target, nil
 }
 
+// opened is the result of opening a file.
+type opened struct {
+	fd   int // -1 after an error
+	seen identity
+	err  error
+}
+
+func (o opened) close() {
+	if o.fd >= 0 {
+		_ = unix.Close(o.fd) // read only: nothing is lost
+	}
+}
+
+// openFile opens a file beneath a folder, and returns its state. An error of the kernel is not
+// wrapped.
+func (l *Store) openFile(dir *dataDir, name string) (*descriptor, identity, error) {
+	o := l.openCached(dir, name)
+	if o.err == unix.EAGAIN {
+		var err error
+		if o, err = l.awaitOpen(dir, name); err != nil {
+			return nil, identity{}, err
+		}
+	}
+	if o.err != nil {
+		return nil, identity{}, o.err
+	}
+	return newDescriptor(o.fd, &l.opened, dir.disk, name), o.seen, nil
+}
+
+// openCached opens a file whose name the kernel has in memory. Else the error is EAGAIN.
+func (l *Store) openCached(dir *dataDir, name string) opened {
+	if !dir.disk.onHost || noWaitDisabled.Load() {
+		return opened{fd: -1, err: unix.EAGAIN}
+	}
+	o := l.openNow(dir, name, &readCachedHow)
+	if o.err == unix.EINVAL {
+		noWaitDisabled.Store(true)
+		o.err = unix.EAGAIN
+	}
+	return o
+}
+
+// openNow opens a file without a bound on its time.
+func (l *Store) openNow(dir *dataDir, name string, how *unix.OpenHow) opened {
+	fd, err := l.opener(dir.fd, name, how)
+	if err != nil {
+		return opened{fd: -1, err: err}
+	}
+	s := fstat(fd)
+	if s.err != nil {
+		_ = unix.Close(fd) // read only: nothing is lost
+		fd = -1
+	}
+	return opened{fd, s.identity, s.err}
+}
+
+// awaitOpen opens a file that the kernel has to look up on the disk.
+func (l *Store) awaitOpen(dir *dataDir, name string) (opened, error) {
+	name = strings.Clone(name) // the operation may outlive the bytes of the request
+	return await(dir.disk, dir, name, diskTime, func() opened { return l.openNow(dir, name, &readHow) }, opened.close)
+}
+
+// awaitLink returns the target of a symbolic link. The error is errLink if there is none.
+func (l *Store) awaitLink(dir *dataDir, name string) (string, error) {
+	name = strings.Clone(name)
+	target, err := await(dir.disk, dir, name, diskTime, func() string {
+		target, _ := readLink(l.opener, dir.fd, name)
+		return target
+	}, func(string) {})
+	if err == nil && target == "" {
+		err = errLink // the link is a directory on the way
+	}
+	return target, err
+}
+
 // newFile returns a File that takes over d, or the target of a link. The caller closes d if the
 // file is nil.
-func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, error) {
-	seen, err := d.stat()
-	switch {
-	case err != nil:
-		return nil, fdfs.FileID{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case !seen.regular():
+func (l *Store) newFile(d *descriptor, seen identity, id fdfs.FileID) (*File, fdfs.FileID, error) {
+	if !seen.regular() {
 		return nil, fdfs.FileID{}, errNotRegular
 	}
 	base, size := int64(0), seen.size
 	if id.Kind == fdfs.KindTrunk {
-		typ, err := readSlot(d.fd, id)
+		typ, err := readSlot(d, id)
 		if err != nil {
 			return nil, fdfs.FileID{}, err
 		}
@@ -147,7 +217,7 @@ func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, erro
 			return nil, fdfs.FileID{}, errSlot
 		}
 		if typ == fdfs.SlotLink {
-			target, err := slotLink(d.fd, id, base)
+			target, err := slotLink(d, id, base)
 			return nil, target, err
 		}
 	}
@@ -171,12 +241,10 @@ func (l *Store) fitsSlot(size int64) bool {
 }
 
 // readSlot reads the header of a trunk slot and compares it with the id.
-func readSlot(fd int, id fdfs.FileID) (byte, error) {
+func readSlot(d *descriptor, id fdfs.FileID) (byte, error) {
 	var hdr [fdfs.SlotHeaderSize]byte
-	if n, _ := sys.PreadNoWait(fd, hdr[:], int64(id.Trunk.Offset)); n < len(hdr) {
-		if err := readFromSlot(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
-			return 0, err
-		}
+	if err := readFromSlot(d, hdr[:], int64(id.Trunk.Offset)); err != nil {
+		return 0, err
 	}
 	typ, err := fdfs.MatchSlot(id, hdr[:])
 	if err != nil {
@@ -186,12 +254,12 @@ func readSlot(fd int, id fdfs.FileID) (byte, error) {
 }
 
 // slotLink reads the target of a slot of type 'L', whose content is at base.
-func slotLink(fd int, id fdfs.FileID, base int64) (fdfs.FileID, error) {
+func slotLink(d *descriptor, id fdfs.FileID, base int64) (fdfs.FileID, error) {
 	if id.Size > fdfs.MaxLogic {
 		return fdfs.FileID{}, errLink
 	}
 	name := make([]byte, id.Size)
-	if err := readFromSlot(fd, name, base); err != nil {
+	if err := readFromSlot(d, name, base); err != nil {
 		return fdfs.FileID{}, err
 	}
 	return linkedID(id.Group, string(name))
@@ -208,9 +276,9 @@ func linkedID(group, logic string) (fdfs.FileID, error) {
 
 // symlink reads the symbolic link of an id and returns the file of the group that it leads to.
 func (l *Store) symlink(dir *dataDir, id fdfs.FileID, name string) (fdfs.FileID, error) {
-	target, ok := readLink(l.opener, dir.fd, name)
-	if !ok {
-		return fdfs.FileID{}, errLink // the link is a directory on the way
+	target, err := l.awaitLink(dir, name)
+	if err != nil {
+		return fdfs.FileID{}, err
 	}
 	return l.linkTarget(id, target)
 }
@@ -248,8 +316,8 @@ func logicName(index int, trueName string) string {
 
 // readFromSlot fills b from a trunk file. If the trunk file ends before b is full, it does not
 // contain the slot.
-func readFromSlot(fd int, b []byte, off int64) error {
-	switch n, err := sys.Pread(fd, b, off); {
+func readFromSlot(d *descriptor, b []byte, off int64) error {
+	switch n, err := d.pread(b, off, diskTime); {
 	case err != nil:
 		return fmt.Errorf("%w: cannot read trunk file at %d: %w", ErrUnavailable, off+int64(n), err)
 	case n < len(b):

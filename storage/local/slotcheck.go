@@ -8,7 +8,6 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
-	"fastdfs-gateway/internal/process/sys"
 )
 
 // slotFile reads a slot's content in a trunk file of this host. sendfile(2) never sends from a
@@ -17,7 +16,7 @@ type slotFile File
 
 // ReadAt implements io.ReaderAt for fdfs.SlotContent.
 func (f *slotFile) ReadAt(p []byte, off int64) (int, error) {
-	n, err := sys.Pread(f.disk.fd, p, f.base+off)
+	n, err := f.disk.pread(p, f.base+off, diskTime)
 	switch {
 	case err != nil:
 		return n, fmt.Errorf("%w: cannot read a trunk file: %w", ErrUnavailable, err)

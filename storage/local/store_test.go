@@ -142,7 +142,7 @@ func requireContent(t testing.TB, l *Store, id fdfs.FileID, want string) *File {
 	require.NoError(t, err)
 	require.Equal(t, want, string(b))
 	raw := make([]byte, len(want))
-	require.NoError(t, readFromSlot(f.disk.fd, raw, f.Base()))
+	require.NoError(t, readFromSlot(f.disk, raw, f.Base()))
 	require.Equal(t, want, string(raw))
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())

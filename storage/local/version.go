@@ -3,9 +3,9 @@ package local
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/process/sys"
 )
 
 // FastDFS changes the bytes of appenders in place, so a response could mix two versions under the
@@ -21,10 +21,15 @@ const slaveTail = 16 << 10
 // versionReader reads a File that may change in place.
 type versionReader File
 
+// Await implements content.Awaiter.
+func (r *versionReader) Await(off, length int64, limit time.Duration) error {
+	return r.disk.Await(off, length, limit)
+}
+
 // ReadAt implements io.ReaderAt. The error is fdfs.ErrFileChanged if the file has another size or
 // modification time than at Open.
 func (r *versionReader) ReadAt(p []byte, off int64) (int, error) {
-	n, err := sys.Pread(r.disk.fd, p, off)
+	n, err := r.disk.pread(p, off, bodyTime)
 	if err != nil {
 		return 0, fmt.Errorf("%w: cannot read %q: %w", ErrUnavailable, r.content, err)
 	}

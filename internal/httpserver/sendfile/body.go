@@ -210,7 +210,9 @@ func (b *Body) sendFile() error {
 		return err
 	}
 	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.chunk.Resident
+	b.Conn.source = b.chunk.File
 	n, err := b.Conn.SendFile(int(b.chunk.File.Fd()), b.chunk.Offset, min(b.chunk.Length, b.allowed))
+	b.Conn.source = nil
 	b.passed(n)
 	b.result.BySendfile += n
 	if errors.Is(err, errNoSendfile) {

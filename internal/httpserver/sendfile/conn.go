@@ -26,6 +26,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,7 @@ type Conn struct {
 	more     atomic.Bool // further bytes follow the next Write at once (MSG_MORE)
 	last     bool        // the next Write is followed by CloseWrite or Close, see Last
 	file     int
+	source   content.Descriptor // of file; nil = unknown
 	offset   int64
 	left     int64
 	burst    int64 // sent by SendFile since the last yield
@@ -330,6 +332,9 @@ func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
 			c.detach()
+			if err := await(c.source, c.offset, int64(length), bodyTime); err != nil {
+				return 0, err
+			}
 			return sys.Retry(func() (int, error) { return unix.Sendfile(int(fd), c.file, &c.offset, length) })
 		}
 		seen.note(c.file, c.offset)

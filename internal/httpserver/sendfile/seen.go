@@ -4,8 +4,52 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/process/sys"
 )
+
+// Times for which a body waits for the disk of its file.
+const (
+	firstTime = 2 * time.Second  // before the response has begun
+	bodyTime  = 30 * time.Second // later: no other host can complete the response
+)
+
+// await waits for bytes of a content.Awaiter; of others it knows nothing.
+func await(source any, offset, length int64, limit time.Duration) error {
+	if a, ok := source.(content.Awaiter); ok {
+		return a.Await(offset, length, limit)
+	}
+	return nil
+}
+
+// AwaitFirst waits until the first bytes of an open file can be read, so that a failure of its disk
+// still gets a status, or the bytes of another host. It is called before the response begins.
+func (b *Body) AwaitFirst() error {
+	for i := range b.Pieces {
+		if p := &b.Pieces[i]; p.Length > 0 {
+			c, err := b.File.At(p.Offset, min(p.Length, chunk))
+			if err != nil {
+				return err
+			}
+			return awaitChunk(c)
+		}
+	}
+	return nil
+}
+
+// awaitChunk is AwaitFirst for a chunk.
+func awaitChunk(c content.Chunk) error {
+	switch {
+	case c.Checked != nil:
+		return await(c.Checked, c.Offset, c.Length, firstTime)
+	case c.File == nil || c.Resident || seen.lately(int(c.File.Fd()), c.Offset):
+		return nil
+	case cachedPage(int(c.File.Fd()), c.Offset+c.Length-1):
+		seen.note(int(c.File.Fd()), c.Offset)
+		return nil
+	}
+	return await(c.File, c.Offset, c.Length, firstTime)
+}
 
 // cachedPage reports whether the byte at an offset of a file is in the page cache.
 func cachedPage(file int, offset int64) bool {

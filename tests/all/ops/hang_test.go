@@ -7,32 +7,41 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
 
-// hang mounts a file system on dir that responds to no call.
-func hang(t *testing.T, dir string) {
+// hang mounts a file system on dir that responds to no call, until the result is called.
+func hang(t *testing.T, dir string) (release func()) {
 	t.Helper()
 	needRoot(t)
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("skipped: no file system in user space: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, f.Close()) }) // ends all calls that hang
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", f.Fd())
 	if err := unix.Mount("hang", dir, "fuse", 0, options); err != nil {
+		require.NoError(t, f.Close())
 		t.Skipf("skipped: cannot mount a file system: %v", err)
 	}
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH)) })
+	release = sync.OnceFunc(func() {
+		require.NoError(t, unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH))
+		require.NoError(t, f.Close()) // ends all calls that hang
+	})
+	t.Cleanup(release)
+	return release
 }
 
 // TestHangingStore: while a store path hangs, a reload is rejected, unless the configuration does
@@ -75,4 +84,55 @@ func TestHangingStore(t *testing.T) {
 			require.Equal(t, 0, p.Cmd.ProcessState.ExitCode(), p.LogText())
 		})
 	}
+}
+
+// TestStorePathHangs: while the disk of a store path hangs, many requests for its files get the
+// bytes of a replica, or 503 if no other host has the file. Files of another store path are served,
+// /readyz names the store path, and everything is served when the disk responds again.
+func TestStorePathHangs(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{
+		{Name: storetest.Group, Count: 2, StorePaths: 2}}})
+	s := storetest.New(t)
+	content := s.Bytes(1000)
+	replicated := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "bin",
+		PathIndex: 1, Created: e2e.LongAgo})
+	healthy := s.Normal("bin", s.Bytes(1000))
+	var others []storetest.Object
+	for range 100 {
+		others = append(others, s.In(storetest.Group, 1, "bin", s.Bytes(100)))
+	}
+	data := filepath.Join(s.Root(storetest.Group, 1), "data")
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config(e2e.WithListen([]string{
+		"tracker_server = " + c.Trackers()[0], "[gateway]", "landlock = false"})...)))
+	var releases []func()
+	for _, name := range slices.Compact([]string{replicated.DiskName()[:2], "00"}) { // folders of the files
+		dir := filepath.Join(data, name)
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		releases = append(releases, hang(t, dir))
+	}
+	var clients sync.WaitGroup
+	for _, o := range others {
+		clients.Go(func() {
+			status, _, err := p.Try(o.URL())
+			assert.NoError(t, err)
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+		})
+	}
+	require.Equal(t, healthy.Content, p.Get(healthy.URL()).Body)
+	require.Equal(t, content, p.Get(e2e.Path(replicated)).Body)
+	clients.Wait()
+	require.NotEmpty(t, p.Get(others[0].URL()).Header.Get("Retry-After"))
+	require.Equal(t, healthy.Content, p.Get(healthy.URL()).Body)
+	code, text := p.AdminGet("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, text, s.Root(storetest.Group, 1))
+	for _, release := range releases {
+		release()
+	}
+	eventually.True(t, func() bool {
+		code, _ := p.AdminGet("/readyz")
+		return code == http.StatusOK
+	})
+	require.Equal(t, others[0].Content, p.Get(others[0].URL()).Body)
 }
