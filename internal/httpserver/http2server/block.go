@@ -40,6 +40,7 @@ type block struct {
 	maxFields int
 
 	open      bool // the block is incomplete
+	order     order
 	id        uint32
 	ends      bool // the block ends the stream
 	encoded   int  // bytes of the block so far
@@ -87,7 +88,7 @@ func (b *block) add(fragment []byte, last bool) error {
 	if b.encoded += len(fragment); b.encoded > maxBlock*b.maxHead {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
-	if _, err := b.decoder.Write(fragment); err != nil {
+	if _, err := b.decoder.Write(fragment); err != nil || !b.order.check(fragment) {
 		return http2.ConnectionError(http2.ErrCodeCompression)
 	}
 	if !last {
@@ -231,14 +232,21 @@ func (c *conn) fragment(p []byte, last bool) error {
 // open begins the stream of the block.
 func (c *conn) open() error {
 	b := &c.block
-	if c.leaving {
+	switch {
+	case c.err != nil: // fail has ended all streams, and ends no later one
+		return c.err
+	case c.leaving:
 		return nil
 	}
 	c.highest = b.id
 	if b.finish(); b.malformed {
 		return http2.StreamError{StreamID: b.id, Code: http2.ErrCodeProtocol}
 	}
-	if len(c.streams) >= maxStreams || c.running >= maxHandlers {
+	if b.request.Length > MaxBody && b.request.Problem == None {
+		b.request.Problem = BodyTooLarge
+	}
+	waits := !b.ends && b.request.Problem == None
+	if len(c.streams) >= maxStreams || c.running >= maxHandlers || waits && c.unread+b.size > b.maxHead {
 		return http2.StreamError{StreamID: b.id, Code: http2.ErrCodeRefusedStream}
 	}
 	if !c.markBusy() {
@@ -246,25 +254,22 @@ func (c *conn) open() error {
 	}
 	st := newStream(c, b)
 	c.streams[b.id] = st
-	switch {
-	case b.ends:
-		st.complete = true
-		c.start(st)
-	case st.Request.Length > MaxBody:
-		st.Request.Problem = BodyTooLarge
-		c.start(st)
-	default:
+	st.complete = b.ends
+	if waits {
 		st.awaitsBody, st.opened = true, time.Now()
+		c.unread += st.head
 		if b.expects {
 			c.appendContinue(st.id)
 		}
+		return nil
 	}
+	c.start(st)
 	return nil
 }
 
 // start calls the handler.
 func (c *conn) start(st *Stream) {
-	st.awaitsBody = false
+	st.endWait()
 	c.running++
 	c.s.workers.start(st)
 }

@@ -23,6 +23,15 @@ type transport struct {
 	gone bool       // claimed by another connection
 
 	unacknowledged *atomic.Int64
+	received       atomic.Pointer[func()] // called once, between the next read and its result; nil = none
+}
+
+func (t *transport) Read(p []byte) (int, error) {
+	n, err := t.Conn.Read(p)
+	if f := t.received.Swap(nil); f != nil {
+		(*f)()
+	}
+	return n, err
 }
 
 func (t *transport) MarkIdle() {

@@ -45,6 +45,7 @@ type conn struct {
 	streams map[uint32]*Stream
 	highest uint32    // highest id of the streams that the client has opened
 	running int       // number of running handlers
+	unread  int       // bytes of the heads of the streams with awaitsBody
 	leaving bool      // GOAWAY was sent: new streams are ignored
 	done    time.Time // of CloseWrite, after which the client has to close; zero = not called
 	idle    bool      // MarkIdle was called
@@ -131,10 +132,7 @@ func (c *conn) readFrames() (err error) {
 		if !c.block.open {
 			c.begun.Add(1)
 		}
-		f, err := c.framer.ReadFrame()
-		if errors.Is(err, http2.ErrFrameTooLarge) {
-			return http2.ConnectionError(http2.ErrCodeFrameSize)
-		}
+		f, err := c.readFrame()
 		if settings, ok := f.(*http2.SettingsFrame); first && err == nil && (!ok || settings.IsAck()) {
 			return http2.ConnectionError(http2.ErrCodeProtocol) // RFC 9113 section 3.4
 		}
@@ -148,6 +146,24 @@ func (c *conn) readFrames() (err error) {
 			c.complete.Add(1)
 		}
 	}
+}
+
+// readFrame reads a frame. A HEADERS frame with an invalid payload, such as one with too much
+// padding, ends the connection: without its block the table of the client is unknown (RFC 9113
+// section 4.3).
+func (c *conn) readFrame() (http2.Frame, error) {
+	head, err := c.framer.ReadFrameHeader()
+	if errors.Is(err, http2.ErrFrameTooLarge) {
+		return nil, http2.ConnectionError(http2.ErrCodeFrameSize)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.framer.ReadFrameForHeader(head)
+	if wrong := (http2.StreamError{}); head.Type == http2.FrameHeaders && errors.As(err, &wrong) {
+		return nil, http2.ConnectionError(wrong.Code)
+	}
+	return f, err
 }
 
 // frameEnds resets the stream of a http2.StreamError. It returns the error that ends the
@@ -239,9 +255,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 		c.appendWindowUpdate(0, c.due)
 		c.received, c.due = c.received+c.due, 0
 	}
-	if size == 0 && !f.StreamEnded() {
-		c.budget.control--
-	}
+	c.budget.control--
 	st := c.streams[id]
 	switch {
 	case st != nil && !st.complete:
@@ -347,6 +361,7 @@ func (c *conn) drop(st *Stream, cause error) {
 // remove removes a stream that was reset, or has ended in both directions. After a GOAWAY, the
 // connection ends with its last stream.
 func (c *conn) remove(st *Stream) {
+	st.endWait()
 	delete(c.streams, st.id)
 	if c.finished() {
 		c.send()

@@ -173,6 +173,16 @@ func TestConnectionErrors(t *testing.T) {
 		"half a block": {func(c *client) error {
 			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x40, 5, 'a'})
 		}, http2.ErrCodeCompression},
+		"padding of a head": {func(c *client) error {
+			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersPadded|http2.FlagHeadersEndHeaders, 1, []byte{9, 0x82})
+		}, http2.ErrCodeProtocol},
+		"table size behind a field": {func(c *client) error {
+			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x82, 0x20})
+		}, http2.ErrCodeCompression},
+		"table size in a later frame": {func(c *client) error {
+			_ = c.WriteRawFrame(http2.FrameHeaders, 0, 1, []byte{0x3f, 1, 0x82, 0x04, 3, '/', 'a'})
+			return c.WriteContinuation(1, true, []byte{' ', 0x20})
+		}, http2.ErrCodeCompression},
 		"block and another frame": {func(c *client) error {
 			_ = c.WriteRawFrame(http2.FrameHeaders, 0, 1, c.fields(get("/")...))
 			return c.WritePing(false, [8]byte{})
@@ -307,6 +317,23 @@ func TestReducedTable(t *testing.T) {
 			require.NoError(t, c.WriteData(1, true, []byte("a")))
 		}
 	}
+}
+
+// TestTableSizes: updates of the size of the table in front of the fields are accepted, however the
+// block is split.
+func TestTableSizes(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	c.hpack.SetMaxDynamicTableSize(0)
+	c.hpack.SetMaxDynamicTableSize(1000)
+	long := strings.Repeat("a b", 100) // its length takes three bytes
+	block := c.fields(get("/", "name", "x", "empty", "", "long", long, "long", long)...)
+	require.Equal(t, []byte{0x20, 0x3f}, block[:2], "two updates")
+	require.NoError(t, c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndStream, 1, nil))
+	for i := range block {
+		require.NoError(t, c.WriteContinuation(1, i == len(block)-1, block[i:i+1]))
+	}
+	require.Equal(t, "200", c.receive(1, nil).status)
 }
 
 // TestWorkers: goroutines are reused, and end after a long idle time.

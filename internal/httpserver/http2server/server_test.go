@@ -365,6 +365,57 @@ func TestIdle(t *testing.T) {
 	require.False(t, errors.Is(err, context.DeadlineExceeded))
 }
 
+// TestHeadBehindTheEnd: a request that was received, but not read, when its connection failed gets
+// no stream: nothing would end it.
+func TestHeadBehindTheEnd(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	conn := s.snapshot()[0]
+	fail := func() { conn.fail(ErrSlow) }
+	conn.t.(*transport).received.Store(&fail)
+	c.ask(1, true, get("/wait")...)
+	eventually.True(t, func() bool { return len(s.snapshot()) == 0 })
+}
+
+// TestUnreadBodies: the requests of a connection that wait for their bodies have together no more
+// than the bytes of one head. Others are refused until one of them has its body.
+func TestUnreadBodies(t *testing.T) {
+	s := start(t, hello, nil)
+	c := s.connect()
+	many := get("/")
+	for range 45 {
+		many = append(many, "a", "b")
+	}
+	size := 0
+	for i := 0; i < len(many); i += 2 {
+		size += len(many[i]) + len(many[i+1]) + 32
+	}
+	fit := uint32(8<<10) / uint32(size)
+	refused := func(id uint32) bool {
+		c.ask(id, false, many...)
+		require.NoError(t, c.WritePing(false, [8]byte{}))
+		for reset := false; ; {
+			f, err := c.ReadFrame()
+			require.NoError(t, err)
+			switch f := f.(type) {
+			case *http2.RSTStreamFrame:
+				reset = f.StreamID == id && f.ErrCode == http2.ErrCodeRefusedStream
+			case *http2.PingFrame:
+				return reset
+			}
+		}
+	}
+	for i := range uint32(maxStreams) {
+		require.Equal(t, i >= fit, refused(2*i+1), "stream %d", 2*i+1)
+	}
+	require.NoError(t, c.WriteData(1, true, nil))
+	require.Equal(t, "200", c.receive(1, nil).status)
+	require.NoError(t, c.WriteRSTStream(3, http2.ErrCodeCancel))
+	require.False(t, refused(1001), "of a request that was served")
+	require.False(t, refused(1003), "of a reset one")
+	require.True(t, refused(1005))
+}
+
 // TestShutdown: running requests are completed, later ones are ignored, and then the connection is
 // closed.
 func TestShutdown(t *testing.T) {

@@ -26,6 +26,7 @@ type Stream struct {
 	answered   bool      // the response is complete
 	complete   bool      // the request is complete
 	awaitsBody bool      // the handler is called after the body
+	head       int       // bytes of the header list
 	opened     time.Time // start of a stream with awaitsBody
 	body       int64     // bytes of the body of the request so far
 	received   int64     // bytes that the client may send: the window of the stream
@@ -37,7 +38,7 @@ type Stream struct {
 }
 
 func newStream(c *conn, b *block) *Stream {
-	st := &Stream{Request: b.request, c: c, id: b.id, window: c.streamWindow, received: window}
+	st := &Stream{Request: b.request, c: c, id: b.id, head: b.size, window: c.streamWindow, received: window}
 	st.wide.L = &c.mu
 	return st
 }
@@ -57,6 +58,14 @@ func (st *Stream) Context() context.Context {
 		}
 	}
 	return st.context
+}
+
+// endWait ends the wait for the body of the request.
+func (st *Stream) endWait() {
+	if st.awaitsBody {
+		st.awaitsBody = false
+		st.c.unread -= st.head
+	}
 }
 
 // end makes writes fail, and ends the context.
