@@ -22,13 +22,14 @@ func (s *Server) newHTTP2() *http2server.Server {
 		Idle:        func() time.Duration { return min(s.o.IdleTimeout, s.maxIdle()) },
 		MinSendRate: s.o.MinSendRate,
 		Window:      s.o.sendWindow,
+		Crowded:     func() bool { return 2*s.requests.Load() > int64(s.o.MaxConnections) },
 		OnEnd:       s.http2Ended,
 	})
 }
 
 // beginRequest counts an HTTP/2 request, and returns an error if there are too many. MaxConnections
-// bounds them. While more than half of that are running, one address may have at most
-// MaxConnections / defaultPerIPFraction.
+// bounds them: a further one evicts the longest stalled one. While more than half of that are
+// running, one address may have at most MaxConnections / defaultPerIPFraction.
 func (s *Server) beginRequest(c *conn) error {
 	most, all := int64(s.o.MaxConnections), s.requests.Add(1)
 	own := int64(0)
@@ -36,10 +37,10 @@ func (s *Server) beginRequest(c *conn) error {
 		own = c.address.streams.Add(1)
 	}
 	switch {
-	case all > most:
-		return errTooManyStreams
 	case 2*all > most && own > max(most/defaultPerIPFraction, 1):
 		return errTooManyPerIP
+	case all > most && !s.http2.EvictStalled():
+		return errTooManyStreams
 	}
 	return nil
 }

@@ -198,6 +198,7 @@ func TestHTTP2Bodiless(t *testing.T) {
 // them, over all of its connections.
 func TestHTTP2RequestsOfAnAddress(t *testing.T) {
 	h := &Server{o: ServerOptions{MaxConnections: 80}}
+	h.http2 = h.newHTTP2()
 	a, b, proxy := &conn{address: newConnSet()}, &conn{address: newConnSet()}, &conn{}
 	another := &conn{address: a.address}
 	for i := range 40 {
@@ -215,6 +216,40 @@ func TestHTTP2RequestsOfAnAddress(t *testing.T) {
 		h.endRequest(a)
 	}
 	require.NoError(t, h.beginRequest(another))
+}
+
+// TestHTTP2StalledMakeRoom: at the limit of requests, a further one is served in place of the
+// longest stalled one, whose client accepts nothing on its stream or on its connection.
+func TestHTTP2StalledMakeRoom(t *testing.T) {
+	s := storetest.New(t)
+	large, small := s.Normal("mp4", s.Bytes(1<<20)), s.Normal("jpg", s.Bytes(2000))
+	for name, window := range map[string]uint32{"stream": 0, "connection": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			const most = 150
+			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MaxConnections: most,
+				MinSendRate: 1000}, time.Hour)
+			for range 2 {
+				c := r.stall(config, window)
+				for id := range uint32(most/2 + 5) {
+					require.NoError(t, c.get(2*id+1, large.URL()))
+				}
+			}
+			eventually.True(t, func() bool { return r.server.requests.Load() >= most })
+			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
+			defer transport.CloseIdleConnections()
+			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+			eventually.True(t, func() bool {
+				resp, err := browser.Get("https://" + r.address + small.URL())
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				return resp.StatusCode == http.StatusOK
+			})
+			aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
+			eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == 1 })
+		})
+	}
 }
 
 // TestHTTP2SlowHealthyClient: the connection of a slow client that takes more than MinSendRate

@@ -110,7 +110,9 @@ func (s *Server) watch() {
 		case <-s.ended:
 			return
 		case now := <-tick.C:
-			for _, c := range s.snapshot() {
+			conns := s.snapshot()
+			s.listStalled(conns, now)
+			for _, c := range conns {
 				if cause := c.watch(now, now.Sub(last)); cause != nil {
 					c.fail(cause)
 				}
@@ -139,7 +141,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 		case st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout:
 			st.Request.Problem = BodyLate
 			c.start(st)
-		case o.MinSendRate > 0 && st.stall.isSlow(d, o.Window, o.MinSendRate, taken):
+		case st.stall.isSlow(d, o.Window, o.MinSendRate, taken):
 			c.reset(st.id, http2.ErrCodeCancel, ErrSlow)
 			c.send()
 		}
@@ -150,7 +152,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	if c.isLate(now) {
 		return errLate
 	}
-	if o.MinSendRate > 0 && c.isSlow(now, o.Window, taken) {
+	if c.isSlow(now, o.Window, taken) && o.MinSendRate > 0 {
 		return ErrSlow
 	}
 	return nil

@@ -110,6 +110,13 @@ func TestHTTP2Floods(t *testing.T) {
 			}
 			return a.WriteData(1, false, nil)
 		},
+		"data of a reset stream": func(a *attacker, i uint32) error {
+			if i == 0 { // its body is too large
+				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields("content-length: 99999"),
+					EndHeaders: true})
+			}
+			return a.WriteData(1, false, []byte{0})
+		},
 		"header bomb": func(a *attacker, i uint32) error { // one field in the table, named a thousand times
 			if i < 2 { // the first block fills the table; the second names the field, as do all others
 				return a.open(2*i+1, bomb...)
