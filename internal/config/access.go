@@ -68,7 +68,7 @@ func accessKeys(a *Access) []setting {
 		{"requests_burst", strconv.Itoa(defaultBurst), number(&a.RequestsBurst, 1, 1_000_000),
 			"requests of one client address at once"},
 		{"send_rate", "0", size(&a.SendRate),
-			"bytes a second of one response; 0 = any"},
+			"bytes a second of one response, or of all of an HTTP/2 connection; 0 = any"},
 		{"send_rate_after", "0", size(&a.SendRateAfter),
 			"bytes of a response that are sent before send_rate holds"},
 	}

@@ -25,7 +25,7 @@ type Rules struct {
 	Referers    *access.Referers     // allowed for GET and HEAD: 403 for others; nil = all
 	RefererFile *Page                // sent with 200 in place of a 403 for the referer; nil = none
 	RefererURL  string               // target of a 302 in place of a 403 for the referer; empty = none
-	SendRate    int64                // bytes per second of one response; 0 = no limit
+	SendRate    int64                // bytes per second of one response, or of all on HTTP/2; 0 = no limit
 	SendAfter   int64                // bytes of one response that SendRate does not apply to
 }
 
@@ -193,8 +193,9 @@ func (r *request) checkReferer() (done bool, err error) {
 	return false, errReferer
 }
 
-// limitRate sets the rate of the body of a file. The limit is lifted when the server stops, so that
-// responses end in time.
+// limitRate sets the rate of the body of a file. The responses of an HTTP/2 connection share it,
+// unless a trusted proxy sends the requests of several clients on it. The limit is lifted when the
+// server stops, so that responses end in time.
 func (r *request) limitRate() {
 	rules := r.rules
 	if rules == nil || rules.SendRate == 0 {
@@ -203,6 +204,9 @@ func (r *request) limitRate() {
 	r.body.Limit = sendfile.Limit{Rate: rules.SendRate, After: rules.SendAfter}
 	if c := connOf(r.ctx.Conn()); c != nil {
 		r.body.Limit.Lifted = c.s.stopping
+	}
+	if st, ok := r.ctx.Conn().(*stream); ok && !r.h.isProxy(ipOf(st.RemoteAddr())) {
+		r.body.Limit.Pacer = &st.conn.pacer
 	}
 }
 

@@ -27,7 +27,6 @@ var protoHTTPS = []byte("https")
 // are ignored, and so are fields behind the header of the PROXY protocol: its proxy may pass on the
 // fields as the client has sent them.
 func (r *request) findClient() error {
-	p := r.h.o.Proxies
 	peer := r.ctx.RemoteAddr()
 	r.client = ipOf(peer)
 	if proxied, ok := peer.(*proxiedAddr); ok {
@@ -39,10 +38,10 @@ func (r *request) findClient() error {
 		}
 		return nil
 	}
-	if p.Method == clientaddr.ByProxyProtocol || !p.Trusts(r.client) {
+	if !r.h.isProxy(r.client) {
 		return nil
 	}
-	h := &r.ctx.Request.Header
+	p, h := r.h.o.Proxies, &r.ctx.Request.Header
 	switch p.Method {
 	case clientaddr.ByForwardedFor:
 		r.client = clientaddr.ForwardedFor(p.Trusted, r.client, h.PeekAll(fasthttp.HeaderXForwardedFor))
@@ -58,6 +57,13 @@ func (r *request) findClient() error {
 		r.host = clientaddr.LastOf(h.PeekAll(headerForwardedHost))
 	}
 	return nil
+}
+
+// isProxy reports whether an address is that of a trusted proxy, whose connections have requests of
+// several clients.
+func (h *Handler) isProxy(peer netip.Addr) bool {
+	p := h.o.Proxies
+	return p != nil && p.Method != clientaddr.ByProxyProtocol && p.Trusts(peer)
 }
 
 // clientAddr returns the address of the client; invalid for a client of a unix socket.

@@ -72,7 +72,7 @@ func (s *Server) serveTLS(c *conn) {
 	case err != nil:
 	case c.tls.ConnectionState().NegotiatedProtocol == "h2":
 		c.http2.Store(true)
-		s.http2.Serve(&http2Conn{c.tls, c.guarded, c})
+		s.http2.Serve(&http2Conn{Conn: c.tls, marker: c.guarded, counted: c})
 	default:
 		s.serveRequests(c)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/httpserver/http2server"
+	"fastdfs-gateway/internal/httpserver/sendfile"
 )
 
 // newHTTP2 returns the server of the connections whose clients chose h2 during the TLS handshake.
@@ -68,6 +69,7 @@ type http2Conn struct {
 	*tls.Conn
 	marker
 	counted *conn
+	pacer   sendfile.Pacer // of the responses of one client: see limitRate
 }
 
 // marker marks a connection as idle or busy: a guard.Conn.

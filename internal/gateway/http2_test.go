@@ -8,12 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/testing/certtest"
@@ -230,11 +232,11 @@ func TestHTTP2StalledMakeRoom(t *testing.T) {
 				MinSendRate: 1000}, time.Hour)
 			for range 2 {
 				c := r.stall(config, window)
-				for id := range uint32(most/2 + 5) {
+				for id := range uint32(most / 2) {
 					require.NoError(t, c.get(2*id+1, large.URL()))
 				}
 			}
-			eventually.True(t, func() bool { return r.server.requests.Load() >= most })
+			eventually.True(t, func() bool { return r.server.requests.Load() == most })
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -249,6 +251,38 @@ func TestHTTP2StalledMakeRoom(t *testing.T) {
 			aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
 			eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == 1 })
 		})
+	}
+}
+
+// TestHTTP2SendRate: the responses of a connection have the rate together, unless the connection is
+// that of a trusted proxy.
+func TestHTTP2SendRate(t *testing.T) {
+	s := storetest.New(t)
+	const rate, responses = 20_000, 60
+	file := s.Normal("mp4", s.Bytes(rate))
+	for _, proxied := range []bool{false, true} {
+		o := Options{Store: openLocal(t, s), Rules: &Rules{SendRate: rate}}
+		if proxied {
+			loopback := netip.MustParsePrefix("127.0.0.0/8")
+			o.Proxies = &clientaddr.Proxies{Trusted: clientaddr.NewNetworks([]netip.Prefix{loopback}, false)}
+		}
+		r, config := runHTTP2(t, o, ServerOptions{}, time.Minute)
+		c := r.stall(config, 1<<20)
+		require.NoError(t, c.WriteWindowUpdate(0, 1<<24))
+		began := time.Now()
+		for id := range uint32(responses) {
+			require.NoError(t, c.get(2*id+1, file.URL()))
+		}
+		eventually.True(t, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if proxied {
+				return c.taken == responses*rate
+			}
+			require.LessOrEqual(t, float64(c.taken), rate*(time.Since(began).Seconds()+0.2))
+			return c.taken >= 2*rate
+		})
+		require.Less(t, time.Since(began), responses*time.Second/2, "a minute together, a second each")
 	}
 }
 

@@ -174,7 +174,8 @@ func TestConnectionErrors(t *testing.T) {
 			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x40, 5, 'a'})
 		}, http2.ErrCodeCompression},
 		"padding of a head": {func(c *client) error {
-			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersPadded|http2.FlagHeadersEndHeaders, 1, []byte{9, 0x82})
+			flags := http2.FlagHeadersPadded | http2.FlagHeadersEndHeaders
+			return c.WriteRawFrame(http2.FrameHeaders, flags, 1, []byte{9, 0x82})
 		}, http2.ErrCodeProtocol},
 		"table size behind a field": {func(c *client) error {
 			return c.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, []byte{0x82, 0x20})

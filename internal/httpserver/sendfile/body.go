@@ -49,7 +49,7 @@ type Body struct {
 	chunk      content.Chunk // the next available bytes
 	noSendfile bool          // the kernel cannot send from the file
 	allowed    int64         // bytes that Limit allows to send now
-	limited    time.Time     // start of the bytes under Limit, moved so that a client catches up maxBehind at most
+	sliceEnd   int64         // bytes of the body up to the end of the last slice of Limit; 0 = none yet
 	result     Result
 
 	w io.Writer // of WriteTo

@@ -2,6 +2,7 @@ package sendfile
 
 import (
 	"math"
+	"sync"
 	"time"
 )
 
@@ -9,50 +10,82 @@ import (
 type Limit struct {
 	Rate   int64           // bytes per second
 	After  int64           // bytes of the body that are sent before Rate applies
+	Pacer  *Pacer          // of all bodies that share Rate; nil = of this body alone
 	Lifted <-chan struct{} // closed = no limit from then on; nil = the limit stays
+}
+
+// Pacer makes bodies share a rate: n bytes take n/Rate seconds, and the times of all bytes follow
+// one another. The zero value is ready for use.
+type Pacer struct {
+	mu  sync.Mutex // guards due
+	due time.Time  // end of the time of all bytes so far
+}
+
+// take adds the time of further bytes. It returns the time since their end, which the caller may
+// use for more bytes, and which is negative if the caller has to wait. Time before behind is lost.
+func (p *Pacer) take(d, behind time.Duration) (late time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.due = p.due.Add(d); p.due.Before(now) {
+		late = min(now.Sub(p.due), behind)
+		p.due = now
+		return late
+	}
+	return now.Sub(p.due)
+}
+
+// giveBack removes the time of bytes that were not sent.
+func (p *Pacer) giveBack(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = p.due.Add(-d)
 }
 
 const (
 	// slicesPerSecond is the number of slices in which a second of a body under a limit is sent. A
 	// disconnect is detected at the next slice.
 	slicesPerSecond = 10
-	// firstSlicesPerSecond is the same for the first slice, which is shorter and sent at once.
+	// firstSlicesPerSecond is the same for the first slice, which is shorter.
 	firstSlicesPerSecond = 100
 	// maxBehind is the time whose bytes a client may catch up after it was slow.
 	maxBehind = time.Second
 )
 
-// awaitLimit waits until bytes may be sent, and returns their number. The rate holds for a body as
-// a whole: after a late slice the next ones are larger.
+// awaitLimit waits until bytes may be sent, and returns their number. After a late slice the next
+// ones are larger.
 func (b *Body) awaitLimit() int64 {
 	l := &b.Limit
 	if l.Rate <= 0 {
 		return math.MaxInt64
 	}
-	sent := b.result.Sent - l.After // under the limit
-	if sent < 0 {
-		return -sent
+	if free := l.After - b.result.Sent; free > 0 {
+		return free
 	}
-	slice := l.Rate / slicesPerSecond
-	if b.limited.IsZero() {
-		slice = l.Rate / firstSlicesPerSecond
-		b.limited = time.Now().Add(-l.duration(max(slice, 1)))
+	slice, behind, first := l.Rate/slicesPerSecond, maxBehind, b.sliceEnd == 0
+	if first {
+		slice, behind = l.Rate/firstSlicesPerSecond, 0
+		if l.Pacer == nil {
+			l.Pacer = new(Pacer)
+		}
+	} else {
+		l.Pacer.giveBack(l.duration(b.sliceEnd - b.result.Sent))
 	}
 	slice = max(min(slice, b.Length()-b.result.Sent), 1)
-	due := b.limited.Add(l.duration(sent + slice))
-	behind := time.Since(due)
-	if behind < 0 {
+	late := l.Pacer.take(l.duration(slice), behind)
+	if late < 0 {
 		b.detach()
-		if !l.sleep(-behind) {
+		if first && b.f != nil {
+			_ = b.f.Flush() // the head need not wait; an error recurs at the next write
+		}
+		if !l.sleep(-late) {
 			l.Rate = 0
 			return math.MaxInt64
 		}
-		return slice
 	}
-	if behind > maxBehind {
-		b.limited, behind = b.limited.Add(behind-maxBehind), maxBehind
-	}
-	return slice + int64(behind.Seconds()*float64(l.Rate))
+	slice += int64(max(late, 0).Seconds() * float64(l.Rate))
+	b.sliceEnd = b.result.Sent + slice
+	return slice
 }
 
 // duration returns the time in which n bytes may be sent.

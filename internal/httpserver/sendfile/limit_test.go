@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +74,44 @@ func TestLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLimitShared: bodies with one Pacer have together the bytes that the rate allows, and each has
+// its part. A body that begins later waits for its turn.
+func TestLimitShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rate, size, bodies = 10_000, 50_000, 5
+		var pacer Pacer
+		var total atomic.Int64
+		var sending sync.WaitGroup
+		began := time.Now()
+		for range bodies {
+			sending.Go(func() {
+				w := &stampedWriter{began: began, stall: func(int64) {
+					require.LessOrEqual(t, float64(total.Load()), rate*(time.Since(began).Seconds()+0.2))
+				}}
+				body := &Body{File: make(memory, size), Limit: Limit{Rate: rate, Pacer: &pacer},
+					Pieces: []Piece{{Length: size}}}
+				_, err := body.WriteTo(flushed{bufio.NewWriter(w), &total})
+				require.NoError(t, err)
+				require.InDelta(t, bodies*size/rate, time.Since(began).Seconds(), 1)
+			})
+		}
+		sending.Wait()
+		require.InDelta(t, bodies*size/rate, time.Since(began).Seconds(), 0.1)
+	})
+}
+
+// flushed counts the bytes of several writers.
+type flushed struct {
+	*bufio.Writer
+	total *atomic.Int64
+}
+
+func (f flushed) Write(p []byte) (int, error) {
+	f.total.Add(int64(len(p)))
+	return f.Writer.Write(p)
 }
 
 // TestLimitAfterAStall: after a stall, a client catches up by the bytes of maxBehind, not by all

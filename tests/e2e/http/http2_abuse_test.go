@@ -112,8 +112,8 @@ func TestHTTP2Floods(t *testing.T) {
 		},
 		"data of a reset stream": func(a *attacker, i uint32) error {
 			if i == 0 { // its body is too large
-				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: a.fields("content-length: 99999"),
-					EndHeaders: true})
+				block := a.fields("content-length: 99999")
+				return a.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true})
 			}
 			return a.WriteData(1, false, []byte{0})
 		},
