@@ -92,7 +92,7 @@ func New(o Options) http.Handler {
 	})
 	mux.HandleFunc("POST /reload", o.reload)
 	mux.HandleFunc("POST /purge", o.purge)
-	mux.HandleFunc("POST /prefetch", o.prefetch)
+	mux.HandleFunc("POST /prefetch", atMost(maxPrefetches, o.prefetch))
 	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, o.Locks())
 	})

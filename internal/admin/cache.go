@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -87,9 +88,33 @@ func purgeTarget(q url.Values) (PurgeTarget, error) {
 }
 
 const (
-	prefetchAtATime = 4
+	maxPrefetches   = 4 // requests at a time
+	prefetchAtATime = 4 // files of a request
 	maxPrefetchLine = 4 << 10
+	lineTime        = time.Minute // for a line of the list to arrive
 )
+
+// atMost returns a handler that runs next for n requests at a time, and responds to others with
+// 503.
+func atMost(n int, next http.HandlerFunc) http.HandlerFunc {
+	places := make(chan struct{}, n)
+	return func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next(w, req)
+		default:
+			tooMany(w)
+		}
+	}
+}
+
+// tooMany responds to a request for which there is no place, without waiting for its body.
+func tooMany(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Retry-After", "5")
+	write(w, http.StatusServiceUnavailable, "too many requests at a time")
+}
 
 // prefetch fetches files, a few at a time, and reports each when it is done.
 func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
@@ -119,7 +144,12 @@ func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 	var running sync.WaitGroup
 	lines := bufio.NewScanner(req.Body)
 	lines.Buffer(nil, maxPrefetchLine)
-	for lines.Scan() && req.Context().Err() == nil {
+	scan := func() bool {
+		_ = control.SetReadDeadline(time.Now().Add(lineTime)) // fails only on a closed connection
+		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+		return lines.Scan()
+	}
+	for scan() && req.Context().Err() == nil {
 		id := strings.TrimPrefix(strings.TrimSpace(lines.Text()), "/")
 		if id == "" {
 			continue
@@ -132,6 +162,9 @@ func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 	}
 	running.Wait()
 	if err := lines.Err(); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("no line has arrived within %v", lineTime)
+		}
 		failed++ // the rest of the list was not fetched
 		report("error: cannot read the list: %v\n", err)
 	}

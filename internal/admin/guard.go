@@ -94,7 +94,7 @@ func isStatusLink(req *http.Request) bool {
 // allowsToken reports whether a request has the token or needs none. It compares digests, so that
 // the duration reveals neither content nor length.
 func (a *Access) allowsToken(req *http.Request) bool {
-	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
+	if a.Token == "" || isProbe(req) {
 		return true
 	}
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")

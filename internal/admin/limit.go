@@ -11,9 +11,12 @@ import (
 // MaxConnections bounds the connections to the listener, since each takes a descriptor.
 const MaxConnections = 32
 
-// limit bounds the connections of a server. A new connection evicts the longest idle one. If all
-// are busy, the new one is closed. A connection is busy while the handler runs: a client that sends
-// half a request, or reads no response, is idle.
+// maxBusy bounds the running requests, so that /healthz and /readyz always have a connection.
+const maxBusy = MaxConnections - 8
+
+// limit bounds the connections of a server. A new connection evicts the longest idle one. A
+// connection is busy while the handler runs, except for /healthz and /readyz, which respond at
+// once: a client that sends half a request, or reads no response, is idle.
 type limit struct {
 	mu   sync.Mutex // guards the fields below
 	busy map[net.Conn]bool
@@ -32,11 +35,19 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 func (l *limit) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		conn := req.Context().Value(connKey{}).(net.Conn)
-		l.set(conn, true)
-		defer l.set(conn, false)
+		if !isProbe(req) {
+			if !l.begin(conn) {
+				tooMany(w)
+				return
+			}
+			defer l.end(conn)
+		}
 		next.ServeHTTP(w, req)
 	})
 }
+
+// isProbe reports whether a request is one of a monitor.
+func isProbe(req *http.Request) bool { return req.URL.Path == "/healthz" || req.URL.Path == "/readyz" }
 
 // changed implements http.Server.ConnState.
 func (l *limit) changed(conn net.Conn, state http.ConnState) {
@@ -56,10 +67,7 @@ func (l *limit) changed(conn net.Conn, state http.ConnState) {
 func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.busy)+len(l.idle) >= MaxConnections {
-		if len(l.idle) == 0 {
-			return conn
-		}
+	if len(l.busy)+len(l.idle) >= MaxConnections { // at least one is idle
 		surplus = l.idle[0]
 		l.remove(surplus)
 	}
@@ -67,15 +75,24 @@ func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 	return surplus
 }
 
-// set makes a connection busy or idle, unless it was evicted.
-func (l *limit) set(conn net.Conn, busy bool) {
+// begin makes a connection busy, unless it was evicted. It returns false if too many are.
+func (l *limit) begin(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch known := l.remove(conn); {
-	case !known:
-	case busy:
+	if len(l.busy) >= maxBusy {
+		return false
+	}
+	if l.remove(conn) {
 		l.busy[conn] = true
-	default:
+	}
+	return true
+}
+
+// end makes a busy connection idle.
+func (l *limit) end(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.remove(conn) {
 		l.idle = append(l.idle, conn)
 	}
 }

@@ -2,11 +2,15 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -32,9 +36,9 @@ func serveLimited(t *testing.T, h http.HandlerFunc) (connect func() net.Conn) {
 }
 
 // ask sends a request on a connection and returns the response.
-func ask(t *testing.T, conn net.Conn) *http.Response {
+func ask(t *testing.T, conn net.Conn, path string) *http.Response {
 	t.Helper()
-	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
@@ -48,37 +52,42 @@ func ask(t *testing.T, conn net.Conn) *http.Response {
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) {})
 	used := connect()
-	require.Equal(t, http.StatusOK, ask(t, used).StatusCode)
+	require.Equal(t, http.StatusOK, ask(t, used, "/").StatusCode)
 	var silent []net.Conn
 	for range 10 * MaxConnections {
 		silent = append(silent, connect())
 	}
-	require.Equal(t, http.StatusOK, ask(t, connect()).StatusCode)
+	require.Equal(t, http.StatusOK, ask(t, connect(), "/").StatusCode)
 	for _, conn := range append(silent[:len(silent)-MaxConnections+1], used) {
 		_, err := conn.Read(make([]byte, 1))
 		require.Error(t, err, "it is closed")
 	}
-	require.Equal(t, http.StatusOK, ask(t, silent[len(silent)-1]).StatusCode, "the newest stay")
+	require.Equal(t, http.StatusOK, ask(t, silent[len(silent)-1], "/").StatusCode, "the newest stay")
 }
 
-// TestBusyConnectionsStay: a new connection aborts no running response: without an idle connection,
-// the new one is closed.
+// TestBusyConnectionsStay: a new connection aborts no running response. While many run, further
+// requests get 503, and probes are served.
 func TestBusyConnectionsStay(t *testing.T) {
 	begun, goOn := make(chan bool), make(chan bool)
-	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) {
-		begun <- true
-		<-goOn
+	connect := serveLimited(t, func(_ http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/" {
+			begun <- true
+			<-goOn
+		}
 	})
 	var busy []net.Conn
-	for range MaxConnections {
+	for range maxBusy {
 		conn := connect()
-		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		require.NoError(t, err)
 		<-begun
 		busy = append(busy, conn)
 	}
-	_, err := connect().Read(make([]byte, 1))
-	require.Error(t, err)
+	for range 2 * MaxConnections {
+		require.Equal(t, http.StatusServiceUnavailable, ask(t, connect(), "/").StatusCode)
+		require.Equal(t, http.StatusOK, ask(t, connect(), "/healthz").StatusCode)
+		require.Equal(t, http.StatusOK, ask(t, connect(), "/readyz").StatusCode)
+	}
 	close(goOn)
 	for _, conn := range busy {
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -93,9 +102,79 @@ func TestUnsentBodiesMakeRoom(t *testing.T) {
 	done := make(chan bool, 2*MaxConnections)
 	connect := serveLimited(t, func(http.ResponseWriter, *http.Request) { done <- true })
 	for range MaxConnections {
-		_, err := io.WriteString(connect(), "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+		_, err := io.WriteString(connect(), "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
 		require.NoError(t, err)
 		<-done
 	}
-	require.Equal(t, http.StatusOK, ask(t, connect()).StatusCode)
+	require.Equal(t, http.StatusOK, ask(t, connect(), "/").StatusCode)
 }
+
+// TestUnfinishedListsLeaveRoom: clients that do not finish their lists for a prefetch keep nobody
+// out, and have a minute for each line.
+func TestUnfinishedListsLeaveRoom(t *testing.T) {
+	o := Options{Ready: func() error { return nil }, Locks: func() any { return nil },
+		Prefetch: func(_ context.Context, id string) (int64, string, error) { return 1, "fetched", nil }}
+	const list = "POST /prefetch HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+	t.Run("room", func(t *testing.T) {
+		connect := serveLimited(t, New(o).ServeHTTP)
+		lists := 0
+		for range 2 * MaxConnections {
+			conn := connect()
+			_, err := io.WriteString(conn, list+"id\n")
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			if resp.StatusCode == http.StatusOK {
+				lists++
+			}
+			for _, path := range []string{"/healthz", "/readyz", "/locks"} {
+				require.Equal(t, http.StatusOK, ask(t, connect(), path).StatusCode, path)
+			}
+		}
+		require.Equal(t, maxPrefetches, lists)
+	})
+	t.Run("time", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ln := make(pipes)
+			s := NewServer(New(o), log.New(io.Discard, "", 0))
+			var serving sync.WaitGroup
+			serving.Go(func() { _ = s.Serve(ln) })
+			conn, accepted := net.Pipe()
+			ln <- accepted
+			began := time.Now()
+			serving.Go(func() {
+				for _, text := range []string{list, "id\n", "id\n", "id\n", "half"} { // each line has its own time
+					_, _ = io.WriteString(conn, text) // the response tells
+					time.Sleep(lineTime - time.Second)
+				}
+			})
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			text, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, "id fetched 1\nid fetched 1\nid fetched 1\n"+
+				"error: cannot read the list: no line has arrived within 1m0s\ndone: 3 files, 1 failed\n", string(text))
+			require.Less(t, time.Since(began), 5*lineTime)
+			require.NoError(t, conn.Close())
+			require.NoError(t, s.Close())
+			serving.Wait()
+		})
+	})
+}
+
+// pipes is a listener for the ends of pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }

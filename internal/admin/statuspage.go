@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/i18n"
@@ -33,17 +34,23 @@ func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	o.renderPage(w, req, http.StatusOK, p)
 }
 
-// maxForm bounds the body of a form.
-const maxForm = 4 << 10
+// Bounds of the body of a form.
+const (
+	maxForm  = 4 << 10
+	formTime = 5 * time.Second
+)
 
 // purgeByForm handles POST /status/purge with the field id. It purges the file and responds with
 // the page and the result.
 func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
 	req.Body = http.MaxBytesReader(w, req.Body, maxForm)
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(formTime)) // fails only on a closed connection
 	if err := req.ParseForm(); err != nil {
 		write(w, http.StatusBadRequest, "cannot read the form")
 		return
 	}
+	_ = control.SetReadDeadline(time.Time{})
 	p := status.Page{Purge: fileID(req.PostForm.Get("id"))}
 	var code int
 	p.Purged, code = o.purgeResult(req.Context(), p.Purge)
