@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -118,6 +119,19 @@ func tryText(t testing.TB, text string) (*Tree, error) {
 	path := filepath.Join(t.TempDir(), "nginx.conf")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return Read(path)
+}
+
+// TestIncludeOfAPipe: an include that is no regular file counts as missing, and is not waited for.
+func TestIncludeOfAPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe.conf"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.conf"), 0o700))
+	path := filepath.Join(dir, "nginx.conf")
+	require.NoError(t, os.WriteFile(path, []byte("http { include pipe.conf; include folder.conf; }"), 0o600))
+	tree, err := Read(path)
+	require.NoError(t, err)
+	require.Len(t, tree.missing, 2)
 }
 
 var ofOneLocation = regexp.MustCompile("^(internal|content|js_|perl)")

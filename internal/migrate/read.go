@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
+	"golang.org/x/sys/unix"
 )
 
 // Limits of a configuration of nginx: a wrong include must not fill the memory.
@@ -99,7 +100,12 @@ type reader struct {
 // MistakesError if the text is wrong.
 func Read(path string) (*Tree, error) {
 	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
-	text, err := read(path)
+	f, err := os.Open(path) // of the operator's choice: it may be a pipe
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read from: nothing is lost
+	text, err := read(f)
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +129,26 @@ func Read(path string) (*Tree, error) {
 	return tree, nil
 }
 
-// read returns a whole file.
-func read(path string) (string, error) {
-	f, err := os.Open(path)
+// included returns an included file. The open of a pipe does not wait for a writer.
+func included(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read from: nothing is lost
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no regular file", path)
+	}
+	return read(f)
+}
+
+// read returns a whole file.
+func read(f *os.File) (string, error) {
+	path := f.Name()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	switch {
 	case err != nil:
@@ -149,9 +168,9 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 		if r.count++; r.count > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		text, err := read(path)
+		text, err := included(path)
 		if above, ok := r.above(path); err != nil && ok {
-			text, err = read(above)
+			text, err = included(above)
 		}
 		r.texts[path], r.missing[path] = text, err != nil
 	}

@@ -125,13 +125,17 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 }
 
 // logWrong logs a reply that cannot be used. A storage with another version, or with fewer bytes,
-// works as it should: the file was changed, or its replication is not complete.
+// works as it should: the file was changed, or its replication is not complete. It has no bytes of
+// a file that does not exist either, which any client can request.
 func (c *Client) logWrong(m *member, err error) {
-	if errors.Is(err, fdfs.ErrFileChanged) || errors.Is(err, fdfs.ErrInvalid) {
-		c.log.Info("storage has another version of a file", "storage", m.server.Addr(), "error", err)
-		return
+	switch addr := m.server.Addr(); {
+	case errors.Is(err, fdfs.ErrFileChanged):
+		c.log.Info("storage has another version of a file", "storage", addr, "error", err)
+	case errors.Is(err, fdfs.ErrInvalid):
+		c.log.Debug("storage does not have these bytes of a file", "storage", addr, "error", err)
+	default:
+		c.log.Warn("storage gave a wrong response", "storage", addr, "error", err)
 	}
-	c.log.Warn("storage gave a wrong response", "storage", m.server.Addr(), "error", err)
 }
 
 func (c *Client) replied(m *member, took time.Duration) {

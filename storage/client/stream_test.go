@@ -230,6 +230,12 @@ func TestOpenVersion(t *testing.T) {
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
+
+	log.Reset()
+	r.Storage(1).SetFaults(fdfstest.Faults{Status: 22, Commands: []byte{fdfstest.CmdDownload}})
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Empty(t, log.String(), "clients cause this reply by ids of files that do not exist")
 }
 
 // TestOpenFrom: the server info.From comes first, but only if it is one of the candidates.

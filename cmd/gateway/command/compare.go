@@ -24,9 +24,9 @@ type difference struct {
 type comparison struct {
 	Complete   bool          `json:"complete"` // the whole list was compared
 	Paths      int           `json:"paths"`
-	Equal      int           `json:"equal"`
+	Equal      int           `json:"equal"` // paths without a difference, or with known ones only
 	Different  int           `json:"different"`
-	Known      int           `json:"known"` // paths that have only known differences
+	Known      int           `json:"known"` // of the equal paths, those with known differences
 	Repeated   int           `json:"repeated"`
 	Unreadable int           `json:"unreadable"` // lines
 	Sums       []compare.Sum `json:"sums,omitempty"`
@@ -148,6 +148,7 @@ func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
 		s.Different++
 	case len(r.Differences) > 0:
 		s.Known++
+		fallthrough
 	default:
 		s.Equal++
 	}
@@ -222,8 +223,12 @@ func (s *comparison) text() string {
 	if s.Complete {
 		text = "done"
 	}
-	text += fmt.Sprintf(": %d paths, %d equal, %d different, %d with known differences; "+
-		"left out: %d repeated, %d other lines", s.Paths, s.Equal, s.Different, s.Known, s.Repeated, s.Unreadable)
+	known := ""
+	if s.Known > 0 {
+		known = fmt.Sprintf(" (%d of them with known differences)", s.Known)
+	}
+	text += fmt.Sprintf(": %d paths, %d equal%s, %d different; left out: %d repeated, %d other lines", s.Paths, s.Equal,
+		known, s.Different, s.Repeated, s.Unreadable)
 	if s.why != nil {
 		text += fmt.Sprintf(" (%v)", s.why)
 	}

@@ -171,12 +171,12 @@ func moduleOf(cfg *config.Config) migrate.Module {
 }
 
 func isReadable(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() { // the open of a pipe would wait for its writer
 		return false
 	}
-	info, err := f.Stat()
-	return errors.Join(err, f.Close()) == nil && info.Mode().IsRegular()
+	f, err := os.Open(path)
+	return err == nil && f.Close() == nil
 }
 
 // canLog reports whether a path can be a log: its folder exists, and the path is free or a regular

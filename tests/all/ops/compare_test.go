@@ -74,7 +74,7 @@ func TestCompareWithNginx(t *testing.T) {
 		"(the registered type): paths: 1, such as "+files[2].URL()+"?a=%20\n")
 	require.Contains(t, stdout, "known: the text of an error is the server's own: paths: 1, such as "+missing.URL())
 	require.NotContains(t, stdout, "different: ")
-	require.Contains(t, stdout, "\ndone: 5 paths, 3 equal, 0 different, 2 with known differences; "+
+	require.Contains(t, stdout, "\ndone: 5 paths, 5 equal (2 of them with known differences), 0 different; "+
 		"left out: 1 repeated, 1 other lines (line 7: ")
 
 	// The same files in another folder, with one byte of one file changed.
@@ -92,5 +92,5 @@ func TestCompareWithNginx(t *testing.T) {
 		list)
 	require.Equal(t, 1, code, stdout+stderr)
 	require.Contains(t, stdout, "different: GET "+files[1].URL()+`: body: old "5242880 bytes, SHA-256 `)
-	require.Contains(t, stdout, "\ndone: 2 paths, 1 equal, 1 different,")
+	require.Contains(t, stdout, "\ndone: 2 paths, 1 equal, 1 different;")
 }
