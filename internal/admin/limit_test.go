@@ -109,8 +109,8 @@ func TestUnsentBodiesMakeRoom(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, connect(), "/").StatusCode)
 }
 
-// TestUnfinishedListsLeaveRoom: clients that do not finish their lists for a prefetch leave room for
-// other requests, and have a minute for each line.
+// TestUnfinishedListsLeaveRoom: clients that do not finish their lists for a prefetch leave room
+// for other requests, and have a minute for each line.
 func TestUnfinishedListsLeaveRoom(t *testing.T) {
 	o := Options{Ready: func() error { return nil }, Locks: func() any { return nil },
 		Prefetch: func(_ context.Context, id string) (int64, string, error) { return 1, "fetched", nil }}
