@@ -20,7 +20,9 @@ type fleet struct {
 	down      bool
 	cut       map[string]bool // gateways without connections to others
 	dead      map[string]bool
-	stopped   map[string]bool // gateways that send nothing any more
+	stopped   map[string]bool          // gateways that send nothing any more
+	mute      map[string]time.Duration // gateways that show no sign of life for that time after a request
+	late      map[string]time.Duration // gateways that respond after that time, and show signs of life
 	noPeers   bool
 	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
 	calls     int64            // of AcquireLease and Wait
@@ -32,7 +34,8 @@ type fleet struct {
 func newFleet() *fleet {
 	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{},
 		firstLed: map[string]bool{},
-		cut:      map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
+		cut:      map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{},
+		mute: map[string]time.Duration{}, late: map[string]time.Duration{}}
 }
 
 func (f *fleet) do(work func()) {
@@ -43,8 +46,9 @@ func (f *fleet) do(work func()) {
 
 // member is the Fleet of one gateway.
 type member struct {
-	f    *fleet
-	name string
+	f     *fleet
+	name  string
+	asked sync.Map // time of the first request to a mute gateway
 }
 
 var _ Fleet = (*member)(nil)
@@ -147,12 +151,20 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 	}
 	m.f.mu.Lock()
 	c := m.f.caches[peer]
+	mute, late := m.f.mute[peer], m.f.late[peer]
 	match, behind := m.f.behind[peer]
 	delete(m.f.behind, peer)
 	m.f.mu.Unlock()
 	if behind {
 		c.Purge(match)
 	}
+	if mute > 0 {
+		m.asked.LoadOrStore(peer, time.Now())
+	}
+	if err := sleep(ctx, mute+late); err != nil {
+		return Meta{}, nil, err
+	}
+	m.asked.Delete(peer)
 	meta, s, err := c.PeerOpen(ctx, r)
 	if err != nil || s == nil {
 		return meta, nil, err
@@ -162,6 +174,14 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 		defer m.f.mu.Unlock()
 		return m.f.stopped[peer]
 	}}, nil
+}
+
+// Silence implements Fleet.
+func (m *member) Silence(peer string) time.Duration {
+	if asked, ok := m.asked.Load(peer); ok {
+		return time.Since(asked.(time.Time))
+	}
+	return 0
 }
 
 // wire is a stream between two gateways.

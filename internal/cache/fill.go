@@ -70,6 +70,7 @@ type fill struct {
 
 	// Only the goroutine of the fill uses the fields below.
 	reserved reservation // of the room for fetches
+	peers    *hedge      // requests to other gateways; nil = none was sent
 	memory   int64       // bytes reserved in the memory tier for chunks
 }
 

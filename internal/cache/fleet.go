@@ -90,6 +90,9 @@ type Fleet interface {
 	// than io.EOF; the caller closes it. A peer gets no requests for some seconds after ctx has
 	// ended with ErrSilent.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
+	// Silence returns the time since the last sign of life of a peer: any bytes that it has sent.
+	// The time in which it owes no response does not count.
+	Silence(peer string) time.Duration
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
 	// another gateway has it. The lease is renewed until release; the context lease ends if the
 	// lease is lost. The first gateway in rank does not wait long for the reply either: other
@@ -114,6 +117,9 @@ func (Standalone) Rank(string, int) []string { return nil }
 func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
 	return Meta{}, nil, ErrNotHere
 }
+
+// Silence implements Fleet.
+func (Standalone) Silence(string) time.Duration { return 0 }
 
 // AcquireLease implements Fleet.
 func (Standalone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {

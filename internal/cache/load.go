@@ -39,7 +39,12 @@ var errAgain = errors.New("look again")
 // Each step waits for its place in the room for fetches (room.go). Readers get bytes while they
 // arrive.
 func (c *Cache) load(f *fill) {
-	if err := c.loadAndRetry(f); err != nil {
+	err := c.loadAndRetry(f)
+	if answer := f.peers.take(); answer != nil {
+		answer.close()
+	}
+	f.peers.end()
+	if err != nil {
 		c.loadFailed(f, err) // before fail: a reader may ask again as soon as it has the error
 		f.fail(err)
 	}
@@ -83,12 +88,27 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 	}
 }
 
-// loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway.
+// loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway. A gateway
+// that was silent and responds during a later step ends that step.
 func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if done, err := c.lookUp(f); done {
 		return err
 	}
 	place := c.rank(f)
+	err := c.loadFromPlace(f, place, waitBudget)
+	if err != nil {
+		if answer := f.peers.take(); answer != nil {
+			f.setRole(waiter)
+			if err = c.loadFromAnswer(f, answer); err == nil {
+				err = c.complete(f, context.Background(), place.keep)
+			}
+		}
+	}
+	return err
+}
+
+// loadFromPlace loads an entry as its place requires.
+func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) error {
 	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, ErrNotHere) {
 		return err
 	}
@@ -137,7 +157,7 @@ func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, re
 }
 
 // fetch reads the missing bytes of the entry from next, if that gateway has stored them, or from
-// the source.
+// the source. If a gateway responds before the source does, its bytes are used.
 func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	if next != "" {
 		err := c.loadFromPeer(f, next, true)
@@ -145,7 +165,16 @@ func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 			return err
 		}
 	}
-	return c.loadFromSource(f, lease)
+	err := f.peers.settle()
+	if err == nil {
+		err = c.loadFromSource(f, lease)
+	}
+	if err != nil {
+		if answer := f.peers.take(); answer != nil {
+			return c.loadFromAnswer(f, answer)
+		}
+	}
+	return err
 }
 
 // awaitSlot waits for one of the slots of the source, which bound fetches without a lease. The time
@@ -155,13 +184,14 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	if known, ok, _ := c.sourceSlots.PeekOrAdd(name, slots); ok {
 		slots = known
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, c.maxWait())
+	step := f.step()
+	ctx, cancel := context.WithTimeout(step, c.maxWait())
 	defer cancel()
 	switch err := slots.Acquire(ctx, 1); {
 	case err == nil:
 		return func() { slots.Release(1) }, nil
-	case f.ctx.Err() != nil:
-		return nil, context.Cause(f.ctx)
+	case step.Err() != nil:
+		return nil, context.Cause(step)
 	}
 	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
@@ -231,7 +261,7 @@ func (c *Cache) lookUp(f *fill) (done bool, err error) {
 }
 
 // loadFromPeers asks other gateways one after the other. The error is ErrNotHere if none of them
-// has the entry, or one of them has failed.
+// has the entry, one of them has failed, or all are silent.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	for _, peer := range peers {
 		f.setRole(waiter)
@@ -252,6 +282,16 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	return ErrNotHere
 }
 
+// loadFromAnswer reads from a gateway that has responded after a silence. The error is errAgain if
+// that gateway fails.
+func (c *Cache) loadFromAnswer(f *fill, answer *peerRequest) error {
+	err := c.receiveFrom(f, answer)
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrBusy) {
+		return errAgain
+	}
+	return err
+}
+
 // awaitHolder reads from the gateway that has the lease. If that is not possible, awaitHolder waits
 // until the lease is free, and asks that gateway once more: it may have stored the entry meanwhile.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
@@ -263,7 +303,7 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, ErrNotHere) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, waitBudget)
+	ctx, cancel := context.WithTimeout(f.step(), waitBudget)
 	defer cancel()
 	if err := held.Wait(ctx); err != nil {
 		return errAgain // the next AcquireLease has the outcome
@@ -275,53 +315,56 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 }
 
 // loadFromPeer reads the missing bytes from another gateway; with copied only bytes that it has
-// stored.
+// stored. The error is ErrNotHere if the gateway is silent.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, RequestedAs: f.src.RequestedAs()}
-	room := c.waiterRoom
-	if copied {
-		room = c.leaderRoom
-	}
-	v, known := f.expectedVersion()
-	if known {
-		r.Want = &v
-		if err := c.reserve(f, room, v, c.maxWait()); err != nil {
+	if v, known := f.expectedVersion(); known {
+		if err := c.reserve(f, c.roomOf(copied), v, c.maxWait()); err != nil {
 			return err
 		}
 	}
-	ctx, cancel, silence := f.awaitPeer(copied)
-	defer cancel(nil)
-	m, body, err := c.o.Fleet.Open(ctx, peer, r)
-	silence.timer.Stop()
-	if err != nil {
-		if errors.Is(err, ErrNotFound) {
-			c.storeMeta(f, m)
-		}
-		return err
+	answer := f.peers.await(c.ask(f, peer, copied))
+	if answer == nil {
+		return ErrNotHere
 	}
-	closeBody := func() {
-		if body != nil {
-			_ = body.Close() // its content was read
+	return c.receiveFrom(f, answer)
+}
+
+// roomOf returns the room for bytes of a peer.
+func (c *Cache) roomOf(copied bool) *room {
+	if copied {
+		return c.leaderRoom
+	}
+	return c.waiterRoom
+}
+
+// receiveFrom reads the missing bytes from the response of another gateway.
+func (c *Cache) receiveFrom(f *fill, q *peerRequest) error {
+	closed := sync.OnceFunc(q.close)
+	defer closed()
+	if q.err != nil {
+		if errors.Is(q.err, ErrNotFound) {
+			c.storeMeta(f, q.m)
 		}
+		return q.err
 	}
 	f.cameFrom(FromPeer)
-	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
-	if isFresh && c.reserve(f, room, m.Version, 0) == nil {
-		defer closeBody()
-		defer func() { f.sentBy(nil, r.Offset) }() // from an unknown server
-		defer func() { c.n.peerBytes.Add(uint64(f.received() - r.Offset)) }()
-		return c.receive(f, m, silence.bound(f, m.Version.SegmentLength(f.key.Index), copied, body))
+	isFresh := q.Want != nil || c.metas.isFresh(q.m, time.Now(), f.maxAge)
+	if isFresh && c.reserve(f, c.roomOf(q.Copy), q.m.Version, 0) == nil {
+		defer func() { f.sentBy(nil, q.Offset) }() // from an unknown server
+		defer func() { c.n.peerBytes.Add(uint64(f.received() - q.Offset)) }()
+		return c.receive(f, q.m, q.silence.bound(f, q.m.Version.SegmentLength(f.key.Index), q.Copy, q.body))
 	}
-	closeBody() // an unread body would fill the connection to the peer; the next request gets it again
+	closed() // an unread body would fill the connection to the peer; the next request gets it again
+	var err error
 	if isFresh {
-		err = c.setMeta(f, m)
+		err = c.setMeta(f, q.m)
 	} else {
-		err = c.confirm(f, m)
+		err = c.confirm(f, q.m)
 	}
 	if err != nil || f.key.Index == MetaOnly {
 		return err
 	}
-	return c.loadFromPeer(f, peer, copied)
+	return c.loadFromPeer(f, q.peer, q.Copy)
 }
 
 // confirm asks the source whether expired metadata of a peer is still valid. If the source fails,
@@ -369,9 +412,12 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	}
 	f.cameFrom(FromOrigin)
 	began := time.Now()
-	got, body, err := f.src.Fetch(f.ctx, want, start(f.key)+have, length-have)
+	got, body, err := f.src.Fetch(f.step(), want, start(f.key)+have, length-have)
 	if err == nil {
-		defer func() { _ = body.Close() }() // its content was read
+		defer func() { _ = body.Close() }() // its content was read, or comes from another gateway
+		if !f.peers.end() {
+			return errAnswered
+		}
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
 		err = c.receive(f, m, body)
 		f.sentBy(body, have)
@@ -385,7 +431,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 // stat requests the metadata from the source. The error is ErrChanged if its version is not want,
 // unless want is zero.
 func (c *Cache) stat(f *fill, want Version) (Meta, error) {
-	ctx, cancel := context.WithTimeout(f.ctx, statTimeout)
+	ctx, cancel := context.WithTimeout(f.step(), statTimeout)
 	defer cancel()
 	began := time.Now()
 	v, err := f.src.Stat(ctx)

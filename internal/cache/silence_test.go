@@ -42,6 +42,8 @@ func (p stuckPeer) AcquireLease(context.Context, string, bool) (context.Context,
 	return context.Background(), func() {}, nil
 }
 
+func (p stuckPeer) Silence(string) time.Duration { return 0 }
+
 // stuckBody sends some bytes, and then nothing.
 type stuckBody struct {
 	ctx  context.Context

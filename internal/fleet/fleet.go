@@ -40,6 +40,7 @@ type Fleet struct {
 	members   atomic.Pointer[memberList]
 	transport *http.Transport      // to other gateways
 	backoff   *backoff.Set[string] // gateways that could not be reached
+	lives     lives                // of other gateways
 	server    *http.Server         // of other gateways; Close stops it
 	handle    sync.Once            // sets the handler of server
 	admission admission            // of connections to server
@@ -100,8 +101,9 @@ func New(o Options) (*Fleet, error) {
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		late:    lateLeases{byKey: map[string]*leaseRequest{}},
-		backoff: backoff.NewSet[string](peerBackoff, maxPeers), responses: semaphore.NewWeighted(math.MaxInt64),
-		news: make(chan struct{}, 1), heard: make(chan struct{}, 1), synced: make(chan struct{}),
+		backoff: backoff.NewSet[string](peerBackoff, maxPeers), lives: newLives(),
+		responses: semaphore.NewWeighted(math.MaxInt64),
+		news:      make(chan struct{}, 1), heard: make(chan struct{}, 1), synced: make(chan struct{}),
 		loopEnded: make(chan struct{}),
 	}
 	f.life, f.end = context.WithCancel(context.Background())
@@ -121,7 +123,7 @@ func New(o Options) (*Fleet, error) {
 	}
 	f.rdb = o.client(dialed)
 	config := f.currentTLS()
-	f.transport, f.server = newTransport(config, o.LockTTL), newPeerServer(config, o.LockTTL, &f.admission, f.warn)
+	f.transport, f.server = newTransport(config, o.LockTTL, f.lives), newPeerServer(config, o.LockTTL, &f.admission, f.warn)
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: self.holder, TTL: o.LockTTL,
 		Shards: 1})
 	if f.folders, err = f.locks.Folders("files"); err != nil {

@@ -41,7 +41,8 @@ func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
 	f.purges.beat = 100 * time.Millisecond
 	transport := f.transport
-	transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: testTimeout}).DialContext, testTimeout
+	transport.DialContext = f.lives.heardBy((&net.Dialer{Timeout: testTimeout}).DialContext)
+	transport.TLSHandshakeTimeout = testTimeout
 	return f
 }
 

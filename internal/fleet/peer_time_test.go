@@ -87,7 +87,7 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 	}
 	f, server := made("https://10.0.0.1:8887"), made(otherGateway)
 	network := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
-	f.transport.DialContext = network.dial
+	f.transport.DialContext = f.lives.heardBy(network.dial)
 	served := make(chan error, 1)
 	go func() { served <- server.ServePeers(network, open) }()
 	synctest.Wait()
@@ -288,47 +288,36 @@ func TestPeerInBackoff(t *testing.T) {
 	})
 }
 
-// TestPeerTooSlowForCopies: a request for a copy fails after copyTimeout without a response, and
-// further ones fail at once during the back-off. Requests for a fetch wait meanwhile.
-func TestPeerTooSlowForCopies(t *testing.T) {
+// TestSilence: a peer that replies to pings is not silent, however late it responds. The silence of
+// a frozen one counts from the first request without a sign of life, and is forgotten later.
+func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		f, _ := bubbled(t, func(ctx context.Context, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
-			asked.Add(1)
-			pause := time.Minute
-			if r.Copy && asked.Load() > 2 {
-				pause = copyTimeout / 2
-			}
-			body := &slowStream{ctx, time.Hour, [][]byte{[]byte("x")}, 0}
-			return cache.Meta{Version: cache.Version{Size: 1}}, body, rest(ctx, pause)
+		f, network := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+			return cache.Meta{}, nil, rest(ctx, time.Minute)
 		})
-		open := func(copied bool) (time.Duration, error) {
-			began := time.Now()
-			body, err := openSegment(t.Context(), f, cache.PeerRequest{Copy: copied})
-			took := time.Since(began)
-			if err == nil {
-				time.Sleep(copyTimeout)
-				got := make([]byte, 1)
-				_, err = io.ReadFull(body, got)
-				require.NoError(t, body.Close())
+		require.Zero(t, f.Silence(otherGateway), "it owes nothing")
+		ask := func(during time.Duration) (most time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), during)
+			defer cancel()
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_, _ = openSegment(ctx, f, cache.PeerRequest{})
+			}()
+			for ctx.Err() == nil {
+				most = max(most, f.Silence(otherGateway))
+				time.Sleep(10 * time.Millisecond)
 			}
-			return took, err
+			<-ended
+			return most
 		}
-		took, err := open(true)
-		require.ErrorIs(t, err, errSlow)
-		require.ErrorIs(t, err, cache.ErrNotHere)
-		require.Equal(t, copyTimeout, took)
-		for range 10 {
-			took, err = open(true)
-			require.ErrorIs(t, err, errUnreachable)
-			require.Zero(t, took)
-		}
-		took, err = open(false)
-		require.NoError(t, err)
-		require.Equal(t, time.Minute, took)
-		require.EqualValues(t, 2, asked.Load())
-		took, err = open(true)
-		require.NoError(t, err, "after the back-off it is asked again")
-		require.Equal(t, copyTimeout/2, took)
+		require.LessOrEqual(t, ask(50*time.Second), pingAfter)
+		time.Sleep(time.Second)
+		require.Zero(t, f.Silence(otherGateway), "it owes nothing any more")
+		network.frozen.Store(true)
+		require.InDelta(t, 500*time.Millisecond, ask(500*time.Millisecond), float64(20*time.Millisecond))
+		require.InDelta(t, time.Second, ask(500*time.Millisecond), float64(20*time.Millisecond))
+		time.Sleep(debtTime)
+		require.Zero(t, f.Silence(otherGateway))
 	})
 }

@@ -17,14 +17,10 @@ import (
 	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
-const (
-	copyTimeout = 100 * time.Millisecond // until a peer begins to send a copy; the source has the content too
-	maxPeers    = 1024                   // in back-off at a time
-)
+const maxPeers = 1024 // whose state is kept
 
 // peerBackoff is the back-off time of a peer that could not be reached. After that, one request
-// probes it, and all others go to other gateways until the probe has reached it. A peer that is too
-// slow for a copy is in back-off for copies only.
+// probes it, and all others go to other gateways until the probe has reached it.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
 // silence returns the time after which a connection to a silent gateway is closed: a quarter of the
@@ -32,14 +28,20 @@ var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 // the time that a gateway needs on a busy host. It bounds connecting and the TLS handshake too.
 func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
 
+// pingAfter is the time without a frame after which a peer gets an HTTP/2 ping: a living one is
+// heard at least as often, see life.
+const pingAfter = 100 * time.Millisecond
+
 // newTransport returns the transport to other gateways. It follows no redirect.
-func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
+func newTransport(config *tls.Config, lockTTL time.Duration, lives lives) *http.Transport {
+	pinging := http2Config(lockTTL)
+	pinging.SendPingTimeout, pinging.PingTimeout = pingAfter, silence(lockTTL)-pingAfter
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: silence(lockTTL)}).DialContext,
+		DialContext:            lives.heardBy((&net.Dialer{Timeout: silence(lockTTL)}).DialContext),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    silence(lockTTL),
 		Protocols:              onlyHTTP2(),
-		HTTP2:                  http2Config(lockTTL),
+		HTTP2:                  pinging,
 		MaxResponseHeaderBytes: 16 << 10,
 		IdleConnTimeout:        time.Minute,
 		DisableCompression:     true,
@@ -51,7 +53,6 @@ var (
 	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
 	errRejected    = errors.New("peer rejects the request")
 	errResponse    = errors.New("peer sends an invalid response")
-	errSlow        = fmt.Errorf("it has not begun to give a copy after %s", copyTimeout)
 )
 
 // Open implements cache.Fleet. The error for a peer that cannot be reached is cache.ErrNotHere too.
@@ -69,13 +70,6 @@ func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cac
 
 // open sends a request and waits for the head of the response.
 func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.Meta, body io.ReadCloser, err error) {
-	key := peer // of the back-off
-	if r.Copy {
-		key = "copies of " + peer
-		limited, cancel := context.WithCancelCause(ctx)
-		defer time.AfterFunc(copyTimeout, func() { cancel(errSlow) }).Stop()
-		ctx = limited
-	}
 	to, err := parsePeer(peer)
 	self := f.self.Load()
 	switch {
@@ -83,30 +77,33 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, err
 	case self.advertise == "" || peer == self.advertise:
 		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", errUnreachable)
-	case !f.backoff.Allow(key):
+	case !f.backoff.Allow(peer):
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
-	defer f.backoff.Abandon(key) // where neither Fail nor Succeed is called
+	defer f.backoff.Abandon(peer) // where neither Fail nor Succeed is called
+	life := f.lives.of(to.Host)
+	life.ask()
+	defer life.end()
 	resp, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection shows whether the peer runs; net/http retries so for HTTP/1 only
 		resp, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
-		return m, nil, f.failed(ctx, peer, key, err)
+		return m, nil, f.failed(ctx, peer, err)
 	}
 	if err := f.self.Load().verify(resp.TLS); err != nil { // the secret has changed since the connection was made
 		_ = resp.Body.Close() // it is not used
 		f.transport.CloseIdleConnections()
-		return m, nil, f.failed(ctx, peer, key, err)
+		return m, nil, f.failed(ctx, peer, err)
 	}
-	f.backoff.Succeed(key)
+	f.backoff.Succeed(peer)
 	m, err = f.accept(peer, r, resp)
 	if err != nil || r.Key.Index == cache.MetaOnly {
 		_ = resp.Body.Close() // it is not used
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, left: left, fleet: f, peer: key}, nil
+	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, left: left, fleet: f, peer: peer}, nil
 }
 
 // isCut reports whether a connection ended while a request on it was waiting for its response.
@@ -116,11 +113,11 @@ func isCut(err error) bool {
 
 // failed returns the error for a peer that did not respond, and starts its back-off, which saves
 // other requests the wait.
-func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
+func (f *Fleet) failed(ctx context.Context, peer string, err error) error {
 	cause := context.Cause(ctx)
 	silent := errors.Is(cause, cache.ErrSilent)
-	if cause == nil || errors.Is(cause, errSlow) || silent {
-		f.backoff.Fail(key)
+	if cause == nil || silent {
+		f.backoff.Fail(peer)
 	}
 	switch {
 	case silent:
@@ -182,7 +179,7 @@ type peerBody struct {
 	ctx   context.Context // of the request
 	left  int64           // missing bytes
 	fleet *Fleet          // nil = the read was counted
-	peer  string          // key of the back-off
+	peer  string
 }
 
 // isLost reports whether a peer has not replied to a ping. net/http exports no error for that.

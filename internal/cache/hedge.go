@@ -1,0 +1,239 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/process/panics"
+)
+
+// Requests to other gateways are hedged, as those to storages are. While a gateway is silent, the
+// fill goes on with its next step: the next gateway, the lease, the source. The first one that
+// responds is used, and the other requests are given up. A gateway that shows signs of life is
+// waited for.
+const (
+	askNext    = 200 * time.Millisecond // silence of a gateway until the next step
+	fetchAfter = 450 * time.Millisecond // silence of all gateways until the source is asked
+)
+
+// Causes of a cancelled request.
+var (
+	errAnswered = errors.New("a gateway that was silent has responded")
+	errUnneeded = errors.New("the response is not needed any more")
+)
+
+// peerRequest is a request of a fill to another gateway, and its response.
+type peerRequest struct {
+	PeerRequest
+	peer    string
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	silence *silence
+
+	done bool // the fields below are set; guarded by hedge.mu
+	m    Meta
+	body io.ReadCloser
+	err  error
+}
+
+// close ends the request.
+func (q *peerRequest) close() {
+	q.cancel(errUnneeded)
+	if q.body != nil {
+		_ = q.body.Close() // it is not used, or was read
+	}
+}
+
+// isAnswer reports whether the response ends the search for the entry.
+func (q *peerRequest) isAnswer() bool { return q.err == nil || errors.Is(q.err, ErrNotFound) }
+
+// hedge holds the requests of a fill to other gateways. The methods are for the goroutine of the
+// fill. A nil hedge has no requests.
+type hedge struct {
+	c       *Cache
+	f       *fill
+	changed chan struct{} // holds a value after a response
+
+	mu      sync.Mutex     // guards the fields below
+	began   time.Time      // of the first pending request
+	pending []*peerRequest // without a response
+	winner  *peerRequest   // first answer; nil = none
+	step    context.Context
+	stop    context.CancelCauseFunc // ends step at the first answer; nil = there is no step
+}
+
+// ask sends a request to another gateway, unless the same one is pending.
+func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
+	if f.peers == nil {
+		f.peers = &hedge{c: c, f: f, changed: make(chan struct{}, 1)}
+	}
+	h := f.peers
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, q := range h.pending {
+		if q.peer == peer && q.Copy == copied {
+			return q
+		}
+	}
+	if len(h.pending) == 0 {
+		h.began = time.Now()
+	}
+	q := &peerRequest{peer: peer, PeerRequest: PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge,
+		Copy: copied, RequestedAs: f.src.RequestedAs()}}
+	if v, known := f.expectedVersion(); known {
+		q.Want = &v
+	}
+	q.ctx, q.cancel, q.silence = f.awaitPeer(copied)
+	h.pending = append(h.pending, q)
+	c.tasks.Go(func() { h.send(q) })
+	return q
+}
+
+// send waits for the response to a request.
+func (h *hedge) send(q *peerRequest) {
+	m, body, err := h.open(q)
+	q.silence.timer.Stop()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q.m, q.body, q.err, q.done = m, body, err, true
+	at := slices.Index(h.pending, q)
+	if at < 0 || h.winner != nil && q.isAnswer() {
+		q.close() // given up
+		return
+	}
+	h.pending = slices.Delete(h.pending, at, at+1)
+	if q.isAnswer() {
+		h.winner = q
+		if h.stop != nil {
+			h.stop(errAnswered)
+		}
+	}
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hedge) open(q *peerRequest) (m Meta, body io.ReadCloser, err error) {
+	defer panics.ToError(&err, "asking another gateway")
+	return h.c.o.Fleet.Open(q.ctx, q.peer, q.PeerRequest)
+}
+
+// await waits for the response to a request, or an answer to an earlier one. It returns nil if the
+// gateway is silent; the request is pending then.
+func (h *hedge) await(q *peerRequest) *peerRequest {
+	h.wait(func() (left time.Duration) {
+		if !q.done {
+			left = askNext - h.c.o.Fleet.Silence(q.peer)
+		}
+		return left
+	})
+	if answer := h.take(); answer != nil {
+		return answer
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q.done {
+		return q
+	}
+	return nil
+}
+
+// settle waits until all requests have a response, one has an answer, or the gateways have been
+// silent for long enough to ask the source. The error is errAnswered if there is an answer.
+func (h *hedge) settle() error {
+	if h == nil {
+		return nil
+	}
+	h.wait(func() (left time.Duration) {
+		for _, q := range h.pending {
+			silent := h.c.o.Fleet.Silence(q.peer)
+			left = max(left, askNext-silent, fetchAfter-max(silent, time.Since(h.began)))
+		}
+		return left
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.winner != nil {
+		return errAnswered
+	}
+	return nil
+}
+
+// wait waits until there is an answer, or left, which is called with mu held, returns 0.
+func (h *hedge) wait(left func() time.Duration) {
+	for {
+		h.mu.Lock()
+		d := left()
+		answered := h.winner != nil
+		h.mu.Unlock()
+		if answered || d <= 0 {
+			return
+		}
+		select {
+		case <-h.changed:
+		case <-time.After(d):
+		case <-h.f.ctx.Done():
+			return
+		}
+	}
+}
+
+// step returns the context of a step that runs beside the pending requests. It ends with
+// errAnswered at the first answer.
+func (f *fill) step() context.Context {
+	h := f.peers
+	if h == nil {
+		return f.ctx
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stop == nil {
+		h.step, h.stop = context.WithCancelCause(f.ctx)
+		if h.winner != nil {
+			h.stop(errAnswered)
+		}
+	}
+	return h.step
+}
+
+// take returns the answer, if there is one, and gives up the other requests.
+func (h *hedge) take() *peerRequest {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.winner
+	if q != nil {
+		h.winner = nil
+		h.endLocked()
+	}
+	return q
+}
+
+// end gives up all requests, since a step has succeeded. It returns false if there is an answer.
+func (h *hedge) end() bool {
+	if h == nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.winner != nil {
+		return false
+	}
+	h.endLocked()
+	return true
+}
+
+// endLocked gives up the pending requests. The present step goes on. mu is held.
+func (h *hedge) endLocked() {
+	for _, q := range h.pending {
+		q.cancel(errUnneeded)
+	}
+	h.pending, h.stop = nil, nil
+}
