@@ -18,6 +18,7 @@ import (
 const (
 	askNext    = 200 * time.Millisecond // silence of a gateway until the next step
 	fetchAfter = 450 * time.Millisecond // silence of all gateways until the source is asked
+	hedgeTick  = 50 * time.Millisecond  // of the clock of these times, see hedge.wait
 )
 
 // Causes of a cancelled request.
@@ -60,6 +61,7 @@ type hedge struct {
 
 	mu      sync.Mutex     // guards the fields below
 	began   time.Time      // of the first pending request
+	stopped time.Duration  // time since then in which this process did not run
 	pending []*peerRequest // without a response
 	winner  *peerRequest   // first answer; nil = none
 	step    context.Context
@@ -80,7 +82,7 @@ func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
 		}
 	}
 	if len(h.pending) == 0 {
-		h.began = time.Now()
+		h.began, h.stopped = time.Now(), 0
 	}
 	q := &peerRequest{peer: peer, PeerRequest: PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge,
 		Copy: copied, RequestedAs: f.src.RequestedAs()}}
@@ -128,7 +130,7 @@ func (h *hedge) open(q *peerRequest) (m Meta, body io.ReadCloser, err error) {
 func (h *hedge) await(q *peerRequest) *peerRequest {
 	h.wait(func() (left time.Duration) {
 		if !q.done {
-			left = askNext - h.c.o.Fleet.Silence(q.peer)
+			left = askNext + h.stopped - h.c.o.Fleet.Silence(q.peer)
 		}
 		return left
 	})
@@ -151,8 +153,8 @@ func (h *hedge) settle() error {
 	}
 	h.wait(func() (left time.Duration) {
 		for _, q := range h.pending {
-			silent := h.c.o.Fleet.Silence(q.peer)
-			left = max(left, askNext-silent, fetchAfter-max(silent, time.Since(h.began)))
+			silent := h.c.o.Fleet.Silence(q.peer) - h.stopped
+			left = max(left, askNext-silent, fetchAfter-max(silent, time.Since(h.began)-h.stopped))
 		}
 		return left
 	})
@@ -164,19 +166,24 @@ func (h *hedge) settle() error {
 	return nil
 }
 
-// wait waits until there is an answer, or left, which is called with mu held, returns 0.
+// wait waits until there is an answer, or left, which is called with mu held, returns 0. On a busy
+// host signs of life are late, and so are timers: the delay of a timer does not count as silence.
 func (h *hedge) wait(left func() time.Duration) {
 	for {
 		h.mu.Lock()
-		d := left()
+		d := min(left(), hedgeTick)
 		answered := h.winner != nil
 		h.mu.Unlock()
 		if answered || d <= 0 {
 			return
 		}
+		due := time.Now().Add(d)
 		select {
 		case <-h.changed:
 		case <-time.After(d):
+			h.mu.Lock()
+			h.stopped += time.Since(due)
+			h.mu.Unlock()
 		case <-h.f.ctx.Done():
 			return
 		}

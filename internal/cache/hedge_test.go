@@ -12,29 +12,32 @@ import (
 // late causes no second download, and its bytes are used when they come before those of the
 // storage.
 func TestSilentPeer(t *testing.T) {
-	const dead = time.Hour
+	type delays = map[string]time.Duration
+	const (
+		dead  = time.Hour
+		short = fetchAfter - 10*time.Millisecond
+	)
+	asOwner, asNext := []string{"a", "b", "c"}, []string{"b", "a", "c"}
 	for name, test := range map[string]struct {
-		ranked     []string                 // of the gateways when the file is requested; a has it before
-		by         int                      // gateway that the client asks
-		mute, late map[string]time.Duration // as in fleet
-		first      time.Duration            // of the storage
-		running    bool                     // a is still fetching
+		ranked     []string      // of the gateways when the file is requested; a has it before
+		by         int           // gateway that the client asks
+		mute, late delays        // as in fleet
+		first      time.Duration // of the storage
+		running    bool          // a is still fetching
 		fetches    int64
 		most       time.Duration // until the first byte
 	}{
-		"dead owner":        {[]string{"a", "b", "c"}, 1, map[string]time.Duration{"a": dead}, nil, 0, false, 2, second / 2},
-		"two dead gateways": {[]string{"a", "b", "c"}, 2, map[string]time.Duration{"a": dead, "b": dead}, nil, 0, false, 2, second / 2},
-		"dead former owner": {[]string{"b", "a", "c"}, 1, map[string]time.Duration{"a": dead}, nil, 0, false, 2, second / 2},
-		"starved owner":     {[]string{"a", "b", "c"}, 1, nil, map[string]time.Duration{"a": 5 * second}, 0, false, 1, 5 * second},
-		"owner starved for a moment": {[]string{"a", "b", "c"}, 1, map[string]time.Duration{"a": 440 * time.Millisecond},
-			nil, 0, false, 1, second / 2},
-		"starved former owner": {[]string{"b", "a", "c"}, 1, nil, map[string]time.Duration{"a": second}, 0, false, 1, second},
-		"former owner starved for a moment": {[]string{"b", "a", "c"}, 1,
-			map[string]time.Duration{"a": 440 * time.Millisecond}, nil, 0, false, 1, second / 2},
-		"silent owner that fetches": {[]string{"a", "b", "c"}, 1, map[string]time.Duration{"a": 2 * second}, nil,
-			3 * second, true, 1, 4 * second},
-		"copy before the storage": {[]string{"b", "a", "c"}, 1, map[string]time.Duration{"a": second}, nil,
-			3 * second, false, 2, second},
+		"dead owner":          {ranked: asOwner, by: 1, mute: delays{"a": dead}, fetches: 2, most: second / 2},
+		"two dead gateways":   {ranked: asOwner, by: 2, mute: delays{"a": dead, "b": dead}, fetches: 2, most: second / 2},
+		"dead former owner":   {ranked: asNext, by: 1, mute: delays{"a": dead}, fetches: 2, most: second / 2},
+		"late owner":          {ranked: asOwner, by: 1, late: delays{"a": 5 * second}, fetches: 1, most: 5 * second},
+		"late former owner":   {ranked: asNext, by: 1, late: delays{"a": second}, fetches: 1, most: second},
+		"silent owner":        {ranked: asOwner, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
+		"silent former owner": {ranked: asNext, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
+		"silent owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": 2 * second}, first: 3 * second,
+			running: true, fetches: 1, most: 4 * second},
+		"copy before the storage": {ranked: asNext, by: 1, mute: delays{"a": second}, first: 3 * second, fetches: 2,
+			most: second},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			o := newOrigin(testFile(1), 1<<20)
@@ -55,7 +58,8 @@ func TestSilentPeer(t *testing.T) {
 				require.EqualValues(t, len(o.content), o.served.Load(), "the storage has sent the content once")
 			}
 			synctest.Wait()
-			require.True(t, list[test.by].waiterRoom.all.tryAcquire(list[test.by].waiterRoom.all.size), "all was given back")
+			room := list[test.by].waiterRoom.all
+			require.True(t, room.tryAcquire(room.size), "all was given back")
 		})
 	}
 }

@@ -88,8 +88,8 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 	}
 }
 
-// loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway. A gateway
-// that was silent and responds during a later step ends that step.
+// loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway. When a
+// gateway that was silent responds during a later step, that step ends.
 func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if done, err := c.lookUp(f); done {
 		return err

@@ -123,7 +123,8 @@ func New(o Options) (*Fleet, error) {
 	}
 	f.rdb = o.client(dialed)
 	config := f.currentTLS()
-	f.transport, f.server = newTransport(config, o.LockTTL, f.lives), newPeerServer(config, o.LockTTL, &f.admission, f.warn)
+	f.transport = newTransport(config, o.LockTTL, f.lives)
+	f.server = newPeerServer(config, o.LockTTL, &f.admission, f.warn)
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: self.holder, TTL: o.LockTTL,
 		Shards: 1})
 	if f.folders, err = f.locks.Folders("files"); err != nil {
