@@ -27,8 +27,9 @@ func TestSilentPeer(t *testing.T) {
 		fetches    int64
 		most       time.Duration // until the first byte
 	}{
-		"dead owner":          {ranked: asOwner, by: 1, mute: delays{"a": dead}, fetches: 2, most: second / 2},
-		"two dead gateways":   {ranked: asOwner, by: 2, mute: delays{"a": dead, "b": dead}, fetches: 2, most: second / 2},
+		"dead owner": {ranked: asOwner, by: 1, mute: delays{"a": dead}, fetches: 2, most: second / 2},
+		"two dead gateways": {ranked: asOwner, by: 2, mute: delays{"a": dead, "b": dead}, fetches: 2,
+			most: second / 2},
 		"dead former owner":   {ranked: asNext, by: 1, mute: delays{"a": dead}, fetches: 2, most: second / 2},
 		"late owner":          {ranked: asOwner, by: 1, late: delays{"a": 5 * second}, fetches: 1, most: 5 * second},
 		"late former owner":   {ranked: asNext, by: 1, late: delays{"a": second}, fetches: 1, most: second},

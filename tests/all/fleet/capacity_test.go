@@ -65,8 +65,8 @@ func TestFleetCapacity(t *testing.T) {
 			"%.0f requests to peers failed", what, changed, files,
 			float64(changed)/float64(files), 1/float64(expected), downloads, len(held), slow)
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
-		// Without requests to the former owners, a fifth of the files. On a busy host a former owner
-		// may show no sign of life for too long.
+		// Without requests to the former owners, a fifth of the files. On a busy host a former
+		// owner may show no sign of life for too long.
 		require.LessOrEqual(t, float64(downloads), 0.08*float64(len(held))+slow, what)
 		owners = now
 	}
