@@ -37,6 +37,9 @@ import (
 //	400  a request that no gateway sends
 //	503  the fetch failed
 //
+// GET /alive has the response 204 at once. A gateway sends it to one that owes it a response and is
+// silent.
+//
 // A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
 //
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
@@ -45,6 +48,7 @@ import (
 // 1.3 has fresh session keys for each connection. HTTP/2 pings find killed and frozen peers.
 const (
 	entryPath     = "/entry/"
+	alivePath     = "/alive"
 	requestHeader = "Fdfs-Request"
 	entryHeader   = "Fdfs-Entry"
 

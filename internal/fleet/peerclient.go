@@ -28,20 +28,14 @@ var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 // the time that a gateway needs on a busy host. It bounds connecting and the TLS handshake too.
 func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
 
-// pingAfter is the time without a frame after which a peer gets an HTTP/2 ping: a living one is
-// heard at least as often, see life.
-const pingAfter = 100 * time.Millisecond
-
 // newTransport returns the transport to other gateways. It follows no redirect.
 func newTransport(config *tls.Config, lockTTL time.Duration, lives lives) *http.Transport {
-	pinging := http2Config(lockTTL)
-	pinging.SendPingTimeout, pinging.PingTimeout = pingAfter, silence(lockTTL)-pingAfter
 	return &http.Transport{
 		DialContext:            lives.heardBy((&net.Dialer{Timeout: silence(lockTTL)}).DialContext),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    silence(lockTTL),
 		Protocols:              onlyHTTP2(),
-		HTTP2:                  pinging,
+		HTTP2:                  http2Config(lockTTL),
 		MaxResponseHeaderBytes: 16 << 10,
 		IdleConnTimeout:        time.Minute,
 		DisableCompression:     true,
@@ -84,6 +78,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	life := f.lives.of(to.Host)
 	life.ask()
 	defer life.end()
+	defer time.AfterFunc(probeAfter, func() { f.probe(to, life) }).Stop()
 	resp, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection shows whether the peer runs; net/http retries so for HTTP/1 only
 		resp, err = f.transport.RoundTrip(r.make(ctx, to))

@@ -3,20 +3,25 @@ package fleet
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/url"
 	"sync"
 	"time"
+
+	"fastdfs-gateway/internal/process/panics"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// debtTime is the time without a request to a peer after which the silence of that peer is
-// forgotten.
-const debtTime = 5 * time.Second
+const (
+	debtTime   = 5 * time.Second        // without a request to a peer until its silence is forgotten
+	probeAfter = 100 * time.Millisecond // silence of a peer that owes a response until it is probed
+)
 
-// life holds the signs of life of a peer: all bytes that its connections bring, which include the
-// replies to the HTTP/2 pings of a connection without other frames.
+// life holds the signs of life of a peer: all bytes that its connections bring.
 type life struct {
 	mu      sync.Mutex // guards the fields below
+	probed  bool       // a goroutine probes the peer
 	waiting int        // requests without a response
 	asked   time.Time  // of the last request
 	owes    time.Time  // of the first request after the last bytes
@@ -40,6 +45,55 @@ func (l *life) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiting--
+}
+
+// beginProbes reports whether the caller is the one that probes the peer, until nextProbe returns
+// false.
+func (l *life) beginProbes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !l.probed
+	l.probed = true
+	return first
+}
+
+// nextProbe reports whether the peer still owes a response.
+func (l *life) nextProbe() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.probed = l.waiting > 0
+	return l.probed
+}
+
+// probe probes a peer while it owes responses and is silent: a living one replies at once.
+func (f *Fleet) probe(to *url.URL, l *life) {
+	defer panics.Contain("probing another gateway")
+	if !l.beginProbes() {
+		return
+	}
+	alive := *to
+	alive.Path = alivePath
+	for l.nextProbe() {
+		left := probeAfter - l.silence()
+		if left <= 0 {
+			f.sendProbe(&alive)
+		}
+		select {
+		case <-time.After(max(left, probeAfter/2)):
+		case <-f.life.Done():
+			return
+		}
+	}
+}
+
+// sendProbe sends a probe to a peer, and waits for the response.
+func (f *Fleet) sendProbe(to *url.URL) {
+	ctx, cancel := context.WithTimeout(f.life, silence(f.o.LockTTL))
+	defer cancel()
+	r := (&http.Request{Method: http.MethodGet, URL: to, Header: http.Header{}}).WithContext(ctx)
+	if resp, err := f.transport.RoundTrip(r); err == nil {
+		_ = resp.Body.Close() // it has no content
+	}
 }
 
 // hear notes bytes.

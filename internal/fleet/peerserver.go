@@ -94,6 +94,10 @@ func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpene
 		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
+	if r.URL.Path == alivePath {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	status, err := f.respond(w, r, open)
 	f.stats.change(func(n *Stats) { n.PeerRequests[status]++ })
 	f.o.Log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.Header.Get(requestHeader), "status", status,

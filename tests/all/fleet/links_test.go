@@ -60,8 +60,8 @@ var linkFaults = []linkFault{
 	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
-	// A peer connection ends if a ping gets no reply within 1.9 s. A busy machine takes part of
-	// that time.
+	// A peer connection ends if a ping gets no reply within a second. A busy machine takes part of
+	// that second.
 	late(200*time.Millisecond, 200*time.Millisecond),
 	late(10*time.Millisecond, 200*time.Millisecond),
 }
