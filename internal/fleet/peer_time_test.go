@@ -288,8 +288,8 @@ func TestPeerInBackoff(t *testing.T) {
 	})
 }
 
-// TestSilence: a peer that replies to probes is not silent, however late it responds. The silence of
-// a frozen one counts from the first request without a sign of life, and is forgotten later.
+// TestSilence: a peer that replies to probes is not silent, however late it responds. The silence
+// of a frozen one counts from the first request without a sign of life, and is forgotten later.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, network := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
