@@ -73,6 +73,7 @@ type App struct {
 	ended      chan error      // has room for one: see Ended
 	privileges sandbox.Privileges
 	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
+	diskHangs  atomic.Bool // set by check
 	namesLost  bool        // Landlock hides a replaced file of the resolver from this process
 	draining   atomic.Bool // Stop has begun
 	storeCheck singleflight.Group
@@ -80,7 +81,6 @@ type App struct {
 
 	// Components that Start makes and that stay until Stop.
 	cache        *cache.Cache       // of files of other hosts; nil = there is none
-	diskFailure  error              // of openDisk; the gateway serves without the tier on disk then
 	fleet        *fleet.Fleet       // the other gateways; nil = there are none
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
@@ -175,20 +175,24 @@ func (a *App) openComponents(c loaded) (handler *gateway.Handler, err error) {
 	if handler, err = a.use(c); err != nil {
 		return nil, err
 	}
-	return handler, a.takeOver(c.cfg)
+	return handler, a.takeOver()
 }
 
 // takeOver waits until this process may serve, which is at once if it replaces no other one. From
 // then on no other process accepts connections, uses the folder of the cache, or has the name in
-// the fleet. takeOver opens that folder.
-func (a *App) takeOver(cfg *config.Config) error {
+// the fleet. takeOver opens that folder, unless its disk hangs or the other process could not leave
+// it: the tier is opened later then.
+func (a *App) takeOver() error {
 	if err := a.o.Replaces.Ready(); err != nil {
 		return err
 	}
 	for _, ln := range a.listeners() {
 		ln.SetOwned(true)
 	}
-	return a.openDisk(cfg)
+	if a.cache != nil && a.cache.Disk() != nil {
+		a.cache.Disk().Await()
+	}
+	return nil
 }
 
 // moved counts the bytes that the cache has moved out of the heap.

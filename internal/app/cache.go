@@ -1,12 +1,9 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/admin"
@@ -42,9 +39,6 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if !cfg.Cache.Enabled() {
 		return nil, nil
 	}
-	if err := cfg.CheckDiskPath(); err != nil {
-		return nil, err
-	}
 	o := a.cacheLimits(cfg)
 	o.Logger, o.VerifyFirst = logfile.Limit(a.log), origin.VerifyFirst
 	o.Source = func(file, asked string) (cache.Source, error) { // peers are served after a.use
@@ -53,12 +47,17 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if a.fleet != nil {
 		o.Fleet, o.DiskReady = a.fleet, a.fleet.Synced()
 	}
-	if folder := cfg.Cache.Folder(); folder != "" {
-		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
-			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
-		}
+	c := cache.New(o)
+	folder := cfg.Cache.Folder()
+	if folder == "" {
+		return c, nil
 	}
-	return cache.New(o), nil
+	check := func() error { return errors.Join(cfg.CheckDiskPath(), tier.CheckFolder(folder)) }
+	err := c.OpenDisk(tier.DiskOptions{Path: folder, Check: check, Successor: a.o.Replaces != nil})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w; see disk_path in [cache]", err), c.Close())
+	}
+	return c, nil
 }
 
 // cacheLimits returns the options of the cache that Adjust applies. Wait stays as it was at the
@@ -71,48 +70,6 @@ func (a *App) cacheLimits(cfg *config.Config) cache.Options {
 		TTL:  orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
 	}
-}
-
-// openDisk opens the tier of the cache on disk, where the configuration names a folder.
-func (a *App) openDisk(cfg *config.Config) error {
-	folder := cfg.Cache.Folder()
-	if folder == "" {
-		return nil
-	}
-	err := a.cache.OpenDisk(folder)
-	takesOver, end := a.o.Replaces != nil, time.Now().Add(diskWait)
-	for takesOver && errors.Is(err, tier.ErrInUse) && time.Now().Before(end) {
-		time.Sleep(diskLook)
-		err = a.cache.OpenDisk(folder)
-	}
-	if err != nil && (takesOver || isDiskFailure(err)) { // serve without it, as after a later failure
-		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
-		a.diskFailure = err
-		return nil
-	}
-	return diskError(err)
-}
-
-// An old process leaves the folder of the cache before the new one serves, unless its disk hangs:
-// openDisk tries again for diskWait.
-const (
-	diskWait = 5 * time.Second
-	diskLook = 20 * time.Millisecond
-)
-
-// diskError adds the key of the folder to an error; nil stays nil.
-func diskError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w; see disk_path in [cache]", err)
-}
-
-// isDiskFailure reports whether an error is due to a disk that is full or failing, or a file system
-// that is corrupted (EUCLEAN, EBADMSG), and not to a wrong configuration.
-func isDiskFailure(err error) bool {
-	failures := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG}
-	return slices.ContainsFunc(failures, func(failure error) bool { return errors.Is(err, failure) })
 }
 
 // purgeLocal purges files from the caches of this process, and of the processes that it replaces,
@@ -132,13 +89,12 @@ func (a *App) purgeLocal(m cache.Match) int {
 }
 
 // syncPurges waits until the purges of this gateway survive a restart and a power failure. It
-// returns an error if the disk could not be opened: the next start may open it, and it may hold
-// purged files.
+// returns an error if the disk hangs or fails: it may hold purged files.
 func (a *App) syncPurges() error {
 	if a.cache == nil {
 		return nil
 	}
-	if err := cmp.Or(a.diskFailure, a.cache.SyncPurges()); err != nil {
+	if err := a.cache.SyncPurges(); err != nil {
 		return fmt.Errorf("purged files may come back after a restart: %w", err)
 	}
 	return nil

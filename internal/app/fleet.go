@@ -81,8 +81,8 @@ func (a *App) joinFleet(cfg *config.Config) {
 		return
 	}
 	l := fleet.Local{Purge: func(m cache.Match) { a.purgeLocal(m) }}
-	if folder := cfg.Cache.Folder(); folder != "" {
-		a.applied = fleet.NewAppliedFile(folder, a.fleet.Log(), a.syncPurges)
+	if a.cache.Disk() != nil {
+		a.applied = fleet.NewAppliedFile(a.cache.Disk(), a.fleet.Log(), a.syncPurges)
 		l.Load, l.Store = a.applied.Load, a.applied.Store
 	}
 	if err := a.fleet.Start(l); err != nil {

@@ -125,7 +125,7 @@ func (p page) cache(n *cache.Stats) {
 	counter(p, "cache_misses_total",
 		"Segments of responses that were missing or still being fetched.", n.Misses)
 	counter(p, "cache_disk_failures_total",
-		"Times that the disk of the cache failed and was disabled for a while.", n.Disk.Failed)
+		"Times that the disk of the cache failed or hung, and was not used for a while.", n.Disk.Failed)
 	counter(p, "cache_disk_skipped_total",
 		"Segments that were not stored on disk, because it failed or was too slow.", n.Disk.Skipped)
 	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Corrupt)

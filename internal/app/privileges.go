@@ -82,6 +82,13 @@ func (a *App) restrict() {
 		p.Off = "landlock = false"
 		return
 	}
+	// Landlock is applied to all threads at once. One in a call that hangs would hold all others.
+	if a.diskHangs.Load() || a.cache != nil && a.cache.Disk() != nil && a.cache.Disk().Hangs() {
+		p.Off = "a disk hangs"
+		a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
+		a.log.Warn("this process is not kept from other files since a disk hangs: upgrade it when the disk responds")
+		return
+	}
 	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
 		_, _ = x509.SystemCertPool() // read once in a process; after an error each handshake fails with it
 	}

@@ -61,6 +61,21 @@ func (a *App) storesRespond(cfg *config.Config) error {
 	return err
 }
 
+// check returns the problems that Check finds, or none if a disk does not respond within
+// storeCheckTime.
+func (a *App) check(cfg *config.Config) []config.Problem {
+	found := make(chan []config.Problem, 1)
+	go func() { found <- cfg.Check(time.Now()) }() // ends with the disk
+	select {
+	case problems := <-found:
+		return problems
+	case <-time.After(storeCheckTime):
+		a.diskHangs.Store(true)
+		a.log.Warn("a disk does not respond: the paths of the configuration are not checked")
+		return nil
+	}
+}
+
 // bounded runs a check of store paths, and waits for at most storeCheckTime. One check of a name
 // runs at a time, so that a disk that hangs holds one thread for each name.
 func (a *App) bounded(name string, check func() (any, error)) (replaced bool, err error) {

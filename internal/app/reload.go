@@ -174,7 +174,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 	a.logs.recent.SetSecrets(slices.Concat(c.cfg.Secrets(), a.atStart.Secrets(), []string{c.access.Token}, tokenSecrets,
 		a.fleetSecrets, []string{secret}))
-	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
+	logProblems(a.log, append(c.problems, a.check(c.cfg)...))
 	p.files = filesFor(p, old)
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {
 		a.log.Warn("trunk slots are read and checked for each response", "err", err)

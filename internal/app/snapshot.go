@@ -208,7 +208,7 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 			disk := status.Budget{Name: i18n.Plain(status.DiskBudget), Used: c.Disk.Bytes, Max: c.Disk.Budget,
 				Note: status.Plural(c.Disk.Entries, "%s segment", "%s segments")}
 			if c.Disk.Disabled {
-				disk.State, disk.Text = status.Warn, i18n.Plain("has failed and is disabled for a while")
+				disk.State, disk.Text = status.Warn, i18n.Plain("hangs or has failed: it is not used for now")
 			}
 			list = append(list, disk)
 		}

@@ -93,11 +93,12 @@ func (a *App) copySockets() (sockets []int, names []string, err error) {
 	return sockets, names, nil
 }
 
-// releaseTime bounds the wait for the disk of the cache, which purges and writes may be using.
+// releaseTime bounds the wait for a purge that is being applied.
 const releaseTime = 5 * time.Second
 
-// handOver stops accepting, releases the resources that one process at a time may have, and lets
-// the new process serve. After an error neither process serves.
+// handOver releases the resources that one process at a time may have, stops accepting, and lets
+// the new process serve. This process accepts while it waits for a disk: it stops when the new one
+// can have the folder of the cache, or has to go without. After an error neither process serves.
 func (a *App) handOver(next *upgrade.Successor) error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -106,11 +107,11 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		return err
 	}
 	a.upgrade.done.Store(true)
-	for _, ln := range a.listeners() {
-		ln.SetOwned(false)
-	}
 	ended, cancelNow := context.WithCancel(context.Background())
 	cancelNow()
+	for _, ln := range a.listeners() {
+		ln.SetOwned(false) // no Close removes the file of a unix socket
+	}
 	_ = a.admin.Shutdown(ended) // it closes the listeners, and does not wait
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
@@ -118,8 +119,8 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		a.fleet.HandOver(ctx)
 		a.applied.Close()
 	}
+	a.releaseDisk()
 	a.closeListeners(rolePeers, roleFiles, roleFilesTLS)
-	a.releaseDisk(ctx)
 	a.o.Replaces.Leave()
 	// The new process becomes a child of the process that reaps orphans: systemd sees its end, even
 	// if this process runs longer.
@@ -135,20 +136,12 @@ func (a *App) handOver(next *upgrade.Successor) error {
 }
 
 // releaseDisk releases the folder of the cache for the new process.
-func (a *App) releaseDisk(ctx context.Context) {
-	if a.cache == nil {
+func (a *App) releaseDisk() {
+	if a.cache == nil || a.cache.Disk() == nil {
 		return
 	}
-	released := make(chan error, 1)
-	a.running.Go(func() { released <- a.cache.ReleaseDisk() })
-	var err error
-	select {
-	case err = <-released:
-	case <-ctx.Done():
-		err = errors.New("writing takes too long")
-	}
-	if err != nil {
-		a.log.Warn("the new process may have to do without the cache on disk", "err", err)
+	if err := a.cache.Disk().Release(); err != nil {
+		a.log.Warn("the new process begins without the cache on disk, and gets it later", "err", err)
 	}
 }
 

@@ -237,7 +237,7 @@ func TestNoTierTakesIt(t *testing.T) {
 			src := newOrigin(testFile(1), 3*SegmentSize-1)
 			c := newCache(t, o)
 			if o.DiskReady != nil {
-				require.NoError(t, c.OpenDisk(t.TempDir()))
+				require.NoError(t, c.OpenDisk(tier.DiskOptions{Path: t.TempDir()}))
 			}
 			e, err := c.Get(background, src.file, src, GetOptions{})
 			require.NoError(t, err)

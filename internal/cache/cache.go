@@ -213,26 +213,19 @@ func (c *Cache) maxWait() time.Duration { return c.metas.o.Load().Wait }
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }
 func contentBudget(o *Options) int64 { return o.Memory - o.Memory/8 }
 
-// OpenDisk opens the tier on disk, in a folder. It must be called before the cache is used. The
-// errors are those of tier.OpenDisk.
-func (c *Cache) OpenDisk(path string) error {
-	disk, err := tier.OpenDisk(tier.DiskOptions{
-		Path: path, Max: c.o.DiskMax, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
-	})
+// OpenDisk opens the tier on disk by DiskOptions.Path, Check and Successor. It must be called
+// before the cache is used. The errors are those of tier.OpenDisk.
+func (c *Cache) OpenDisk(o tier.DiskOptions) error {
+	o.Max, o.Queue, o.Logger, o.Ready = c.o.DiskMax, max(c.o.Memory/8, 32<<20), c.o.Logger, c.o.DiskReady
+	disk, err := tier.OpenDisk(o)
 	if err == nil {
 		c.disk = disk
 	}
 	return err
 }
 
-// ReleaseDisk leaves the folder to another process. Afterwards this process stores nothing there,
-// and reads files until the other process removes them.
-func (c *Cache) ReleaseDisk() error {
-	if c.disk == nil {
-		return nil
-	}
-	return c.disk.Release()
-}
+// Disk returns the tier on disk; nil = OpenDisk was not called.
+func (c *Cache) Disk() *tier.Disk { return c.disk }
 
 // Close ends all fills and waits for them. Streams that need a fill end in ErrClosed.
 func (c *Cache) Close() error {

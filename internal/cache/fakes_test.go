@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/cachetest"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -272,7 +273,7 @@ func newCache(t *testing.T, o Options) *Cache {
 func newCacheOnDisk(t *testing.T, path string, o Options) *Cache {
 	t.Helper()
 	c := newCache(t, o)
-	require.NoError(t, c.OpenDisk(path))
+	require.NoError(t, c.OpenDisk(tier.DiskOptions{Path: path}))
 	return c
 }
 

@@ -31,7 +31,7 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	f.mu.Lock()
 	wasThere := f.valid.Err() == nil && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
-	if wasThere && m.Gone { // not for each unknown name, since a purge may wait for the disk
+	if wasThere && m.Gone { // not for each unknown name, since a purge locks the tiers
 		c.purgeTiers(tier.MatchFile(f.key.File))
 	}
 }
@@ -60,7 +60,13 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 // store puts the segments of a complete fill into the tiers. It returns false if one of them was
 // not stored.
 func (c *Cache) store(f *fill, onDisk bool) bool {
-	f.mu.Lock()
+	// The last segments may have evicted the first ones. isStored may wait for the disk.
+	return c.put(f, onDisk) && (f.key.Index != Whole || c.isStored(f.key, f.version))
+}
+
+// put hands the segments of a complete fill to the tiers.
+func (c *Cache) put(f *fill, onDisk bool) bool {
+	f.mu.Lock() // keeps invalidate, and thus a purge, from coming in between
 	defer f.mu.Unlock()
 	if f.valid.Err() != nil || len(f.chunks) == 0 {
 		return false
@@ -73,8 +79,7 @@ func (c *Cache) store(f *fill, onDisk bool) bool {
 		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
 		rest = rest[n:]
 	}
-	// The last segments may have evicted the first ones.
-	return stored && (f.key.Index != Whole || c.isStored(f.key, f.version))
+	return stored
 }
 
 // moveToTier ends a fill whose segment is in a tier. The fill is removed from the map first, so

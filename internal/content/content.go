@@ -38,6 +38,9 @@ type Chunk struct {
 	Length  int64
 	// Resident: File is in memory (memfd_create(2)), so reads of it never wait for a disk.
 	Resident bool
+	// Guarded: a disk that hangs fails ReadAt of File, but would hold sendfile(2), which is for
+	// bytes in the page cache only. After such a failure File.At has the bytes from another place.
+	Guarded bool
 }
 
 // InMemory returns the chunk of these bytes.

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 )
 
 // appliedName is the name of an AppliedFile in its folder.
@@ -24,70 +23,109 @@ const appliedName = "purges-applied"
 // failure the file holds this fence or an earlier one. A renamed file may be empty then, and the
 // whole disk tier would be purged.
 type AppliedFile struct {
-	folder, log string
-	sync        func() error // returns when the applied purges survive a power failure
+	folder Folder
+	log    string
+	sync   func() error // returns when the applied purges survive a power failure
 
-	mu     sync.Mutex // guards the file
-	closed atomic.Bool
+	mu      sync.Mutex    // guards the fields below
+	fence   int64         // of the last Store
+	storing chan struct{} // closed when the fence is stored, or could not be; nil = no goroutine stores it
+	err     error         // the result
+	closed  bool
 }
 
-// NewAppliedFile returns the file of a folder. Load and Store open it.
-func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
+// Folder is the folder of the disk tier, whose operations are bounded.
+type Folder interface {
+	ReadFile(name string) ([]byte, error)
+	WriteFile(name string, content []byte) error // in place
+}
+
+// NewAppliedFile returns the file of a folder.
+func NewAppliedFile(folder Folder, log string, sync func() error) *AppliedFile {
 	return &AppliedFile{folder: folder, log: log, sync: sync}
 }
 
 // Load implements Local.Load. If the fence belongs to another log, the result is 0: then this
 // gateway applies all purges of its log.
 func (p *AppliedFile) Load() (fence int64, err error) {
-	err = p.in(func(folder *os.Root) error {
-		text, err := folder.ReadFile(appliedName)
-		if err != nil {
-			return err
-		}
-		number, log, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
-		if fence, err = strconv.ParseInt(number, 10, 64); err == nil && log != p.log {
-			fence = 0
-		}
-		return err
-	})
+	text, err := p.folder.ReadFile(appliedName)
+	if err != nil {
+		return 0, err
+	}
+	number, log, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+	if fence, err = strconv.ParseInt(number, 10, 64); err == nil && log != p.log {
+		fence = 0
+	}
 	return fence, err
 }
 
-// Store implements Local.Store.
+// storeTime bounds the wait of a heartbeat for the disk.
+const storeTime = time.Second
+
+// errStoreLate: the fence is stored when the disk has removed the files of the purges.
+var errStoreLate = errors.New("the disk takes long: the number is stored later")
+
+// Store implements Local.Store. It waits for storeTime at most: the purges are in force, and until
+// they are durable the file has an earlier fence, from which the next process applies them again.
 func (p *AppliedFile) Store(fence int64) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed.Load() {
+	p.fence = fence
+	if p.storing == nil && !p.closed {
+		p.storing = make(chan struct{})
+		go p.store(p.storing) // ends with the operations of the disk
+	}
+	storing := p.storing
+	p.mu.Unlock()
+	if storing == nil {
 		return nil
 	}
-	if err := p.sync(); err != nil || p.closed.Load() { // the disk may have been released meanwhile
-		return err
+	late := time.NewTimer(storeTime)
+	defer late.Stop()
+	select {
+	case <-storing:
+	case <-late.C:
+		return errStoreLate
 	}
-	return p.in(func(folder *os.Root) error {
-		f, err := folder.OpenFile(appliedName, os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// store stores the last fence, and again while a newer one has come.
+func (p *AppliedFile) store(done chan struct{}) {
+	for {
+		p.mu.Lock()
+		fence := p.fence
+		p.mu.Unlock()
+		err := p.sync()
+		if err == nil && !p.isClosed() { // the disk may have been released meanwhile
+			err = p.folder.WriteFile(appliedName, fmt.Appendf(nil, "%016d %s\n", fence, p.log))
 		}
-		_, err = fmt.Fprintf(f, "%016d %s\n", fence, p.log)
-		return errors.Join(err, f.Close())
-	})
+		p.mu.Lock()
+		if err != nil || p.fence == fence || p.closed {
+			p.storing, p.err = nil, err
+			p.mu.Unlock()
+			close(done)
+			return
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *AppliedFile) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
 }
 
 // Close ends changes of the fence: purges that arrive after the cache was closed may not reach the
 // disk. It does not wait for Store. The receiver may be nil.
 func (p *AppliedFile) Close() {
 	if p != nil {
-		p.closed.Store(true)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.closed = true
 	}
-}
-
-// in calls f with the opened folder.
-func (p *AppliedFile) in(f func(folder *os.Root) error) error {
-	root, err := os.OpenRoot(p.folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(root), root.Close())
 }
 
 // Log returns an identifier of the log of purges, made from the addresses of Redis and the keys

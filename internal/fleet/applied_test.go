@@ -1,19 +1,39 @@
 package fleet
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/eventually"
+
 	"github.com/stretchr/testify/require"
 )
+
+// diskFolder is a disk tier in a new folder.
+type diskFolder struct {
+	*tier.Disk
+	path string
+}
+
+func disk(t *testing.T) diskFolder {
+	t.Helper()
+	path := t.TempDir()
+	d, err := tier.OpenDisk(tier.DiskOptions{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return diskFolder{d, path}
+}
 
 // TestAppliedFile: the fence is overwritten in place, since a file that is renamed may be empty
 // after a power failure. The fence of another log is loaded as 0, so that all purges are applied.
 func TestAppliedFile(t *testing.T) {
 	synced := func() error { return nil }
-	p := NewAppliedFile(t.TempDir(), "0123456789abcdef", synced)
-	path := filepath.Join(p.folder, appliedName)
+	d := disk(t)
+	p := NewAppliedFile(d, "0123456789abcdef", synced)
+	path := filepath.Join(d.path, appliedName)
 	_, err := p.Load()
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, p.Store(13))
@@ -27,7 +47,7 @@ func TestAppliedFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
-	got, err := NewAppliedFile(p.folder, "fedcba9876543210", synced).Load()
+	got, err := NewAppliedFile(d, "fedcba9876543210", synced).Load()
 	require.NoError(t, err)
 	require.Zero(t, got)
 	after, err := os.Stat(path)
@@ -42,8 +62,29 @@ func TestAppliedFile(t *testing.T) {
 // stored then is not kept.
 func TestAppliedFileClosed(t *testing.T) {
 	var p *AppliedFile
-	p = NewAppliedFile(t.TempDir(), "0123456789abcdef", func() error { p.Close(); return nil })
+	p = NewAppliedFile(disk(t), "0123456789abcdef", func() error { p.Close(); return nil })
 	require.NoError(t, p.Store(13))
 	_, err := p.Load()
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestAppliedFileOnSlowDisk: a heartbeat does not wait for a disk that takes long to remove purged
+// files. The fence of the last purge is stored when they are gone, and not before.
+func TestAppliedFileOnSlowDisk(t *testing.T) {
+	removed, syncs := make(chan error), make(chan struct{}, 3)
+	p := NewAppliedFile(disk(t), "0123456789abcdef", func() error {
+		syncs <- struct{}{}
+		return <-removed
+	})
+	require.ErrorIs(t, p.Store(13), errStoreLate)
+	require.ErrorIs(t, p.Store(14), errStoreLate)
+	_, err := p.Load()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	removed <- nil // for 13
+	removed <- nil // for 14
+	eventually.True(t, func() bool { n, err := p.Load(); return err == nil && n == 14 })
+	require.Len(t, syncs, 2)
+	failure := errors.New("input/output error")
+	go func() { removed <- failure }()
+	require.ErrorIs(t, p.Store(15), failure)
 }

@@ -40,16 +40,16 @@ func TestLeave(t *testing.T) {
 func TestHandOverWhileDiskHangs(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	f, other := member(t, o, 1), member(t, o, 2)
-	disk, hangs := make(chan struct{}), make(chan struct{})
+	goOn, hangs := make(chan struct{}), make(chan struct{})
 	var m memory
 	l := m.local()
 	l.Purge = func(match cache.Match) {
 		if match == "group1/" {
 			close(hangs)
-			<-disk
+			<-goOn
 		}
 	}
-	p := NewAppliedFile(t.TempDir(), f.Log(), func() error { return nil })
+	p := NewAppliedFile(disk(t), f.Log(), func() error { return nil })
 	l.Store = p.Store
 	start(t, f, l)
 	start(t, other, m.local())
@@ -69,7 +69,7 @@ func TestHandOverWhileDiskHangs(t *testing.T) {
 	require.NoError(t, err)
 	f.Leave()
 	require.Equal(t, []string{f.o.Name, other.o.Name}, names(t, other), "its heartbeat may go on")
-	close(disk)
+	close(goOn)
 	<-f.loopEnded
 	require.Equal(t, before, confirmed())
 	after, err := p.Load()

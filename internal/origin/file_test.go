@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -108,7 +109,7 @@ func TestStoredNeedsNoPlace(t *testing.T) {
 	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), cache.SegmentSize/10)}
 	id := fileID(t, o.bytes, nil)
 	kept := newCache(t, cache.Options{Memory: -1})
-	require.NoError(t, kept.OpenDisk(t.TempDir()))
+	require.NoError(t, kept.OpenDisk(tier.DiskOptions{Path: t.TempDir()}))
 	a := NewResolver(Options{Protocol: o, Cache: kept, Sources: anyHost()})
 	open := func(offset int64, full bool) ([]byte, cache.From, error) {
 		r := &Request{ID: id, Now: time.Now(), Client: &counting{full: full}}

@@ -1,10 +1,8 @@
 package tier
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -15,7 +13,6 @@ import (
 	"fastdfs-gateway/internal/fdfs/backoff"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 )
 
 // DiskOptions are the folder of a Disk and its limits.
@@ -28,6 +25,10 @@ type DiskOptions struct {
 	// Ready is closed when content on disk may be used; nil = it may be used at once. Until then
 	// all look-ups miss.
 	Ready <-chan struct{}
+	// Check returns an error if the folder must not be used. It may access the disk.
+	Check func() error
+	// Successor: another process is about to release the folder, see Await.
+	Successor bool
 
 	failure func(op string) error // for tests: the error of an operation
 }
@@ -51,26 +52,32 @@ type DiskOptions struct {
 //
 // After a failed write or read, the disk gets no writes or reads for DiskOptions.Retry, or up to a
 // quarter less; then the next one shows whether the disk works again. If the file system is full,
-// the oldest entries are evicted meanwhile. A read that hangs disables further ones in the same
-// way, and until it ends. Segments are written in the background from a bounded queue, in which Get
-// finds them.
+// the oldest entries are evicted meanwhile. One goroutine writes segments, from a bounded queue in
+// which Get finds them, and removes files.
+//
+// No method waits longer for the disk than diskIO allows, and none does so with mu held. While the
+// disk hangs the tier is off, as if it were empty; it is on again when the disk responds. A disk
+// that hangs or fails at start is opened later.
 type Disk struct {
-	o     DiskOptions
-	root  *diskRoot
-	jobs  chan *job
-	life  context.Context // ends with Close
-	end   context.CancelFunc
-	tasks sync.WaitGroup // the goroutines write and list
+	o        DiskOptions
+	io       *diskIO
+	root     atomic.Pointer[diskRoot] // nil until the folder is open
+	opening  sync.Mutex               // held while the folder is opened or left, by goroutines that may hang
+	jobs     chan *job
+	removals chan struct{}      // holds one value after index.startUnlink
+	flushes  chan chan struct{} // each is closed when all files in index.queue were removed, or have failed
+	life     context.Context    // ends with Close or Release
+	end      context.CancelFunc
+	tasks    sync.WaitGroup // the goroutines attend, work and list
 
-	inPageCache pageCache
+	inPageCache pageCache // set before root
 	rechecks    recheckLimit
-	released    atomic.Bool  // another process may use the folder
-	hanging     atomic.Int64 // reads that take longer than hangTime
 	folders     [folders]folder
-	named       atomic.Bool // all folders are named, see folder
+	named       atomic.Bool // all folders are named, see folder; changed with mu held
 	syncing     sync.Mutex  // held by Sync
 
-	mu      sync.Mutex // guards the fields below, and the fields of entries that are not atomic
+	mu      sync.Mutex         // guards the fields below, the end of life, and fields of entries without atomics
+	purged  map[Match]struct{} // purges since the start, while named is false
 	writing backoff.State
 	reading backoff.State
 	index   index
@@ -81,43 +88,6 @@ type Disk struct {
 	writes  int64      // bytes of the budget for active
 	early   int64      // bytes of the budget for segments that were queued while isListing
 	stats   Stats      // only the counters are set
-}
-
-// OpenDisk opens a Disk, which the caller closes.
-func OpenDisk(o DiskOptions) (*Disk, error) {
-	o.Max, o.Queue, o.Retry = cmp.Or(o.Max, 10<<30), cmp.Or(o.Queue, 32<<20), cmp.Or(o.Retry, time.Minute)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.failure == nil {
-		o.failure = func(string) error { return nil }
-	}
-	root, err := openRoot(o.Path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
-	}
-	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		pending: make(files[job]), rechecks: recheckLimit{rate: rate.NewLimiter(recheckRate, recheckBurst)}}
-	d.life, d.end = context.WithCancel(context.Background())
-	d.inPageCache = d.findPageCache()
-	d.tasks.Go(d.write)
-	d.tasks.Go(d.list)
-	return d, nil
-}
-
-// Release leaves the folder to another process. Afterwards this process writes and removes nothing
-// there; the queue is dropped. Get still finds and reads files until the other process removes
-// them.
-func (d *Disk) Release() error {
-	d.end()
-	d.tasks.Wait()
-	d.released.Store(true)
-	return d.root.unlock()
-}
-
-// Close ends the background work and drops the queue. Views stay usable.
-func (d *Disk) Close() error {
-	d.end()
-	d.tasks.Wait()
-	return d.root.Close()
 }
 
 // path returns the name of the file of a segment, below root; empty if no file may have this key.
@@ -138,7 +108,7 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	if was == nil {
 		return view, view != View{}
 	}
-	f := d.open(key, was)
+	f := d.openFile(key, was)
 	if f == nil {
 		return View{}, false
 	}
@@ -176,15 +146,15 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 // isActive reports whether the segment is being written. mu is held.
 func (d *Disk) isActive(key Key) bool { return d.active != nil && d.active.segment.Key == key }
 
-// open opens the file of a segment and reads its header. It returns nil without a valid file. was
-// is the entry of the segment before: if the file is missing, open removes this entry only, not a
-// newer one.
-func (d *Disk) open(key Key, was *diskEntry) *openFile {
+// openFile opens the file of a segment and reads its header. It returns nil without a valid file.
+// was is the entry of the segment before: if the file is missing, openFile removes this entry only,
+// not a newer one.
+func (d *Disk) openFile(key Key, was *diskEntry) *openFile {
 	path := d.path(key)
 	if path == "" {
 		return nil
 	}
-	f, err := openSegment(d, path, key, was)
+	f, err := do(d.io, "open", func() (*openFile, error) { return openSegment(d, path, key, was) })
 	switch {
 	case err == nil:
 		return f
@@ -194,11 +164,10 @@ func (d *Disk) open(key Key, was *diskEntry) *openFile {
 		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
 		d.mu.Lock()
 		d.stats.Corrupt++
-		d.index.startUnlink(key)
+		d.startUnlink(key)
 		d.mu.Unlock()
-		_, _ = d.unlink(key, false) // the failure is logged
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		// no failure of the disk
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, errOff):
+		// no failure of the disk, or one that was logged
 	default:
 		d.failed(&d.reading, "cannot read from the cache's disk", err)
 	}
@@ -244,20 +213,19 @@ func (d *Disk) isCurrent(f *openFile) bool {
 // or being written.
 func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	key := f.header.key
-	d.mu.Lock()
-	mine := d.index.get(key, false) == was && d.pending.get(key) == nil && !d.isActive(key)
-	if mine {
-		d.index.startUnlink(key)
-	}
-	d.mu.Unlock()
 	f.close()
-	if mine {
-		_, _ = d.unlink(key, false) // the failure is logged
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.index.get(key, false) == was && d.pending.get(key) == nil && !d.isActive(key) {
+		d.startUnlink(key)
 	}
 }
 
 // isReady reports whether content on disk may be used.
 func (d *Disk) isReady() bool {
+	if d.root.Load() == nil {
+		return false
+	}
 	if d.o.Ready == nil {
 		return true
 	}
@@ -290,7 +258,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	case open != nil:
 		return open.header.version, true
 	}
-	f := d.open(key, e)
+	f := d.openFile(key, e)
 	if f == nil {
 		return Version{}, false
 	}
@@ -311,37 +279,8 @@ func (d *Disk) removeMissing(key Key, only *diskEntry) {
 // isDisabled reports whether b is in back-off: reads or writes are disabled after a failure.
 func isDisabled(b *backoff.State) bool { return b.InBackoff(time.Now()) }
 
-// readsDisabled reports whether reads are disabled: one hangs, or has failed. mu is held.
-func (d *Disk) readsDisabled() bool { return d.hanging.Load() > 0 || isDisabled(&d.reading) }
-
-// A read that takes longer than hangTime disables reads until it ends, and for DiskOptions.Retry,
-// so that others do not hang too. The process may not have run meanwhile, so the read gets
-// graceTime to end.
-const (
-	hangTime  = 10 * time.Second
-	graceTime = time.Second
-)
-
-// watch starts the supervision of a read. The caller calls done when the read has ended.
-func (d *Disk) watch() (done func()) {
-	const ended, hangs = 1, 2
-	var state atomic.Int32
-	timer := time.AfterFunc(hangTime, func() {
-		time.Sleep(graceTime)
-		if state.CompareAndSwap(0, hangs) {
-			d.hanging.Add(1)
-			d.failed(&d.reading, "the cache's disk hangs", errHangs)
-		}
-	})
-	return func() {
-		timer.Stop()
-		if state.Swap(ended) == hangs {
-			d.hanging.Add(-1)
-		}
-	}
-}
-
-var errHangs = errors.New("a read does not end")
+// readsDisabled reports whether reads are disabled: the disk hangs, or one has failed. mu is held.
+func (d *Disk) readsDisabled() bool { return d.io.isOff.Load() || isDisabled(&d.reading) }
 
 // failed disables reads or writes for DiskOptions.Retry, unless they are disabled already.
 func (d *Disk) failed(b *backoff.State, what string, err error) {
@@ -362,8 +301,9 @@ func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.stats
+	s.Failed += d.io.times()
 	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
-	s.Disabled = isDisabled(&d.writing) || d.readsDisabled()
+	s.Disabled = d.root.Load() == nil || isDisabled(&d.writing) || d.readsDisabled()
 	return s
 }
 

@@ -49,6 +49,7 @@ func emptied(t *testing.T, path string) *tier.Disk {
 	t.Helper()
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 	d.Purge(tier.MatchAll)
+	d.Settle()
 	require.Empty(t, files(t, path))
 	return d
 }
@@ -141,6 +142,7 @@ func TestTimesFromTheFuture(t *testing.T) {
 	d = listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 	for n, gone := range []int{1, 0, 2} {
 		d.SetMax(bytes * int64(3-n) / 4)
+		d.Settle()
 		require.NoFileExists(t, names[gone])
 		require.Len(t, files(t, path), 3-n)
 	}
@@ -178,6 +180,7 @@ func TestCorruption(t *testing.T) {
 		_, ok = d.Get(s.Key, s.Version, true)
 		require.False(t, ok, what)
 		require.Equal(t, before+1, d.Stats().Corrupt, what)
+		d.Settle()
 		require.NoFileExists(t, name, what)
 	}
 	for what, b := range corrupted {
@@ -231,6 +234,7 @@ func TestForeignContent(t *testing.T) {
 	_, ok := d.Get(other.Key, other.Version, true)
 	require.False(t, ok)
 	require.EqualValues(t, 1, d.Stats().Corrupt)
+	d.Settle()
 	require.NoFileExists(t, name)
 }
 
@@ -258,6 +262,7 @@ func TestDiskBudget(t *testing.T) {
 	eventually.True(t, func() bool { return len(files(t, path)) == budget/2/8192 })
 	d.SetMax(budget / 4)
 	require.Equal(t, budget/4/8192, d.Stats().Entries)
+	d.Settle()
 	require.Len(t, files(t, path), budget/4/8192)
 }
 

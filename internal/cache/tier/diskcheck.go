@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -93,6 +94,11 @@ var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 // the chunk needs a check and recheckLimit allows it. wanted is the number of bytes of the chunk
 // that are requested.
 func (f *openFile) check(i, wanted int64) error {
+	return doOnly(f.disk.io, "read", func() error { return f.checkNow(i, wanted) })
+}
+
+// checkNow is check in a goroutine that may hang.
+func (f *openFile) checkNow(i, wanted int64) error {
 	c := f.checks
 	_, length := f.chunk(i)
 	c.reading.Lock()
@@ -110,7 +116,6 @@ func (f *openFile) check(i, wanted int64) error {
 
 // read reads a chunk into p and compares it with its checksum.
 func (f *openFile) read(i int64, p []byte) error {
-	defer f.disk.watch()()
 	err := f.disk.o.failure("read")
 	if err == nil {
 		offset, _ := f.chunk(i)
@@ -119,6 +124,8 @@ func (f *openFile) read(i int64, p []byte) error {
 	switch {
 	case err == io.EOF:
 		return f.corrupt("it has become shorter")
+	case errors.Is(err, os.ErrClosed): // the reader has given up
+		return err
 	case err != nil:
 		f.disk.failed(&f.disk.reading, "cannot read from the cache's disk", err)
 		return fmt.Errorf("cannot read %q: %w", f.path, err)
@@ -155,7 +162,7 @@ func (f *openFile) corrupt(why string) error {
 	e := d.index.get(f.header.key, false)
 	mine := e == f.entry
 	if mine {
-		d.index.startUnlink(f.header.key)
+		d.startUnlink(f.header.key)
 		d.stats.Corrupt++
 	}
 	if f.entry.file == f {
@@ -163,7 +170,6 @@ func (f *openFile) corrupt(why string) error {
 	}
 	d.mu.Unlock()
 	if mine {
-		_, _ = d.unlink(f.header.key, false) // the failure is logged
 		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
 	}
 	return fmt.Errorf("%w: %q: %s", ErrCorrupt, f.path, why)
@@ -190,8 +196,8 @@ type pageCache func(fd int, offset, length int64) bool
 
 // findPageCache returns a pageCache that uses cachestat(2), or one that always returns true: before
 // Linux 6.5, in some sandboxes, and on ZFS, which has a separate cache.
-func (d *Disk) findPageCache() pageCache {
-	if d.o.failure("cachestat") == nil && d.seesPages() {
+func (d *Disk) findPageCache(root *diskRoot) pageCache {
+	if d.o.failure("cachestat") == nil && root.seesPages() {
 		return func(fd int, offset, length int64) bool {
 			cached, err := cachestat(fd, offset, length)
 			return cached || err != nil
@@ -204,8 +210,8 @@ func (d *Disk) findPageCache() pageCache {
 
 // seesPages reports whether cachestat works on the file system: it must find a page that was just
 // read.
-func (d *Disk) seesPages() bool {
-	f, err := d.root.Open(marker)
+func (r *diskRoot) seesPages() bool {
+	f, err := r.Open(marker)
 	if err != nil {
 		return false
 	}

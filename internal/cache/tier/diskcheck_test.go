@@ -134,6 +134,7 @@ func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	t.Helper()
 	require.True(t, d.get(t, offset, length) == nil, "wrong bytes")
 	require.EqualValues(t, 1, d.Stats().Corrupt)
+	d.Settle()
 	require.NoFileExists(t, d.file())
 	require.True(t, d.get(t, 0, 1) == nil)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,12 +24,12 @@ type openFile struct {
 }
 
 // openSegment opens the file of a segment and checks its header. was is the entry of the segment.
+// It may hang.
 func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, err error) {
-	defer d.watch()()
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
 	}
-	file, err := d.root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	file, err := d.root.Load().OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,30 @@ func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, er
 	return &openFile{disk: d, file: file, path: path, header: *h, inode: stat.Ino}, nil
 }
 
-func (f *openFile) close() { _ = f.file.Close() } // nothing was written
+// close closes the file in the background, since that may hang too.
+func (f *openFile) close() {
+	go func() { _ = f.disk.io.supervise("close", f.Close) }() // ends with the file; nothing was written
+}
+
+// Close implements io.Closer. It may hang.
+func (f *openFile) Close() error { return f.file.Close() }
+
+// Fd implements content.Descriptor.
+func (f *openFile) Fd() uintptr { return f.file.Fd() }
+
+// ReadAt implements content.Descriptor. The bytes come from the page cache, or within the bound of
+// diskIO.
+func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
+	if n, err := sys.PreadNoWait(int(f.file.Fd()), p, offset); err == nil && n == len(p) {
+		return n, nil
+	}
+	b, err := do(f.disk.io, "read", func() ([]byte, error) { // p may be in use again when a late read ends
+		b := make([]byte, len(p))
+		n, err := f.file.ReadAt(b, offset)
+		return b[:n], err
+	})
+	return copy(p, b), err
+}
 
 // release removes a user. The last one closes the file.
 func (f *openFile) release() {
@@ -93,7 +117,7 @@ func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 	} else if err := f.check(first, min(end, (first+1)*ChunkSize)-offset); err != nil {
 		return content.Chunk{}, err
 	}
-	return content.Chunk{File: f.file, Offset: f.header.size + offset, Length: end - offset}, nil
+	return content.Chunk{File: f, Guarded: true, Offset: f.header.size + offset, Length: end - offset}, nil
 }
 
 // load reads the whole segment into memory.
@@ -101,8 +125,8 @@ func (f *openFile) load() (*Segment, error) {
 	s := &Segment{Key: f.header.key, Version: f.header.version}
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {
 		_, length := f.chunk(i)
-		p := make([]byte, length)
-		if err := f.read(i, p); err != nil {
+		p := make([]byte, length) // not used again if the read is late
+		if err := doOnly(f.disk.io, "read", func() error { return f.read(i, p) }); err != nil {
 			return nil, err
 		}
 		s.Chunks = append(s.Chunks, p)

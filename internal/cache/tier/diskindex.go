@@ -24,12 +24,13 @@ type index struct {
 	used      int64     // bytes of the entries in the lists
 	unsized   int       // entries in no list
 	unlinking files[removal]
+	queue     []Key // whose files are to be removed, in this order; those that are not in unlinking need not
 }
 
-// removal is the removal of the file of a segment without an entry. The removal is about to begin,
-// or has failed. Disk.mu guards it.
+// removal is the removal of the file of a segment without an entry. Disk.mu guards it.
 type removal struct {
-	kept bool // the segment was purged, and the removal of its file has failed
+	queued bool // it is in index.queue; otherwise it is running, or has failed
+	purged bool // a purge has selected the segment: Sync waits for the removal
 }
 
 func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[removal])} }
@@ -99,7 +100,7 @@ func (x *index) remove(key Key) {
 	}
 }
 
-// startUnlink removes the entry of a segment. The caller then removes its file.
+// startUnlink removes the entry of a segment, and queues the removal of its file.
 func (x *index) startUnlink(key Key) *removal {
 	x.remove(key)
 	r := x.unlinking.get(key)
@@ -107,7 +108,29 @@ func (x *index) startUnlink(key Key) *removal {
 		r = &removal{}
 		x.unlinking.set(key, r)
 	}
+	x.enqueue(key, r)
 	return r
+}
+
+// enqueue queues a removal, unless it is queued already.
+func (x *index) enqueue(key Key, r *removal) {
+	if !r.queued {
+		r.queued = true
+		x.queue = append(x.queue, key)
+	}
+}
+
+// dequeue returns the next segment whose file is to be removed, and its removal.
+func (x *index) dequeue() (key Key, r *removal) {
+	for len(x.queue) > 0 {
+		key, x.queue = x.queue[0], x.queue[1:]
+		if r = x.unlinking.get(key); r != nil && r.queued {
+			r.queued = false
+			return key, r
+		}
+	}
+	x.queue = nil
+	return key, nil
 }
 
 // endUnlink ends a removal, unless the key has another removal since: that of a newer file.

@@ -38,9 +38,9 @@ func (d *Disk) list() {
 		}
 		d.mu.Lock()
 		d.listed = err == nil || repeated
-		victims := d.evict(d.o.Max)
+		d.evict(d.o.Max)
 		d.mu.Unlock()
-		if d.unlinkAll(victims); err == nil {
+		if err == nil {
 			return
 		}
 		todo = failed
@@ -65,11 +65,7 @@ func (d *Disk) listFolders(todo []int) (failed []int, err error) {
 			failed, err = append(failed, i), failure
 		}
 	}
-	named := true
-	for i := range d.folders {
-		named = named && d.folders[i].named.Load()
-	}
-	d.named.Store(named)
+	d.allNamed()
 	sortByUse(all, time.Now())
 	for batch := range slices.Chunk(all, listBatch) {
 		d.mu.Lock()
@@ -83,6 +79,20 @@ func (d *Disk) listFolders(todo []int) (failed []int, err error) {
 	return failed, err
 }
 
+// allNamed sets named if every folder is named. From then on the index has all segments on the disk
+// that were not purged.
+func (d *Disk) allNamed() {
+	for i := range d.folders {
+		if !d.folders[i].named.Load() {
+			return
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.named.Store(true)
+	d.purged = nil
+}
+
 // folder is one of the folders of a Disk.
 type folder struct {
 	mu    sync.Mutex   // guards the fields below; held while the names are read
@@ -94,7 +104,6 @@ type folder struct {
 	removals atomic.Uint64
 	synced   uint64      // value of removals before the last sync; guarded by Disk.syncing
 	wanted   atomic.Bool // a purge has selected the folder since the last sync
-	unread   atomic.Bool // a purge could not read the names, so files that it should remove may be left
 }
 
 // take returns the entries that were added for files found at start, and empties their list.
@@ -113,8 +122,8 @@ func (f *folder) keep(e *diskEntry) {
 	f.added = append(f.added, e)
 }
 
-// readNames adds an entry for each file in a folder. It reads the names once, in the first call, so
-// that all look-ups and purges can use the index.
+// readNames adds an entry for each file in a folder; a file that was purged before is removed. It
+// reads the names once, in the first call, so that all look-ups can use the index. It may hang.
 func (d *Disk) readNames(i int) error {
 	f := &d.folders[i]
 	if f.named.Load() {
@@ -132,7 +141,12 @@ func (d *Disk) readNames(i int) error {
 	for batch := range slices.Chunk(keys, listBatch) {
 		d.mu.Lock()
 		for _, key := range batch {
-			if e := d.index.addName(key); e != nil {
+			e := d.index.addName(key)
+			switch {
+			case e == nil:
+			case d.wasPurged(key.File):
+				d.startUnlink(key).purged = true
+			default:
 				f.added = append(f.added, e)
 			}
 		}
@@ -147,7 +161,7 @@ func (d *Disk) namesIn(i int) (keys []Key, err error) {
 	if err := d.o.failure("list"); err != nil {
 		return nil, err
 	}
-	err = d.root.eachName(folderName(i), func(name string) error {
+	err = d.root.Load().eachName(folderName(i), func(name string) error {
 		if key, ok := decodeName(name); ok && folderOf(key.File) == i {
 			keys = append(keys, key)
 		}
@@ -165,12 +179,11 @@ func (d *Disk) isNamed(file string) bool {
 	d.mu.Lock()
 	off := d.readsDisabled()
 	d.mu.Unlock()
-	if off {
+	if off || d.folders[i].named.Load() {
 		return d.folders[i].named.Load()
 	}
-	defer d.watch()()
-	err := d.readNames(i)
-	if err != nil {
+	err := doOnly(d.io, "list", func() error { return d.readNames(i) })
+	if err != nil && !errors.Is(err, errOff) {
 		d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 	}
 	return err == nil
@@ -198,7 +211,7 @@ func sortByUse(all []listedFile, now time.Time) {
 // examineFolder reads the sizes and times of the files in a folder that were there at start. An
 // error for one of them does not hide the sizes of the others, so that those can be evicted.
 func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
-	err = d.readNames(i)
+	err = d.io.supervise("list", func() error { return d.readNames(i) })
 	for _, e := range d.folders[i].take() {
 		if d.life.Err() != nil {
 			break // Release waits, and another process for the folder
@@ -219,10 +232,13 @@ func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 // examine reads size and time of a file. The time is that of the last access or modification,
 // whichever is later: not all file systems keep access times.
 func (d *Disk) examine(e *diskEntry) (listedFile, error) {
-	if err := d.o.failure("examine"); err != nil {
-		return listedFile{}, err
-	}
-	info, err := d.root.Lstat(d.path(e.key))
+	var info fs.FileInfo
+	err := d.io.supervise("examine", func() (err error) {
+		if err = d.o.failure("examine"); err == nil {
+			info, err = d.root.Load().Lstat(d.path(e.key))
+		}
+		return err
+	})
 	if err != nil {
 		return listedFile{}, err
 	}

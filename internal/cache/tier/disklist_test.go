@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -93,45 +94,123 @@ func TestReleaseWhileListing(t *testing.T) {
 	require.False(t, d.Listed())
 }
 
-// TestHangingRead: while a read of the disk hangs, no other one begins, and segments on the disk
-// are misses. They are found after the read has ended.
-func TestHangingRead(t *testing.T) {
-	for _, op := range []string{"open", "read"} {
+// TestHangingDisk: as soon as an operation of any kind hangs for a bounded time, the tier is off
+// for everybody: look-ups miss, nothing is queued, purges are in force at once, Sync fails, and
+// none of them waits. When the operation has ended, a probe turns the tier on, and purged files are
+// removed.
+func TestHangingDisk(t *testing.T) {
+	for _, op := range []string{"open", "read", "write", "remove", "sync"} {
 		path := emptyFolder(t)
 		synctest.Test(t, func(t *testing.T) {
 			var hang atomic.Bool
 			goOn := make(chan struct{})
 			d := openDisk(t, DiskOptions{Path: path, failure: func(what string) error {
-				if what == op && hang.Swap(false) {
+				if hang.Load() && (what == op || what == "probe") {
 					<-goOn
 				}
 				return nil
 			}})
-			require.True(t, d.Put(tiny("group1/a")))
-			require.True(t, d.Put(tiny("group1/b")))
+			for _, file := range []string{"group1/a", "group1/b"} {
+				require.True(t, d.Put(tiny(file)))
+			}
 			d.Settle()
 			find := func(file string) bool {
 				view, ok := d.Get(Key{File: file}, Version{Size: 1}, true)
 				if ok {
 					_, err := view.At(0, 1)
-					require.NoError(t, err)
+					ok = err == nil
 					view.Release()
 				}
 				return ok
 			}
 			hang.Store(true)
-			go find("group1/a")
-			time.Sleep(hangTime + graceTime)
-			synctest.Wait()
-			require.False(t, find("group1/b"))
-			require.True(t, d.Stats().Disabled)
+			began := time.Now()
+			switch op {
+			case "write":
+				require.True(t, d.Put(tiny("group1/c")))
+			case "remove", "sync":
+				require.Equal(t, 1, d.Purge(MatchFile("group1/a")))
+				require.Zero(t, time.Since(began), "a purge does not wait")
+				require.ErrorIs(t, d.Sync(), errOff)
+				require.Equal(t, hangTime+graceTime, time.Since(began))
+			default:
+				require.False(t, find("group1/a"))
+				require.Equal(t, hangTime+graceTime, time.Since(began))
+			}
 			time.Sleep(time.Hour)
-			_, held := d.Holds(Key{File: "group1/b"})
-			require.False(t, held, "it hangs still")
-			close(goOn)
 			synctest.Wait()
-			require.True(t, find("group1/b"))
+			began = time.Now()
+			require.False(t, find("group1/b"))
+			_, held := d.Holds(Key{File: "group1/b"})
+			require.False(t, held)
+			require.False(t, d.Put(tiny("group1/d")))
+			require.True(t, d.Stats().Disabled)
+			require.EqualValues(t, 1, d.Stats().Failed)
+			d.Purge(MatchFile("group1/a"))
+			require.ErrorIs(t, d.Sync(), errOff)
+			require.Zero(t, time.Since(began))
+			hang.Store(false)
+			close(goOn)
+			time.Sleep(2 * probePause)
+			require.True(t, find("group1/b"), op)
 			require.False(t, d.Stats().Disabled)
+			require.NoError(t, d.Sync())
+			require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "group1/a"})))
+			require.NoError(t, d.Close())
 		})
 	}
+}
+
+// TestHangingStart: a disk that hangs at start is opened when it responds. Files that were purged
+// meanwhile are not found then. Release and Close do not wait for a disk that hangs, and the folder
+// is left to another process when it responds.
+func TestHangingStart(t *testing.T) {
+	path := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := openDisk(t, DiskOptions{Path: path})
+		for _, file := range []string{"group1/a", "group1/b"} {
+			require.True(t, d.Put(tiny(file)))
+		}
+		d.Settle()
+		require.NoError(t, d.Close())
+		var hang atomic.Bool
+		goOn := make(chan struct{})
+		hangs := func(what string) error {
+			if hang.Load() {
+				<-goOn
+			}
+			return nil
+		}
+		hang.Store(true)
+		d = openDisk(t, DiskOptions{Path: path, failure: hangs})
+		require.False(t, d.Put(tiny("group1/c")))
+		d.Purge(MatchFile("group1/a"))
+		require.Error(t, d.Sync())
+		hang.Store(false)
+		close(goOn)
+		time.Sleep(2 * probePause)
+		require.NoError(t, d.Sync())
+		_, found := d.Holds(Key{File: "group1/a"})
+		require.False(t, found)
+		_, found = d.Holds(Key{File: "group1/b"})
+		require.True(t, found)
+		require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "group1/a"})))
+
+		goOn = make(chan struct{})
+		hang.Store(true)
+		require.True(t, d.Put(tiny("group1/c")))
+		synctest.Wait()
+		began := time.Now()
+		require.ErrorIs(t, d.Release(), errOff)
+		require.Equal(t, endTime, time.Since(began))
+		next := openDisk(t, DiskOptions{Path: path, Successor: true})
+		require.True(t, next.Stats().Disabled, "another process has it")
+		hang.Store(false)
+		close(goOn)
+		time.Sleep(2 * probePause)
+		_, found = next.Holds(Key{File: "group1/b"})
+		require.True(t, found)
+		require.NoError(t, next.Close())
+		require.NoError(t, d.Close())
+	})
 }

@@ -7,181 +7,243 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Purge removes the segments of the files that match and returns their number. A purge of one file
-// takes time for the segments of this file only; a purge of a folder walks the index in steps. The
-// names in a folder of the disk are read before, unless that was done already. Purge waits for the
-// segment that is being written if it matches. Removed files may come back after a power failure
-// until Sync has returned. Files that a failing disk does not remove are logged; this process does
-// not find them, and Sync tries again.
-func (d *Disk) Purge(m Match) int {
-	first, last := 0, folders-1
-	if m.IsFile() {
-		first = folderOf(string(m))
-		last = first
-	}
-	for i := first; i <= last; i++ {
-		if err := d.readNames(i); err != nil {
-			d.folders[i].named.Store(true) // without entries no segment in it is found
-			d.folders[i].unread.Store(true)
-			d.failed(&d.writing, "cannot remove from the cache's disk", err)
+// Purge removes the segments of the files that match from the index, and returns their number. It
+// does not wait for the disk: work removes the files behind it. A purge of one file takes time for
+// the segments of this file only; a purge of a folder walks the index in steps. Files in folders
+// whose names were not read yet are removed when they are read.
+//
+// Until Sync has returned, the files may be found by the next process.
+func (d *Disk) Purge(m Match) (n int) {
+	d.mu.Lock()
+	if !d.named.Load() {
+		if len(d.purged) >= maxPurged {
+			clear(d.purged)
+			d.purged[MatchAll] = struct{}{}
 		}
+		d.purged[m] = struct{}{}
 	}
-	n := d.purgePending(m)
-	if running := d.running(m); running != nil {
-		<-running.done
-	}
-	n += d.purgeFiles(m)
-	for i := first; i <= last; i++ {
-		d.folders[i].wanted.Store(true)
-	}
-	return n
-}
-
-// purgePending cancels the segments that wait to be written, and returns their number.
-func (d *Disk) purgePending(m Match) (n int) {
+	d.mu.Unlock()
 	d.pending.visit(&d.mu, m, func(key Key, j *job) {
-		j.canceled = true // not written, if the write has not begun
+		j.canceled, j.purged = true, true // not written, if the write has not begun
 		d.pending.remove(key)
 		n++
 	})
-	return n
-}
-
-// running returns the segment that is being written if it matches, also if it was canceled before:
-// its file may still have to be removed.
-func (d *Disk) running(m Match) *job {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.active != nil && m.Matches(d.active.segment.File) {
-		return d.active
+	if d.active != nil && d.active.canceled && m.Matches(d.active.segment.File) {
+		d.active.purged = true // also if it was canceled before: its file is there soon
 	}
-	return nil
-}
-
-// purgeFiles removes the files of segments, and returns their number.
-func (d *Disk) purgeFiles(m Match) (n int) {
-	var keys []Key
-	d.index.all.visit(&d.mu, m, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
-	d.index.unlinking.visit(&d.mu, m, func(key Key, _ *removal) { keys = append(keys, key) })
-	for _, key := range keys {
-		if removed, _ := d.unlink(key, true); removed { // Sync returns the error if the removal fails again
-			n++
+	d.mu.Unlock()
+	d.index.all.visit(&d.mu, m, func(key Key, _ *diskEntry) {
+		d.startUnlink(key)
+		n++
+	})
+	d.index.unlinking.visit(&d.mu, m, func(key Key, r *removal) {
+		r.purged = true
+		d.startUnlink(key) // again if it has failed
+	})
+	for i := range d.folders {
+		if !m.IsFile() || i == folderOf(string(m)) {
+			d.folders[i].wanted.Store(true)
 		}
 	}
 	return n
 }
 
-// unlink removes the file of a segment in index.unlinking, and reports whether the file existed.
-// After a failure the segment stays there: further purges try again, and so does Sync if the
-// segment was purged.
-func (d *Disk) unlink(key Key, purged bool) (removed bool, err error) {
-	if d.released.Load() {
-		return false, nil // another process may have written it
+// maxPurged bounds Disk.purged. Beyond it all segments are purged whose names were not read yet.
+const maxPurged = 1 << 14
+
+// wasPurged reports whether a purge since the start has selected a file. mu is held.
+func (d *Disk) wasPurged(file string) bool {
+	for i := range len(file) {
+		if file[i] != '/' {
+			continue
+		}
+		if _, ok := d.purged[Match(file[:i+1])]; ok {
+			return true
+		}
 	}
-	d.mu.Lock()
-	r := d.index.unlinking.get(key)
-	d.mu.Unlock()
-	if r == nil {
-		return false, nil // the file was removed, or replaced by a newer one
+	_, all := d.purged[MatchAll]
+	_, it := d.purged[MatchFile(file)]
+	return all || it
+}
+
+// startUnlink is index.startUnlink. It wakes work. mu is held.
+func (d *Disk) startUnlink(key Key) *removal {
+	r := d.index.startUnlink(key)
+	d.wakeWork()
+	return r
+}
+
+// wakeWork makes work look at index.queue.
+func (d *Disk) wakeWork() {
+	select {
+	case d.removals <- struct{}{}:
+	default: // a value is there
 	}
-	err = d.o.failure("remove")
-	if err == nil {
-		err = d.root.Remove(d.path(key))
-	}
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
-		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+}
+
+// removeFiles removes up to n of the files in index.queue, and reports whether some are left.
+func (d *Disk) removeFiles(n int) (more bool) {
+	for ; n > 0 && d.life.Err() == nil; n-- {
 		d.mu.Lock()
-		defer d.mu.Unlock()
-		r.kept = r.kept || purged
-		return false, err
+		key, r := d.index.dequeue()
+		d.mu.Unlock()
+		if r == nil {
+			return false
+		}
+		d.unlink(key, r)
+	}
+	return d.life.Err() == nil
+}
+
+// removePurged removes the files of purges that are left, at the end of work. Evicted ones may
+// stay, since their content is right.
+func (d *Disk) removePurged() {
+	for {
+		d.mu.Lock()
+		key, r := d.index.dequeue()
+		d.mu.Unlock()
+		switch {
+		case r == nil:
+			return
+		case r.purged:
+			d.unlink(key, r)
+		}
+	}
+}
+
+// unlink removes the file of a segment in index.unlinking. After a failure the segment stays there:
+// further purges try again, and so does Sync if the segment was purged.
+func (d *Disk) unlink(key Key, r *removal) {
+	err := d.io.supervise("remove", func() error {
+		if err := d.o.failure("remove"); err != nil {
+			return err
+		}
+		return d.root.Load().Remove(d.path(key))
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+		return
 	}
 	d.folders[folderOf(key.File)].removals.Add(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.index.endUnlink(key, r)
-	return !missing, nil
 }
 
-// unlinkAll calls unlink for evicted segments, until the tier ends: their files may stay, since
-// their content is right.
+// unlinkAll removes the files of evicted segments, until the tier ends.
 func (d *Disk) unlinkAll(keys []Key) {
 	for _, key := range keys {
 		if d.life.Err() != nil {
 			return
 		}
-		_, _ = d.unlink(key, false) // the failure is logged
-	}
-}
-
-// purgeAgain removes the files that purges could not remove. In a folder whose names a purge could
-// not read, these are all files without an entry: none of them was found since.
-func (d *Disk) purgeAgain() (err error) {
-	for i := range d.folders {
-		f := &d.folders[i]
-		if !f.unread.Swap(false) {
-			continue
-		}
-		keys, err := d.namesIn(i)
-		if err != nil {
-			f.unread.Store(true)
-			return err
-		}
 		d.mu.Lock()
-		for _, key := range keys {
-			if d.index.all.get(key) == nil && !d.isActive(key) {
-				d.index.startUnlink(key).kept = true
-			}
+		r := d.index.unlinking.get(key)
+		if r != nil {
+			r.queued = false
 		}
 		d.mu.Unlock()
-	}
-	for _, key := range d.kept() {
-		if _, failure := d.unlink(key, true); failure != nil {
-			err = failure
+		if r != nil {
+			d.unlink(key, r)
 		}
-		d.folders[folderOf(key.File)].wanted.Store(true)
 	}
-	return err
 }
 
-// kept returns the purged segments whose files could not be removed.
-func (d *Disk) kept() (keys []Key) {
+// flush returns when work has removed all files in index.queue, or could not. Failed removals of
+// purges are queued again before.
+func (d *Disk) flush() error {
 	d.index.unlinking.visit(&d.mu, MatchAll, func(key Key, r *removal) {
-		if r.kept {
-			keys = append(keys, key)
+		if r.purged {
+			d.index.enqueue(key, r)
 		}
 	})
-	return keys
-}
-
-// keptError returns the error of Sync if purged files are left that this process cannot remove any
-// more.
-func (d *Disk) keptError() error {
-	kept := len(d.kept()) > 0
-	for i := range d.folders {
-		kept = kept || d.folders[i].unread.Load()
+	off, flushed := d.io.offChannel(), make(chan struct{})
+	select {
+	case d.flushes <- flushed:
+	case <-off:
+		return errOff
+	case <-d.life.Done():
+		return nil
 	}
-	if kept {
-		return errors.New("purged files were left to another process")
+	select {
+	case <-flushed:
+	case <-off:
+		return errOff
 	}
 	return nil
+}
+
+// errKept is the error of Sync if purged files are left.
+var errKept = errors.New("purged files are left on the disk")
+
+// keptError returns errKept if purged files are left, or may be, since names were not read yet.
+func (d *Disk) keptError() (err error) {
+	d.mu.Lock()
+	if len(d.purged) > 0 || d.active != nil && d.active.purged {
+		err = errKept
+	}
+	d.mu.Unlock()
+	d.index.unlinking.visit(&d.mu, MatchAll, func(_ Key, r *removal) {
+		if r.purged {
+			err = errKept
+		}
+	})
+	return err
 }
 
 // syncsAtOnce bounds the folders that are synced at a time: most of these syncs share a write of
 // the journal.
 const syncsAtOnce = 16
 
-// Sync makes the removals of Purge durable. Before that it repeats the removals that have failed,
-// and it returns an error until no purged file is on the disk. It syncs the folders that purges
-// have touched and from which a file was removed since their last sync. Each sync waits for the
-// disk, so one call should follow a batch of purges; calls at the same time share the work.
+// Sync makes purges durable: it returns when their files are removed, also after a power failure.
+// Removals that have failed are tried again, and the error is not nil until no purged file is on
+// the disk. Sync syncs the folders that purges have touched and from which a file was removed since
+// their last sync. Each sync waits for the disk, so one call should follow a batch of purges; calls
+// at the same time share the work.
 func (d *Disk) Sync() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
-	if d.released.Load() { // the process that has the folder now purges by itself
-		return d.keptError()
+	if d.root.Load() == nil {
+		return errNotOpen
 	}
-	kept := d.purgeAgain()
+	err := d.readPurged()
+	if err == nil {
+		err = d.flush()
+	}
+	if err == nil {
+		err = d.keptError()
+	}
+	if err == nil && d.life.Err() == nil { // else the process that has the folder now does the rest
+		err = d.syncFolders()
+	}
+	if err != nil && !errors.Is(err, errOff) {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+	}
+	return err
+}
+
+// readPurged reads the names in all folders if there were purges before they were read.
+func (d *Disk) readPurged() error {
+	d.mu.Lock()
+	some := len(d.purged) > 0
+	d.mu.Unlock()
+	if !some || d.life.Err() != nil {
+		return nil
+	}
+	for i := range d.folders {
+		if d.folders[i].named.Load() {
+			continue
+		}
+		if err := doOnly(d.io, "list", func() error { return d.readNames(i) }); err != nil {
+			return err
+		}
+	}
+	d.allNamed()
+	return nil
+}
+
+// syncFolders syncs the folders that purges have touched.
+func (d *Disk) syncFolders() error {
 	var group errgroup.Group
 	group.SetLimit(syncsAtOnce)
 	for i := range d.folders {
@@ -194,7 +256,7 @@ func (d *Disk) Sync() error {
 			continue
 		}
 		group.Go(func() error {
-			err := d.syncFolder(i)
+			err := doOnly(d.io, "sync", func() error { return d.syncFolder(i) })
 			if err != nil {
 				f.wanted.Store(true)
 				return err
@@ -203,16 +265,12 @@ func (d *Disk) Sync() error {
 			return nil
 		})
 	}
-	err := errors.Join(kept, group.Wait())
-	if err != nil {
-		d.failed(&d.writing, "cannot remove from the cache's disk", err)
-	}
-	return err
+	return group.Wait()
 }
 
 func (d *Disk) syncFolder(i int) error {
 	if err := d.o.failure("sync"); err != nil {
 		return err
 	}
-	return d.root.sync(folderName(i))
+	return d.root.Load().sync(folderName(i))
 }

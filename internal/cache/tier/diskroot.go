@@ -22,11 +22,13 @@ const (
 	marker     = "fastdfs-gateway-cache"
 	markerText = "Files of other hosts, kept by fastdfs-gateway. It may be removed while no gateway runs.\n"
 	temporary  = "segment.new"
+	probeNew   = "probe.new" // renamed to probeName; both are removed at once
+	probeName  = "probe"
 )
 
 // reservedNames are further names that may be in the folder: a file of the program, and a folder
 // that file systems have at their root.
-var reservedNames = map[string]bool{"purges-applied": true, "lost+found": true}
+var reservedNames = map[string]bool{"purges-applied": true, "lost+found": true, probeNew: true, probeName: true}
 
 // errForeign is the error for a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")
@@ -173,6 +175,46 @@ func (r *diskRoot) sync(folder string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// ReadFile returns the content of one of the reservedNames.
+func (d *Disk) ReadFile(name string) ([]byte, error) {
+	root := d.root.Load()
+	if root == nil {
+		return nil, errNotOpen
+	}
+	return do(d.io, "read", func() ([]byte, error) { return root.ReadFile(name) })
+}
+
+// WriteFile overwrites one of the reservedNames in place: after a power failure the file has this
+// content or an earlier one of the same length. A renamed file may be empty then.
+func (d *Disk) WriteFile(name string, content []byte) error {
+	root := d.root.Load()
+	if root == nil {
+		return errNotOpen
+	}
+	return doOnly(d.io, "write", func() error {
+		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(content)
+		return errors.Join(err, f.Close())
+	})
+}
+
+// errNotOpen is the error while the folder could not be opened.
+var errNotOpen = errors.New("the folder of the cache could not be opened yet")
+
+// probe does one operation of each kind.
+func (r *diskRoot) probe() error {
+	if err := r.WriteFile(probeNew, []byte(markerText), 0o600); err != nil {
+		return err
+	}
+	err := errors.Join(r.sync(probeNew), r.Rename(probeNew, probeName))
+	_, errRead := r.ReadFile(probeName)
+	return errors.Join(err, errRead, r.Remove(probeName),
+		r.eachName(folderName(0), func(string) error { return nil }))
 }
 
 // eachName calls do for each name in a folder until do returns an error.

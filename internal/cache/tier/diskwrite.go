@@ -25,7 +25,8 @@ type job struct {
 	segment  *Segment
 	path     string
 	done     chan struct{}
-	canceled bool // not to be stored; guarded by Disk.mu
+	canceled bool // not to be stored; guarded by Disk.mu, as is purged
+	purged   bool // canceled by a purge
 }
 
 // onDisk returns the bytes that a file of this length takes on disk.
@@ -58,7 +59,8 @@ func (d *Disk) queue(s *Segment) bool {
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
-	case isDisabled(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil,
+	case d.root.Load() == nil || d.life.Err() != nil, d.io.isOff.Load() || isDisabled(&d.writing),
+		d.queued+size > d.o.Queue,
 		d.isListing() && d.early+s.roomOnDisk() > d.o.Max/startShare:
 		d.stats.Skipped++
 		return false
@@ -81,20 +83,34 @@ func (d *Disk) queue(s *Segment) bool {
 	return true
 }
 
-// write is the goroutine that writes the queued segments, one after the other.
-func (d *Disk) write() {
-	for {
+// removeBatch bounds the files that are removed before the next segment is written.
+const removeBatch = 64
+
+// work is the goroutine that writes the queued segments, one after the other, and removes files.
+func (d *Disk) work() {
+	always := make(chan struct{})
+	close(always)
+	for d.life.Err() == nil {
+		var again <-chan struct{}
+		if d.removeFiles(removeBatch) {
+			again = always
+		}
 		select {
 		case <-d.life.Done():
-			return
 		case j := <-d.jobs:
 			d.store(j)
+		case flushed := <-d.flushes:
+			for d.removeFiles(removeBatch) {
+			}
+			close(flushed)
+		case <-d.removals:
+		case <-again:
 		}
 	}
+	d.removePurged()
 }
 
-// store writes a segment and lists it. The file of a job that was canceled meanwhile is removed
-// before done is closed.
+// store writes a segment and lists it.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	err := d.writeFile(j)
@@ -104,18 +120,12 @@ func (d *Disk) store(j *job) {
 			d.makeRoom()
 		}
 	}
-	if d.stored(j, err) {
-		return
-	}
-	_, _ = d.unlink(j.segment.Key, false) // the failure is logged, and the purge tries again
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.active = nil
+	d.stored(j, err)
 }
 
-// stored removes a job from the queue and lists its segment. It returns false if the job was
-// canceled and its file must be removed.
-func (d *Disk) stored(j *job, err error) bool {
+// stored removes a job from the queue and lists its segment. The file of a job that was canceled is
+// removed.
+func (d *Disk) stored(j *job, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := j.segment.Key
@@ -126,15 +136,14 @@ func (d *Disk) stored(j *job, err error) bool {
 	}
 	switch {
 	case err == nil && j.canceled:
-		d.index.startUnlink(key)
-		return false
+		r := d.startUnlink(key)
+		r.purged = r.purged || j.purged
 	case err == nil:
 		d.index.add(&diskEntry{key: key, bytes: j.segment.roomOnDisk()})
 	case !j.canceled:
 		d.stats.Skipped++
 	}
 	d.active = nil
-	return true
 }
 
 // makeRoom evicts the oldest entries on a file system that is full although the budget is not.
@@ -149,8 +158,8 @@ func (d *Disk) makeRoom() {
 }
 
 // evict removes the oldest entries from the index, until the remaining ones and the segment that is
-// being written take at most the given bytes. mu is held. The caller removes the files of the
-// returned segments.
+// being written take at most the given bytes. mu is held. work removes the files; it returns their
+// segments for a caller that needs their room at once.
 func (d *Disk) evict(most int64) []Key {
 	var victims []Key
 	for d.index.used+d.writes > most {
@@ -158,20 +167,19 @@ func (d *Disk) evict(most int64) []Key {
 		if e == nil {
 			break
 		}
-		d.index.startUnlink(e.key)
+		d.startUnlink(e.key)
 		victims = append(victims, e.key)
 		d.stats.Evicted++
 	}
 	return victims
 }
 
-// SetMax changes DiskOptions.Max, and removes the files beyond the new budget before it returns.
+// SetMax changes DiskOptions.Max. The files beyond the new budget are removed in the background.
 func (d *Disk) SetMax(bytes int64) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.o.Max = bytes
-	victims := d.evict(d.o.Max)
-	d.mu.Unlock()
-	d.unlinkAll(victims)
+	d.evict(d.o.Max)
 }
 
 // errCanceled: a segment was not written, since it was purged or replaced before, or writes are
@@ -191,31 +199,37 @@ func (d *Disk) writeFile(j *job) error {
 	d.unlinkAll(victims)
 	err := d.fillFile(temporary, j.segment)
 	if err == nil {
-		err = d.root.Rename(temporary, j.path)
+		err = d.io.supervise("rename", func() error { return d.root.Load().Rename(temporary, j.path) })
 	}
 	if err != nil {
-		_ = d.root.Remove(temporary) // the first error is returned
+		// The first error is returned.
+		_ = d.io.supervise("remove", func() error { return d.root.Load().Remove(temporary) })
 		return fmt.Errorf("cannot write %q: %w", j.path, err)
 	}
 	return nil
 }
 
+// fillFile writes a file, chunk by chunk: a slow disk is no hanging one.
 func (d *Disk) fillFile(path string, s *Segment) (err error) {
-	if err := d.o.failure("write"); err != nil {
-		return err
-	}
 	// A file of this name is left when its removal failed, as on a file system that became
 	// read-only.
-	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	var f *os.File
+	err = d.io.supervise("create", func() (err error) {
+		if err = d.o.failure("write"); err == nil {
+			f, err = d.root.Load().OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err = f.Write(appendHeader(nil, s)); err != nil {
-		return err
-	}
-	for _, c := range s.Chunks {
-		if _, err = f.Write(c); err != nil {
+	defer func() { err = errors.Join(err, d.io.supervise("close", f.Close)) }()
+	for _, p := range append([][]byte{appendHeader(nil, s)}, s.Chunks...) {
+		err = d.io.supervise("write", func() error {
+			_, err := f.Write(p)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,7 @@ type Body struct {
 	pos        int64         // in the current piece, its head included
 	chunk      content.Chunk // the next available bytes
 	noSendfile bool          // the kernel cannot send from the file
+	askedAgain int64         // value of result.Sent, plus one, at the last failure after which At was called again
 	allowed    int64         // bytes that Limit allows to send now
 	sliceEnd   int64         // bytes of the body up to the end of the last slice of Limit; 0 = none yet
 	result     Result
@@ -209,16 +210,21 @@ func (b *Body) sendFile() error {
 	if err != nil {
 		return err
 	}
-	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.chunk.Resident
+	b.Conn.pages.drop, b.Conn.pages.resident, b.Conn.pages.guarded = b.DropBehind, b.chunk.Resident, b.chunk.Guarded
 	b.Conn.source = b.chunk.File
 	n, err := b.Conn.SendFile(int(b.chunk.File.Fd()), b.chunk.Offset, min(b.chunk.Length, b.allowed))
 	b.Conn.source = nil
 	b.passed(n)
 	b.result.BySendfile += n
-	if errors.Is(err, errNoSendfile) {
-		b.noSendfile, err = true, nil
+	switch {
+	case !errors.Is(err, errNoSendfile):
+		return err
+	case b.chunk.Guarded && b.chunk.Length > 0: // not in the page cache now
+		b.allowed -= n
+		return b.copyOut()
 	}
-	return err
+	b.noSendfile = true
+	return nil
 }
 
 // sendBytes sends bytes after the buffered ones, if possible without a copy into the buffer.
@@ -298,6 +304,10 @@ func (b *Body) copyOut() (err error) {
 	}()
 	b.detach()
 	n, err := b.chunk.Load((*buf)[:min(int64(size), b.allowed)])
+	if n == 0 && b.chunk.Guarded && b.askedAgain <= b.result.Sent {
+		b.chunk, b.askedAgain = content.Chunk{}, b.result.Sent+1 // At returns these bytes from another place
+		return nil
+	}
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}

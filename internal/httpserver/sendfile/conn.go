@@ -327,10 +327,13 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 }
 
 // sendfileOnce sends up to length bytes. If they may have to be read from disk, it uses a system
-// call that the scheduler of the runtime sees.
+// call that the scheduler of the runtime sees; with guarded it sends nothing then.
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
+			if c.pages.guarded {
+				return 0, unix.ENOSYS
+			}
 			c.detach()
 			if err := await(c.source, c.offset, int64(length), bodyTime); err != nil {
 				return 0, err

@@ -14,6 +14,7 @@ import (
 type pages struct {
 	drop     bool // drop the pages of sent bytes
 	resident bool // the file is in memory, not on a disk
+	guarded  bool // only bytes in the page cache are sent by sendfile(2), see content.Chunk
 
 	mark  int64 // offset of the next check
 	ahead int64 // end of the advised range
@@ -47,7 +48,9 @@ func (p *pages) about(fd int, offset, left int64) {
 	}
 	end := offset + left
 	to := min(offset+2*window, end)
-	p.read(fd, p.ahead, to)
+	if !p.guarded { // the advice may hang as a read does
+		p.read(fd, p.ahead, to)
+	}
 	p.ahead, p.mark = to, offset+window
 	if p.drop && offset-inFlight > p.first {
 		p.forget(fd, offset-inFlight)

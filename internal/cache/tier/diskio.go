@@ -1,0 +1,195 @@
+package tier
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/process/panics"
+)
+
+// An operation on the disk that takes longer than hangTime turns the tier off. This process may not
+// have run meanwhile, so the operation gets graceTime to end.
+const (
+	hangTime  = 4 * time.Second
+	graceTime = time.Second
+)
+
+// maxOperations bounds the operations of readers at a time, and with them the threads that a disk
+// holds when it hangs.
+const maxOperations = 128
+
+// errOff is the error of an operation while the disk hangs.
+var errOff = errors.New("the cache's disk hangs")
+
+// diskIO bounds the time of every operation on the disk of a Disk: none is done without it. When an
+// operation takes too long the tier is off for everybody at once: all that wait for the disk give
+// up, and no further operation of a reader begins. Disk.attend turns the tier on again.
+//
+// Background goroutines call supervise, and may hang; all others call do.
+type diskIO struct {
+	path  string
+	log   *slog.Logger
+	slots chan struct{} // one value for each operation of do
+	wake  chan struct{} // holds one value after turnOff
+	isOff atomic.Bool   // changed with mu held
+
+	mu    sync.Mutex    // guards the fields below
+	off   chan struct{} // closed when the tier is turned off; another one after turnOn
+	stuck int           // operations that take too long and have not ended
+	hangs uint64        // number of calls of turnOff that had an effect
+}
+
+func newDiskIO(path string, log *slog.Logger) *diskIO {
+	return &diskIO{path: path, log: log, slots: make(chan struct{}, maxOperations), wake: make(chan struct{}, 1),
+		off: make(chan struct{})}
+}
+
+// supervise calls an operation, and turns the tier off if the operation takes too long.
+func (x *diskIO) supervise(op string, call func() error) error {
+	const ended, hangs = 1, 2
+	var state atomic.Int32
+	timer := time.AfterFunc(hangTime, func() {
+		time.Sleep(graceTime)
+		x.turnOff(op, func() bool { return state.CompareAndSwap(0, hangs) })
+	})
+	defer func() {
+		timer.Stop()
+		if state.Swap(ended) == hangs {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.stuck--
+		}
+	}()
+	return call()
+}
+
+// do returns the result of an operation, or errOff as soon as the tier is off. The operation has a
+// goroutine, which ends with it; a late result that is an io.Closer is closed there.
+func do[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
+	off, err := x.begin(op)
+	if err != nil {
+		return v, err
+	}
+	type outcome struct {
+		v   T
+		err error
+	}
+	done := make(chan outcome)
+	go func() {
+		defer func() { <-x.slots }()
+		var o outcome
+		o.err = x.supervise(op, func() (err error) {
+			defer panics.ToError(&err, "using the cache's disk")
+			o.v, err = call()
+			return err
+		})
+		select {
+		case done <- o:
+		case <-off:
+			if c, ok := any(o.v).(io.Closer); ok && o.err == nil {
+				_ = c.Close() // nothing was written
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.v, o.err
+	case <-off:
+		return v, errOff
+	}
+}
+
+// doOnly is do for an operation without a result.
+func doOnly(x *diskIO, op string, call func() error) error {
+	_, err := do(x, op, func() (struct{}, error) { return struct{}{}, call() })
+	return err
+}
+
+// begin waits for the place of an operation, and returns the channel that is closed when the tier
+// is turned off. If no place becomes free in time, the disk is as good as one that hangs.
+func (x *diskIO) begin(op string) (off <-chan struct{}, err error) {
+	off = x.offChannel()
+	if x.isOff.Load() {
+		return nil, errOff
+	}
+	select {
+	case x.slots <- struct{}{}:
+		return off, nil
+	default:
+	}
+	late := time.NewTimer(hangTime + graceTime)
+	defer late.Stop()
+	select {
+	case x.slots <- struct{}{}:
+		return off, nil
+	case <-late.C:
+		x.turnOff(op, nil)
+	case <-off:
+	}
+	return nil, errOff
+}
+
+// offChannel returns a channel that is closed while the tier is off, or when it is turned off.
+func (x *diskIO) offChannel() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.off
+}
+
+// turnOff turns the tier off for an operation that takes too long: with hangs one that has not
+// ended if hangs returns true, else one that could not begin.
+func (x *diskIO) turnOff(op string, hangs func() bool) {
+	x.mu.Lock()
+	if hangs != nil {
+		if !hangs() {
+			x.mu.Unlock()
+			return
+		}
+		x.stuck++
+	}
+	begins := !x.isOff.Swap(true)
+	if begins {
+		x.hangs++
+		close(x.off)
+	}
+	x.mu.Unlock()
+	if begins {
+		x.log.Error("the cache's disk hangs: there is no cache on disk until it responds", "path", x.path,
+			"operation", op)
+		select {
+		case x.wake <- struct{}{}:
+		default: // a value is there
+		}
+	}
+}
+
+// turnOn turns the tier on again if no operation is stuck.
+func (x *diskIO) turnOn() {
+	x.mu.Lock()
+	ends := x.stuck == 0 && x.isOff.Swap(false)
+	if ends {
+		x.off = make(chan struct{})
+	}
+	x.mu.Unlock()
+	if ends {
+		x.log.Warn("the cache's disk responds again, the cache uses it", "path", x.path)
+	}
+}
+
+// isStuck reports whether an operation takes too long and has not ended.
+func (x *diskIO) isStuck() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stuck > 0
+}
+
+// times returns the number of times that the tier was turned off.
+func (x *diskIO) times() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.hangs
+}
