@@ -136,3 +136,56 @@ func TestStorePathHangs(t *testing.T) {
 	})
 	require.Equal(t, others[0].Content, p.Get(others[0].URL()).Body)
 }
+
+// TestHangingCache: while the disk of the cache hangs, the gateway serves what is in memory and
+// fetches the rest, each within a bounded time. A purge is in force when it returns, and a
+// heartbeat does not wait. An upgrade passes on, and the disk comes back by itself in the new
+// process, without what was purged. SIGTERM ends a process whose disk hangs.
+func TestHangingCache(t *testing.T) {
+	t.Parallel()
+	disk, mount := mountHangable(t)
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1,
+		Cache: []string{"disk_path = " + mount, "memory_max = 32MB"}})
+	m := f.Gateways[0]
+	inMemory, content := f.Put(5000)
+	onDisk, large := f.Put(9 << 20)
+	f.Warm(inMemory, content)
+	f.Warm(onDisk, large)
+	m.OnDisk(t, 1+e2e.SegmentsOf(len(large)))
+	m.Gateway.Stop()
+	m.Start(t)
+	f.Met()
+	f.Warm(inMemory, content)
+	f.ForgetCounts()
+
+	disk.Hang(true)
+	f.Warm(inMemory, content)
+	require.Zero(t, f.Cluster.Downloads(inMemory).Downloads)
+	f.Warm(onDisk, large)
+	require.NotZero(t, f.Cluster.Downloads(onDisk).Downloads, "the disk does not give it")
+	require.Contains(t, m.Log(), "the cache's disk hangs")
+	require.NotZero(t, f.Metric("fdfs_gateway_cache_disk_failures_total"))
+	_, page := m.AdminGet("/status")
+	require.Contains(t, page, "hangs or has failed")
+	require.NoError(t, f.Cluster.Remove(inMemory))
+	status, text := m.AdminPost("/purge?id="+inMemory.String(), "")
+	require.Equal(t, http.StatusOK, status, text)
+	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
+
+	u := m.Upgrades()
+	u.Upgrade()
+	f.Warm(onDisk, large)
+	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
+	disk.Hang(false)
+	u.Logged(1, "disk responds again")
+	f.Warm(f.Put(5000))
+	eventually.True(t, func() bool { return f.Metric(`fdfs_gateway_cache_bytes{tier="disk"}`) > 0 })
+	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
+
+	disk.Hang(true)
+	u.Signal(syscall.SIGTERM)
+	u.Logged(2, "msg=stopped")
+	last := u.Current()
+	eventually.True(t, func() bool { return syscall.Kill(last, 0) == syscall.ESRCH }, "it has ended")
+	disk.Hang(false)
+}
