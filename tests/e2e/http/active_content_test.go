@@ -18,7 +18,7 @@ import (
 func TestDifferencesActiveContent(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	page, picture, text := s.Normal("html", s.Bytes(100)), s.Trunk("svg", s.Bytes(100)), s.Normal("txt", s.Bytes(100))
+	page, picture, text := s.Normal("html", s.Bytes(600)), s.Trunk("svg", s.Bytes(100)), s.Normal("txt", s.Bytes(100))
 	own := s.Normal("xht", s.Bytes(100))
 	const policy, disposition = "Content-Security-Policy", "Content-Disposition"
 	for mode, cases := range map[string][]difference{

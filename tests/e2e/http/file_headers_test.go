@@ -32,7 +32,7 @@ func TestDifferencesFileHeaders(t *testing.T) {
 	s := storetest.New(t)
 	p := e2e.Serve(t, s, append(headerSections, "[headers group1/M01/]", "X-Path = one", "[headers M00/ bin]",
 		"X-Path = zero")...)
-	jpg, packed := s.Normal("jpg", s.Bytes(100)), s.Trunk("PNG", s.Bytes(100))
+	jpg, packed := s.Normal("jpg", s.Bytes(600)), s.Trunk("PNG", s.Bytes(100))
 	image := []string{"X-All: a", "X-Kind: image", "X-Frame-Options: DENY", "Cache-Control: max-age=1",
 		"Access-Control-Allow-Origin: *"}
 	whole := append([]string{"Content-Language: en", "Content-Disposition", "X-Cache: LOCAL"}, image...)

@@ -39,12 +39,12 @@ func TestEdge(t *testing.T) {
 			Content: s.Bytes(700), Ext: "jpg", Modified: e2e.LongAgo.Add(time.Hour)}),
 		"appender": e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(9000), Kind: fdfs.KindAppender,
 			Ext: "log", Created: e2e.LongAgo}),
-		"other group": e2e.Put(t, c, fdfstest.FileSpec{Group: "group2", Content: s.Bytes(100), Ext: "bin",
+		"other group": e2e.Put(t, c, fdfstest.FileSpec{Group: "group2", Content: s.Bytes(600), Ext: "bin",
 			Created: e2e.LongAgo}),
 	}
 	s = storetest.New(t)
 	contents := map[string][]byte{"normal": s.Bytes(300000), "empty": nil, "trunk": s.Bytes(5000),
-		"slave": s.Bytes(700), "appender": s.Bytes(9000), "other group": s.Bytes(100)}
+		"slave": s.Bytes(700), "appender": s.Bytes(9000), "other group": s.Bytes(600)}
 	p := e2e.Edge(t, c, "[gateway]", "x_cache = true")
 	for name, id := range files {
 		t.Run(name, func(t *testing.T) {
