@@ -23,7 +23,8 @@
 --   state    0, or 1 if the log does not contain all purges after ARGV[2]
 --   purges   state 0: the purges after ARGV[2], as "fence path"; state 1: one purge of everything,
 --            with the fence of the newest purge
---   records  records of the living gateways; false if their revision is ARGV[9]
+--   records  records of the living gateways, the last ones seen first: others may have been written
+--            by another program; false if their revision is ARGV[9]
 --   time     time in milliseconds at which the gateway was seen: now
 --   before   time at which it was seen before; "" = it was not registered
 --   began    "#began"
@@ -79,7 +80,7 @@ end
 local revision = (redis.call('HGET', KEYS[6], '#joins') or '') .. '.' .. redis.call('ZCOUNT', KEYS[4], living, '+inf')
 local records = false
 if revision ~= ARGV[9] then
-	records = redis.call('HMGET', KEYS[6], unpack(redis.call('ZRANGEBYSCORE', KEYS[4], living, '+inf', 'LIMIT', 0, ARGV[10])))
+	records = redis.call('HMGET', KEYS[6], unpack(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', living, 'LIMIT', 0, ARGV[10])))
 	for i = 1, #records do
 		records[i] = records[i] and #records[i] <= 512 and records[i] or ''
 	end
