@@ -142,8 +142,8 @@ func BuildWithClock(dir string) (binary string, err error) {
 		return "", err
 	}
 	binary = filepath.Join(dir, "gateway")
-	build := exec.Command("go", "build", "-C", root, "-pgo=off", "-ldflags=-s -w", "-trimpath", "-overlay", file, "-o", binary,
-		"fastdfs-gateway/cmd/gateway")
+	build := exec.Command("go", "build", "-C", root, "-pgo=off", "-ldflags=-s -w", "-trimpath",
+		"-overlay", file, "-o", binary, "./cmd/gateway")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("cannot build the gateway with a clock of its own: %w\n%s", err, out)

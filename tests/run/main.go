@@ -37,11 +37,15 @@ var raced = []string{"./cachelock/...", "./internal/app", "./internal/cache/..."
 var first = []string{module + "/tests/e2e/ops", module + "/tests/e2e/http", module + "/tests/e2e/fleet",
 	module + "/tests/e2e/cache", module + "/tests/e2e/origin"}
 
+// long makes the random histories of locks as long as make test-all has time for.
+var long = []string{"LOCK_SEEDS=100", "FOLDER_CHECKS=10000"}
+
 // step is one call of go test.
 type step struct {
 	module   string // folder of the module, relative to the root
 	race     bool
-	run      string // tests by name; empty = all
+	run      string   // tests by name; empty = all
+	env      []string // NAME=VALUE
 	packages []string
 }
 
@@ -82,7 +86,11 @@ func plan(rest bool) ([]step, error) {
 	if rest {
 		// The tests of the built program would check their clients and stand-ins only.
 		units := slices.DeleteFunc(plain, func(p string) bool { return strings.HasPrefix(p, module+"/tests/") })
-		return []step{{module: all, packages: []string{"./..."}}, {module: ".", race: true, packages: units}}, nil
+		return []step{
+			{module: all, packages: []string{"./..."}},
+			{module: ".", race: true, packages: units},
+			{module: ".", env: long, packages: []string{"./cachelock"}},
+		}, nil
 	}
 	plain = append(slices.Clone(first), slices.DeleteFunc(plain, func(p string) bool {
 		return slices.Contains(first, p)
@@ -108,7 +116,7 @@ func list(patterns ...string) ([]string, error) {
 // command returns the command that runs packages of a step alone; tests is a pattern of -run, empty
 // for all tests.
 func (s step) command(tests string, packages ...string) string {
-	args := []string{"go test"}
+	args := append(slices.Clone(s.env), "go test")
 	if s.module != "." {
 		args = append(args, "-C", s.module)
 	}
@@ -159,7 +167,7 @@ func (r *report) runStep(s step) {
 	// A program with the race detector sleeps for a second before it ends, unless told otherwise.
 	// Huge pages for the detector's shadow memory save page faults, and so does the threshold in
 	// bytes above which it maps the shadow of a new buffer anew in place of clearing it.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=20 no_huge_pages_for_shadow=0 "+
+	cmd.Env = append(slices.Concat(os.Environ(), s.env), "GORACE=atexit_sleep_ms=20 no_huge_pages_for_shadow=0 "+
 		"clear_shadow_mmap_threshold=1048576 "+os.Getenv("GORACE"))
 	var rest strings.Builder
 	cmd.Stderr = &rest
