@@ -62,7 +62,7 @@ test-all: build ## the other tests, beside nginx, a browser, Prometheus and othe
 	@$(GO) run ./tests/run -all
 
 # Packages and image are made, installed on a Debian that boots in a container, upgraded and
-# removed: four minutes, and two more at the first time. Needs Debian and root.
+# removed: two to four minutes, twice that at the first time. Needs Debian and root.
 test-packages: ## tests of what make dist makes; Debian and root
 	@tests/need packages
 	$(GO) test -C $(ALL) -count=1 -timeout 20m ./packages -packages

@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,14 @@ type Networks struct {
 
 // Empty reports whether the list has no member.
 func (n Networks) Empty() bool { return len(n.Prefixes) == 0 && !n.Unix }
+
+// isAll reports whether the list has all clients.
+func (n Networks) isAll() bool {
+	has := func(is func(netip.Addr) bool) bool {
+		return slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 && is(p.Addr()) })
+	}
+	return n.Unix && has(netip.Addr.Is4) && has(netip.Addr.Is6)
+}
 
 // Access is the section [access].
 type Access struct {
@@ -196,6 +205,10 @@ func (l *loader) lintRules(section string, a *Access) {
 			l.keyWarning(name, i18n.Sprintf("set %s, or remove the line", key.needs),
 				"%s has no effect without %s", key.name, key.needs)
 		}
+	}
+	if deny := full(section, "deny"); !a.Allow.Empty() && a.Deny.isAll() {
+		l.keyError(deny, "remove the line: where allow is set, all others are denied already",
+			"deny has all clients, and wins over allow: nobody is served")
 	}
 	file, redirect := full(section, refererFile), full(section, "referer_redirect")
 	if l.c.written[file].value != "" && l.c.written[redirect].value != "" {

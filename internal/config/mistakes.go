@@ -81,7 +81,11 @@ func (d *reader) ignored(line string, at position) {
 	}
 	fix := i18n.Plain("write key = value, or # in front of a comment")
 	if key, ok := Nearest(word, moduleNames()); ok {
-		fix = i18n.Sprintf("did you mean %s = ...?", key)
+		value := strings.Trim(line[len(word):], blanks+":＝")
+		if looksSecret.MatchString(key) || value == "" {
+			value = "..."
+		}
+		fix = i18n.Sprintf("did you mean %s = %s?", key, clip(value))
 	}
 	d.report.warnf(at, "", fix, "a line without = is ignored")
 }
@@ -94,6 +98,9 @@ func moduleNames() []string {
 	}
 	return names
 }
+
+// looksSecret matches names of keys whose values are not shown.
+var looksSecret = regexp.MustCompile(`secret|value`)
 
 // looksProtective matches names of keys that seem to have to do with tokens.
 var looksProtective = regexp.MustCompile(`(?i)token|secret|steal`)

@@ -28,9 +28,9 @@ func TestMistakes(t *testing.T) {
 		{"# include the following", ""},
 		{"#include", "warning: #include names no file and is ignored; " +
 			"write `#include FILE`, or a blank behind the # if it is a comment"},
-		{"http.anti_steal.check_token true", ignored + "did you mean http.anti_steal.check_token = ...?"},
+		{"http.anti_steal.check_token true", ignored + "did you mean http.anti_steal.check_token = true?"},
 		{"http.anti_steal.secret_key: 1234", ignored + "did you mean http.anti_steal.secret_key = ...?"},
-		{"group_name＝group1", ignored + "did you mean group_name = ...?"},
+		{"group_name＝group1", ignored + "did you mean group_name = group1?"},
 		{"something else", ignored + "write key = value, or # in front of a comment"},
 		{"[group1", "warning: a line that begins with [ but does not end with ] opens no section and is ignored; " +
 			"write the name in brackets and nothing behind it"},
@@ -50,6 +50,8 @@ func TestMistakes(t *testing.T) {
 			"which has no number of seconds; write max-age=SECONDS"},
 		{"[headers]\nCache-Control = publik",
 			`warning: Cache-Control = "publik" holds "publik", which no cache knows; did you mean public?`},
+		{"[access]\nallow = 10.0.0.0/8\ndeny = all", "error: deny has all clients, and wins over allow: nobody is " +
+			"served; remove the line: where allow is set, all others are denied already"},
 		{"[gateway]\ncors = *", `error: [gateway] has no key "cors"; remove the line; ` +
 			"the most similar keys are cors_origin, cors_expose, cors_headers"},
 	} {
@@ -68,11 +70,11 @@ func TestMistakes(t *testing.T) {
 
 // TestForms: forms that operators know from nginx or write by habit.
 func TestForms(t *testing.T) {
-	c := clean(t, base+"[gateway]\nlisten = 8080, 127.0.0.1:8081\n[access]\nallow = 10.0.0.0/8\ndeny = ALL\n"+
+	c := clean(t, base+"[gateway]\nlisten = 8080, 127.0.0.1:8081\n[access group2/]\ndeny = ALL\n"+
 		"[cache]\nttl = 1d\nstale_if_error = 2w1d12h\n")
 	require.Equal(t, []string{":8080", "127.0.0.1:8081"}, c.Gateway.Listen)
-	require.Len(t, c.Access.Deny.Prefixes, 2)
-	require.True(t, c.Access.Deny.Unix)
+	require.Len(t, c.AccessSections[0].Deny.Prefixes, 2)
+	require.True(t, c.AccessSections[0].Deny.Unix)
 	require.Equal(t, 24*time.Hour, c.Cache.TTL)
 	require.Equal(t, (15*24+12)*time.Hour, c.Cache.StaleIfError)
 }

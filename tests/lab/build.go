@@ -29,7 +29,7 @@ func Built() error {
 	if err != nil {
 		return ErrNotBuilt
 	}
-	for _, dir := range []string{"antisteal", "cachelock", "cmd", "internal", "lua", "storage", "tracker"} {
+	for _, dir := range []string{"antisteal", "cachelock", "cmd", "internal", "lua", "storage", "tracker", "go.mod"} {
 		changed, err := lastChange(filepath.Join(root, dir))
 		if err != nil || changed.After(built.ModTime()) {
 			return errors.Join(ErrNotBuilt, err)
@@ -38,12 +38,11 @@ func Built() error {
 	return nil
 }
 
-// lastChange returns the time of the latest change of a source file of the program below a folder.
+// lastChange returns the time of the latest change of a file of the program below a path: source,
+// and what is embedded.
 func lastChange(dir string) (last time.Time, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		source := strings.HasSuffix(path, ".lua") ||
-			strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
-		if err != nil || !source {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/testdata/") {
 			return err
 		}
 		info, err := d.Info()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ func (r *report) add(s step, line []byte) {
 	}
 }
 
-// endTest counts a test that ended. Subtests count with their test.
+// endTest counts a test that ended. Subtests that passed or failed count with their test.
 func (r *report) endTest(s step, e event) {
 	sub := strings.Contains(e.Test, "/")
 	switch e.Action {
@@ -78,9 +79,7 @@ func (r *report) endTest(s step, e event) {
 			r.passed++
 		}
 	case "skip":
-		if !sub {
-			r.skipped++
-		}
+		r.skipped++
 		r.reasons[reason(r.output[e.Package+" "+e.Test])+" ("+s.relative(e.Package)+")"]++
 	}
 }
@@ -90,13 +89,13 @@ var place = regexp.MustCompile(`^\s+\S+\.go:\d+: `)
 
 // reason returns why a test was skipped: its last line of output that is no status.
 func reason(output []string) string {
-	why := "no reason given"
+	why := ""
 	for _, line := range output {
 		if place.MatchString(line) {
 			why = strings.TrimSpace(place.ReplaceAllString(line, ""))
 		}
 	}
-	return why
+	return cmp.Or(why, "no reason given")
 }
 
 // endPackage prints the line of a package, and what failed in it.
@@ -112,21 +111,38 @@ func (r *report) endPackage(s step, e event) {
 	if e.Action != "fail" {
 		return
 	}
-	failing := r.failing[e.Package]
-	if len(failing) == 0 { // it does not build, panicked, leaks or took too long
+	fmt.Fprint(r.out, strings.Join(r.left(e.Package), ""))
+	failing := append(r.failing[e.Package], r.unfinished(e.Package)...)
+	if len(failing) == 0 { // it does not build, ended by itself, leaks or took too long
 		r.broken++
-		r.problem(s.command("", e.Package), r.left(e.Package))
+		r.repeat = append(r.repeat, s.command("", e.Package))
 		return
 	}
 	for _, test := range failing {
 		leaf := !slices.ContainsFunc(failing, func(t string) bool { return strings.HasPrefix(t, test+"/") })
 		if leaf {
-			r.problem(s.command(pattern(test), e.Package), r.output[e.Package+" "+test])
+			r.repeat = append(r.repeat, s.command(pattern(test), e.Package))
 		}
 	}
 }
 
-// left returns the output of the compiler, and of a package without that of the tests that passed.
+// unfinished returns the tests of a package that ended with it: one panicked, or all took too long.
+func (r *report) unfinished(path string) (tests []string) {
+	for _, key := range slices.Sorted(maps.Keys(r.output)) {
+		test, ofPackage := strings.CutPrefix(key, path+" ")
+		if !ofPackage || test == "" || slices.Contains(r.failing[path], test) {
+			continue
+		}
+		tests = append(tests, test)
+		if !strings.Contains(test, "/") {
+			r.broken++
+		}
+	}
+	return tests
+}
+
+// left returns the output of the compiler, and that of a package and its tests that have not
+// passed.
 func (r *report) left(path string) (lines []string) {
 	lines, r.builds = r.builds, nil
 	for _, key := range slices.Sorted(maps.Keys(r.output)) {
@@ -141,15 +157,9 @@ func (r *report) left(path string) (lines []string) {
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, p := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+		parts[i] = "^" + strings.ReplaceAll(regexp.QuoteMeta(p), "'", ".") + "$" // the shell quotes it
 	}
 	return strings.Join(parts, "/")
-}
-
-// problem prints the output of a failure, and keeps the command that repeats it.
-func (r *report) problem(command string, output []string) {
-	fmt.Fprint(r.out, strings.Join(output, ""))
-	r.repeat = append(r.repeat, command)
 }
 
 // summarize prints the reasons of skipped tests, the commands that repeat what failed, and the

@@ -15,11 +15,13 @@ import (
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":            "module fastdfs-gateway\n\ngo 1.26.0\n",
-		"passes/a_test.go":  `func TestA(t *testing.T) { t.Log("quiet") }`,
-		"skips/a_test.go":   `func TestA(t *testing.T) { t.Skip("no such program") }`,
-		"fails/a_test.go":   `func TestA(t *testing.T) { t.Run("b+c", func(t *testing.T) { t.Error("wrong byte") }) }`,
-		"panics/a_test.go":  `func TestA(t *testing.T) { t.Log("before"); panic("out of order") }`,
+		"go.mod":           "module fastdfs-gateway\n\ngo 1.26.0\n",
+		"passes/a_test.go": `func TestA(t *testing.T) { t.Log("quiet") }`,
+		"skips/a_test.go":  `func TestA(t *testing.T) { t.Skip("no such program") }`,
+		"fails/a_test.go": "func TestA(t *testing.T) { t.Run(\"b+c\", func(t *testing.T) { t.Fail() })\n" +
+			"t.Error(\"wrong byte\") }",
+		"panics/a_test.go": "func TestA(t *testing.T) { t.Error(\"first\") }\n" +
+			"func TestB(t *testing.T) { go func() { panic(\"out of order\") }(); select {} }",
 		"ends/a_test.go":    "import \"os\"\nfunc TestA(t *testing.T) { println(\"no more\"); os.Exit(3) }",
 		"invalid/a_test.go": "func TestA(t *testing.T) { undefined() }",
 	} {
@@ -47,10 +49,11 @@ func TestReport(t *testing.T) {
 	lines := strings.Split(end, "\n")
 	require.Equal(t, " 1: no such program (./skips)", lines[0])
 	require.ElementsMatch(t, []string{
-		`repeat: go test -count=1 -run '^TestA$/^b\+c$' ./fails`,
-		`repeat: go test -count=1 -run '^TestA$' ./panics`,
-		"repeat: go test -count=1 ./ends",
-		"repeat: go test -count=1 ./invalid",
-	}, lines[1:5])
-	require.Equal(t, []string{"90 seconds", "1 passed, 4 failed, 1 skipped", ""}, lines[5:])
+		`repeat: go test -vet=off -count=1 -run '^TestA$/^b\+c$' ./fails`,
+		`repeat: go test -vet=off -count=1 -run '^TestA$' ./panics`,
+		`repeat: go test -vet=off -count=1 -run '^TestB$' ./panics`,
+		"repeat: go test -vet=off -count=1 -run '^TestA$' ./ends",
+		"repeat: go test -vet=off -count=1 ./invalid",
+	}, lines[1:6])
+	require.Equal(t, []string{"90 seconds", "1 passed, 5 failed, 1 skipped", ""}, lines[6:])
 }

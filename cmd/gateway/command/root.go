@@ -187,6 +187,9 @@ func unknownCommand(root *cobra.Command, name string) error {
 	for _, cmd := range root.Commands() {
 		names = append(names, cmd.Name())
 	}
+	if isReadable(name) {
+		return usageError(fmt.Sprintf("there is no command %q; gateway -c FILE serves it", name))
+	}
 	return usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
 }
 
@@ -255,6 +258,9 @@ func requiredConfigFlag(cmd *cobra.Command, others int) *string {
 // which are the last of args.
 func acceptFile(cmd *cobra.Command, path *string, others int) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *path == "" && len(args) == others && others > 0 && isReadable(args[0]) {
+			return usageError(cmd.Name() + ": an argument is missing behind FILE")
+		}
 		if *path != "" || len(args) <= others {
 			return arguments(others, others)(cmd, args)
 		}
