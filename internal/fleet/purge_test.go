@@ -61,6 +61,7 @@ func threeMembers(t *testing.T, server *redistest.Server, ma, mb, mc *memory) (a
 	cutOff := o
 	cutOff.Addresses = []string{relay.Addr()}
 	a, b, c = member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
+	a.purges.live = testTimeout // less than forget
 	start(t, a, ma.local())
 	start(t, b, mb.local())
 	start(t, c, mc.local())

@@ -12,9 +12,6 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// testTimeout is the time that a program may take to start or to stop.
-const testTimeout = 2 * time.Minute
-
 // process is a running server with its worker processes.
 type process struct {
 	*lab.Process

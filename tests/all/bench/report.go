@@ -52,8 +52,6 @@ func short(f float64) string {
 
 func microseconds(ns float64) string { return short(ns/1000) + " us" }
 
-func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
-
 // table returns the rows, and below them lists of the cases in which the sides get different
 // requests and of those in which the second side is ahead.
 func table(sides [2]side, results []*result) string {
