@@ -24,6 +24,7 @@ import (
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -221,37 +222,67 @@ func TestHTTP2RequestsOfAnAddress(t *testing.T) {
 }
 
 // TestHTTP2StalledMakeRoom: at the limit of requests, a further one is served in place of the
-// longest stalled one, whose client accepts nothing on its stream or on its connection.
+// longest stalled one, whose client accepts nothing on its stream or on its connection, also if it
+// replaces its streams by new ones all the time.
 func TestHTTP2StalledMakeRoom(t *testing.T) {
 	s := storetest.New(t)
 	large, small := s.Normal("mp4", s.Bytes(1<<20)), s.Normal("jpg", s.Bytes(2000))
-	for name, window := range map[string]uint32{"stream": 0, "connection": 1 << 20} {
+	for name, window := range map[string]uint32{"stream": 0, "connection": 1 << 20, "new streams": 0} {
 		t.Run(name, func(t *testing.T) {
 			const most = 150
 			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MaxConnections: most,
 				MinSendRate: 1000}, time.Hour)
+			var clients []*staller
 			for range 2 {
 				c := r.stall(config, window)
+				clients = append(clients, c)
 				for id := range uint32(most / 2) {
 					require.NoError(t, c.get(2*id+1, large.URL()))
 				}
 			}
 			eventually.True(t, func() bool { return r.server.requests.Load() == most })
+			if name == "new streams" {
+				defer renew(t, clients, most/2, large.URL())()
+			}
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+			aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
 			eventually.True(t, func() bool {
 				resp, err := browser.Get("https://" + r.address + small.URL())
 				require.NoError(t, err)
 				defer resp.Body.Close()
 				_, err = io.Copy(io.Discard, resp.Body)
 				require.NoError(t, err)
-				return resp.StatusCode == http.StatusOK
+				// A renewed stream leaves its place for a moment.
+				return resp.StatusCode == http.StatusOK && (name != "new streams" || testutil.ToFloat64(aborted) > 0)
 			})
-			aborted := r.handler.o.Metrics.abortedTotal.WithLabelValues("slow")
-			eventually.True(t, func() bool { return testutil.ToFloat64(aborted) == 1 })
+			eventually.True(t, func() bool { return testutil.ToFloat64(aborted) >= 1 })
 		})
 	}
+}
+
+// renew resets the streams of clients every 900 ms, n of each, and opens new ones, until the result
+// is called.
+func renew(t *testing.T, clients []*staller, n int, url string) (stop func()) {
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for first := uint32(1); ; first += uint32(2 * n) {
+			select {
+			case <-end:
+				return
+			case <-time.After(900 * time.Millisecond): // the budget is 100 resets a second
+			}
+			for _, c := range clients {
+				for i := range uint32(n) {
+					err := errors.Join(c.WriteRSTStream(first+2*i, http2.ErrCodeCancel), c.get(first+uint32(2*n)+2*i, url))
+					assert.NoError(t, err)
+				}
+			}
+		}
+	})
+	return func() { close(end); running.Wait() }
 }
 
 // TestHTTP2SendRate: the responses of a connection have the rate together, unless the connection is

@@ -8,8 +8,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// stalled is a response whose client accepts less than MinSendRate, or nothing.
+// stalled is a response whose client accepts less than MinSendRate, or nothing; without a stream it
+// is any response of a connection whose client takes as little of all of them.
 type stalled struct {
+	c    *conn
 	st   *Stream
 	time time.Duration // for which it does so
 	sent int64         // bytes of the response at the last look
@@ -21,10 +23,51 @@ type stalled struct {
 func (s *Server) EvictStalled() bool {
 	for {
 		v, ok := s.takeStalled()
-		if !ok || v.st.evict(v.sent) {
-			return ok
+		switch {
+		case !ok:
+			return false
+		case v.st == nil && v.c.evictWaiting():
+			s.mu.Lock()
+			s.stalled = append(s.stalled, v) // the client may have more of them
+			s.mu.Unlock()
+			return true
+		case v.st != nil && v.st.evict(v.sent):
+			return true
 		}
 	}
+}
+
+// evictWaiting resets a stream that waits for its client, and returns false if there is none. A
+// client that resets its streams and opens new ones has some, but none of the last look.
+func (c *conn) evictWaiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, st := range c.streams {
+		if st.waits() {
+			c.reset(st.id, http2.ErrCodeCancel, ErrSlow)
+			c.send()
+			return true
+		}
+	}
+	return false
+}
+
+// waits reports whether the response waits until its client takes bytes, of it or of others.
+func (st *Stream) waits() bool {
+	return !st.answered && !st.awaitsBody && st.err == nil && (st.stall.waiting || st.c.waiting > 0)
+}
+
+// noteStarved updates the time for which the client had room for no more than MinSendRate while
+// responses waited for it. New streams in place of others do not end it.
+func (c *conn) noteStarved(d time.Duration) {
+	w, waits := &c.watched, false
+	for _, st := range c.streams {
+		waits = waits || st.waits()
+	}
+	if w.starved += d; !waits || float64(c.bodies-w.last) > float64(c.s.o.MinSendRate)*d.Seconds() {
+		w.starved = 0
+	}
+	w.last = c.bodies
 }
 
 // takeStalled removes the longest stalled response from the list.
@@ -71,13 +114,16 @@ func (s *Server) listStalled(conns []*conn, now time.Time) {
 func (c *conn) appendStalled(list []stalled, now time.Time) []stalled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if d := c.watched.starved; d > 0 {
+		return append(list, stalled{c: c, time: d})
+	}
 	rate, all := c.s.o.MinSendRate, c.stalledFor(now)
 	for _, st := range c.streams {
 		if st.awaitsBody || st.answered { // it takes no place
 			continue
 		}
 		if d := max(all, st.stall.time(rate)); d > 0 {
-			list = append(list, stalled{st, d, st.stall.sent})
+			list = append(list, stalled{c, st, d, st.stall.sent})
 		}
 	}
 	return list

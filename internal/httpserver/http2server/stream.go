@@ -198,6 +198,7 @@ func (st *Stream) Write(p []byte, end bool) (n int, err error) {
 		last := end && n+size == len(p)
 		c.appendData(st.id, p[n:n+size], last)
 		st.stall.sent, st.stall.position = st.stall.sent+int64(size), c.appended
+		c.bodies += int64(size)
 		st.window -= int64(size)
 		c.output.window -= int64(size)
 		if n += size; n == len(p) {
