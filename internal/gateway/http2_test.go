@@ -276,8 +276,8 @@ func renew(t *testing.T, clients []*staller, n int, url string) (stop func()) {
 			}
 			for _, c := range clients {
 				for i := range uint32(n) {
-					err := errors.Join(c.WriteRSTStream(first+2*i, http2.ErrCodeCancel), c.get(first+uint32(2*n)+2*i, url))
-					assert.NoError(t, err)
+					err := c.WriteRSTStream(first+2*i, http2.ErrCodeCancel)
+					assert.NoError(t, errors.Join(err, c.get(first+uint32(2*n)+2*i, url)))
 				}
 			}
 		}
