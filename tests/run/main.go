@@ -38,7 +38,7 @@ var first = []string{module + "/tests/e2e/ops", module + "/tests/e2e/http", modu
 	module + "/tests/e2e/cache", module + "/tests/e2e/origin"}
 
 // long makes the random histories of locks as long as make test-all has time for.
-var long = []string{"LOCK_SEEDS=100", "FOLDER_CHECKS=10000"}
+var long = []string{"LOCK_SEEDS=40", "FOLDER_CHECKS=3000"}
 
 // step is one call of go test.
 type step struct {
