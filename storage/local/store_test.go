@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"

@@ -21,9 +21,9 @@ import (
 	"syscall"
 	"time"
 
-	"fastdfs-gateway/internal/demo"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/tools/demo"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"

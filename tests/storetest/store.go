@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 
 	"github.com/stretchr/testify/require"
 )

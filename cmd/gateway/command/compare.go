@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"fastdfs-gateway/internal/compare"
+	"fastdfs-gateway/internal/tools/compare"
 
 	"github.com/spf13/cobra"
 )

@@ -10,7 +10,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/app"
-	"fastdfs-gateway/internal/demo"
+	"fastdfs-gateway/internal/tools/demo"
 
 	"github.com/spf13/cobra"
 )

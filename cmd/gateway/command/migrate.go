@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/migrate"
+	"fastdfs-gateway/internal/tools/migrate"
 
 	"github.com/spf13/cobra"
 )

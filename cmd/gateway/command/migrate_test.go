@@ -54,7 +54,7 @@ func moduleFile(t *testing.T, head string) string {
 // result.
 func TestMigrateOutput(t *testing.T) {
 	for _, name := range []string{"broken", "edge", "guards", "storage"} {
-		file := "../../../internal/migrate/testdata/" + name + ".conf"
+		file := "../../../internal/tools/migrate/testdata/" + name + ".conf"
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		head, _, _ := strings.Cut(string(text), "\n")

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
 // object is a requested file.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
 // configured writes the two configurations and the files to which they refer.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
 // files writes all files below dir, with the creation time, and returns the list of them.

@@ -21,8 +21,8 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
 // Secret is the secret key of the configuration with tokens.
