@@ -6,15 +6,22 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
 )
 
-// root is the folder of the module of the program.
+// root is the folder of the module of the program: the nearest one above that has the source of the
+// gateway. Tests run in the folder of their package, and binaries that are built with -trimpath do
+// not know the path of their source.
 var root = func() string {
-	_, source, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(source), "../..")
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, missing := os.Stat(filepath.Join(dir, "cmd", "gateway")); missing == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "."
 }()
 
 // Binary is the path of the built program, which the tests run.
