@@ -33,7 +33,6 @@ type fill struct {
 	maxAge      time.Duration   // as in GetOptions
 	forPeer     bool            // started by a request of another gateway: no owner is asked
 	fetchesMeta bool            // requests for the metadata wait for it
-	early       bool            // the metadata is fetched although it is still fresh
 	verifyFirst bool            // no byte is published before the CRC32 was compared, see Options.VerifyFirst
 	ctx         context.Context // ends with end, and with the Cache
 	end         context.CancelCauseFunc
@@ -80,7 +79,6 @@ type fillOptions struct {
 	maxAge      time.Duration
 	forPeer     bool
 	fetchesMeta bool
-	early       bool
 	mine        [2]*fill // other fills that the caller may read, if they are for the same entry
 }
 
@@ -88,7 +86,7 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	_, verifyFirst := c.o.VerifyFirst(key.File)
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, fetchesMeta: o.fetchesMeta,
-		early: o.early, verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
+		verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
 	}
 	if o.want != nil {
 		f.version, f.hasVersion, f.length = *o.want, true, o.want.SegmentLength(key.Index)

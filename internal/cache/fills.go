@@ -49,8 +49,7 @@ func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshn
 	if c.fills[key] != nil { // for an expected version
 		key = metaKey
 	}
-	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, fetchesMeta: true,
-		early: freshness == early}, 0)
+	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, fetchesMeta: true}, 0)
 	c.fills[f.metaKey()] = f
 	return f
 }

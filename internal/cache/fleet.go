@@ -29,7 +29,6 @@ type Meta struct {
 	Version Version
 	Gone    bool          // the file does not exist; Version is not valid
 	Checked time.Time     // time of the request to the storage; zero: not known
-	Took    time.Duration // duration of that request
 	TTL     time.Duration // of Gone; 0: NegativeTTL of Options; negative: none
 }
 

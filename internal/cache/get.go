@@ -58,7 +58,7 @@ type Entry struct {
 // nevertheless. Other errors are ErrNotFound, those of src, and the cause of ctx.
 func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) (Entry, error) {
 	now := time.Now()
-	rec, m, freshness := c.metas.look(file, now, o.MaxAge, src != nil)
+	rec, m, freshness := c.metas.look(file, now, o.MaxAge)
 	known := Entry{}
 	if rec != nil {
 		known = Entry{File: rec.file, Version: m.Version, meta: m, rec: rec}
@@ -72,9 +72,6 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 		return c.stale(known), nil
 	case src == nil:
 		return known, ErrMiss
-	case freshness == early:
-		c.refresh(file, src, o, freshness)
-		return known, nil
 	case freshness == staleFailing, freshness == stale && !o.forPeer, // a peer gets fresh metadata
 		freshness == staleIfError && o.NoWait:
 		c.refresh(file, src, o, freshness)

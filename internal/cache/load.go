@@ -234,12 +234,12 @@ func (c *Cache) rank(f *fill) (p place) {
 // the entry in the tiers. The fill is done if it finds all, or that there is no such file.
 func (c *Cache) lookUp(f *fill) (done bool, err error) {
 	v, known := f.expectedVersion()
-	if !known && !f.early {
-		_, m, freshness := c.metas.look(f.key.File, time.Now(), f.maxAge, false)
+	if !known {
+		_, m, freshness := c.metas.look(f.key.File, time.Now(), f.maxAge)
 		switch freshness {
 		case gone:
 			return true, ErrNotFound
-		case fresh, early:
+		case fresh:
 			if err := f.setMeta(m); err != nil {
 				return true, err
 			}
@@ -411,15 +411,13 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		return nil
 	}
 	f.cameFrom(FromOrigin)
-	began := time.Now()
 	got, body, err := f.src.Fetch(f.step(), want, start(f.key)+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // its content was read, or comes from another gateway
 		if !f.peers.end() {
 			return errAnswered
 		}
-		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
-		err = c.receive(f, m, body)
+		err = c.receive(f, Meta{Version: got, Checked: time.Now()}, body)
 		f.sentBy(body, have)
 	}
 	if errors.Is(err, ErrNotFound) {
@@ -433,7 +431,6 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	ctx, cancel := context.WithTimeout(f.step(), statTimeout)
 	defer cancel()
-	began := time.Now()
 	v, err := f.src.Stat(ctx)
 	if err == nil && want != (Version{}) && v != want {
 		err = ErrChanged
@@ -441,7 +438,7 @@ func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	if errors.Is(err, ErrNotFound) {
 		c.storeGone(f)
 	}
-	return Meta{Version: v, Checked: time.Now(), Took: time.Since(began)}, err
+	return Meta{Version: v, Checked: time.Now()}, err
 }
 
 // receive sets the metadata, and reads the body of a segment to its end.

@@ -32,7 +32,6 @@ type freshness int
 const (
 	unknown      freshness = iota // ask and wait
 	fresh                         // serve
-	early                         // serve, and ask already: the metadata expires soon
 	stale                         // serve, and ask
 	staleFailing                  // serve, and ask: the last attempt failed
 	staleHoldoff                  // serve: an attempt has just failed
@@ -88,10 +87,8 @@ func (r *metaCache) shrink() {
 	}
 }
 
-// look returns the record of a file and its freshness. maxAge is that of GetOptions. With asks, a
-// record that expires soon is early by chance, and the caller asks the source again. Without asks,
-// every record that expires soon is early.
-func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
+// look returns the record of a file and its freshness. maxAge is that of GetOptions.
+func (r *metaCache) look(file string, now time.Time, maxAge time.Duration) (*metaRecord, Meta, freshness) {
 	trusted := r.fleet.TrustedSince(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +99,7 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks 
 	if r.byUse.MoveToFront(rec.use); rec.invalid {
 		return nil, Meta{}, unknown
 	}
-	f := r.freshness(rec, now, trusted, maxAge, asks)
+	f := r.freshness(rec, now, trusted, maxAge)
 	if f == unknown || f == gone {
 		return nil, Meta{}, f
 	}
@@ -110,7 +107,7 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks 
 }
 
 // freshness returns the freshness of a record. trusted is the result of TrustedSince. mu is held.
-func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge time.Duration, asks bool) freshness {
+func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge time.Duration) freshness {
 	left := rec.expires.Sub(now)
 	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
 	strict := !rec.meta.Version.Immutable // expired metadata is served only if the source fails
@@ -126,9 +123,6 @@ func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge ti
 		return gone
 	case rec.meta.Gone:
 		return unknown
-	case left > 0 && !strict && !isFar(left, rec.meta.Took) && !now.Before(rec.retry) &&
-		(!asks || isEarly(left, rec.meta.Took)):
-		return early
 	case left > 0:
 		return fresh
 	case !swr && !now.Before(expired.Add(r.o.Load().StaleIfError)):
@@ -142,17 +136,6 @@ func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge ti
 	}
 	return staleIfError
 }
-
-// isEarly decides by chance whether the source is asked before a record expires (Vattani,
-// Chierichetti, Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015; beta is 1). The
-// chance is higher the sooner the record expires and the longer the last request took.
-func isEarly(left, took time.Duration) bool {
-	// -ln of a random number is exponentially distributed.
-	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left)
-}
-
-// isFar reports whether a record expires so late that isEarly would be true once in e^40 times.
-func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
 // ttl returns the time for which metadata is fresh.
 func (r *metaCache) ttl(m Meta) time.Duration {

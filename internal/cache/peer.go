@@ -55,7 +55,7 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	if !held || r.Want != nil && *r.Want != v {
 		return Entry{}, ErrNotHere
 	}
-	_, m, _ := c.metas.look(r.Key.File, time.Now(), 0, false)
+	_, m, _ := c.metas.look(r.Key.File, time.Now(), 0)
 	if m.Version != v {
 		m = Meta{Version: v}
 	}
@@ -66,11 +66,11 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 // a version no metadata is fetched.
 func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Source, err error) {
 	if r.Want != nil {
-		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)
+		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge)
 		switch {
 		case freshness == gone:
 			return Entry{}, nil, ErrNotFound
-		case (freshness == fresh || freshness == early) && !m.Version.Resembles(*r.Want):
+		case freshness == fresh && !m.Version.Resembles(*r.Want):
 			return Entry{}, nil, ErrChanged
 		case m.Version != *r.Want:
 			m = Meta{Version: *r.Want}

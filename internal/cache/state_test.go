@@ -84,47 +84,6 @@ func TestOriginDead(t *testing.T) {
 	})
 }
 
-// TestEarly: metadata of a file with many requests is revalidated once before it expires, and never
-// long before.
-func TestEarly(t *testing.T) {
-	bubble(t, "busy", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		o.first = second
-		c := newCache(t, Options{})
-		requireWhole(t, o, get(background, c, o))
-		for range 600 { // eight minutes: the TTL is at least nine, and the last 40 s allow revalidation
-			time.Sleep(800 * time.Millisecond)
-			_, err := lookup(c, o)
-			require.NoError(t, err)
-		}
-		require.Zero(t, o.stats.Load(), "too early")
-		for range 2 * 60 * 100 {
-			time.Sleep(10 * time.Millisecond)
-			e, err := lookup(c, o)
-			require.NoError(t, err)
-			require.Equal(t, Fresh, e.State, "it was refreshed in time")
-		}
-		require.EqualValues(t, 1, o.stats.Load())
-	})
-}
-
-func TestEarlyByChance(t *testing.T) {
-	const n = 100000
-	count := func(left, took time.Duration) float64 {
-		early := 0
-		for range n {
-			if isEarly(left, took) {
-				early++
-			}
-		}
-		return float64(early) / n
-	}
-	require.InDelta(t, 0.3679, count(second, second), 0.01, "e^-1")
-	require.InDelta(t, 0.1353, count(2*second, second), 0.01, "e^-2")
-	require.Zero(t, count(time.Minute, second))
-	require.Zero(t, count(second, 0))
-}
-
 // TestJitter: metadata that was fetched at one moment expires at different times, at most a tenth
 // of the TTL early.
 func TestJitter(t *testing.T) {
