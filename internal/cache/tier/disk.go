@@ -41,8 +41,7 @@ type DiskOptions struct {
 //   - No file is synced, so files may be torn after a crash of the host. The header has a checksum,
 //     and each chunk is compared with its checksum before its first use in a process, which takes
 //     some 50 microseconds. Later readers get the chunk by sendfile(2) unread.
-//   - A disk may change its content. So a chunk is compared again when it is read from the disk
-//     again, and after a day, see checks.
+//   - A disk may change its content. So a chunk is compared again after a day, see checks.
 //   - A torn file, or one of another format, is removed at its first use if it has the name of a
 //     segment. Apart from the temporary file, files with other names are never removed.
 //
@@ -70,11 +69,9 @@ type Disk struct {
 	end      context.CancelFunc
 	tasks    sync.WaitGroup // the goroutines attend, work and list
 
-	inPageCache pageCache // set before root
-	rechecks    recheckLimit
-	folders     [folders]folder
-	named       atomic.Bool // all folders are named, see folder; changed with mu held
-	syncing     sync.Mutex  // held by Sync
+	folders [folders]folder
+	named   atomic.Bool // all folders are named, see folder; changed with mu held
+	syncing sync.Mutex  // held by Sync
 
 	mu      sync.Mutex         // guards the fields below, the end of life, and fields of entries without atomics
 	purged  map[Match]struct{} // purges since the start, while named is false
@@ -154,7 +151,7 @@ func (d *Disk) openFile(key Key, was *diskEntry) *openFile {
 	if path == "" {
 		return nil
 	}
-	f, err := do(d.io, "open", func() (*openFile, error) { return openSegment(d, path, key, was) })
+	f, err := do(d.io, "open", func() (*openFile, error) { return openSegment(d, path, key) })
 	switch {
 	case err == nil:
 		return f

@@ -23,9 +23,8 @@ type openFile struct {
 	users  int        // guarded by Disk.mu
 }
 
-// openSegment opens the file of a segment and checks its header. was is the entry of the segment.
-// It may hang.
-func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, err error) {
+// openSegment opens the file of a segment and checks its header. It may hang.
+func openSegment(d *Disk, path string, key Key) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
 	}
@@ -44,9 +43,6 @@ func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, er
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%w: no regular file", errFormat)
-	}
-	if c := was.checks.Load(); c != nil && c.inode == stat.Ino {
-		c.review(d.inPageCache, int(file.Fd()), stat.Size)
 	}
 	var buf [maxHeader]byte
 	n, err := file.ReadAt(buf[:], 0)
@@ -106,16 +102,16 @@ func (f *openFile) release() {
 // the offset.
 func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 	first, end := offset/ChunkSize, min(f.header.length, offset+limit)
-	right := f.checks.review(f.disk.inPageCache, int(f.file.Fd()), f.header.size+f.header.length)
+	right := f.checks.passed()
 	for i := first + 1; i*ChunkSize < end; i++ {
 		if !right.has(i) {
 			end = i * ChunkSize
 		}
 	}
-	if right.has(first) {
-		f.disk.rechecks.earned.Add(end - offset)
-	} else if err := f.check(first, min(end, (first+1)*ChunkSize)-offset); err != nil {
-		return content.Chunk{}, err
+	if !right.has(first) {
+		if err := f.check(first); err != nil {
+			return content.Chunk{}, err
+		}
 	}
 	return content.Chunk{File: f, Guarded: true, Offset: f.header.size + offset, Length: end - offset}, nil
 }

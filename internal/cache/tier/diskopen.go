@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/time/rate"
 )
 
 // OpenDisk opens a Disk, which the caller closes. If the disk hangs or fails, or for any error but
@@ -23,7 +22,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	}
 	d := &Disk{o: o, io: newDiskIO(o.Path, o.Logger), jobs: make(chan *job, maxJobs), index: newIndex(),
 		removals: make(chan struct{}, 1), flushes: make(chan chan struct{}), purged: make(map[Match]struct{}),
-		pending: make(files[job]), rechecks: recheckLimit{rate: rate.NewLimiter(recheckRate, recheckBurst)}}
+		pending: make(files[job])}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.tasks.Go(d.attend)
 	err := d.open()
@@ -81,13 +80,11 @@ func (d *Disk) openFolder() error {
 	if err != nil {
 		return err
 	}
-	inPageCache := d.findPageCache(root)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.life.Err() != nil {
 		return errors.Join(errClosed, root.Close())
 	}
-	d.inPageCache = inPageCache
 	d.root.Store(root)
 	d.tasks.Go(d.work)
 	d.tasks.Go(d.list)
