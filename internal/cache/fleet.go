@@ -95,8 +95,7 @@ type Fleet interface {
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
 	// another gateway has it. The lease is renewed until release; the context lease ends if the
 	// lease is lost. The first gateway in rank does not wait long for the reply either: other
-	// gateways send their requests to it before they fetch. A lease that is granted later is held
-	// until ctx ends, or the next call takes it.
+	// gateways send their requests to it before they fetch. A lease that comes later is released.
 	AcquireLease(ctx context.Context, key string, first bool) (lease context.Context, release func(), err error)
 	// TrustedSince returns the time from which on metadata is used without a request to its source.
 	// Older metadata may be older than a purge that this gateway has not applied. The zero time

@@ -128,7 +128,7 @@ func tryAll(f *Fleet) error {
 	if err == nil {
 		release()
 	}
-	errs = append(errs, f.wait(ctx, LockInfo{Key: testFile}))
+	errs = append(errs, f.waitForLease(ctx, LockInfo{Key: testFile}))
 	for _, err := range errs {
 		var held *cache.Held
 		if err != nil && !errors.Is(err, cache.ErrFleetDown) && !errors.As(err, &held) {
@@ -146,7 +146,7 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 	lease := lead(t, a, "key")
 	defer lease.release()
 	done := make(chan error)
-	go func() { done <- b.wait(t.Context(), LockInfo{Key: "key"}) }()
+	go func() { done <- b.waitForLease(t.Context(), LockInfo{Key: "key"}) }()
 	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
 	b.breaker.note(redisError("OOM command not allowed"), false)
 	begin := time.Now()
@@ -160,7 +160,7 @@ func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		require.ErrorIs(t, f.wait(ctx, LockInfo{Key: "key"}), context.Canceled)
+		require.ErrorIs(t, f.waitForLease(ctx, LockInfo{Key: "key"}), context.Canceled)
 		_, _, err := f.AcquireLease(ctx, "key", true)
 		require.ErrorIs(t, err, context.Canceled)
 	}

@@ -51,7 +51,6 @@ type Fleet struct {
 	purges    purgeLimits
 
 	leadTimeout time.Duration // for taking a lease
-	late        lateLeases
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -100,7 +99,6 @@ func New(o Options) (*Fleet, error) {
 		o: o, log: log, warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
-		late:    lateLeases{byKey: map[string]*leaseRequest{}},
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), lives: newLives(),
 		responses: semaphore.NewWeighted(math.MaxInt64),
 		news:      make(chan struct{}, 1), heard: make(chan struct{}, 1), synced: make(chan struct{}),

@@ -78,13 +78,13 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.EqualValues(t, 3, waited.Load())
-	require.NoError(t, a.wait(t.Context(), LockInfo{Key: "key"})) // returns at once
+	require.NoError(t, a.waitForLease(t.Context(), LockInfo{Key: "key"})) // returns at once
 
 	lease = lead(t, a, "key")
 	defer lease.release()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, others[0].wait(ctx, LockInfo{Key: "key"}), context.DeadlineExceeded)
+	require.ErrorIs(t, others[0].waitForLease(ctx, LockInfo{Key: "key"}), context.DeadlineExceeded)
 	require.True(t, others[0].Stats().Up, "a caller that gave up is no failure")
 }
 
@@ -117,7 +117,7 @@ func TestLostLease(t *testing.T) {
 
 	testFile, old := leadInTime(t, a)
 	relay.Hang()
-	require.NoError(t, b.wait(t.Context(), LockInfo{Key: testFile}))
+	require.NoError(t, b.waitForLease(t.Context(), LockInfo{Key: testFile}))
 	lease := lead(t, b, testFile)
 	defer lease.release()
 	<-old.Done()

@@ -12,8 +12,8 @@ import (
 )
 
 // defaultLeadTimeout bounds the wait of the first gateway in rank for a lease, since a client waits
-// for its first byte meanwhile. After that the fill continues without the lease, which is held when
-// it comes (latelease.go).
+// for its first byte meanwhile. After that the fill continues without the lease; cachelock releases
+// one that comes later.
 const defaultLeadTimeout = 100 * time.Millisecond
 
 // errLateLease is the error for a lease that has not come within leadTimeout.
@@ -23,34 +23,21 @@ var errLateLease = errors.New("redis has not replied in time")
 func (f *Fleet) AcquireLease(ctx context.Context, key string, first bool) (
 	lease context.Context, release func(), err error) {
 	self := f.self.Load()
-	if ctx.Err() != nil {
-		return nil, nil, fmt.Errorf("cannot take a lease: %w", context.Cause(ctx))
-	}
 	if self.pending(&f.o) {
 		f.wake()
 		return nil, nil, fmt.Errorf("cannot take a lease: %w: the address of this gateway is not known yet",
 			cache.ErrFleetDown)
-	}
-	r := f.late.take(key)
-	if r == nil {
-		r = f.requestLease(ctx, key, self)
 	}
 	limited, cancel := ctx, func() {}
 	if first && self.advertise != "" { // without peers, only the lease prevents a second fetch
 		limited, cancel = context.WithTimeoutCause(ctx, f.leadTimeout, errLateLease)
 	}
 	defer cancel()
-	select {
-	case <-r.done:
-		err = r.err
-	case <-limited.Done():
-		f.late.keep(ctx, key, r)
-		err = fmt.Errorf("cannot take a lease: %w", context.Cause(limited))
-	}
+	lock, err := f.takeLease(limited, key, self)
 	var held *cachelock.HeldError
 	switch {
 	case err == nil:
-		return r.lock.Context(), r.end, nil
+		return lock.Context(), f.listLease(key, lock), nil
 	case errors.As(err, &held):
 		name, ours := self.records.parse(held.Holder)
 		if held.TTL > 0 && (self.advertise == "" || ours) {
@@ -85,8 +72,8 @@ func (f *Fleet) takeLease(ctx context.Context, key string, self *identity) (lock
 	return lock, err
 }
 
-// hold counts an acquired lease, and lists it until it ends.
-func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
+// listLease counts an acquired lease, and lists it until it ends or is released.
+func (f *Fleet) listLease(key string, lock *cachelock.Lock) (release func()) {
 	f.stats.change(func(n *Stats) { n.Acquired++ })
 	end := f.stats.list(LockInfo{Key: key, Holder: f.Name(), Since: time.Now(), TTL: f.o.LockTTL, Fence: lock.Fence()})
 	held := lock.Context()
@@ -97,7 +84,7 @@ func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
 		end()
 	})
 	return func() {
-		f.release(lock)
+		f.releaseLock(lock)
 		end() // not later, as by the function above: the list is right when release returns
 	}
 }
@@ -106,17 +93,17 @@ func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {
 // running: its back-off ends, also if requests to it have failed.
 func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error {
 	began := time.Now()
-	err := f.wait(ctx, l)
+	err := f.waitForLease(ctx, l)
 	if err == nil && time.Since(began) < l.TTL { // released, not expired
 		f.backoff.Succeed(peer)
 	}
 	return err
 }
 
-// wait waits until a lease is released or has expired, the breaker opens, or ctx ends. A waiter
+// waitForLease waits until a lease is released or has expired, the breaker opens, or ctx ends. A waiter
 // takes the lease and releases it at once, which wakes the next one: all waiters continue one after
 // the other, within the time of a few messages.
-func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
+func (f *Fleet) waitForLease(ctx context.Context, l LockInfo) error {
 	up, err := f.breaker.allow()
 	if err != nil {
 		return err
@@ -131,7 +118,7 @@ func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	o := cachelock.LockOptions{TTL: ttl, Policy: cachelock.WaitFor(time.Hour), Holder: f.self.Load().waiting}
 	lock, err := f.locks.Acquire(until, l.Key, o)
 	if err == nil {
-		f.release(lock)
+		f.releaseLock(lock)
 		return nil
 	}
 	if ctx.Err() == nil && up.Err() != nil {
@@ -140,8 +127,8 @@ func (f *Fleet) wait(ctx context.Context, l LockInfo) error {
 	return f.judge(ctx, fmt.Sprintf("wait for the lease of %q", l.Key), err)
 }
 
-// release releases a lock. While Redis is unavailable the lock expires.
-func (f *Fleet) release(lock *cachelock.Lock) {
+// releaseLock releases a lock. While Redis is unavailable the lock expires.
+func (f *Fleet) releaseLock(lock *cachelock.Lock) {
 	ctx, cancel := context.WithTimeout(context.Background(), f.o.Timeout)
 	defer cancel()
 	if f.breaker.isOpen() {

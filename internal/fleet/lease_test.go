@@ -1,15 +1,12 @@
 package fleet
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -30,100 +27,19 @@ func hurried(t *testing.T) (relay *redistest.Relay, far, near *Fleet) {
 	return relay, far, near
 }
 
-// kept returns the late requests for leases, by key.
-func kept(f *Fleet) map[string]*leaseRequest {
-	f.late.mu.Lock()
-	defer f.late.mu.Unlock()
-	return maps.Clone(f.late.byKey)
-}
-
-// TestLateLease: a lease that arrives after its fill has gone on without it is held until the fill
-// ends.
+// TestLateLease: the first gateway in rank goes on without a lease that does not come in time. The
+// lease is released when it comes.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
 	relay, far, near := hurried(t)
 	relay.Hang()
-	fill, end := context.WithCancel(t.Context())
-	_, _, err := far.AcquireLease(fill, "key", true)
+	_, _, err := far.AcquireLease(t.Context(), "key", true)
 	require.ErrorIs(t, err, cache.ErrFleetDown)
 	require.ErrorIs(t, err, errLateLease)
 	relay.Restore()
-	eventually.True(t, func() bool { return len(far.Locks()) == 1 }, "the lease has come")
-	heldBy(t, leaseRejected(t, near, "key"), "https://10.0.0.1:8887")
-	require.EqualValues(t, 2, far.Stats().Acquired)
-
-	waited := make(chan error, 1)
-	go func() { waited <- near.wait(t.Context(), LockInfo{Key: "key"}) }()
-	end()
-	require.NoError(t, <-waited)
+	require.NoError(t, near.waitForLease(t.Context(), LockInfo{Key: "key"}))
 	lead(t, near, "key").release()
 	require.Empty(t, far.Locks())
-}
-
-// TestLateLeaseOfNextAttempt: the next attempt of a fill gets the late lease, and releases it.
-func TestLateLeaseOfNextAttempt(t *testing.T) {
-	t.Parallel()
-	for name, isThere := range map[string]bool{"it has come": true, "it has not come": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			relay, far, near := hurried(t)
-			relay.Hang()
-			fill, end := context.WithCancel(t.Context())
-			_, _, err := far.AcquireLease(fill, "key", true)
-			require.ErrorIs(t, err, errLateLease)
-			if isThere {
-				relay.Restore()
-				eventually.True(t, func() bool { return len(far.Locks()) == 1 }, "the lease has come")
-			} else {
-				time.AfterFunc(50*time.Millisecond, relay.Restore)
-			}
-			far.leadTimeout = testTimeout
-			lease := lead(t, far, "key")
-			end() // of the earlier attempt: nothing is released
-			require.NoError(t, lease.Err())
-			heldBy(t, leaseRejected(t, near, "key"), "https://10.0.0.1:8887")
-			require.EqualValues(t, 2, far.Stats().Acquired, "one was asked for")
-			lease.release()
-			lead(t, near, "key").release()
-		})
-	}
-}
-
-// TestLateRejection: a late reply that another gateway has the lease is discarded: the next attempt
-// sends a new request.
-func TestLateRejection(t *testing.T) {
-	t.Parallel()
-	relay, far, near := hurried(t)
-	lease := lead(t, near, "key")
-	relay.Hang()
-	_, _, err := far.AcquireLease(t.Context(), "key", true)
-	require.ErrorIs(t, err, errLateLease)
-	request := kept(far)["key"]
-	relay.Restore()
-	<-request.done
-	lease.release()
-	far.leadTimeout = testTimeout
-	lead(t, far, "key").release()
-}
-
-// TestTwoFillsWaitForOneLease: after a purge, a fill goes on for its readers while the next one
-// begins. Each of their late requests ends with its own fill.
-func TestTwoFillsWaitForOneLease(t *testing.T) {
-	t.Parallel()
-	relay, far, near := hurried(t)
-	relay.Hang()
-	var ends []func()
-	for range 2 {
-		fill, end := context.WithCancel(t.Context())
-		ends = append(ends, end)
-		far.late.keep(fill, "key", far.requestLease(fill, "key", far.self.Load()))
-	}
-	relay.Restore()
-	eventually.True(t, func() bool { return len(far.Locks()) == 1 }, "one of them has the lease")
-	ends[0]()
-	ends[1]()
-	require.NoError(t, near.wait(t.Context(), LockInfo{Key: "key"}))
-	eventually.True(t, func() bool { return len(kept(far)) == 0 }, "none is kept")
 }
 
 // TestPatientLease: a gateway that is not the first in rank waits for Redis: it has sent requests

@@ -76,7 +76,7 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (p writtenPurge, er
 	var held *cachelock.HeldError
 	switch {
 	case err == nil:
-		defer f.release(lock)
+		defer f.releaseLock(lock)
 	case errors.As(err, &held) && held.TTL > 0 && held.TTL <= maxFolderLock:
 		return p, fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
 	case held != nil || rejected(err):

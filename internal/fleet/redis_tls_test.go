@@ -96,7 +96,7 @@ func works(t *testing.T, first, second *Fleet) {
 	lease := lead(t, first, "key")
 	heldBy(t, leaseRejected(t, second, "key"), "https://10.0.0.1:8887")
 	lease.release()
-	require.NoError(t, second.wait(t.Context(), LockInfo{Key: "key"}))
+	require.NoError(t, second.waitForLease(t.Context(), LockInfo{Key: "key"}))
 	var caches [2]memory
 	for i, f := range []*Fleet{first, second} {
 		require.NoError(t, f.Start(caches[i].local()))
