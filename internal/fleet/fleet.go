@@ -70,8 +70,6 @@ type Fleet struct {
 
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange; exchange uses it, and Leave after the end of loop
-	seenLater  bool        // a later exchange without a reply may have happened; guarded as lastSeen is
-	former     formerName  // to be removed; zero = none; guarded as lastSeen is
 	twin       twin        // guarded as lastSeen is
 
 	mu      sync.Mutex // guards the field below, and changes of self

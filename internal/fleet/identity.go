@@ -139,32 +139,7 @@ func (f *Fleet) findAddress(ctx context.Context) error {
 		f.o.Log.Warn("advertise = auto is an address at which [peer] listen takes no connections", "advertise", url,
 			"listen", f.o.AutoListen, "advice", "write the port alone in listen, or the URL of this gateway")
 	}
-	if was != "" && f.lastSeen != "" && f.former == (formerName{}) {
-		f.former = formerName{was, f.lastSeen}
-		if f.seenLater {
-			f.former.lastSeen = ""
-		}
-	}
 	return nil
-}
-
-// formerName is a name under which this gateway was registered before its address changed. Without
-// lastSeen it is removed unconditionally: a gateway that has taken it over is registered again by
-// its next exchange, one beat later.
-type formerName struct{ name, lastSeen string }
-
-// removeFormer removes the former name from the list. The caller has applied all purges that may
-// wait only for the former name: a purge does not wait for a gateway that has left.
-func (f *Fleet) removeFormer(ctx context.Context) {
-	former := f.former
-	if former.name == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
-	defer cancel()
-	if err := f.remove(ctx, former.name, former.lastSeen); err == nil {
-		f.former = formerName{} // else the next exchange tries again
-	}
 }
 
 // moveTo replaces the URL of this gateway, and returns the former one.

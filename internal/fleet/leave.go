@@ -68,12 +68,7 @@ func (f *Fleet) unregister(lastSeen string) {
 		return // this gateway was never registered
 	}
 	_ = f.ask(context.Background(), "leave the list of gateways", func(ctx context.Context) error {
-		return f.remove(ctx, name, lastSeen)
+		keys := []string{f.key("gateways"), f.key("applied"), f.key("members")}
+		return leaveScript.Run(ctx, f.rdb, keys, name, lastSeen, f.key("purged")).Err()
 	})
-}
-
-// remove removes a name from the list, as unregister does.
-func (f *Fleet) remove(ctx context.Context, name, lastSeen string) error {
-	keys := []string{f.key("gateways"), f.key("applied"), f.key("members")}
-	return leaveScript.Run(ctx, f.rdb, keys, name, lastSeen, f.key("purged")).Err()
 }

@@ -235,7 +235,6 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 		}
 		if len(purges) == 0 {
 			f.tried(began)
-			f.removeFormer(ctx)
 			return nil
 		}
 		err = f.applyAll(purges)
@@ -272,7 +271,6 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members"} {
 		names = append(names, f.key(name))
 	}
-	f.seenLater = true
 	reply, err := syncScript.Run(ctx, f.rdb, names, self.name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
 		millis(f.purges.forget), f.key("purged"), self.record(), millis(f.purges.live),
 		f.members.Load().revision, maxMembers).Slice()
@@ -291,7 +289,6 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	before, _ := reply[5].(string)
 	f.lookForTwin(self.name, before)
 	f.lastSeen, _ = reply[4].(string)
-	f.seenLater = false
 	began, _ := reply[6].(string)
 	f.lookForLoss(began)
 	if records, changed := reply[3].([]any); changed && f.self.Load() == self {
