@@ -51,21 +51,21 @@ func TestAbandoned(t *testing.T) {
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, o.fetches.Load())
 		synctest.Wait()
-		require.Zero(t, c.detached)
+		require.Zero(t, c.lingering)
 	})
 	bubble(t, "too many", func(t *testing.T) {
 		c := newCache(t, Options{})
-		for i := range 2 * maxDetached {
+		for i := range 2 * maxLingering {
 			o := newOrigin(testFile(i), SegmentSize)
 			o.whole = 10 * second
 			require.Error(t, get(leaveAfter(second/10), c, o).err)
 		}
 		synctest.Wait() // the others end
-		require.EqualValues(t, maxDetached, running(c))
+		require.EqualValues(t, maxLingering, running(c))
 		time.Sleep(20 * second)
 		require.Zero(t, running(c))
 		synctest.Wait()
-		require.Zero(t, c.detached)
+		require.Zero(t, c.lingering)
 	})
 }
 

@@ -124,9 +124,9 @@ func TestKnownMeanwhile(t *testing.T) {
 			begin := func() (Meta, error) {
 				c.mu.Lock()
 				key := SegmentKey{File: o.file, Index: index}
-				f := c.start(key, o, fillOptions{fetchesMeta: true, forPeer: true}, 0)
+				f := c.startFill(key, o, fillOptions{fetchesMeta: true, forPeer: true}, 0)
 				c.mu.Unlock()
-				defer c.removeReader(background, f, false)
+				defer c.removeOwner(f, false, false)
 				if err := f.awaitLeader(background, nil); err != nil {
 					return Meta{}, err
 				}
@@ -165,19 +165,19 @@ func TestQuickFill(t *testing.T) {
 		f := c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		m, err := f.awaitMeta(meanwhile{background, func() {
 			require.NoError(t, f.setMeta(Meta{Version: o.v}))
-			f.moveToTier()
+			c.endFill(f, done, nil)
 		}})
 		require.NoError(t, err)
 		require.Equal(t, o.v, m.Version)
 
 		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
-		_, err = f.awaitMeta(meanwhile{background, func() { f.fail(ErrNotFound) }})
+		_, err = f.awaitMeta(meanwhile{background, func() { c.endFill(f, failed, ErrNotFound) }})
 		require.ErrorIs(t, err, ErrNotFound)
 
 		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		_, err = f.awaitMeta(meanwhile{background, func() {
 			require.NoError(t, f.setMeta(Meta{Version: o.v}))
-			f.fail(ErrChanged)
+			c.endFill(f, failed, ErrChanged)
 		}})
 		require.ErrorIs(t, err, ErrChanged, "what it was told is over")
 	}

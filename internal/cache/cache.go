@@ -156,10 +156,10 @@ type Cache struct {
 	mu sync.Mutex // guards the fields below, and the end of life
 	// fills are the running ones, by the key of their entry. A fill that fetches metadata is also
 	// listed by metaKey, until the metadata is set.
-	fills    map[SegmentKey]*fill
-	detached int                // fills that streams have left without readers
-	kept     []*fill            // fills with a segment that no tier has taken, the oldest first
-	uncached map[SegmentKey]int // number of streams that fetch chunks of a segment, see uncached
+	fills     map[SegmentKey]*fill
+	lingering int                // fills in this state
+	keptFills []*fill            // fills in the state kept, the oldest first
+	uncached  map[SegmentKey]int // number of streams that fetch chunks of a segment, see uncached
 }
 
 // Minimums in bytes, whatever Options.Memory is. minMetas has the metadata of some 10,000 files:

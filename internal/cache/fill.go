@@ -14,6 +14,45 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
+// The locks of this package, in the order in which they are taken; none of them is held during a
+// wait for another host, for the disk, or for a reader:
+//
+//	Cache.mu      the fills of all entries, and their numbers
+//	hedge.mu      the requests of one fill to other gateways; never together with Cache.mu
+//	fill.mu       bytes, metadata and owners of one fill
+//	metaCache.mu  the metadata of all files
+//	tier          the locks of Memory and Disk, see package tier
+//
+// transition needs Cache.mu and fill.mu. A fill is stored with fill.mu held, so that no purge comes
+// in between: a purge calls fill.invalidate with fill.mu held, and purges metadata and tiers later.
+
+// fillState is the life of a fill. Only Cache.transition changes it:
+//
+//	wanted       it fetches, for its owners: the requests and streams that wait for it
+//	inBackground it fetches to its end, also without owners
+//	lingering    it fetches without owners, for lingerTime: the next request may need it
+//	abandoned    it had no owners, and its fetch is being ended
+//	failed       the fetch has failed: no more bytes will come
+//	kept         all bytes are in the fill, and its readers may have them: no tier has stored them
+//	done         it has ended; its buffers are free, and readers look in the tiers
+type fillState int
+
+const (
+	wanted fillState = iota
+	inBackground
+	lingering
+	abandoned
+	failed
+	kept
+	done
+)
+
+// isFetching reports whether requests may wait for the result of the fetch.
+func (s fillState) isFetching() bool { return s <= lingering }
+
+// hasEnded reports whether the state is the outcome of a fetch.
+func (s fillState) hasEnded() bool { return s >= failed }
+
 // role is the kind of source of a fill. It decides whether other gateways may read the bytes of the
 // fill.
 type role int
@@ -34,8 +73,8 @@ type fill struct {
 	forPeer     bool            // started by a request of another gateway: no owner is asked
 	fetchesMeta bool            // requests for the metadata wait for it
 	verifyFirst bool            // no byte is published before the CRC32 was compared, see Options.VerifyFirst
-	ctx         context.Context // ends with end, and with the Cache
-	end         context.CancelCauseFunc
+	ctx         context.Context // ends with endFetch, and with the Cache
+	endFetch    context.CancelCauseFunc
 	valid       context.Context    // ends with invalidate
 	invalidate  context.CancelFunc // the result is not stored; called with mu held
 
@@ -51,21 +90,18 @@ type fill struct {
 	published  int64        // bytes that readers may have: the last ones wait for verify
 	sum        checksum.Sum // of the received bytes, in the variants of the group
 	sums       []uint32     // standard sum of the bytes up to the end of each chunk
-	inTier     bool         // a tier has stored the segment
-	tail       []byte       // last chunk, if inTier: for readers that keep pace, if the tier evicts the segment at once
-	err        error        // of the fetch: no more bytes will come
+	tail       []byte       // last chunk of a stored segment: for readers that keep pace, if the tier evicts it at once
+	err        error        // of failed
 
-	readers       int         // streams
-	waiting       int         // streams and requests that wait
-	ended         bool        // finished or abandoned
-	background    bool        // continues without readers
-	detached      bool        // counted in Cache.detached
-	detachedTimer *time.Timer // abandons the fill after detachedTime; nil = none
-	role          role
-	roleAwaited   bool // awaitLeader waits for a change of role
-	from          From
-	fromPeer      bool     // all bytes came from one other gateway
-	senders       []string // servers that sent bytes; "" is an unknown one, which another gateway asked
+	state       fillState   // changed by Cache.transition
+	owners      int         // streams and requests that wait
+	streams     int         // that have read from the fill
+	linger      *time.Timer // of lingering and kept
+	role        role
+	roleAwaited bool // awaitLeader waits for a change of role
+	from        From
+	fromPeer    bool     // all bytes came from one other gateway
+	senders     []string // servers that sent bytes; "" is an unknown one, which another gateway asked
 
 	// Only the goroutine of the fill uses the fields below.
 	reserved reservation // of the room for fetches
@@ -79,7 +115,7 @@ type fillOptions struct {
 	maxAge      time.Duration
 	forPeer     bool
 	fetchesMeta bool
-	mine        [2]*fill // other fills that the caller may read, if they are for the same entry
+	awaited     [2]*fill // fills that the caller has waited for, which it may read if they are for the same entry
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
@@ -91,7 +127,7 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	if o.want != nil {
 		f.version, f.hasVersion, f.length = *o.want, true, o.want.SegmentLength(key.Index)
 	}
-	f.ctx, f.end = context.WithCancelCause(c.life)
+	f.ctx, f.endFetch = context.WithCancelCause(c.life)
 	f.valid, f.invalidate = context.WithCancel(context.Background())
 	return f
 }
@@ -130,14 +166,6 @@ func (f *fill) changedLocked() <-chan struct{} {
 		f.changed = make(chan struct{})
 	}
 	return f.changed
-}
-
-// update changes the state with mu held, and notifies.
-func (f *fill) update(change func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change()
-	f.notifyLocked()
 }
 
 // await calls ready, with mu held, at first and after each change, until ready reports true. It
@@ -190,23 +218,23 @@ func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 		case want != nil && !f.hasVersion && f.err != nil:
 			return true, f.err
 		}
-		return f.inTier || f.err != nil || f.role == leader && (want == nil || f.hasVersion), nil
+		return f.state == done || f.err != nil || f.role == leader && (want == nil || f.hasVersion), nil
 	})
 }
 
 // at returns bytes of a version from an offset in the segment on. If none have come yet, changed is
-// closed at the next change. With inTier the bytes are in a tier, where the caller looks.
-func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, inTier bool, err error) {
+// closed at the next change. If the fill is done, the caller looks in the tiers.
+func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, isDone bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.hasVersion && f.version != v:
 		return s, nil, false, fmt.Errorf("%w: %q", ErrChanged, f.key.File)
-	case f.inTier && f.tail != nil && offset >= f.length-int64(len(f.tail)):
+	case f.tail != nil && offset >= f.length-int64(len(f.tail)):
 		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
 		n := min(limit, int64(len(chunk)))
 		return content.InMemory(chunk[:n:n]), nil, false, nil
-	case f.inTier:
+	case f.state == done:
 		return s, nil, true, nil
 	case offset < f.published:
 		chunk := f.chunks[offset/tier.ChunkSize][offset%tier.ChunkSize:]
@@ -259,8 +287,13 @@ func (f *fill) setRole(r role) {
 	}
 }
 
-func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
-func (f *fill) publish()       { f.update(func() { f.published = f.have }) }
+// publish publishes the last bytes, which are verified.
+func (f *fill) publish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.published = f.have
+	f.notifyLocked()
+}
 
 // cameFrom records the place that the next bytes come from.
 func (f *fill) cameFrom(from From) {
@@ -278,12 +311,8 @@ func (f *fill) isReadable(v *Version) bool {
 }
 
 func (f *fill) isReadableLocked(v *Version) bool {
-	return f.err == nil && (!f.ended || f.isKeptLocked()) && (v == nil || !f.hasVersion || f.version == *v)
+	return (f.state.isFetching() || f.state == kept) && (v == nil || !f.hasVersion || f.version == *v)
 }
-
-// isKeptLocked reports whether all bytes are published and still in the fill: no tier has stored
-// them yet. mu is held.
-func (f *fill) isKeptLocked() bool { return len(f.chunks) > 0 && f.published == f.length }
 
 // sentBy adds the servers that sent a body to the senders, unless the body had no bytes. before is
 // the number of bytes that were received before it.
@@ -315,14 +344,14 @@ func addNew(list, more []string) []string {
 	return list
 }
 
-// moveToTier frees the buffers of the fill after the tier has stored the segment.
-func (f *fill) moveToTier() {
-	f.update(func() {
-		if n := len(f.chunks); n > 0 && f.have == f.length {
-			f.tail = f.chunks[n-1]
-		}
-		f.chunks, f.inTier = nil, true
-	})
+// freeBuffersLocked frees the buffers of the fill. After a tier has stored the segment the last
+// chunk stays. mu is held.
+func (f *fill) freeBuffersLocked(isStored bool) {
+	f.tail = nil
+	if n := len(f.chunks); isStored && n > 0 && f.have == f.length {
+		f.tail = f.chunks[n-1]
+	}
+	f.chunks = nil
 }
 
 // space returns the buffer for the next bytes, and calls grow with the length of a new chunk. No

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -11,27 +12,27 @@ import (
 // errAbandoned ends a fill without readers.
 var errAbandoned = errors.New("nothing waits for it")
 
-// Bounds of fills that continue without readers, since the next request may need them.
+// Bounds of fills that continue without owners, since the next request may need them.
 const (
-	maxDetached  = 32               // fills
-	detachedTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
+	maxLingering = 32               // fills that streams leave behind
+	lingerTime   = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
 )
 
-// join returns the fill for an entry, and starts one if there is none. The caller is a reader until
-// removeReader. A fill for another version continues for its readers.
-func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
+// join returns the fill for an entry, and starts one if there is none. The caller is an owner until
+// removeOwner. A fill for another version continues for its readers.
+func (c *Cache) join(key SegmentKey, src Source, o fillOptions, streams int) *fill {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range [...]*fill{o.mine[0], o.mine[1], c.fills[key]} {
-		if f != nil && f.key == key && c.addReader(f, o.want, readers) {
+	for _, f := range [...]*fill{o.awaited[0], o.awaited[1], c.fills[key]} {
+		if f != nil && f.key == key && c.addOwner(f, o.want, streams) {
 			return f
 		}
 	}
-	return c.start(key, src, o, readers)
+	return c.startFill(key, src, o, streams)
 }
 
 // joinMeta returns the fill that fetches the metadata of a file, and starts one if there is none.
-// The caller is a reader until removeReader. For an unknown file the fill is that of the segment
+// The caller is an owner until removeOwner. For an unknown file the fill is that of the segment
 // which the request needs: the metadata comes with the segment.
 func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshness) *fill {
 	metaKey := SegmentKey{File: file, Index: MetaOnly}
@@ -43,27 +44,29 @@ func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshn
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.fills[metaKey]; f != nil && c.addReader(f, nil, 0) {
+	if f := c.fills[metaKey]; f != nil && c.addOwner(f, nil, 0) {
 		return f
 	}
 	if c.fills[key] != nil { // for an expected version
 		key = metaKey
 	}
-	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, fetchesMeta: true}, 0)
+	f := c.startFill(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, fetchesMeta: true}, 0)
 	c.fills[f.metaKey()] = f
 	return f
 }
 
-// start starts a fill with one waiting caller. mu is held.
-func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *fill {
+// startFill starts a fill with one owner. mu is held.
+func (c *Cache) startFill(key SegmentKey, src Source, o fillOptions, streams int) *fill {
 	f := c.newFill(key, src, o)
-	f.readers, f.waiting = readers, 1
+	f.streams, f.owners = streams, 1
 	if c.life.Err() != nil {
-		f.err, f.ended = ErrClosed, true
+		f.err, f.state = ErrClosed, failed
 		return f
 	}
 	if other := c.fills[f.key]; other != nil { // invalidate finds only fills in the map
-		other.update(other.invalidate)
+		other.mu.Lock()
+		other.invalidate()
+		other.mu.Unlock()
 	}
 	c.fills[f.key] = f
 	if fdfs.NamesSource(key.File) {
@@ -112,19 +115,74 @@ func (c *Cache) publishMeta(f *fill) {
 	}
 }
 
-// finish ends a fill and removes it from the map.
-func (c *Cache) finish(f *fill) {
+// transition changes the state of a fill, and all that follows from it. From kept and done a fill
+// never fetches again. Both mutexes are held.
+func (c *Cache) transition(f *fill, to fillState) {
+	from := f.state
+	f.state = to
+	if f.linger != nil {
+		f.linger.Stop()
+		f.linger = nil
+	}
+	if from == lingering {
+		c.lingering--
+	}
+	if from == kept {
+		c.keptFills = slices.DeleteFunc(c.keptFills, func(other *fill) bool { return other == f })
+	}
+	switch {
+	case to == lingering:
+		c.lingering++
+	case to == abandoned:
+		if f.fetchesMeta {
+			c.removeLocked(f) // the next request starts another fill
+			f.invalidate()    // a purge finds only fills in the map
+		}
+		f.endFetch(errAbandoned)
+	case to.hasEnded():
+		c.removeLocked(f) // new requests look in the tiers
+		f.endFetch(nil)
+		if to != failed && from.isFetching() {
+			c.n.countCoalesced(f.streams)
+		}
+	}
+	if to == kept {
+		c.keptFills = append(c.keptFills, f)
+	}
+	if to == done {
+		f.freeBuffersLocked(from != kept)
+	}
+	if to == lingering || to == kept {
+		f.linger = time.AfterFunc(lingerTime, func() { c.endLingering(f) })
+	}
+	f.notifyLocked()
+}
+
+// endLingering abandons a fill that had no owners during lingerTime, or frees its bytes.
+func (c *Cache) endLingering(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c.removeLocked(f)
-	if f.err == nil && !f.ended { // once for each fill
-		c.n.countCoalesced(f.readers)
+	switch {
+	case f.owners > 0:
+	case f.state == lingering:
+		c.transition(f, abandoned)
+	case f.state == kept:
+		c.transition(f, done)
 	}
-	f.ended = true
-	c.reattach(f)
-	f.end(nil)
+}
+
+// endFill ends a fill with the outcome of its fetch, unless it has ended before.
+func (c *Cache) endFill(f *fill, outcome fillState, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.state.hasEnded() {
+		f.err = err
+		c.transition(f, outcome)
+	}
 }
 
 // removeLocked removes a fill from the map. mu is held.
@@ -155,78 +213,45 @@ func (c *Cache) invalidate(m Match, v *Version) {
 	}
 }
 
-// addReader makes the caller a reader of a fill, and reports whether it could: not if the fill has
-// failed, has ended and is not kept, or has another version than v; nil is any version. mu is held.
-func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
+// addOwner makes the caller an owner of a fill, and reports whether it could: not if the fill has
+// ended and keeps no bytes, or has another version than v; nil is any version. mu is held.
+func (c *Cache) addOwner(f *fill, v *Version, streams int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.isReadableLocked(v) {
 		return false
 	}
-	f.readers += readers
-	f.waiting++
-	c.reattach(f)
+	f.streams += streams
+	f.owners++
+	if f.state == lingering {
+		c.transition(f, wanted)
+	}
 	return true
 }
 
-// removeReader ends the wait of a request with ctx. A fill without readers is abandoned, with two
-// exceptions, since the next request may need it. A fill whose source has begun to respond
-// continues for detachedTime; streams leave at most maxDetached such fills. A fill in the
-// background continues to its end, as after the deadline of ctx. The last stream frees the bytes of
-// a fill that has ended.
-func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
+// removeOwner ends the wait of a request, or of a stream. A fetch without owners ends, with two
+// exceptions: with goesOn it goes on to its end, and a fetch whose source has begun to respond
+// lingers, unless too many do. Kept bytes are freed when the last stream leaves.
+func (c *Cache) removeOwner(f *fill, isStream, goesOn bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.background = f.background || ctx.Err() == context.DeadlineExceeded
-	f.waiting--
-	if isStream {
-		c.freeKept(f)
+	f.owners--
+	if f.state == wanted && goesOn {
+		c.transition(f, inBackground)
 	}
 	switch {
-	case f.waiting > 0 || f.ended || f.inTier || f.err != nil || f.background:
-		return
-	case (f.hasMeta || f.have > 0) && (!isStream || c.detached < maxDetached):
-		if f.detached = isStream; isStream {
-			c.detached++
-		}
-		f.detachedTimer = time.AfterFunc(detachedTime, func() { c.abandon(f) })
-		return
-	}
-	c.abandonLocked(f)
-}
-
-// abandon ends a fill that had no readers during detachedTime.
-func (c *Cache) abandon(f *fill) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.detachedTimer != nil && !f.ended && !f.inTier && f.err == nil && !f.background {
-		c.reattach(f)
-		c.abandonLocked(f)
+	case f.owners > 0:
+	case f.state == kept && isStream:
+		c.transition(f, done)
+	case f.state != wanted:
+	case (f.hasMeta || f.have > 0) && (!isStream || c.lingering < maxLingering):
+		c.transition(f, lingering)
+	default:
+		c.transition(f, abandoned)
 	}
 }
 
-// abandonLocked ends a fill without readers. Both mutexes are held.
-func (c *Cache) abandonLocked(f *fill) {
-	f.ended = true
-	if f.fetchesMeta {
-		c.removeLocked(f) // the next request starts another fill
-		f.invalidate()    // a purge finds only fills in the map
-	}
-	f.end(errAbandoned)
-}
-
-// reattach stops the timer of a detached fill, and no longer counts it. Both mutexes are held.
-func (c *Cache) reattach(f *fill) {
-	if f.detachedTimer != nil {
-		f.detachedTimer.Stop()
-		f.detachedTimer = nil
-	}
-	if f.detached {
-		f.detached = false
-		c.detached--
-	}
-}
+// isOverdue reports whether a request has ended by its deadline. Its fills go on in the background.
+func isOverdue(ctx context.Context) bool { return ctx.Err() == context.DeadlineExceeded }

@@ -101,8 +101,7 @@ func (c *Cache) stale(e Entry) Entry {
 // refresh fetches the metadata in the background.
 func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshness) {
 	f := c.joinMeta(file, src, o, freshness)
-	f.update(func() { f.background = true })
-	c.removeReader(context.Background(), f, false)
+	c.removeOwner(f, false, true)
 }
 
 // fetchMeta waits for the fill that fetches the metadata.
@@ -117,7 +116,7 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 		if err == nil {
 			m, err = f.awaitMeta(ctx)
 		}
-		c.removeReader(ctx, f, false)
+		c.removeOwner(f, false, isOverdue(ctx))
 		if !errors.Is(err, ErrChanged) {
 			break
 		}

@@ -45,11 +45,14 @@ func (c *Cache) load(f *fill) {
 	}
 	f.peers.end()
 	if err != nil {
-		c.loadFailed(f, err) // before fail: a reader may ask again as soon as it has the error
-		f.fail(err)
+		c.loadFailed(f, err)
 	}
 	c.unreserve(f)
-	c.finish(f)
+	if err != nil { // last, since a reader may ask again as soon as it has the error
+		c.endFill(f, failed, err)
+	} else {
+		c.endFill(f, done, nil)
+	}
 }
 
 // loadAndRetry repeats loadOnce until the entry is complete, the source has failed, or the file has
@@ -91,7 +94,7 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 // loadOnce is one attempt. waitBudget bounds the waiting for the lease of another gateway. When a
 // gateway that was silent responds during a later step, that step ends.
 func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
-	if done, err := c.lookUp(f); done {
+	if found, err := c.lookUp(f); found {
 		return err
 	}
 	place := c.rank(f)
@@ -121,7 +124,7 @@ func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) er
 	}
 	release = sync.OnceFunc(release)
 	defer release()
-	if done, err := c.lookUp(f); done {
+	if found, err := c.lookUp(f); found {
 		return err
 	}
 	f.setRole(leader)
@@ -231,8 +234,8 @@ func (c *Cache) rank(f *fill) (p place) {
 }
 
 // lookUp looks for metadata that another fill has stored since the request looked for it, and for
-// the entry in the tiers. The fill is done if it finds all, or that there is no such file.
-func (c *Cache) lookUp(f *fill) (done bool, err error) {
+// the entry in the tiers. found is true if it finds all, or that there is no such file.
+func (c *Cache) lookUp(f *fill) (found bool, err error) {
 	v, known := f.expectedVersion()
 	if !known {
 		_, m, freshness := c.metas.look(f.key.File, time.Now(), f.maxAge)
@@ -256,7 +259,7 @@ func (c *Cache) lookUp(f *fill) (done bool, err error) {
 	if !known || !c.isStored(f.key, v) {
 		return false, nil
 	}
-	c.moveToTier(f)
+	c.endFill(f, done, nil)
 	return true, nil
 }
 

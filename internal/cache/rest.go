@@ -37,11 +37,11 @@ func (s *Stream) AwaitRest() error {
 	f := s.c.join(s.c.entryAt(s.file, offset), s.src, fillOptions{want: &s.v}, 0)
 	s.ahead, s.aheadIndex = f, offset/SegmentSize
 	for {
-		chunk, changed, inTier, err := f.at(s.v, offset-start(f.key), 1)
+		chunk, changed, isDone, err := f.at(s.v, offset-start(f.key), 1)
 		switch {
 		case errors.Is(err, ErrBusy):
 			return nil
-		case err != nil, inTier, chunk.Length > 0:
+		case err != nil, isDone, chunk.Length > 0:
 			return err
 		}
 		select {

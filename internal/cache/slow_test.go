@@ -55,10 +55,10 @@ func TestSharePerSource(t *testing.T) {
 			requireWhole(t, healthy, get(background, c, healthy))
 			require.Zero(t, time.Since(began), "it waits for no memory")
 			leave()
-			time.Sleep(2 * detachedTime)
+			time.Sleep(2 * lingerTime)
 			synctest.Wait()
 			require.Zero(t, c.n.fills.Load(), "what clients have left ends")
-			require.Zero(t, c.detached)
+			require.Zero(t, c.lingering)
 			require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
 		})
 	}

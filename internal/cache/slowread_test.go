@@ -92,7 +92,7 @@ func TestSlowReaders(t *testing.T) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
 				kept := int64(0)
-				for _, f := range c.kept {
+				for _, f := range c.keptFills {
 					kept += f.length
 				}
 				require.LessOrEqual(t, kept, int64(maxKept))
@@ -104,7 +104,7 @@ func TestSlowReaders(t *testing.T) {
 				require.NoError(t, r.Close())
 			}
 			require.Empty(t, c.uncached)
-			require.Empty(t, c.kept)
+			require.Empty(t, c.keptFills)
 		})
 	}
 }
@@ -136,13 +136,13 @@ func TestKeptWithoutReaders(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, []string{some.file}, keptFiles(c))
-		time.Sleep(detachedTime)
+		time.Sleep(lingerTime)
 		synctest.Wait()
 		require.Empty(t, keptFiles(c))
 
 		r := slowReaders(t, c, newOrigin(testFile(3), SegmentSize))[0]
 		require.NoError(t, r.next(t))
-		time.Sleep(2 * detachedTime)
+		time.Sleep(2 * lingerTime)
 		require.Len(t, keptFiles(c), 1, "it has a reader")
 		takeAll(t, []*slowReader{r}, func() {})
 		require.NoError(t, r.Close())
@@ -154,7 +154,7 @@ func TestKeptWithoutReaders(t *testing.T) {
 func keptFiles(c *Cache) (files []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, f := range c.kept {
+	for _, f := range c.keptFills {
 		files = append(files, f.key.File)
 	}
 	return files

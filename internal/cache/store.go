@@ -47,12 +47,10 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	}
 	f.publish()
 	c.unreserve(f)
-	switch {
-	case lease.Err() != nil || f.valid.Err() != nil:
-	case c.store(f, onDisk):
-		c.moveToTier(f)
-	default:
-		c.keep(f)
+	if lease.Err() == nil && f.valid.Err() == nil && c.store(f, onDisk) {
+		c.endFill(f, done, nil)
+	} else {
+		c.keepBytes(f)
 	}
 	return nil
 }
@@ -74,19 +72,12 @@ func (c *Cache) put(f *fill, onDisk bool) bool {
 	rest, stored := f.chunks, true
 	for key := range segmentsOf(f.key, f.version) {
 		n := min(len(rest), SegmentSize/tier.ChunkSize)
-		s := &tier.Segment{Key: key, Version: f.version, Chunks: rest[:n:n], Hot: f.readers > 1}
+		s := &tier.Segment{Key: key, Version: f.version, Chunks: rest[:n:n], Hot: f.streams > 1}
 		inMemory := c.memory.Put(s)
 		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
 		rest = rest[n:]
 	}
 	return stored
-}
-
-// moveToTier ends a fill whose segment is in a tier. The fill is removed from the map first, so
-// that new requests look in the tier.
-func (c *Cache) moveToTier(f *fill) {
-	c.finish(f)
-	f.moveToTier()
 }
 
 // loadFailed invalidates the metadata and the fills of a file that changed or is gone, and delays

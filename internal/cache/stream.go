@@ -177,13 +177,13 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 func (s *Stream) joinFill() error {
 	o := fillOptions{want: &s.v, forPeer: s.forPeer}
 	if !s.c.wasCorrupted(s.file) {
-		o.mine = [2]*fill{s.by, s.ahead}
+		o.awaited = [2]*fill{s.by, s.ahead}
 	}
-	readers := 1
+	streams := 1
 	if s.forPeer { // a peer is no client, and does not make the segment hot
-		readers = 0
+		streams = 0
 	}
-	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, readers)
+	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, o, streams)
 	s.c.n.misses.Add(1)
 	if !s.forPeer {
 		return nil
@@ -205,7 +205,7 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 // leave ends the use of a fill: of s.f or s.ahead.
 func (s *Stream) leave(f **fill) {
 	if *f != nil {
-		s.c.removeReader(s.ctx, *f, true)
+		s.c.removeOwner(*f, true, isOverdue(s.ctx))
 		*f = nil
 	}
 }
@@ -257,9 +257,9 @@ func (s *Stream) cameFrom(from From) {
 
 // fromFill returns bytes of the fill, or an empty chunk after a change.
 func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
-	chunk, changed, inTier, err := s.f.at(s.v, in, limit)
+	chunk, changed, isDone, err := s.f.at(s.v, in, limit)
 	switch {
-	case inTier:
+	case isDone:
 		if from := s.f.origin(); from != FromNowhere { // else the fill has found the segment in a tier
 			s.cameFrom(from)
 			s.by = s.f

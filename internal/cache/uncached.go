@@ -5,7 +5,6 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
-	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
@@ -124,54 +123,26 @@ func (f *fill) isComplete(v Version) bool {
 	return f.err == nil && f.version == v && f.have > 0 && f.have == f.length
 }
 
-// keep lists a fill that keeps a segment for its readers, since no tier has taken it. If all listed
-// fills have more than maxKept bytes, the oldest ones with few readers free theirs. The last stream
-// frees the bytes; without one, a timer does.
-func (c *Cache) keep(f *fill) {
+// keepBytes keeps the bytes of a fill for its readers, since no tier has taken them. If all kept fills
+// have more than maxKept bytes, the oldest ones with few readers free theirs. The last stream frees
+// the bytes; without one, a timer does.
+func (c *Cache) keepBytes(f *fill) {
 	if f.length == 0 {
 		return
 	}
+	c.endFill(f, kept, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.kept = append(c.kept, f)
 	total := int64(0)
-	for _, f := range c.kept {
+	for _, f := range c.keptFills {
 		total += f.length
 	}
-	for i := 0; total > maxKept && i < len(c.kept); {
-		f := c.kept[i]
-		if !f.freeForFew() {
-			i++
-			continue
-		}
-		total -= f.length
-		c.kept = slices.Delete(c.kept, i, i+1)
-	}
-	time.AfterFunc(detachedTime, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+	for _, f := range slices.Clone(c.keptFills) {
 		f.mu.Lock()
-		defer f.mu.Unlock()
-		c.freeKept(f)
-	})
-}
-
-// freeKept frees the bytes of a fill that has ended and has no readers. Both mutexes are held.
-func (c *Cache) freeKept(f *fill) {
-	if f.waiting == 0 && f.ended {
-		f.chunks, f.tail = nil, nil
-		c.kept = slices.DeleteFunc(c.kept, func(other *fill) bool { return other == f })
+		if total > maxKept && f.owners <= maxUncached {
+			c.transition(f, done)
+			total -= f.length
+		}
+		f.mu.Unlock()
 	}
-}
-
-// freeForFew frees the bytes of a fill, unless more than maxUncached readers wait for them.
-func (f *fill) freeForFew() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.waiting > maxUncached {
-		return false
-	}
-	f.chunks, f.inTier = nil, true
-	f.notifyLocked()
-	return true
 }
