@@ -123,9 +123,9 @@ func (f *fill) isComplete(v Version) bool {
 	return f.err == nil && f.version == v && f.have > 0 && f.have == f.length
 }
 
-// keepBytes keeps the bytes of a fill for its readers, since no tier has taken them. If all kept fills
-// have more than maxKept bytes, the oldest ones with few readers free theirs. The last stream frees
-// the bytes; without one, a timer does.
+// keepBytes keeps the bytes of a fill for its readers, since no tier has taken them. If all kept
+// fills have more than maxKept bytes, the oldest ones with few readers free theirs. The last stream
+// frees the bytes; without one, a timer does.
 func (c *Cache) keepBytes(f *fill) {
 	if f.length == 0 {
 		return

@@ -19,8 +19,8 @@ type identity struct {
 	secret    string
 	records   records
 	holder    string // of leases
-	// waiting is the holder of a lease that is taken only to wait until it is free (Fleet.waitForLease).
-	// Other gateways request no bytes from it.
+	// waiting is the holder of a lease that is taken only to wait until it is free
+	// (Fleet.waitForLease). Other gateways request no bytes from it.
 	waiting string
 	tls     *tls.Config // of peer connections; nil = it has no peers
 }

@@ -100,9 +100,9 @@ func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error
 	return err
 }
 
-// waitForLease waits until a lease is released or has expired, the breaker opens, or ctx ends. A waiter
-// takes the lease and releases it at once, which wakes the next one: all waiters continue one after
-// the other, within the time of a few messages.
+// waitForLease waits until a lease is released or has expired, the breaker opens, or ctx ends. A
+// waiter takes the lease and releases it at once, which wakes the next one: all waiters continue
+// one after the other, within the time of a few messages.
 func (f *Fleet) waitForLease(ctx context.Context, l LockInfo) error {
 	up, err := f.breaker.allow()
 	if err != nil {
