@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ import (
 func TestDocument(t *testing.T) {
 	document, err := os.ReadFile("../../../docs/benchmarks.md")
 	require.NoError(t, err)
-	for _, section := range []string{"summary", "figures", "module", "link"} {
+	for _, section := range []string{"figures", "module"} {
 		_, err := docs.ReplaceSection(document, "make bench", section, "")
 		require.NoError(t, err)
 	}
@@ -133,30 +132,17 @@ func TestH2load(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSummary: the summary has one row for each of its cases, and names the cases in which a side
-// is ahead.
-func TestSummary(t *testing.T) {
-	row := func(name string, a, b time.Duration) *result {
-		return &result{c: &testCase{name: name}, a: samples{{cpu: a, rate: 1}}, b: samples{{cpu: b, rate: 1}}}
+// TestTable: the table begins with the case in which the first side is furthest behind, and names
+// the cases that share a note once.
+func TestTable(t *testing.T) {
+	row := func(name, note string, a, b time.Duration) *result {
+		c := &testCase{name: name, note: note}
+		return &result{c: c, a: samples{{cpu: a, rate: 1}}, b: samples{{cpu: b, rate: 1}}}
 	}
-	var results []*result
-	for i, name := range summaryRows {
-		results = append(results, row(name, time.Duration(8+i), 10))
-	}
-	text := summary([2]side{{name: "gateway"}, {name: "nginx"}}, append(results, row("other", 1, 2)))
-	require.Equal(t, 2+len(summaryRows), strings.Count(text, "\n|")+1)
-	require.Contains(t, text, "| 4 KiB file | **0.80** (0.80-0.80) | 1.00 (1.00-1.00) |")
-	require.Contains(t, text,
-		"The gateway takes less processor time in every pair of runs: 4 KiB file; 4 KiB trunk slot.\n")
+	text := table([2]side{{name: "gateway"}, {name: "nginx"}}, []*result{row("even", "", 10, 10),
+		row("slot", "a plain file", 8, 10), row("behind", "", 12, 10), row("other slot", "a plain file", 7, 10)})
+	require.Regexp(t,
+		`(?s)\| behind \|.*\*\*1\.20\*\* \(1\.20-1\.20\).*\| even \|.*\| slot \|.*\| other slot \|`, text)
+	require.Contains(t, text, "\n- slot, other slot: a plain file.\n")
 	require.Equal(t, "- a b\n  "+strings.Repeat("c", 99), wrapped("- a b "+strings.Repeat("c", 99)))
-	require.Contains(t, text, "Neither is ahead in all pairs: 64 KiB file.")
-	require.NotContains(t, text, "| other")
-	for line := range strings.Lines(text) {
-		require.True(t, strings.HasPrefix(line, "|") || len(line) <= textWidth+1, line)
-	}
-	w := &world{dir: t.TempDir(), store: newStore(t.TempDir())}
-	local := summaryRows[:9] // the last one needs storages
-	cases, err := w.cases(func(name string) bool { return slices.Contains(local, name) }, 0)
-	require.NoError(t, err)
-	require.Len(t, cases, len(local), "a row of the summary is no case")
 }

@@ -191,10 +191,7 @@ func (s *settings) write(sides [2]side, results []*result) error {
 		return s.writeSection("module", machine(s)+"\n"+table(sides, results))
 	}
 	if s.link {
-		return s.writeSection("link", machine(s)+"\n"+table(sides, results))
-	}
-	if err := s.writeSection("summary", summary(sides, results)); err != nil {
-		return err
+		return nil // printed
 	}
 	return s.writeSection("figures", machine(s)+"\n"+table(sides, results))
 }

@@ -67,10 +67,7 @@ func median(list []float64) float64 {
 // The figures of a sample.
 func cpuOf(s sample) float64  { return float64(s.cpu) }
 func rateOf(s sample) float64 { return s.rate }
-func p50Of(s sample) float64  { return float64(s.p50) }
 func p99Of(s sample) float64  { return float64(s.p99) }
-func p999Of(s sample) float64 { return float64(s.p999) }
-func rssOf(s sample) float64  { return float64(s.rss) }
 
 // measure runs a case: both sides start, are checked and warmed, and are measured in turn.
 func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err error) {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -16,23 +16,18 @@ import (
 
 // tableHead returns the head of the table, with the names of the sides.
 func tableHead(sides [2]side) string {
-	a, b := sides[0].name, sides[1].name
-	return fmt.Sprintf(
-		"| served | processor time: %s | %s | **ratio** (spread) | requests/s: %[1]s | %[2]s | ratio (spread) | p50, "+
-			"ms | p99, ms | p99.9, ms | resident, MB |\n"+
-			"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
+	return fmt.Sprintf("| served | processor time, us: %s / %s | ratio (spread) | requests/s, ratio (spread) | "+
+		"p99, ms |\n| --- | ---: | ---: | ---: | ---: |", sides[0].name, sides[1].name)
 }
 
 // row returns the row of the table. Figures are medians of the runs; pairs are the two sides.
 func (r *result) row() string {
-	pair := func(figure func(s sample) float64, unit float64) string {
-		return fmt.Sprintf("%s / %s", short(r.a.of(figure)/unit), short(r.b.of(figure)/unit))
+	pair := func(figure func(s sample) float64, unit time.Duration) string {
+		return fmt.Sprintf("%s / %s", short(r.a.of(figure)/float64(unit)), short(r.b.of(figure)/float64(unit)))
 	}
-	const ms = float64(time.Millisecond)
-	return fmt.Sprintf("| %s | %s | %s | **%.2f** (%s) | %.0f | %.0f | %.2f (%s) | %s | %s | %s | %s |", r.c.name,
-		microseconds(r.a.of(cpuOf)), microseconds(r.b.of(cpuOf)), r.ratioOf(cpuOf).middle, r.ratioOf(cpuOf).spread(),
-		r.a.of(rateOf), r.b.of(rateOf), r.ratioOf(rateOf).middle, r.ratioOf(rateOf).spread(),
-		pair(p50Of, ms), pair(p99Of, ms), pair(p999Of, ms), pair(rssOf, 1e6))
+	cpu, rate := r.ratioOf(cpuOf), r.ratioOf(rateOf)
+	return fmt.Sprintf("| %s | %s | **%.2f** (%s) | %.2f (%s) | %s |", r.c.name, pair(cpuOf, time.Microsecond),
+		cpu.middle, cpu.spread(), rate.middle, rate.spread(), pair(p99Of, time.Millisecond))
 }
 
 func (q ratio) spread() string { return fmt.Sprintf("%.2f-%.2f", q.least, q.most) }
@@ -50,77 +45,31 @@ func short(f float64) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
-func microseconds(ns float64) string { return short(ns/1000) + " us" }
-
-// table returns the rows, and below them lists of the cases in which the sides get different
-// requests and of those in which the second side is ahead.
+// table returns the rows, those first in which the first side takes most of the processor time of
+// the second one. The list below them has the cases in which the sides get different requests.
 func table(sides [2]side, results []*result) string {
-	var b, behind, notes strings.Builder
-	b.WriteString(tableHead(sides) + "\n")
-	for _, r := range results {
-		b.WriteString(r.row() + "\n")
-		if q := r.ratioOf(cpuOf); q.middle > 1 {
-			fmt.Fprintf(&behind, "- %s: %.2f of its processor time (%s)\n", r.c.name, q.middle, q.spread())
-		}
-		if q := r.ratioOf(rateOf); q.middle < 1 {
-			fmt.Fprintf(&behind, "- %s: %.2f of its requests per second (%s)\n", r.c.name, q.middle, q.spread())
-		}
-		if q := r.ratioOf(p999Of); q.middle > 1 && !math.IsInf(q.middle, 0) {
-			fmt.Fprintf(&behind, "- %s: %.2f of its p99.9 (%s)\n", r.c.name, q.middle, q.spread())
-		}
-		if r.c.note != "" {
-			notes.WriteString(wrapped("- "+r.c.name+": "+r.c.note+".") + "\n")
-		}
-	}
-	if notes.Len() > 0 {
-		b.WriteString("\nWhere the sides are not asked for the same:\n\n" + notes.String())
-	}
-	if behind.Len() == 0 {
-		return b.String() + "\nThe other side is ahead nowhere.\n"
-	}
-	return b.String() + "\nWhere " + sides[1].name + " is ahead (" + sides[0].name + " takes, or gives):\n\n" +
-		behind.String()
-}
-
-// summaryRows are the cases of the summary.
-var summaryRows = []string{"4 KiB file", "4 KiB trunk slot", "64 KiB file", "1 MiB file", "64 KiB range of 100 MiB",
-	"304 (Not Modified)", "404 (Not Found)", "4 KiB file, a connection each", "64 KiB file by TLS",
-	"64 KiB of another host, cold"}
-
-// summary returns the ratios of ten cases, and sentences that name the cases in which the first
-// side, the second side or neither is ahead in all pairs of runs.
-func summary(sides [2]side, results []*result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| served | processor time, %s / %s | requests per second |\n| --- | ---: | ---: |\n",
-		sides[0].name, sides[1].name)
-	var ahead, equal, behind []string
-	for _, r := range results {
-		if !slices.Contains(summaryRows, r.c.name) {
-			continue
-		}
-		cpu, rate := r.ratioOf(cpuOf), r.ratioOf(rateOf)
-		fmt.Fprintf(&b, "| %s | **%.2f** (%s) | %.2f (%s) |\n", r.c.name, cpu.middle, cpu.spread(), rate.middle,
-			rate.spread())
-		switch {
-		case cpu.most < 1:
-			ahead = append(ahead, r.c.name)
-		case cpu.least > 1:
-			behind = append(behind, r.c.name)
-		default:
-			equal = append(equal, r.c.name)
+	b.WriteString(tableHead(sides) + "\n")
+	rows := slices.Clone(results)
+	slices.SortStableFunc(rows, func(r, s *result) int {
+		return cmp.Compare(s.ratioOf(cpuOf).middle, r.ratioOf(cpuOf).middle)
+	})
+	var notes []string
+	cases := map[string][]string{} // by note
+	for _, r := range rows {
+		b.WriteString(r.row() + "\n")
+		if note := r.c.note; note != "" {
+			if cases[note] == nil {
+				notes = append(notes, note)
+			}
+			cases[note] = append(cases[note], r.c.name)
 		}
 	}
-	for _, group := range []struct {
-		text  string
-		cases []string
-	}{
-		{"The " + sides[0].name + " takes less processor time in every pair of runs", ahead},
-		{"It takes more in every pair", behind},
-		{"Neither is ahead in all pairs", equal},
-	} {
-		if len(group.cases) > 0 {
-			b.WriteString("\n" + wrapped(group.text+": "+strings.Join(group.cases, "; ")+".") + "\n")
-		}
+	if len(notes) > 0 {
+		b.WriteString("\nWhere the sides are not asked for the same:\n\n")
+	}
+	for _, note := range notes {
+		b.WriteString(wrapped("- "+strings.Join(cases[note], ", ")+": "+note+".") + "\n")
 	}
 	return b.String()
 }
