@@ -43,7 +43,7 @@ func TestDocumentedCommands(t *testing.T) {
 		"group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg", id,
 		"localhost:8888", listen, "localhost:8080", listen, "/tmp/demo-store", filepath.Join(dir, "demo"),
 		"bin/gateway", e2e.Binary)
-	for _, document := range []string{"README.md", "docs/operations.md", "docs/cli.md"} {
+	for _, document := range []string{"README.md", "docs/operations.md", "docs/symptoms.md", "docs/cli.md"} {
 		all := Commands(read(t, document))
 		require.NotEmpty(t, all, document)
 		var lines []string

@@ -30,6 +30,19 @@ func TestHardening(t *testing.T) {
 		fmt.Fprintf(&lines, "[]\n%s", b[1]) // [] is the global section
 	}
 
+	dir := secrets(t)
+	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway",
+		dir+"/cache", "user = fdfs", "user = nobody",
+		"655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b", "7f3a9c51e08b4d2690b1e5d7c8f2a346").
+		Replace(lines.String())
+	code, stdout, stderr := e2e.Run(t, "check", "-c", e2e.WriteConfig(t, storetest.New(t).Config()+"\n"+config))
+	require.Equal(t, 0, code, stdout+stderr)
+	require.Contains(t, stdout, "no problems", stdout)
+}
+
+// secrets returns a folder with certificates, keys and secrets under the names of the documents.
+func secrets(t *testing.T) string {
+	t.Helper()
 	dir, a := t.TempDir(), redistest.NewAuthority(t)
 	cert, key := a.Issue("gateway.example")
 	for name, from := range map[string]string{"tls.crt": cert, "tls.key": key, "redis.crt": cert, "redis.key": key,
@@ -47,11 +60,25 @@ func TestHardening(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("5c8d1f0b7e3a49c2a6d4e8f1\n"), 0o600))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
-	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway",
-		dir+"/cache", "user = fdfs", "user = nobody",
-		"655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b", "7f3a9c51e08b4d2690b1e5d7c8f2a346").
-		Replace(lines.String())
-	code, stdout, stderr := e2e.Run(t, "check", "-c", e2e.WriteConfig(t, storetest.New(t).Config()+"\n"+config))
+	return dir
+}
+
+// TestProductionConfiguration: gateway check finds no problem in the configuration that
+// docs/operations.md and its Chinese page show, if the files that it names exist.
+func TestProductionConfiguration(t *testing.T) {
+	t.Parallel()
+	needGateway(t)
+	block := regexp.MustCompile("(?s)```ini\n(.*?)```")
+	shown := block.FindStringSubmatch(section(t, read(t, "docs/operations.md"), "A production configuration"))
+	require.NotNil(t, shown)
+	require.Contains(t, read(t, "docs/zh/operations.md"), shown[0])
+	dir := secrets(t)
+	module := e2e.WriteConfig(t,
+		storetest.New(t).Config("tracker_server = 10.0.0.1:22122", "[gateway]", "user = nobody"))
+	config := strings.NewReplacer("/etc/fdfs/mod_fastdfs.conf", module, "/etc/fastdfs-gateway", dir,
+		"/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway", dir+"/cache",
+		"disk_max = 100GB", "disk_max = 100MB").Replace(shown[1])
+	code, stdout, stderr := e2e.Run(t, "check", "-c", e2e.WriteConfig(t, config))
 	require.Equal(t, 0, code, stdout+stderr)
 	require.Contains(t, stdout, "no problems", stdout)
 }

@@ -33,7 +33,8 @@ func pages(t *testing.T) map[string]string {
 }
 
 // required are the pages that operators read.
-var required = []string{"cli", "configuration", "glossary", "install", "migrate-from-nginx", "operations"}
+var required = []string{"cli", "configuration", "glossary", "hardening", "install", "metrics", "migrate-from-nginx",
+	"operations", "responses", "symptoms"}
 
 func read(t *testing.T, page string) string {
 	t.Helper()
