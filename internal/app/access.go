@@ -90,10 +90,10 @@ func sectionRules(a *config.Access, section string, cfg *config.Config) (rules g
 // keepLimiters takes over the limiters, with their counts, from the handler in use, for each
 // section whose rates a reload does not change.
 func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
-	if old == nil || a.server == nil {
+	if old == nil {
 		return
 	}
-	limiters := a.server.Handler().Limiters()
+	limiters := a.handler().Limiters()
 	if o.Rules != nil && sameRate(&old.Access, &now.Access) {
 		o.Rules.Requests = limiters[0]
 	}

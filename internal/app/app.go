@@ -29,6 +29,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
@@ -84,7 +85,7 @@ type App struct {
 	fleet        *fleet.Fleet       // the other gateways; nil = there are none
 	applied      *fleet.AppliedFile // nil = there is no disk tier, or no fleet
 	fleetSecrets []string           // password of Redis and secret of the peers, for the list of secrets
-	server       *gateway.Server
+	server       *httpserver.Server
 	admin        *http.Server // of all admin listeners; there may be none
 	certificates *certificates.Store
 
@@ -147,9 +148,9 @@ func (a *App) Start() (err error) {
 		return a.privileges.AsUser(err)
 	}
 	a.warnOfPrivileges(c.cfg)
+	a.server = httpserver.New(a.serverOptions(c.cfg), handler)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	a.joinFleet(c.cfg)
-	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
 	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
 		a.privileges.State())

@@ -7,6 +7,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client"
@@ -23,6 +24,7 @@ type counts struct {
 	cache     *cache.Stats // nil = there is no cache
 	fleet     fleet.Stats  // zero without Redis
 	lostLines map[string]uint64
+	server    httpserver.Stats
 	origin    origin.Stats
 	expiries  map[string]time.Time // of certificates, by name
 }
@@ -41,7 +43,7 @@ func (a *App) counts() counts {
 		n.fleet = a.fleet.Stats()
 	}
 	n.lostLines, n.origin = a.logs.lost(), a.fetched.Stats()
-	n.expiries = a.expiries()
+	n.expiries, n.server = a.expiries(), a.server.Stats()
 	return n
 }
 
@@ -79,6 +81,16 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for name, end := range n.expiries {
 		gauge(p, "certificate_expiry_timestamp_seconds", "End of a certificate, in seconds since 1970.", end.Unix(),
 			"name", name)
+	}
+
+	gauge(p, "connections", "Open client connections.", n.server.Connections)
+	for reason, rejected := range n.server.Rejected {
+		counter(p, "connections_refused_total", "Connections rejected by a limit, and those of trusted proxies "+
+			"without a PROXY protocol header.", rejected, "reason", reason)
+	}
+	for reason, evicted := range n.server.Evicted {
+		counter(p, "connections_replaced_total", "Idle connections closed to make room for new ones.", evicted,
+			"reason", reason)
 	}
 
 	f := &n.files

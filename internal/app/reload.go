@@ -136,7 +136,11 @@ type components struct {
 	files     *local.FileCache // in front of store
 	upstreams *Upstreams       // the clients of other hosts
 	origin    *origin.Resolver // finds files with them
+	handler   *gateway.Handler // serves requests with all of these
 }
+
+// handler returns the handler in use.
+func (a *App) handler() *gateway.Handler { return a.components.Load().handler }
 
 // use applies a configuration and returns its handler. Components with unchanged settings are
 // reused. After an error the old components, the log files and everything else are as they were.
@@ -181,10 +185,6 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 	p.upstreams = a.upstreamsFor(settings, old)
 	p.origin = a.originOf(p, &o)
-	a.components.Store(p)
-	a.retireReplaced(old, p)
-	a.adjust(c, secret)
-
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
 	a.keepLimiters(&o, old.cfg, c.cfg)
@@ -194,7 +194,11 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if len(c.cfg.Gateway.TLSListen) > 0 {
 		o.PlainPort = p.portOf(roleFiles)
 	}
-	return gateway.NewHandler(o), nil
+	p.handler = gateway.NewHandler(o)
+	a.components.Store(p)
+	a.retireReplaced(old, p)
+	a.adjust(c, secret)
+	return p.handler, nil
 }
 
 // adjust applies a configuration to the components that stay until Stop. secret is that of [peer].

@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/logfile"
 )
@@ -184,9 +185,9 @@ func (a *App) closeListeners(roles ...role) {
 }
 
 // serverOptions returns the settings of all listeners for files.
-func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
+func (a *App) serverOptions(cfg *config.Config) httpserver.Options {
 	g := &cfg.Gateway
-	return gateway.ServerOptions{
+	return httpserver.Options{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
 		MaxConnections:      MaxConnections(cfg, a.log),
 		MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: a.log,
@@ -264,7 +265,7 @@ func (a *App) adminOptions() admin.Options {
 		Explain: a.explain, Metrics: a.metrics.Registry, Snapshot: a.snapshot,
 		Purge: a.purge, Locks: a.locks, Status: a.status,
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
-			return a.server.Handler().Prefetch(ctx, id, time.Now())
+			return a.handler().Prefetch(ctx, id, time.Now())
 		},
 		Access: func() admin.Access { return a.components.Load().access },
 	}
@@ -272,7 +273,7 @@ func (a *App) adminOptions() admin.Options {
 
 // explain describes the path of a request.
 func (a *App) explain(ctx context.Context, urlOrID string) fmt.Stringer {
-	e := a.server.Handler().Explain(ctx, urlOrID, time.Now())
+	e := a.handler().Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByGateway
 	return e
 }

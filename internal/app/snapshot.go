@@ -23,7 +23,7 @@ func (a *App) sampleTraffic() {
 	tick := time.NewTicker(status.Step)
 	defer tick.Stop()
 	for {
-		a.history.Add(a.metrics.Sample())
+		a.history.Add(a.sample())
 		if a.fleet != nil { // for the status pages of the others; a failure of Redis is in the log already
 			s := a.localSnapshot()
 			_ = a.fleet.Publish(context.Background(), s.Announcement().String())
@@ -34,6 +34,13 @@ func (a *App) sampleTraffic() {
 		case <-tick.C:
 		}
 	}
+}
+
+// sample returns the counts of requests and connections until now.
+func (a *App) sample() status.Sample {
+	s := a.metrics.Sample()
+	s.Connections = a.server.Connections()
+	return s
 }
 
 // snapshot returns the content of the status page.
@@ -60,7 +67,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		Sandbox: a.restricted,
 		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: a.privileges.Account()},
 			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
-		Traffic:  a.history.Traffic(a.metrics.Sample()),
+		Traffic:  a.history.Traffic(a.sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(a.atStart, p.cfg),
 	}

@@ -3,11 +3,11 @@ package gateway
 import (
 	"bytes"
 	"math"
-	"net/netip"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/fileselect"
@@ -88,9 +88,7 @@ func (r *request) admit() (done bool, err error) {
 		return true, nil
 	}
 	if o.Proxies != nil {
-		if err := r.findClient(); err != nil {
-			return false, err
-		}
+		r.findClient()
 	}
 	if r.rules = r.findRules(); r.rules == nil {
 		return false, nil
@@ -202,11 +200,9 @@ func (r *request) limitRate() {
 		return
 	}
 	r.body.Limit = sendfile.Limit{Rate: rules.SendRate, After: rules.SendAfter}
-	if c := connOf(r.ctx.Conn()); c != nil {
-		r.body.Limit.Lifted = c.s.stopping
-	}
-	if st, ok := r.ctx.Conn().(*stream); ok && !r.h.isProxy(ipOf(st.RemoteAddr())) {
-		r.body.Limit.Pacer = &st.conn.pacer
+	r.body.Limit.Lifted = r.x.Stopping()
+	if pacer := r.x.Pacer(); pacer != nil && !r.h.isProxy(r.x.Client()) {
+		r.body.Limit.Pacer = pacer
 	}
 }
 
@@ -223,7 +219,11 @@ func (h *Handler) Limiters() []*access.Limiter {
 	return limiters
 }
 
-// unlimited reports whether the connections of a client have no limit.
-func (h *Handler) unlimited(client netip.Addr) bool {
-	return h.o.Rules != nil && h.o.Rules.Unlimited.Contains(client)
+// Limits implements httpserver.Handler.
+func (h *Handler) Limits() httpserver.Limits {
+	l := httpserver.Limits{Proxies: h.o.Proxies}
+	if h.o.Rules != nil {
+		l.Unlimited = h.o.Rules.Unlimited
+	}
+	return l
 }

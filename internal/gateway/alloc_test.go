@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/storage/local"
@@ -93,7 +94,7 @@ func (r *running) requireHot(url, what string) {
 // allocate nothing.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	s := storetest.New(t)
-	r := run(t, hotOptions(t, s), ServerOptions{MinSendRate: 1})
+	r := run(t, hotOptions(t, s), httpserver.Options{MinSendRate: 1})
 	for name, url := range hotFiles(s) {
 		r.requireHot(url, name)
 	}
@@ -120,7 +121,7 @@ func TestRulesAllocateNothing(t *testing.T) {
 	o.Proxies = proxies(t, "127.0.0.0/8", clientaddr.ByForwardedFor)
 	o.Rules = &Rules{Allow: networksOf(t, "192.0.2.0/24"), Deny: networksOf(t, "10.0.0.0/8"), Referers: referers,
 		Requests: access.NewLimiter(1e6, 1e6)}
-	r := run(t, o, ServerOptions{})
+	r := run(t, o, httpserver.Options{})
 	for name, url := range hotFiles(s) {
 		r.requireNoAllocations(url, "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: https\r\n"+
 			"Referer: https://www.good.test/page\r\n", "200", name)

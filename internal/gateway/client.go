@@ -10,7 +10,7 @@ import (
 )
 
 // This file finds the client of a request behind trusted proxies, by the fields that they add to
-// the request. proxyheader.go does so for whole connections. The access log and access.go use the
+// the request. httpserver does so for whole connections. The access log and access.go use the
 // address, redirects use scheme and host.
 
 // The fields that a trusted proxy adds, besides fasthttp.HeaderXForwardedFor.
@@ -26,20 +26,16 @@ var protoHTTPS = []byte("https")
 // findClient sets client, proto and host as a trusted proxy names them. Fields from other addresses
 // are ignored, and so are fields behind the header of the PROXY protocol: its proxy may pass on the
 // fields as the client has sent them.
-func (r *request) findClient() error {
-	peer := r.ctx.RemoteAddr()
-	r.client = ipOf(peer)
-	if proxied, ok := peer.(*proxiedAddr); ok {
-		if proxied.tls {
+func (r *request) findClient() {
+	r.client = r.x.Client()
+	if found, byTLS := r.x.ByProxyHeader(); found {
+		if byTLS {
 			r.proto = protoHTTPS
 		}
-		if proxied.tooMany {
-			return errTooManyPerIP
-		}
-		return nil
+		return
 	}
 	if !r.h.isProxy(r.client) {
-		return nil
+		return
 	}
 	p, h := r.h.o.Proxies, &r.ctx.Request.Header
 	switch p.Method {
@@ -56,7 +52,6 @@ func (r *request) findClient() error {
 	if r.host == nil {
 		r.host = clientaddr.LastOf(h.PeekAll(headerForwardedHost))
 	}
-	return nil
 }
 
 // isProxy reports whether an address is that of a trusted proxy, whose connections have requests of
@@ -71,7 +66,7 @@ func (r *request) clientAddr() netip.Addr {
 	if r.client.IsValid() {
 		return r.client
 	}
-	return ipOf(r.ctx.RemoteAddr())
+	return r.x.Client()
 }
 
 // hostField returns the Host field as the client sent it: the one that a trusted proxy names, or

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -21,7 +22,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 )
 
 // networksOf returns the set of these networks.
@@ -76,7 +76,7 @@ func TestClientOfARequest(t *testing.T) {
 		for trusted, want := range map[string]string{"127.0.0.0/8": want, "10.0.0.0/8": "127.0.0.1"} {
 			lines, log := combinedLog(t)
 			r := run(t, Options{Store: openLocal(t, s), Access: lines, Proxies: proxies(t, trusted, method)},
-				ServerOptions{})
+				httpserver.Options{})
 			require.Contains(t, r.ask("GET", f.URL(), fields...), "200 OK")
 			eventually.True(t, func() bool { return strings.HasPrefix(log.String(), want+" ") }, log.String())
 		}
@@ -91,7 +91,7 @@ func TestProxyHeaders(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(10))
 	lines, log := combinedLog(t)
 	r := run(t, Options{Store: openLocal(t, s), Access: lines,
-		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByProxyProtocol)}, ServerOptions{MaxConnectionsPerIP: 1})
+		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByProxyProtocol)}, httpserver.Options{MaxConnectionsPerIP: 1})
 	request := "GET " + f.URL() + " HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n"
 	const v1 = "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n"
 	c, resp, err := r.send(v1[:3], v1[3:20], v1[20:len(v1)-1], "\n"+request[:5], request[5:])
@@ -110,8 +110,7 @@ func TestProxyHeaders(t *testing.T) {
 		_, resp, err = r.send(none)
 		require.Error(t, err, "%v", resp)
 	}
-	m := r.handler.o.Metrics
-	require.EqualValues(t, 3, testutil.ToFloat64(m.rejectedConns.WithLabelValues(noProxyHeader)))
+	require.EqualValues(t, 3, r.server.Stats().Rejected["proxy_header"])
 	require.NoError(t, c.Close())
 	require.NotContains(t, log.String(), "6.6.6.6")
 }
@@ -122,7 +121,7 @@ func TestFieldsBehindProxyHeaders(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	r := run(t, Options{Store: openLocal(t, s), HTTPSPort: 443,
-		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByProxyProtocol)}, ServerOptions{})
+		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByProxyProtocol)}, httpserver.Options{})
 	// Version 2 for 192.0.2.1:1, with the TLV of a client with or without TLS.
 	header := func(client byte) string {
 		return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x14\xc0\x00\x02\x01\xc0\x00\x02\x02\x00\x01\x00\x02" +
@@ -147,7 +146,7 @@ func TestProxyHeaderLimit(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	r := run(t, Options{Store: openLocal(t, s), Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByProxyProtocol)},
-		ServerOptions{MaxConnectionsPerIP: 1})
+		httpserver.Options{MaxConnectionsPerIP: 1})
 	ask := func(client string) int {
 		_, resp, err := r.send("PROXY TCP4 " + client + " 198.51.100.1 1 1\r\nGET " + f.URL() +
 			" HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -161,8 +160,7 @@ func TestProxyHeaderLimit(t *testing.T) {
 	require.Equal(t, 200, ask("192.0.2.1"))
 	require.Equal(t, 200, ask("192.0.2.2"))
 	require.Equal(t, 429, ask("192.0.2.1"))
-	rejected := r.handler.o.Metrics.rejectedConns.WithLabelValues(tooManyPerIP.label)
-	require.EqualValues(t, 1, testutil.ToFloat64(rejected))
+	require.EqualValues(t, 1, r.server.Stats().Rejected["per_ip"])
 }
 
 // TestConnectionsOfProxies: connections of a trusted proxy are of many clients, and have no limit
@@ -172,7 +170,7 @@ func TestConnectionsOfProxies(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	for trusted, want := range map[string]int{"127.0.0.0/8": 200, "10.0.0.0/8": 429} {
 		r := run(t, Options{Store: openLocal(t, s), Proxies: proxies(t, trusted, clientaddr.ByForwardedFor)},
-			ServerOptions{MaxConnectionsPerIP: 1})
+			httpserver.Options{MaxConnectionsPerIP: 1})
 		for _, status := range []int{200, want} {
 			_, resp, err := r.send("GET " + f.URL() + " HTTP/1.1\r\nHost: h\r\n\r\n")
 			require.NoError(t, err)
@@ -201,8 +199,9 @@ func TestSchemeAndHost(t *testing.T) {
 	} {
 		for trusted, expected := range map[string]string{"0.0.0.0/32": want, "10.0.0.0/8": "http://gw.test"} {
 			r := newRequest(NewHandler(Options{Proxies: proxies(t, trusted, clientaddr.ByForwardedFor)}))
-			r.ctx = newContext("gw.test", fields)
-			require.NoError(t, r.findClient())
+			r.x = newExchange("gw.test", fields)
+			r.ctx = &r.x.Ctx
+			r.findClient()
 			require.Equal(t, expected, r.scheme()+"://"+string(r.hostField()), "%s, %s is trusted", fields, trusted)
 		}
 	}
@@ -221,7 +220,7 @@ func TestHealthPath(t *testing.T) {
 		return nil
 	}
 	r := run(t, Options{Store: openLocal(t, s), Access: lines, HealthPath: "/health",
-		Ready: ready, Rules: &Rules{Deny: networksOf(t, "127.0.0.0/8")}}, ServerOptions{})
+		Ready: ready, Rules: &Rules{Deny: networksOf(t, "127.0.0.0/8")}}, httpserver.Options{})
 	require.Contains(t, r.ask("GET", "/health"), "HTTP/1.1 200 OK")
 	require.Contains(t, r.ask("GET", "/health?x=1"), "ready\n")
 	require.NotContains(t, r.ask("HEAD", "/health"), "ready")
@@ -269,7 +268,7 @@ func TestRules(t *testing.T) {
 			reason: deniedByAddress},
 	} {
 		r := run(t, Options{Store: openLocal(t, s), Rules: &tt.rules,
-			Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByRealIP)}, ServerOptions{})
+			Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByRealIP)}, httpserver.Options{})
 		fields := []string{"X-Real-IP: 192.0.2.1"}
 		if tt.field != "" {
 			fields = append(fields, tt.field)
@@ -289,7 +288,7 @@ func TestRequestRate(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	r := run(t, Options{Store: openLocal(t, s), Rules: &Rules{Requests: access.NewLimiter(0.01, 3)},
-		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByForwardedFor)}, ServerOptions{})
+		Proxies: proxies(t, "127.0.0.0/8", clientaddr.ByForwardedFor)}, httpserver.Options{})
 	const one, two = "X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8::2"
 	require.Contains(t, r.ask("HEAD", f.URL(), one), " 200 ")
 	require.Contains(t, r.ask("GET", f.URL(), two, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"), " 304 ")
@@ -301,13 +300,13 @@ func TestRequestRate(t *testing.T) {
 	require.EqualValues(t, 1, testutil.ToFloat64(r.handler.o.Metrics.rejectedAccess.WithLabelValues(deniedByRate)))
 }
 
-// newContext returns a request without a connection, with a Host field and one more.
-func newContext(host, field string) *fasthttp.RequestCtx {
-	ctx := &fasthttp.RequestCtx{}
-	ctx.Request.SetRequestURI("/")
-	ctx.Request.Header.SetHost(host)
+// newExchange returns a request without a connection, with a Host field and one more.
+func newExchange(host, field string) *httpserver.Exchange {
+	x := &httpserver.Exchange{}
+	x.Ctx.Request.SetRequestURI("/")
+	x.Ctx.Request.Header.SetHost(host)
 	if name, value, ok := strings.Cut(field, ": "); ok {
-		ctx.Request.Header.Set(name, value)
+		x.Ctx.Request.Header.Set(name, value)
 	}
-	return ctx
+	return x
 }

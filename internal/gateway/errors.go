@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"errors"
+	"net/netip"
 	"strconv"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver"
+	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage/local"
 
@@ -41,10 +44,10 @@ var (
 	errRange       = &rejection{status: 416, reason: "range not satisfiable"}
 	errInternal    = &rejection{status: 500, reason: "internal error"}
 
-	errTooManyStreams = &rejection{status: 503, reason: "too many requests", retryAfter: 5 * time.Second} // by HTTP/2
-	// For an address with too many connections behind a trusted proxy, or too many HTTP/2 requests.
-	errTooManyPerIP = &rejection{status: 429, reason: "too many connections from this address",
-		retryAfter: 5 * time.Second, closes: true}
+	errTooManyRequests = &rejection{status: 503, reason: httpserver.ErrTooManyRequests.Error(),
+		retryAfter: 5 * time.Second}
+	errTooManyPerIP = &rejection{status: 429, reason: httpserver.ErrTooManyPerIP.Error(), retryAfter: 5 * time.Second,
+		closes: true}
 
 	errSlotLimit = &rejection{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
@@ -62,6 +65,10 @@ func rejectionOf(err error) *rejection {
 	switch {
 	case errors.As(err, &r):
 		return r
+	case errors.Is(err, httpserver.ErrTooManyRequests):
+		return errTooManyRequests
+	case errors.Is(err, httpserver.ErrTooManyPerIP):
+		return errTooManyPerIP
 	case errors.Is(err, origin.ErrClientGone):
 		return errClientGone
 	case errors.Is(err, origin.ErrTooManyWaiting):
@@ -138,9 +145,25 @@ func (r *request) reject(err error) {
 	resp.AppendBodyString("\n")
 }
 
-// errorPage returns the body and content type of the page for a status; nil if there is none.
-func (s *Server) errorPage(status int) (body []byte, contentType string) {
-	if page := s.handler.Load().errorPage(status); page != nil {
+// Reject implements httpserver.Handler.
+func (h *Handler) Reject(x *httpserver.Exchange, reason error) {
+	r := h.begin(x)
+	r.reject(reason)
+	r.finishUnstreamed()
+}
+
+// Rejected implements httpserver.Handler: it counts and logs the request.
+func (h *Handler) Rejected(client netip.Addr, e *guard.Error) {
+	h.o.Metrics.count(outcome{e.Status, sourceNone})
+	if h.o.Access != nil {
+		h.o.Access.write(entry{at: time.Now(), remote: client, line: e.Line, status: e.Status, source: sourceNone,
+			err: e})
+	}
+}
+
+// Page implements httpserver.Handler.
+func (h *Handler) Page(status int) (body []byte, contentType string) {
+	if page := h.errorPage(status); page != nil {
 		return page.Body, page.Type
 	}
 	return nil, ""

@@ -3,8 +3,8 @@
 // A Handler holds one configuration, never changes, and serves any number of requests at once:
 //
 //	h := gateway.NewHandler(gateway.Options{Store: local, GroupInURL: true, Types: types})
-//	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
-//	err := s.Serve(listener)
+//	s := httpserver.New(httpserver.Options{ReadTimeout: 10 * time.Second}, h)
+//	err := s.Serve(listener, nil)
 //
 // This file is the path of a request, from top to bottom: admit the client, parse the target, check
 // the token, find the file, send it. Each step may end the path with an error. Only rejectionOf in
@@ -24,6 +24,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/httpserver/httprange"
@@ -154,7 +155,8 @@ func NewHandler(o Options) *Handler {
 // request is the state of one request. It is pooled: nothing in it outlives the response.
 type request struct {
 	h      *Handler
-	ctx    *fasthttp.RequestCtx
+	x      *httpserver.Exchange
+	ctx    *fasthttp.RequestCtx // of x
 	now    time.Time
 	client netip.Addr // set by findClient; invalid = the address of the connection, see clientAddr
 	proto  []byte     // scheme that a trusted proxy names; nil = none
@@ -201,36 +203,31 @@ func newRequest(h *Handler) *request {
 	return r
 }
 
-// Serve responds to one request.
-func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
-	r := h.begin(ctx)
+var _ httpserver.Handler = (*Handler)(nil)
+
+// Serve implements httpserver.Handler.
+func (h *Handler) Serve(x *httpserver.Exchange) {
+	r := h.begin(x)
 	if err := r.withRecover(); err != nil {
 		r.closeFile()
 		r.streamed = false
 		r.reject(err)
 	}
 	if r.streamed { // r.sent ends the request after the last byte
-		ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
+		r.ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
 		return
 	}
 	r.finishUnstreamed()
 }
 
-// Reject responds to one request with an error.
-func (h *Handler) Reject(ctx *fasthttp.RequestCtx, err error) {
-	r := h.begin(ctx)
-	r.reject(err)
-	r.finishUnstreamed()
-}
-
 // begin returns the state of a request from the pool.
-func (h *Handler) begin(ctx *fasthttp.RequestCtx) *request {
+func (h *Handler) begin(x *httpserver.Exchange) *request {
 	r := h.pool.Get().(*request)
-	r.ctx, r.now, r.source = ctx, ctx.ConnTime(), sourceNone // ConnTime: set by Init2
-	if r.now.IsZero() {                                      // a RequestCtx without a Server
+	r.x, r.ctx, r.now, r.source = x, &x.Ctx, x.Ctx.ConnTime(), sourceNone // ConnTime: set by Init2
+	if r.now.IsZero() {                                                   // a RequestCtx without a Server
 		r.now = time.Now()
 	}
-	ctx.Response.Header.SetNoDefaultContentType(true)
+	r.ctx.Response.Header.SetNoDefaultContentType(true)
 	return r
 }
 
@@ -488,7 +485,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	}
 	h := r.h
 	r.client, r.proto, r.host, r.quiet = netip.Addr{}, nil, nil, false
-	r.ctx, r.id, r.file, r.info, r.rules = nil, fdfs.FileID{}, nil, nil, nil
+	r.x, r.ctx, r.id, r.file, r.info, r.rules = nil, nil, fdfs.FileID{}, nil, nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

@@ -15,6 +15,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/client"
@@ -24,7 +25,8 @@ import (
 )
 
 // edge runs a gateway without a store in front of an origin that has one content for every file.
-func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions) (*running, Options, origin.Options) {
+func edge(t *testing.T, o Options, protocol origin.Protocol, so ...httpserver.Options) (*running, Options,
+	origin.Options) {
 	t.Helper()
 	c := cache.New(cache.Options{Memory: 16 << 20})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
@@ -39,7 +41,7 @@ func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions
 		Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}),
 	}
 	o.Origin = origin.NewResolver(remote)
-	return run(t, o, append(so, ServerOptions{MinSendRate: 1})[0]), o, remote
+	return run(t, o, append(so, httpserver.Options{MinSendRate: 1})[0]), o, remote
 }
 
 // kinds returns the URL of a file of each kind, all with the same content.
@@ -216,7 +218,7 @@ func TestPinsAreGivenBack(t *testing.T) {
 // next one counts with one connection at a time.
 func TestConnectionsInSequence(t *testing.T) {
 	content := "hello"
-	r, _, _ := edge(t, Options{}, &fakeProtocol{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
+	r, _, _ := edge(t, Options{}, &fakeProtocol{content: content}, httpserver.Options{MaxConnectionsPerIP: 1})
 	url := kinds(t, content)["normal"]
 	for range 300 {
 		require.Contains(t, r.ask("GET", url), "200 OK")

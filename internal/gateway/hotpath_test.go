@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
@@ -73,9 +74,9 @@ func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	o := Options{Types: map[string]string{"jpg": "image/jpeg", "png": "image/png"}, FLVExtension: "flv",
 		CacheControl: "max-age=1", CORS: CORS{Origins: []string{"*"}}, XCache: true}
 	o.Store = openLocal(t, s)
-	plain := run(t, o, ServerOptions{})
+	plain := run(t, o, httpserver.Options{})
 	o.Store = openCache(t, s, local.FileCacheOptions{})
-	cached := run(t, o, ServerOptions{})
+	cached := run(t, o, httpserver.Options{})
 	for name, object := range objects {
 		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(plain.ask("HEAD", object.URL()))
 		if tag == nil {
@@ -114,7 +115,7 @@ func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 func TestFileCutWhileSending(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("mp4", s.Bytes(32<<20))
-	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{})}, ServerOptions{})
+	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{})}, httpserver.Options{})
 	c := r.dial()
 	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(64<<10))
 	_, err := io.WriteString(c, "GET "+object.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
@@ -130,8 +131,7 @@ func TestFileCutWhileSending(t *testing.T) {
 	}, "it is counted")
 	require.NoError(t, c.Close())
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
-	eventually.True(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.openConns) == 0 },
-		"connections end")
+	eventually.True(t, func() bool { return r.server.Connections() == 0 }, "connections end")
 }
 
 // TestDiskFailsAfterOpen: if the first bytes of an open file cannot be read, other hosts are asked
@@ -139,7 +139,7 @@ func TestFileCutWhileSending(t *testing.T) {
 func TestDiskFailsAfterOpen(t *testing.T) {
 	s := storetest.New(t)
 	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{MaxBody: -1}), Origin: redirecting{}},
-		ServerOptions{})
+		httpserver.Options{})
 	for ext, want := range map[string]string{"": "HTTP/1.1 302", "bin": "HTTP/1.1 503"} {
 		object := s.Normal(ext, s.Bytes(100_000))
 		require.Equal(t, "HTTP/1.1 200", r.ask("HEAD", object.URL())[:12])
@@ -194,7 +194,7 @@ func TestReloadChangesWhatIsPrepared(t *testing.T) {
 		r   *running
 		o   Options
 		url string
-	}{{run(t, jpeg, ServerOptions{}), jpeg, object.URL()}, {edge, remote, url}} {
+	}{{run(t, jpeg, httpserver.Options{}), jpeg, object.URL()}, {edge, remote, url}} {
 		for range 3 {
 			require.Contains(t, c.r.ask("GET", c.url), "Content-Type: image/jpeg")
 		}

@@ -9,12 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/listen"
@@ -28,20 +28,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"golang.org/x/sys/unix"
 )
 
-func runHTTP2(t *testing.T, o Options, so ServerOptions, window time.Duration) (*running, *tls.Config) {
+func runHTTP2(t *testing.T, o Options, so httpserver.Options, window time.Duration) (*running, *tls.Config) {
 	t.Helper()
 	return runTLS(t, o, so, window, "h2")
 }
 
 // runTLS serves the options by TLS until the test ends. The rate of clients is measured over
 // window.
-func runTLS(t *testing.T, o Options, so ServerOptions, window time.Duration, protocol string) (*running, *tls.Config) {
+func runTLS(t *testing.T, o Options, so httpserver.Options, window time.Duration, protocol string) (*running,
+	*tls.Config) {
 	t.Helper()
 	certificate := certtest.New(t, certtest.Order{Hosts: []string{"example.com"}})
-	so.sendWindow = window
+	so.SendWindow = window
 	r := run(t, o, so)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestHTTP2Stalls(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MinSendRate: 10_000},
+			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, httpserver.Options{MinSendRate: 10_000},
 				300*time.Millisecond)
 			c := r.stall(config, tt.window)
 			for id := range uint32(10) {
@@ -167,7 +167,7 @@ func TestHTTP2Stalls(t *testing.T) {
 func TestHTTP2Bodiless(t *testing.T) {
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(1<<20))
-	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{}, time.Minute)
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, httpserver.Options{}, time.Minute)
 	conn, err := tls.Dial("tcp", r.address, config)
 	require.NoError(t, err)
 	defer conn.Close()
@@ -197,30 +197,6 @@ func TestHTTP2Bodiless(t *testing.T) {
 	}
 }
 
-// TestHTTP2RequestsOfAnAddress: while many requests are served, one address gets at most a share of
-// them, over all of its connections.
-func TestHTTP2RequestsOfAnAddress(t *testing.T) {
-	h := &Server{o: ServerOptions{MaxConnections: 80}}
-	h.http2 = h.newHTTP2()
-	a, b, proxy := &conn{address: newConnSet()}, &conn{address: newConnSet()}, &conn{}
-	another := &conn{address: a.address}
-	for i := range 40 {
-		require.NoError(t, h.beginRequest([]*conn{a, another}[i%2]))
-	}
-	require.ErrorIs(t, h.beginRequest(a), errTooManyPerIP)
-	h.endRequest(a)
-	require.NoError(t, h.beginRequest(b))
-	for range 39 {
-		require.NoError(t, h.beginRequest(proxy))
-	}
-	require.ErrorIs(t, h.beginRequest(proxy), errTooManyStreams)
-	h.endRequest(proxy)
-	for range 40 {
-		h.endRequest(a)
-	}
-	require.NoError(t, h.beginRequest(another))
-}
-
 // TestHTTP2StalledMakeRoom: at the limit of requests, a further one is served in place of the
 // longest stalled one, whose client accepts nothing on its stream or on its connection, also if it
 // replaces its streams by new ones all the time.
@@ -230,7 +206,7 @@ func TestHTTP2StalledMakeRoom(t *testing.T) {
 	for name, window := range map[string]uint32{"stream": 0, "connection": 1 << 20, "new streams": 0} {
 		t.Run(name, func(t *testing.T) {
 			const most = 150
-			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MaxConnections: most,
+			r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, httpserver.Options{MaxConnections: most,
 				MinSendRate: 1000}, time.Hour)
 			var clients []*staller
 			for range 2 {
@@ -240,7 +216,7 @@ func TestHTTP2StalledMakeRoom(t *testing.T) {
 					require.NoError(t, c.get(2*id+1, large.URL()))
 				}
 			}
-			eventually.True(t, func() bool { return r.server.requests.Load() == most })
+			eventually.True(t, func() bool { return r.left().files == most })
 			if name == "new streams" {
 				defer renew(t, clients, most/2, large.URL())()
 			}
@@ -297,7 +273,7 @@ func TestHTTP2SendRate(t *testing.T) {
 			loopback := netip.MustParsePrefix("127.0.0.0/8")
 			o.Proxies = &clientaddr.Proxies{Trusted: clientaddr.NewNetworks([]netip.Prefix{loopback}, false)}
 		}
-		r, config := runHTTP2(t, o, ServerOptions{}, time.Minute)
+		r, config := runHTTP2(t, o, httpserver.Options{}, time.Minute)
 		c := r.stall(config, 1<<20)
 		require.NoError(t, c.WriteWindowUpdate(0, 1<<24))
 		began := time.Now()
@@ -322,7 +298,8 @@ func TestHTTP2SendRate(t *testing.T) {
 func TestHTTP2SlowHealthyClient(t *testing.T) {
 	s := storetest.New(t)
 	large := s.Normal("mp4", s.Bytes(10<<20))
-	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, ServerOptions{MinSendRate: 1000}, 200*time.Millisecond)
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s)}, httpserver.Options{MinSendRate: 1000},
+		200*time.Millisecond)
 	c := r.stall(config, 0)
 	require.NoError(t, c.get(1, large.URL()))
 	require.Never(t, func() bool {
@@ -359,7 +336,7 @@ func TestHTTP2ClientsThatLeave(t *testing.T) {
 	w := &waiting{Origin: origin.NewResolver(origin.Options{}), waits: make(chan struct{})}
 	s := storetest.New(t)
 	missing := s.Missing("jpg", time.Now().Add(-time.Hour))
-	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w}, ServerOptions{MinSendRate: 1000},
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w}, httpserver.Options{MinSendRate: 1000},
 		200*time.Millisecond)
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -433,7 +410,7 @@ func TestFirstBytesAreSent(t *testing.T) {
 			release := sync.OnceFunc(func() { close(source.more) })
 			defer release()
 			_, o, _ := edge(t, Options{}, source)
-			r, config := runTLS(t, o, ServerOptions{}, time.Minute, protocol)
+			r, config := runTLS(t, o, httpserver.Options{}, time.Minute, protocol)
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 			defer transport.CloseIdleConnections()
 			browser := &http.Client{Transport: transport, Timeout: 30 * time.Second}
@@ -453,37 +430,5 @@ func TestFirstBytesAreSent(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, text, string(body))
 		})
-	}
-}
-
-// TestShutdownPassesClientsThatDoNotRead: Shutdown writes the end of TLS to idle connections, and
-// does not wait for clients that do not read it.
-func TestShutdownPassesClientsThatDoNotRead(t *testing.T) {
-	var clients []net.Conn
-	t.Cleanup(func() { // after Shutdown
-		for _, c := range clients {
-			_ = c.Close()
-		}
-	})
-	r, config := runTLS(t, Options{}, ServerOptions{ReadTimeout: time.Hour}, time.Minute, "http/1.1")
-	for range 20 { // each wait of crypto/tls takes up to 5 s
-		c, err := tls.DialWithDialer(littleRoom, "tcp", r.address, config)
-		require.NoError(t, err)
-		clients = append(clients, c)
-	}
-	s, unread := r.server, make([]byte, 1<<20)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.all.conns { // as after responses that the client has not read
-		eventually.True(t, func() bool { return c.tls.ConnectionState().HandshakeComplete })
-		require.NoError(t, c.socket.Control(func(fd uintptr) error { // so the buffer does not grow
-			return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
-		}))
-		for size, err := len(unread), error(nil); size > 0; size /= 2 { // until no byte fits
-			require.NoError(t, c.SetWriteDeadline(time.Now().Add(time.Millisecond)))
-			for err = nil; err == nil; _, err = c.Conn.Write(unread[:size]) {
-			}
-			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		}
 	}
 }

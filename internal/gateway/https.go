@@ -69,14 +69,8 @@ func (r *request) scheme() string {
 		return "https"
 	case bytes.EqualFold(r.proto, []byte("http")):
 		return "http"
-	case byTLS(r.ctx.Conn()):
+	case r.x.ByTLS():
 		return "https"
 	}
 	return "http"
-}
-
-// byTLS reports whether the connection of a Server is encrypted.
-func byTLS(of net.Conn) bool {
-	c := connOf(of)
-	return c != nil && c.tls != nil
 }

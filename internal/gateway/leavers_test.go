@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client"
@@ -39,7 +40,7 @@ func TestHalfClosedWithoutCache(t *testing.T) {
 	_, o, remote := edge(t, Options{}, &hesitant{fakeProtocol{content: content}})
 	remote.Cache, remote.Protocol = nil, &hesitant{fakeProtocol{content: content}}
 	o.Origin = origin.NewResolver(remote)
-	r := run(t, o, ServerOptions{MinSendRate: 1, MaxConnectionsPerIP: 1000})
+	r := run(t, o, httpserver.Options{MinSendRate: 1, MaxConnectionsPerIP: 1000})
 	before := panics.Total()
 	target := kinds(t, content)["normal"]
 	var wg sync.WaitGroup

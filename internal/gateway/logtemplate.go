@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/logtemplate"
 )
 
@@ -36,7 +37,7 @@ func (l *logLine) appendTemplate(b []byte, e *entry) []byte {
 		if !r.ctx.Response.SkipBody {
 			r.ctx.Response.Header.SetContentLength(len(r.ctx.Response.Body()))
 		}
-		r.ctx.Response.Header.SetServer(productName)
+		r.ctx.Response.Header.SetServer(httpserver.ServerName)
 	}
 	b, v.value = template.Append(b, v.value, v)
 	v.entry = nil
@@ -132,31 +133,29 @@ func (v *lineValues) appendOfRequest(b []byte, of logtemplate.Variable) ([]byte,
 
 // appendOfConnection appends the values of the connection of a request.
 func (v *lineValues) appendOfConnection(b []byte, id logtemplate.ID) ([]byte, bool) {
-	ctx := v.entry.request.ctx
+	x := v.entry.request.x
 	switch id {
 	case logtemplate.PeerAddr:
-		return appendAddr(b, ipOf(ctx.RemoteAddr()))
+		return appendAddr(b, x.Client())
 	case logtemplate.RemotePort:
-		return appendPort(b, ctx.RemoteAddr())
+		return appendPort(b, x.Ctx.RemoteAddr())
 	case logtemplate.ServerAddr:
-		return appendAddr(b, ipOf(ctx.LocalAddr()))
+		return appendAddr(b, httpserver.AddressOf(x.Ctx.LocalAddr()))
 	case logtemplate.ServerPort:
-		return appendPort(b, ctx.LocalAddr())
+		return appendPort(b, x.Ctx.LocalAddr())
 	case logtemplate.Scheme:
 		return append(b, v.entry.request.scheme()...), true
 	}
-	c := connOf(ctx.Conn())
+	connection, requests := x.Number()
 	switch {
-	case c == nil: // without a Server
-		return b, false
 	case id == logtemplate.Connection:
-		return strconv.AppendUint(b, c.number, 10), true
+		return strconv.AppendUint(b, connection, 10), true
 	case id == logtemplate.ConnectionRequests:
-		return strconv.AppendUint(b, c.requests.Load(), 10), true
-	case c.tls == nil:
+		return strconv.AppendUint(b, requests, 10), true
+	case !x.ByTLS():
 		return b, false
 	}
-	switch state := c.tls.ConnectionState(); id {
+	switch state := x.TLS(); id {
 	case logtemplate.SSLProtocol:
 		return append(b, strings.Replace(tls.VersionName(state.Version), "TLS ", "TLSv", 1)...), true
 	case logtemplate.SSLCipher:

@@ -23,7 +23,7 @@ var latencyBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
 
-// Metrics counts requests and connections for Prometheus.
+// Metrics counts requests for Prometheus.
 type Metrics struct {
 	Registry *prometheus.Registry
 
@@ -31,9 +31,6 @@ type Metrics struct {
 	responseBytes  prometheus.Counter
 	requestSeconds prometheus.Histogram
 	ttfbSeconds    prometheus.Histogram
-	openConns      prometheus.Gauge
-	rejectedConns  *prometheus.CounterVec // by limit.label
-	replacedConns  *prometheus.CounterVec // by limit.label
 	openFiles      prometheus.Gauge
 	sendfileBytes  prometheus.Counter
 	abortedTotal   *prometheus.CounterVec // by reason
@@ -75,13 +72,8 @@ func NewMetrics() *Metrics {
 		responseBytes:  counter("response_bytes_total", "Bytes of bodies sent, without headers."),
 		requestSeconds: histogram("request_seconds", "From a request's head to its response's last byte."),
 		ttfbSeconds:    histogram("ttfb_seconds", "From a request's head to its response's first byte."),
-		openConns:      gauge("connections", "Open client connections."),
-		rejectedConns: byReason("connections_refused_total", "Connections rejected by a limit, and those of "+
-			"trusted proxies without a PROXY protocol header.", overloaded.label, tooManyPerIP.label, noProxyHeader),
-		replacedConns: byReason("connections_replaced_total", "Idle connections closed to make room for new ones.",
-			overloaded.label, tooManyPerIP.label),
-		openFiles:     gauge("open_files", "Files of this host's disks that are being sent."),
-		sendfileBytes: counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2)."),
+		openFiles:      gauge("open_files", "Files of this host's disks that are being sent."),
+		sendfileBytes:  counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2)."),
 		abortedTotal: byReason("aborted_total", "Responses that ended early: the client left, it read too slowly, "+
 			"or the file could not be read to its end.", "client", "slow", "file", "bug"),
 		rejectedTokens: byReason("token_refused_total", "Requests whose anti-steal token was rejected.",

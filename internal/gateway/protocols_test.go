@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/tests/storetest"
@@ -39,7 +40,7 @@ func TestHeadersOfProtocols(t *testing.T) {
 			{"Vary", "Accept"}, {"Content-Language", "de"}}}}}
 	fetch := map[string]func(method, url string, fields http.Header) (*http.Response, string){}
 	for _, protocol := range []string{"http/1.1", "h2"} {
-		r, config := runTLS(t, o, ServerOptions{}, time.Minute, protocol)
+		r, config := runTLS(t, o, httpserver.Options{}, time.Minute, protocol)
 		var protocols http.Protocols
 		protocols.SetHTTP1(protocol != "h2")
 		protocols.SetHTTP2(protocol == "h2")

@@ -82,7 +82,7 @@ func (r *request) location(host string) []byte {
 // sourcePort returns the port of the web servers of other hosts, which speak plain HTTP: PlainPort
 // for a request by TLS if it is set, else the local port of the request.
 func (r *request) sourcePort() int {
-	if r.h.o.PlainPort != 0 && byTLS(r.ctx.Conn()) {
+	if r.h.o.PlainPort != 0 && r.x.ByTLS() {
 		return r.h.o.PlainPort
 	}
 	return portOf(r.ctx.LocalAddr())
@@ -125,6 +125,15 @@ func (r *request) openRemote() error {
 }
 
 var _ origin.Client = (*request)(nil)
+
+// Wait implements origin.Client.
+func (r *request) Wait(source string, onDisconnect func()) (done func(), err error) {
+	done, ok := r.x.Wait(source, onDisconnect)
+	if !ok {
+		return nil, origin.ErrTooManyWaiting
+	}
+	return done, nil
+}
 
 // Hint implements origin.Client: it returns the offset of the first byte of the file that the
 // response needs, or NoHint if the response may need none or the request does not show it.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"hash/crc32"
 	"io"
 	"net"
@@ -18,7 +17,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httpserver/sendfile"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/origintest"
 	"fastdfs-gateway/storage/client"
@@ -28,7 +27,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
 )
 
 // fakeProtocol is a Protocol for storages that have the same content for every file, or no file.
@@ -129,25 +127,36 @@ func TestForeignTokens(t *testing.T) {
 	require.Zero(t, tokens.Load())
 }
 
-// TestRedirectScheme: a redirect keeps the scheme of the request, unless the configuration sets
-// another one.
+// TestRedirectScheme: a redirect keeps the scheme and the port of the request, unless the
+// configuration sets others.
 func TestRedirectScheme(t *testing.T) {
-	id := fdfstest.IDFrom(t, "group1", "10.0.0.7", 0)
-	plain, _ := net.Pipe()
-	secure := &conn{Conn: &sendfile.Conn{Conn: plain}, tls: tls.Server(plain, nil)}
+	store := storetest.New(t)
+	url := store.Missing("", time.Now()).URL()
 	for want, test := range map[string]struct {
-		conn net.Conn
-		o    Options
+		secure bool
+		o      Options
 	}{
-		"http://10.0.0.7/":       {plain, Options{}},
-		"https://10.0.0.7/":      {secure, Options{}},
-		"http://10.0.0.7:8080/":  {secure, Options{RedirectScheme: "http", RedirectPort: 8080}},
-		"https://10.0.0.7:8443/": {plain, Options{RedirectScheme: "https", RedirectPort: 8443}},
+		"http://192.0.2.1:PORT":  {false, Options{}},
+		"https://192.0.2.1:PORT": {true, Options{}},
+		"http://192.0.2.1:8080":  {true, Options{RedirectScheme: "http", RedirectPort: 8080}},
+		"https://192.0.2.1:8443": {false, Options{RedirectScheme: "https", RedirectPort: 8443}},
 	} {
-		r := newRequest(NewHandler(test.o))
-		r.ctx, r.id = &fasthttp.RequestCtx{}, id
-		r.ctx.Init2(test.conn, nil, false)
-		require.Equal(t, want+id.Logic+"?redirect=1", string(r.location("10.0.0.7")))
+		test.o.Store, test.o.Origin = openLocal(t, store), redirecting{}
+		r, config := runTLS(t, test.o, httpserver.Options{}, time.Minute, "http/1.1")
+		scheme := "https://"
+		if !test.secure {
+			r, scheme = run(t, test.o, httpserver.Options{}), "http://"
+		}
+		transport := &http.Transport{TLSClientConfig: config}
+		t.Cleanup(transport.CloseIdleConnections)
+		req, err := http.NewRequest(http.MethodGet, scheme+r.address+url, nil)
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		_, port, err := net.SplitHostPort(r.address)
+		require.NoError(t, err)
+		require.Equal(t, strings.Replace(want, "PORT", port, 1)+url+"?redirect=1", resp.Header.Get("Location"))
 	}
 }
 
@@ -176,7 +185,7 @@ func TestChangedHereAndFoundElsewhere(t *testing.T) {
 		Store: openLocal(t, s), Targets: origin.Targets{Group: true},
 		SyncDelay: func() time.Duration { return 1_000_000 * time.Hour },
 		Sources:   origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
-	r := run(t, Options{Store: store, Origin: resolver}, ServerOptions{MinSendRate: 1})
+	r := run(t, Options{Store: store, Origin: resolver}, httpserver.Options{MinSendRate: 1})
 	response := r.ask("GET", o.URL())
 	require.Contains(t, response[:min(len(response), 20)], "200 OK")
 	require.True(t, strings.HasSuffix(response, "\r\n\r\n"+string(o.Content)))
@@ -206,10 +215,10 @@ func TestUnreadableStore(t *testing.T) {
 	s := storetest.New(t)
 	store := unreadable{openCache(t, s, local.FileCacheOptions{})}
 	url := s.Missing("txt", time.Now().Add(-time.Hour)).URL()
-	r := run(t, Options{Store: store, Origin: without{err: fdfs.ErrNoFile}}, ServerOptions{MinSendRate: 1})
+	r := run(t, Options{Store: store, Origin: without{err: fdfs.ErrNoFile}}, httpserver.Options{MinSendRate: 1})
 	require.Contains(t, r.ask("GET", url), " 503 ")
 	require.Equal(t, 503, r.handler.Explain(t.Context(), url, time.Now()).Status)
-	r = run(t, Options{Store: store, Origin: without{err: origin.ErrClientGone}}, ServerOptions{MinSendRate: 1})
+	r = run(t, Options{Store: store, Origin: without{err: origin.ErrClientGone}}, httpserver.Options{MinSendRate: 1})
 	r.ask("GET", url)
 	require.EqualValues(t, 1,
 		testutil.ToFloat64(r.handler.o.Metrics.requestsTotal.WithLabelValues("499", sourceNone)))

@@ -205,9 +205,7 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		r.ctx.Response.Header.SetContentLength(int(length))
 		return nil
 	}
-	if c := connOf(r.ctx.Conn()); c != nil && !c.http2.Load() {
-		b.Conn, b.Direct = c.Conn, c.tls == nil
-	}
+	b.Conn, b.Direct = r.x.Socket()
 	r.limitRate()
 	if r.file == nil {
 		if err := r.openRemote(); err != nil {

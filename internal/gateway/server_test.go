@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -56,7 +57,7 @@ func (s settled) Run() int {
 // running is a server in this process, so that the race detector and the leak check see it.
 type running struct {
 	t       *testing.T
-	server  *Server
+	server  *httpserver.Server
 	handler *Handler
 	log     *logtest.Buffer
 	address string
@@ -73,13 +74,13 @@ func openLocal(t *testing.T, s *storetest.Store) *local.Store {
 
 // run serves the options until the test ends, and then requires that no file, connection or
 // goroutine is left.
-func run(t *testing.T, o Options, so ServerOptions) *running {
+func run(t *testing.T, o Options, so httpserver.Options) *running {
 	t.Helper()
 	r := &running{t: t, log: &logtest.Buffer{}}
 	o.GroupInURL, o.Log = true, slog.New(slog.NewTextHandler(r.log, nil))
 	so.Log = o.Log
 	r.handler = NewHandler(o)
-	r.server = NewServer(so, r.handler)
+	r.server = httpserver.New(so, r.handler)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	r.address = ln.Addr().String()
@@ -96,18 +97,10 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 }
 
 // left counts the files and connections that a server holds.
-type left struct {
-	files, connections float64
-	open               int64
-	addresses, conns   int
-}
+type left struct{ files, connections int64 }
 
 func (r *running) left() left {
-	m, s := r.handler.o.Metrics, r.server
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return left{testutil.ToFloat64(m.openFiles), testutil.ToFloat64(m.openConns), s.open.Load(), len(s.perIP),
-		len(s.all.conns)}
+	return left{int64(testutil.ToFloat64(r.handler.o.Metrics.openFiles)), r.server.Connections()}
 }
 
 func (r *running) dial() net.Conn {
@@ -126,7 +119,7 @@ func TestClientsThatLeave(t *testing.T) {
 	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)),
 		s.Trunk("jpg", s.Bytes(5001)), s.Normal("jpg", nil)}
 	o := Options{Store: openLocal(t, s)}
-	r := run(t, o, ServerOptions{MaxConnectionsPerIP: 1000, MinSendRate: 1})
+	r := run(t, o, httpserver.Options{MaxConnectionsPerIP: 1000, MinSendRate: 1})
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -145,34 +138,6 @@ func TestClientsThatLeave(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// TestDeferAccept: with a limit per address, or a low limit of all connections, the kernel does not
-// defer connections until their first bytes, so that all of them count. This also changes the
-// socket of another process.
-func TestDeferAccept(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	socket, err := ln.(*net.TCPListener).SyscallConn()
-	require.NoError(t, err)
-	for _, tt := range []struct {
-		o      ServerOptions
-		defers bool
-	}{
-		{ServerOptions{}, true},
-		{ServerOptions{MaxConnectionsPerIP: 5000}, false},
-		{ServerOptions{MaxConnectionsPerIP: -1}, true}, // no limit
-		{ServerOptions{MaxConnections: fewConnections}, true},
-		{ServerOptions{MaxConnections: fewConnections - 1}, false},
-	} {
-		NewServer(tt.o, NewHandler(Options{})).deferAccept(ln)
-		require.NoError(t, socket.Control(func(fd uintptr) {
-			seconds, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_DEFER_ACCEPT)
-			require.NoError(t, err)
-			require.Equal(t, tt.defers, seconds > 0, "%+v", tt.o)
-		}))
-	}
 }
 
 // leave requests the file, and disconnects after n bytes of the response.
@@ -221,7 +186,7 @@ func (r *running) fetch(f storetest.Object) {
 func TestPipelinedWithoutReading(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Trunk("jpg", s.Bytes(3000))
-	r := run(t, Options{Store: openLocal(t, s)}, ServerOptions{})
+	r := run(t, Options{Store: openLocal(t, s)}, httpserver.Options{})
 	c := r.dial()
 	const n = 2000
 	go func() {
@@ -267,7 +232,7 @@ func TestLastResponse(t *testing.T) {
 	s := storetest.New(t)
 	short, long := s.Normal("jpg", s.Bytes(60<<10)), s.Normal("mp4", s.Bytes(100<<10))
 	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{MaxBody: 64 << 10, Memory: 1 << 20})},
-		ServerOptions{})
+		httpserver.Options{})
 	ask := func(f storetest.Object) net.Conn {
 		c, err := littleRoom.Dial("tcp", r.address)
 		require.NoError(t, err)
@@ -287,7 +252,7 @@ func TestLastResponse(t *testing.T) {
 		began := time.Now()
 		c := ask(short)
 		eventually.True(t, func() bool {
-			return r.server.accepted.Load() == uint64(i)+1 && r.server.Connections() == 0
+			return r.handler.o.Metrics.Sample().Requests == uint64(i)+1 && r.server.Connections() == 0
 		})
 		require.Less(t, time.Since(began), 25*time.Second, "the connection was held until 30 s had passed")
 		requireWhole(c, short)
@@ -304,7 +269,7 @@ func TestLastResponse(t *testing.T) {
 func TestBugsAreContained(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
-	r := run(t, Options{Store: openLocal(t, s)}, ServerOptions{})
+	r := run(t, Options{Store: openLocal(t, s)}, httpserver.Options{})
 	panics.SetLog(r.handler.o.Log)
 	defer panics.SetLog(nil)
 	before := panics.Total()
@@ -333,7 +298,7 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	o := Options{Store: openLocal(t, s), Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"k"}})}
-	r := run(t, o, ServerOptions{})
+	r := run(t, o, httpserver.Options{})
 	for reason, query := range map[string]string{
 		"missing": "", "malformed": "?token=x&ts=1", "expired": "?" + antisteal.Query("k", f.ID.Logic, 1),
 		"mismatch": "?" + antisteal.Query("x", f.ID.Logic, 0),

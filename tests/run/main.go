@@ -30,8 +30,8 @@ const (
 // raced are the packages in which goroutines share state. make test runs them with the race
 // detector, and all others without.
 var raced = []string{"./cachelock/...", "./internal/app", "./internal/cache/...", "./internal/fleet",
-	"./internal/gateway", "./internal/httpserver/eventloop", "./internal/httpserver/http2server",
-	"./internal/origin", "./storage/client/..."}
+	"./internal/gateway", "./internal/httpserver", "./internal/httpserver/eventloop",
+	"./internal/httpserver/http2server", "./internal/origin", "./storage/client/..."}
 
 // first are the packages that take longest: the other processors have work until they end.
 var first = []string{module + "/tests/e2e/ops", module + "/tests/e2e/http", module + "/tests/e2e/fleet",

@@ -1,4 +1,4 @@
-package gateway
+package httpserver
 
 import (
 	"fmt"
@@ -17,17 +17,17 @@ import (
 
 // limit is a bound on connections, with the response to a connection that exceeds it.
 type limit struct {
-	label    string // in the metrics
+	reason   int    // index in counters
 	response string // with a place for the value of Date
 }
 
 var (
-	overloaded   = newLimit("overload", "503 Service Unavailable", "too many connections")
-	tooManyPerIP = newLimit("per_ip", "429 Too Many Requests", "too many connections from this address")
+	overloaded   = newLimit(overload, "503 Service Unavailable", "too many connections")
+	tooManyPerIP = newLimit(perIP, "429 Too Many Requests", "too many connections from this address")
 )
 
-func newLimit(label, status, reason string) *limit {
-	return &limit{label, fmt.Sprintf("HTTP/1.1 %s\r\nDate: %%s\r\nRetry-After: 5\r\nContent-Type: text/plain; "+
+func newLimit(counter int, status, reason string) *limit {
+	return &limit{counter, fmt.Sprintf("HTTP/1.1 %s\r\nDate: %%s\r\nRetry-After: 5\r\nContent-Type: text/plain; "+
 		"charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, len(reason)+1, reason)}
 }
 
@@ -50,7 +50,7 @@ func (s *Server) perIPLimit() int {
 // countedBlock returns the block for which a connection of a client counts; invalid for a client
 // without a limit.
 func (s *Server) countedBlock(client netip.Addr) netip.Addr {
-	if s.handler.Load().unlimited(client) {
+	if s.handler().Limits().Unlimited.Contains(client) {
 		return netip.Addr{}
 	}
 	return clientaddr.Block(client)

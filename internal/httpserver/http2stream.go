@@ -1,10 +1,9 @@
-package gateway
+package httpserver
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -16,15 +15,12 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// stream is one HTTP/2 request as a fasthttp.RequestCtx, so that one Handler serves both protocols.
-// The stream is the connection of the RequestCtx, for the addresses, and the writer of the body. It
-// is pooled: nothing in it outlives the response.
+// stream is one HTTP/2 request as an Exchange, so that one Handler serves both protocols, and the
+// writer of the body. It is pooled: nothing in it outlives the response.
 type stream struct {
-	net.Conn // an *http2Conn
+	Exchange
 	s        *Server
-	conn     *http2Conn
 	http     *http2server.Stream
-	fast     fasthttp.RequestCtx
 	scratch  []byte
 	left     int64 // bytes of the body that were not written
 	fastTook bool  // the client took the last write within fastWrite
@@ -34,39 +30,39 @@ type stream struct {
 // when serveStream returns, so that a short body never looks complete.
 func (s *Server) serveStream(of *http2server.Stream) {
 	st := s.streams.Get().(*stream)
-	st.conn, st.http, st.fastTook = of.Transport().(*http2Conn), of, false
-	st.Conn = st.conn
+	transport := of.Transport().(*http2Conn)
+	st.conn, st.http2, st.pacer = transport.counted, of, &transport.pacer
+	st.http, st.fastTook = of, false
+	st.Ctx.Init2(transport, nil, true)
 	st.serve()
-	st.Conn, st.conn, st.http = nil, nil, nil
+	st.conn, st.http2, st.pacer, st.http = nil, nil, nil, nil
 	s.streams.Put(st)
 }
 
 // serve checks the request, calls the handler and sends the response.
 func (st *stream) serve() {
 	defer panics.Contain("serving HTTP/2")
-	st.fast.Init2(st, nil, true)
 	defer func() {
-		st.fast.Request.Reset()
-		st.fast.Response.Reset()
+		st.Ctx.Request.Reset()
+		st.Ctx.Response.Reset()
 	}()
 	if rejected := st.read(&st.http.Request); rejected != nil {
 		st.reject(rejected)
 		return
 	}
-	defer st.s.endRequest(st.conn.counted)
-	if err := st.s.beginRequest(st.conn.counted); err != nil {
-		st.s.handler.Load().Reject(&st.fast, err)
-		st.respond()
-		return
+	defer st.s.endRequest(st.conn)
+	if err := st.s.beginRequest(st.conn); err != nil {
+		st.s.handler().Reject(&st.Exchange, err)
+	} else {
+		st.conn.requests.Add(1)
+		st.s.serve(&st.Exchange)
 	}
-	st.conn.counted.requests.Add(1)
-	st.s.handler.Load().Serve(&st.fast)
 	st.respond()
 }
 
 // read fills in the RequestCtx.
 func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
-	head := &st.fast.Request.Header
+	head := &st.Ctx.Request.Header
 	head.SetProtocol("HTTP/2.0")
 	head.SetMethod(r.Method) // also of a rejected request: a response to HEAD has no body
 	grown, target, rejected := guard.CheckHTTP2(st.scratch, r)
@@ -86,19 +82,19 @@ func (st *stream) read(r *http2server.Request) (rejected *guard.Error) {
 
 // reject responds to a request that breaks a rule of the guard.
 func (st *stream) reject(e *guard.Error) {
-	resp := &st.fast.Response
+	resp := &st.Ctx.Response
 	resp.SetStatusCode(e.Status)
 	body, contentType := st.s.guard.Page(e)
 	resp.Header.SetContentType(contentType)
-	resp.Header.SetCanonical(headerContentTypeOpt, valueNosniff)
+	resp.Header.Set(fasthttp.HeaderXContentTypeOptions, "nosniff")
 	resp.SetBodyRaw(body)
 	st.respond()
-	st.s.rejected(st.conn, e)
+	st.s.handler().Rejected(st.Client(), e)
 }
 
 // respond sends the response of the RequestCtx, and closes the stream of its body.
 func (st *stream) respond() {
-	resp := &st.fast.Response
+	resp := &st.Ctx.Response
 	body, _ := resp.BodyStream().(*sendfile.Body)
 	st.left = 0 // the previous response of the pooled stream may have ended early
 	switch {
@@ -107,7 +103,7 @@ func (st *stream) respond() {
 		_ = st.writeHead(body) // on failure the body gets the same error
 		_, _ = body.WriteTo(st)
 		_ = resp.CloseBodyStream()
-	case st.fast.IsHead() || resp.SkipBody || len(resp.Body()) == 0:
+	case st.Ctx.IsHead() || resp.SkipBody || len(resp.Body()) == 0:
 		_ = st.writeHead(nil)
 	default:
 		st.left = int64(len(resp.Body()))
@@ -119,16 +115,16 @@ func (st *stream) respond() {
 
 // writeHead sends status and header fields.
 func (st *stream) writeHead(body *sendfile.Body) error {
-	resp := &st.fast.Response
+	resp := &st.Ctx.Response
 	if len(resp.Header.Server()) == 0 {
-		resp.Header.SetServer(productName)
+		resp.Header.SetServer(ServerName)
 	}
 	length := int64(-1)
 	switch {
 	case body != nil:
 		length = body.Length()
 	case resp.StatusCode() == http.StatusNotModified, resp.StatusCode() == http.StatusNoContent:
-	case st.fast.IsHead() && len(resp.Body()) == 0:
+	case st.Ctx.IsHead() && len(resp.Body()) == 0:
 		length = int64(resp.Header.ContentLength())
 	default:
 		length = int64(len(resp.Body()))
@@ -140,7 +136,7 @@ func (st *stream) writeHead(body *sendfile.Body) error {
 // fields yields the header fields of the response, without those of an HTTP/1 connection and
 // Content-Length.
 func (st *stream) fields(yield func(name, value []byte) bool) {
-	for name, value := range st.fast.Response.Header.All() {
+	for name, value := range st.Ctx.Response.Header.All() {
 		switch string(name) {
 		case "Connection", "Transfer-Encoding", "Content-Length":
 			continue
@@ -206,11 +202,11 @@ func reason(err error) error {
 	return err
 }
 
-// onDisconnect calls f, at most once and from another goroutine, if the client resets the stream or
+// onReset calls f, at most once and from another goroutine, if the client resets the stream or
 // disconnects before stop is called. stop waits for a running call.
-func (st *stream) onDisconnect(f func()) (stop func()) {
+func onReset(st *http2server.Stream, f func()) (stop func()) {
 	returned := make(chan struct{})
-	cancel := context.AfterFunc(st.http.Context(), func() {
+	cancel := context.AfterFunc(st.Context(), func() {
 		defer close(returned)
 		defer panics.Contain("reporting a disconnect")
 		f()

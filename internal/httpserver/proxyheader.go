@@ -1,4 +1,4 @@
-package gateway
+package httpserver
 
 import (
 	"errors"
@@ -10,9 +10,6 @@ import (
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/proxyproto"
 )
-
-// noProxyHeader is the label of connections that are closed because they have no valid header.
-const noProxyHeader = "proxy_header"
 
 // proxyHeader is the header of the PROXY protocol that a connection of a trusted proxy begins with.
 // The first Read reads the header, below TLS, within the time for the first request. A connection
@@ -40,7 +37,7 @@ func (*proxiedAddr) Network() string { return "tcp" }
 // setPeer sets block or proxy of a new connection by the address of its socket. A trusted proxy has
 // connections of many clients, so these do not count for its address.
 func (c *conn) setPeer(peer netip.Addr) {
-	p := c.s.handler.Load().o.Proxies
+	p := c.s.handler().Limits().Proxies
 	if !p.Trusts(peer) {
 		c.block = c.s.countedBlock(peer)
 		return
@@ -96,7 +93,7 @@ func (h *proxyHeader) await() error {
 		}
 		if errors.Is(err, proxyproto.ErrHeader) {
 			s := h.c.s
-			s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(noProxyHeader).Inc()
+			s.counters.rejected[noProxyHeader].Add(1)
 			s.limited.Warn("a trusted proxy sends no valid PROXY protocol header, its connection is closed",
 				"address", h.c.Conn.RemoteAddr().String(), "err", err)
 		}
@@ -113,7 +110,7 @@ func (h *proxyHeader) setClient(a *proxiedAddr) error {
 		return err
 	}
 	if reason != nil {
-		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
+		s.counters.rejected[reason.reason].Add(1)
 		a.tooMany = true
 	}
 	h.client.Store(a)
@@ -135,7 +132,7 @@ func (s *Server) countClient(c *conn, block netip.Addr) (replaced *conn, broken 
 		if replaced = own.evictIdle(); replaced == nil {
 			return nil, tooManyPerIP, nil
 		}
-		s.handler.Load().o.Metrics.replacedConns.WithLabelValues(tooManyPerIP.label).Inc()
+		s.counters.evicted[tooManyPerIP.reason].Add(1)
 		s.removeLocked(replaced)
 	}
 	c.block = block

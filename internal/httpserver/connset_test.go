@@ -1,4 +1,4 @@
-package gateway
+package httpserver
 
 import (
 	"io"
@@ -12,7 +12,6 @@ import (
 	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,9 +23,9 @@ type entrance struct {
 	accepted chan *eventloop.Conn
 }
 
-func newEntrance(t *testing.T, o ServerOptions) *entrance {
+func newEntrance(t *testing.T, o Options) *entrance {
 	t.Helper()
-	e := &entrance{t: t, s: NewServer(o, NewHandler(Options{})), accepted: make(chan *eventloop.Conn, 1)}
+	e := &entrance{t: t, s: New(o, &plainHandler{}), accepted: make(chan *eventloop.Conn, 1)}
 	var err error
 	e.ln, err = net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -86,7 +85,7 @@ func TestShareOfOneAddress(t *testing.T) {
 		"no limit where the configuration says": {-1, []string{"203.0.113.7"}, 32},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEntrance(t, ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit})
+			e := newEntrance(t, Options{MaxConnections: 32, MaxConnectionsPerIP: tt.limit})
 			in := 0
 			for i := range 40 {
 				if e.visit(tt.from[i%len(tt.from)], true) != nil {
@@ -101,7 +100,7 @@ func TestShareOfOneAddress(t *testing.T) {
 // TestShareWhileOthersCome: new connections of an address over its share replace its own idle
 // connections, not those of others.
 func TestShareWhileOthersCome(t *testing.T) {
-	e := newEntrance(t, ServerOptions{MaxConnections: 32})
+	e := newEntrance(t, Options{MaxConnections: 32})
 	s := e.s
 	others := e.visit("198.51.100.9", false) // the longest idle one
 	for range 100 {
@@ -109,21 +108,18 @@ func TestShareWhileOthersCome(t *testing.T) {
 	}
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
 	require.NoError(t, others.SetReadDeadline(time.Now().Add(time.Minute)), "still open")
-	m := s.handler.Load().o.Metrics
-	require.EqualValues(t, 85, testutil.ToFloat64(m.replacedConns.WithLabelValues("per_ip")))
-	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
+	require.Equal(t, map[string]uint64{"per_ip": 85, "overload": 0}, s.Stats().Evicted)
 }
 
 // TestEachTakesOnePlace: at the limit each new connection replaces one idle connection.
 func TestEachTakesOnePlace(t *testing.T) {
-	e := newEntrance(t, ServerOptions{MaxConnections: 32})
+	e := newEntrance(t, Options{MaxConnections: 32})
 	s := e.s
 	for range 100 {
 		require.NotNil(t, e.visit("127.0.0.1", false))
 	}
 	require.EqualValues(t, 32, s.open.Load())
-	require.EqualValues(t, 68, testutil.ToFloat64(s.handler.Load().o.Metrics.replacedConns.
-		WithLabelValues("overload")))
+	require.EqualValues(t, 68, s.Stats().Evicted["overload"])
 }
 
 // TestWalksAreBounded: a walk that found no idle connection is not repeated for a time that follows
@@ -153,12 +149,12 @@ func TestWalksAreBounded(t *testing.T) {
 // TestIdleTimeShrinks: the idle timeout is the whole one while half of the connections are free,
 // and shrinks to a few seconds at the limit.
 func TestIdleTimeShrinks(t *testing.T) {
-	s := NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 50 * time.Second}, NewHandler(Options{}))
+	s := New(Options{MaxConnections: 100, IdleTimeout: 50 * time.Second}, &plainHandler{})
 	for used, want := range map[int64]time.Duration{0: 50, 50: 50, 60: 40, 75: 25, 99: 5, 100: 5, 120: 5} {
 		s.open.Store(used)
 		require.Equal(t, want*time.Second, s.maxIdle(), used)
 	}
-	s = NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 2 * time.Second}, NewHandler(Options{}))
+	s = New(Options{MaxConnections: 100, IdleTimeout: 2 * time.Second}, &plainHandler{})
 	s.open.Store(100)
 	require.Equal(t, 2*time.Second, s.maxIdle(), "a short one stays")
 }

@@ -1,4 +1,10 @@
-package gateway
+// Package httpserver is the front door: it accepts connections, limits and paces them, reads
+// requests by HTTP/1 and HTTP/2, with or without TLS and the header of the PROXY protocol, and
+// passes them to a Handler. It does not know what the requests ask for.
+//
+//	s := httpserver.New(httpserver.Options{ReadTimeout: 10 * time.Second}, handler)
+//	err := s.Serve(listener, nil)
+package httpserver
 
 import (
 	"cmp"
@@ -14,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/eventloop"
 	"fastdfs-gateway/internal/httpserver/guard"
 	"fastdfs-gateway/internal/httpserver/http2server"
@@ -25,9 +32,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ServerOptions configure connections. A reload replaces the Handler, which configures requests,
-// but not these options.
-type ServerOptions struct {
+// Options configure connections. SetHandler replaces the Handler, but not these options.
+type Options struct {
 	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 75 s
 	MinSendRate int64         // bytes per second that a client must take; 0 = any
@@ -39,22 +45,51 @@ type ServerOptions struct {
 	// in use, and never to loopback addresses, since a proxy on this host has one. -1 = no limit.
 	MaxConnectionsPerIP int
 
-	Log *slog.Logger // default: slog.Default()
+	// SendWindow is the time over which MinSendRate is measured; default 30 s.
+	SendWindow time.Duration
 
-	sendWindow time.Duration // over which MinSendRate is measured; default 30 s
+	Log *slog.Logger // default: slog.Default()
 }
 
-// productName is the value of the header Server.
-const productName = "fastdfs-gateway"
+// ServerName is the value of the header Server.
+const ServerName = "fastdfs-gateway"
+
+// Handler responds to requests by one configuration. It serves any number of requests at once.
+type Handler interface {
+	// Serve responds to a request. A panic becomes a 500.
+	Serve(x *Exchange)
+	// Reject responds to a request in place of Serve. The reason is ErrTooManyRequests or
+	// ErrTooManyPerIP.
+	Reject(x *Exchange, reason error)
+	// Rejected is called after the response to a request that broke a rule of HTTP.
+	Rejected(client netip.Addr, e *guard.Error)
+	// Page returns the body and the content type of a response with an error status; nil = a line
+	// of text.
+	Page(status int) (body []byte, contentType string)
+	// Limits returns the limits that depend on the client.
+	Limits() Limits
+}
+
+// Limits name the clients with limits of their own. The zero value names none.
+type Limits struct {
+	Proxies   *clientaddr.Proxies  // trusted proxies: no limit of connections per address
+	Unlimited *clientaddr.Networks // the same for all clients of these networks
+}
+
+// Reasons of Handler.Reject.
+var (
+	ErrTooManyRequests = errors.New("too many requests")                      // by HTTP/2
+	ErrTooManyPerIP    = errors.New("too many connections from this address") // or HTTP/2 requests
+)
 
 // Server accepts connections and passes their requests to the current Handler.
 type Server struct {
-	o                       ServerOptions
+	o                       Options
 	log                     *slog.Logger
 	limited                 *slog.Logger // for lines that clients can cause
-	handler                 atomic.Pointer[Handler]
+	current                 atomic.Pointer[Handler]
 	loops                   *eventloop.Group
-	exchanges, tlsExchanges sync.Pool // of *exchange, on plain connections and on TLS
+	exchanges, tlsExchanges sync.Pool // of *Exchange, on plain connections and on TLS
 	http2                   *http2server.Server
 	streams                 sync.Pool    // of *stream, on HTTP/2
 	requests                atomic.Int64 // running HTTP/2 requests
@@ -65,7 +100,8 @@ type Server struct {
 	sockets                 atomic.Int64  // admitted connections whose sockets are not closed yet
 	rejecter                *rejecter
 
-	waits *waits
+	waits    *waits
+	counters counters
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -76,19 +112,22 @@ type Server struct {
 	perIP map[netip.Addr]*connSet // connections by address, for addresses with a limit
 }
 
-// NewServer returns a server that uses h until SetHandler replaces it.
-func NewServer(o ServerOptions, h *Handler) *Server {
+// New returns a server that uses h until SetHandler replaces it.
+func New(o Options, h Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
-	o.sendWindow = cmp.Or(o.sendWindow, 30*time.Second)
+	o.SendWindow = cmp.Or(o.SendWindow, 30*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), all: newConnSet(),
 		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
-	s.handler.Store(h)
-	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
-		MaxIdle: s.maxIdle, OnReject: s.rejected, Page: s.errorPage})
+	s.SetHandler(h)
+	s.guard = guard.New(guard.Options{
+		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle,
+		OnReject: func(conn net.Conn, e *guard.Error) { s.handler().Rejected(AddressOf(conn.RemoteAddr()), e) },
+		Page:     func(status int) ([]byte, string) { return s.handler().Page(status) },
+	})
 	s.loops = eventloop.New(s.serveConn)
 	s.exchanges.New = func() any { return newExchange(writeBuffer) }
 	s.tlsExchanges.New = func() any { return newExchange(tlsWriteBuffer) }
@@ -96,28 +135,31 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	return s
 }
 
-// serve passes a request to the handler. Handler.Serve recovers from panics of the request path;
-// serve recovers from those outside it.
-func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+// serve passes a request to the handler.
+func (s *Server) serve(x *Exchange) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Report(p, "serving")
-			ctx.Response.Reset()
-			ctx.Error(errInternal.reason+"\n", errInternal.status)
-			ctx.SetConnectionClose()
+			x.Ctx.Response.Reset()
+			x.Ctx.Error("internal error\n", fasthttp.StatusInternalServerError)
+			x.Ctx.SetConnectionClose()
 		}
 	}()
-	s.handler.Load().Serve(ctx)
+	if x.tooManyPerIP() {
+		s.handler().Reject(x, ErrTooManyPerIP)
+	} else {
+		s.handler().Serve(x)
+	}
 	if s.draining.Load() {
-		ctx.SetConnectionClose()
+		x.Ctx.SetConnectionClose()
 	}
 }
 
 // SetHandler replaces the handler for new requests. Running requests keep theirs.
-func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
+func (s *Server) SetHandler(h Handler) { s.current.Store(&h) }
 
-// Handler returns the handler in use.
-func (s *Server) Handler() *Handler { return s.handler.Load() }
+// handler returns the handler in use.
+func (s *Server) handler() Handler { return *s.current.Load() }
 
 // Serve accepts connections from ln until it is closed, or until Shutdown, which closes it, and
 // then returns nil. Several calls with different listeners may run at once. A nil config means
@@ -240,28 +282,19 @@ func (s *Server) closeIdle(ended chan struct{}) {
 	}
 }
 
-// rejected counts and logs a request that the guard has rejected.
-func (s *Server) rejected(conn net.Conn, e *guard.Error) {
-	h := s.handler.Load()
-	h.o.Metrics.count(outcome{e.Status, sourceNone})
-	if h.o.Access != nil {
-		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), line: e.Line, status: e.Status,
-			source: sourceNone, err: e})
-	}
-}
-
 // parseError responds to a request that the guard passed and the parser of fasthttp rejects, which
 // is a bug of the guard.
 func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
-	s.handler.Load().o.Metrics.count(outcome{fasthttp.StatusBadRequest, sourceNone})
-	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
+	e := &guard.Error{Status: fasthttp.StatusBadRequest, Reason: "bad request"}
+	ctx.Error(e.Reason+"\n", e.Status)
+	s.handler().Rejected(AddressOf(ctx.RemoteAddr()), e)
 }
 
 // accept begins to serve a new connection: a goroutine serves one with TLS. The loop serves a plain
 // one, which is parked while it waits for a request.
 func (s *Server) accept(c *eventloop.Conn, config *tls.Config) {
-	own := s.admit(c, ipOf(c.RemoteAddr()), config)
+	own := s.admit(c, AddressOf(c.RemoteAddr()), config)
 	switch {
 	case own == nil:
 	case own.tls == nil:
@@ -275,7 +308,7 @@ func (s *Server) accept(c *eventloop.Conn, config *tls.Config) {
 // admit wraps and counts a new connection, or rejects it and returns nil. peer is the address of
 // its socket.
 func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Config) *conn {
-	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.o.sendWindow})
+	out, err := sendfile.NewConn(socket, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.o.SendWindow})
 	if err != nil {
 		s.log.Error("cannot serve connection", "err", err)
 		_ = socket.Close()
@@ -295,7 +328,7 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Conf
 	replaced, reason := s.addConn(c)
 	if reason != nil {
 		s.sockets.Add(-1)
-		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
+		s.counters.rejected[reason.reason].Add(1)
 		if reason == tooManyPerIP {
 			s.limited.Warn(
 				"an address has too many connections; name a proxy or load balancer in trusted_proxies",
@@ -315,7 +348,6 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Conf
 func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.handler.Load().o.Metrics
 	full, of, bound := len(s.all.conns) >= s.o.MaxConnections, s.all, overloaded
 	if own := s.perIP[c.block]; own != nil && len(own.conns) >= s.perIPLimit() {
 		full, of, bound = true, own, tooManyPerIP
@@ -324,13 +356,12 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 		if replaced = of.evictIdle(); replaced == nil {
 			return nil, bound
 		}
-		m.replacedConns.WithLabelValues(bound.label).Inc()
+		s.counters.evicted[bound.reason].Add(1)
 		s.removeLocked(replaced)
 	}
 	s.all.add(c)
 	s.addPerIP(c)
 	s.open.Store(int64(len(s.all.conns)))
-	m.openConns.Inc()
 	return replaced, nil
 }
 
@@ -364,7 +395,6 @@ func (s *Server) removeLocked(c *conn) {
 		}
 	}
 	s.open.Store(int64(len(s.all.conns)))
-	s.handler.Load().o.Metrics.openConns.Dec()
 }
 
 // conn is a counted connection. Close removes it from the counted ones.
@@ -393,8 +423,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// ipOf returns the address of the client of a connection, or the invalid address for a unix socket.
-func ipOf(a net.Addr) netip.Addr {
+// AddressOf returns the IP address of an end of a connection; invalid for a unix socket.
+func AddressOf(a net.Addr) netip.Addr {
 	switch a := a.(type) {
 	case *net.TCPAddr:
 		return a.AddrPort().Addr().Unmap()

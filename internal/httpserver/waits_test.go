@@ -1,7 +1,8 @@
-package gateway
+package httpserver
 
 import (
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,8 +30,8 @@ func TestWaitsOwnNames(t *testing.T) {
 	w := newWaits(8)
 	name := []byte("group1")
 	require.True(t, w.add("group1"))
-	require.True(t, w.add(bytesString(name)))
-	w.remove(bytesString(name))
+	require.True(t, w.add(unsafe.String(&name[0], len(name))))
+	w.remove(unsafe.String(&name[0], len(name)))
 	copy(name, "group2")
 	w.remove("group1")
 	require.Empty(t, w.bySource)

@@ -1,4 +1,4 @@
-package gateway
+package httpserver
 
 import (
 	"crypto/tls"
@@ -22,7 +22,7 @@ func (s *Server) newHTTP2() *http2server.Server {
 		ReadTimeout: s.o.ReadTimeout,
 		Idle:        func() time.Duration { return min(s.o.IdleTimeout, s.maxIdle()) },
 		MinSendRate: s.o.MinSendRate,
-		Window:      s.o.sendWindow,
+		Window:      s.o.SendWindow,
 		Crowded:     func() bool { return 2*s.requests.Load() > int64(s.o.MaxConnections) },
 		OnEnd:       s.http2Ended,
 	})
@@ -39,9 +39,9 @@ func (s *Server) beginRequest(c *conn) error {
 	}
 	switch {
 	case 2*all > most && own > max(most/defaultPerIPFraction, 1):
-		return errTooManyPerIP
+		return ErrTooManyPerIP
 	case all > most && !s.http2.EvictStalled():
-		return errTooManyStreams
+		return ErrTooManyRequests
 	}
 	return nil
 }

@@ -1,11 +1,8 @@
-package gateway
+package httpserver
 
 import (
-	"net"
 	"strings"
 	"sync"
-
-	"fastdfs-gateway/internal/origin"
 )
 
 // waits bounds the requests that wait for the first bytes from other hosts: to three quarters of
@@ -48,44 +45,5 @@ func (w *waits) remove(source string) {
 	w.total--
 	if *n--; *n == 0 {
 		delete(w.bySource, source)
-	}
-}
-
-// Wait implements origin.Client.
-func (r *request) Wait(source string, onDisconnect func()) (done func(), err error) {
-	c := connOf(r.ctx.Conn())
-	if c == nil { // a connection without a Server
-		return func() {}, nil
-	}
-	c.socket.Detach()
-	if !c.s.waits.add(source) {
-		return nil, origin.ErrTooManyWaiting
-	}
-	var stop func()
-	if st, ok := r.ctx.Conn().(*stream); ok {
-		stop = st.onDisconnect(onDisconnect)
-	} else {
-		stop = c.socket.OnDisconnect(onDisconnect)
-	}
-	return func() {
-		stop()
-		c.s.waits.remove(source)
-	}, nil
-}
-
-// connOf returns the conn that a connection wraps; nil for a connection without a Server.
-func connOf(c net.Conn) *conn {
-	for {
-		switch c := c.(type) {
-		case *conn:
-			return c
-		case *stream:
-			return c.conn.counted
-		}
-		wrapper, ok := c.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nil
-		}
-		c = wrapper.NetConn()
 	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package httpserver
 
 import (
 	"bufio"
@@ -14,13 +14,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// exchange serves one request, in place of the loop of fasthttp.Server: a connection has no
-// exchange while it waits for its next request, and no body is read, since the guard has discarded
+// This file serves requests by HTTP/1, in place of the loop of fasthttp.Server: a connection has no
+// Exchange while it waits for its next request, and no body is read, since the guard has discarded
 // it.
-type exchange struct {
-	ctx fasthttp.RequestCtx
-	out *bufio.Writer
-}
 
 // Sizes of the buffer for the head of a response, and a small body.
 const (
@@ -28,16 +24,16 @@ const (
 	tlsWriteBuffer = 16 << 10 // a record of TLS (RFC 8446 section 5.1): each record is one system call
 )
 
-func newExchange(buffer int) *exchange { return &exchange{out: bufio.NewWriterSize(nil, buffer)} }
+func newExchange(buffer int) *Exchange { return &Exchange{out: bufio.NewWriterSize(nil, buffer)} }
 
 // heads holds the buffers of heads while they are parsed. The guard passes one head at a time.
 var heads = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, guard.ReadBufferSize) }}
 
 // readHead reads and parses one head.
-func (e *exchange) readHead(c *guard.Conn) error {
+func (x *Exchange) readHead(c *guard.Conn) error {
 	in := heads.Get().(*bufio.Reader)
 	in.Reset(c)
-	err := e.ctx.Request.Header.Read(in)
+	err := x.Ctx.Request.Header.Read(in)
 	in.Reset(nil)
 	heads.Put(in)
 	return err
@@ -95,27 +91,29 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	if c.tls != nil {
 		exchanges = &s.tlsExchanges
 	}
-	e := exchanges.Get().(*exchange)
-	req, resp := &e.ctx.Request, &e.ctx.Response
-	e.out.Reset(c.guarded)
-	e.ctx.Init2(c.guarded, nil, false)
+	x := exchanges.Get().(*Exchange)
+	req, resp := &x.Ctx.Request, &x.Ctx.Response
+	x.conn = c
+	x.out.Reset(c.guarded)
+	x.Ctx.Init2(c.guarded, nil, false)
 	defer func() {
 		req.Reset()
 		resp.Reset()
-		e.out.Reset(nil)
-		exchanges.Put(e)
+		x.out.Reset(nil)
+		x.conn = nil
+		exchanges.Put(x)
 	}()
-	err := e.readHead(c.guarded)
+	err := x.readHead(c.guarded)
 	switch {
 	case errors.Is(err, io.EOF): // closed by another goroutine
 		return false
 	case err != nil:
-		s.parseError(&e.ctx, err)
+		s.parseError(&x.Ctx, err)
 	default:
 		c.requests.Add(1)
-		s.serve(&e.ctx)
+		s.serve(x)
 	}
-	if e.ctx.IsHead() {
+	if x.Ctx.IsHead() {
 		if resp.SkipBody = true; len(resp.Body()) == 0 && resp.Header.ContentLength() == 0 {
 			resp.Header.SetContentLength(0) // as for GET
 		}
@@ -131,10 +129,10 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}
 	if len(resp.Header.Server()) == 0 {
-		resp.Header.SetServer(productName)
+		resp.Header.SetServer(ServerName)
 	}
-	if err = resp.Write(e.out); err == nil {
-		err = e.out.Flush()
+	if err = resp.Write(x.out); err == nil {
+		err = x.out.Flush()
 	}
 	return err == nil && !last
 }
