@@ -26,11 +26,10 @@ func TestReliabilityDocument(t *testing.T) {
 	require.GreaterOrEqual(t, requireNamedTests(t, section(t, text, "Faults"), 5), 20)
 }
 
-// TestTestingDocument: each rule of docs/testing.md names tests, and each of them exists.
-func TestTestingDocument(t *testing.T) {
+// TestMutants: each rule of tests/mutants.md names tests, and each of them exists.
+func TestMutants(t *testing.T) {
 	t.Parallel()
-	rules := section(t, read(t, "docs/testing.md"), "Rules and the tests that see them broken")
-	require.GreaterOrEqual(t, requireNamedTests(t, rules, 3), 100)
+	require.GreaterOrEqual(t, requireNamedTests(t, read(t, "tests/mutants.md"), 3), 100)
 }
 
 // section returns a section of a document, which has a heading of the second level.
