@@ -2,8 +2,6 @@ package app
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -137,18 +135,10 @@ func addPages(o *gateway.Options, cfg *config.Config) error {
 }
 
 // readPage reads a file that is kept in memory, of at most limit bytes.
-func readPage(name, path string, limit int64, cfg *config.Config) (*gateway.Page, error) {
-	f, err := os.Open(path)
+func readPage(name, path string, limit int, cfg *config.Config) (*gateway.Page, error) {
+	body, _, err := config.ReadBounded(path, limit)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open %s: %w", name, err)
-	}
-	defer f.Close()
-	body, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	if int64(len(body)) > limit {
-		return nil, fmt.Errorf("cannot use %s %q: it has more than %d bytes", name, path, limit)
+		return nil, fmt.Errorf("cannot read %s %q: %w", name, path, err)
 	}
 	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
 	if !ok {

@@ -16,6 +16,10 @@ const maxListeners = 64 // each listener is compared with all others
 // listeners parses a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
 	list := commaList(p, func(part string) (string, *parseError) {
+		if part == "0" {
+			return part, invalid("write a port from 1 to 65535, or :0 for any free port, another one after each start",
+				"holds 0, which is no port")
+		}
 		if isPort(part, 0) { // nginx's form
 			part = ":" + part
 		}

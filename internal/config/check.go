@@ -148,7 +148,7 @@ func (k *checker) store(key string, at position, dir string) {
 		k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
 	case isMissing(dir):
 		k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf",
-			"store path %q is not there", clip(dir))
+			"store path %q is not there: the gateway starts, is not ready, and its files are 503", clip(dir))
 	case !may(dir, unix.X_OK):
 		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
 			"cannot enter %q", clip(dir))
@@ -242,7 +242,7 @@ func (k *checker) logs() {
 			k.keyError(key, "add the name of a file", "%q is a folder", name)
 		case !isDir(dir):
 			k.keyError(key, "make the folder, or correct the name", "there is no folder %q for the log", dir)
-		case isMissing(name) && !may(dir, unix.W_OK|unix.X_OK), !isMissing(name) && !may(name, unix.W_OK):
+		case isMissing(name) && !k.mayWrite(dir), !isMissing(name) && !k.mayWrite(name):
 			k.keyError(key, "let the user of the gateway write there", "cannot write the log %q", name)
 		}
 	}
@@ -270,12 +270,6 @@ func (k *checker) disk() {
 		return
 	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
 		k.keyError(key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
-		return
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
-		k.keyWarning("cache.disk_max", "lower disk_max or use a larger disk",
-			"the disk of %q is smaller than disk_max", dir)
 	}
 }
 

@@ -92,7 +92,7 @@ func TestRules(t *testing.T) {
 			"group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\nstorage_server_prot=1\n", Warning, 6,
 			"did you mean storage_server_port"},
 		{"empty secret", token + "http.anti_steal.secret_key =\n", Error, 4, "anyone can make a token"},
-		{"no secret", token, Error, 0, "anyone can make a token"},
+		{"no secret", token, Error, 3, "anyone can make a token"},
 		{"stock secret", token + "http.anti_steal.secret_key = FastDFS1234567890\n", Warning, 4, "shipped with"},
 		{"short secret", token + "http.anti_steal.secret_key = 0123456789abcde\n", Warning, 4, "by trying"},
 		{"short extra secret", token +
@@ -302,8 +302,6 @@ func TestCheckHost(t *testing.T) {
 			Error, 4, "lies in disk_path"},
 		{"disk folder leads into a store", well + "[cache]\ndisk_path=" + linkTo(t, dir) + "/a/b\ndisk_max=1\n",
 			Error, 4, "lies in the store path"},
-		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5,
-			"smaller than disk_max"},
 	})
 }
 
@@ -421,4 +419,22 @@ func linkTo(t *testing.T, dir string) string {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))
 	return link
+}
+
+// TestLogsOfTheAccount: check by root finds a log that the account of the gateway cannot open.
+func TestLogsOfTheAccount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root changes to another account")
+	}
+	dir := t.TempDir()
+	for outer := dir; outer != os.TempDir() && outer != "/"; outer = filepath.Dir(outer) {
+		require.NoError(t, os.Chmod(outer, 0o755))
+	}
+	log := filepath.Join(dir, "gateway.log")
+	text := base + "log_filename = " + log + "\n[gateway]\nuser = nobody\n"
+	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot write the log"), "in a folder of root")
+	require.NoError(t, os.WriteFile(log, nil, 0o640))
+	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot write the log"), "a file of root")
+	require.NoError(t, os.Chmod(log, 0o666))
+	require.Zero(t, found(checked(t, text), Error, 3, "cannot write the log"))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/i18n"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits of one configuration with everything that it includes.
@@ -94,7 +96,7 @@ func (d *reader) file(path string, from position) {
 		d.stop(from, "more than %d files are included", maxConfigFiles)
 		return
 	}
-	data, info, err := readBounded(path, d.left)
+	data, info, err := ReadBounded(path, d.left)
 	if err != nil {
 		d.unreadable(path, from, err)
 		return
@@ -126,6 +128,9 @@ func (d *reader) unreadable(path string, from position, err error) {
 		"permissions, or remove the line")
 	if len(d.open) == 0 {
 		fix = i18n.Plain("give the path of a mod_fastdfs.conf that this user may read")
+	}
+	if errors.Is(err, errNotRegular) {
+		fix = i18n.Plain("write its content into a file, and name that")
 	}
 	if errors.Is(err, errTooLarge) {
 		fix = i18n.Sprintf("keep all files of a configuration below %d bytes together", maxConfigBytes)
@@ -211,8 +216,8 @@ func (d *reader) find(name string, at position) string {
 	if isMissing(here) {
 		return top
 	}
-	if a, _, err := readBounded(here, d.left); err == nil {
-		if b, _, err := readBounded(top, d.left); err == nil && !bytes.Equal(a, b) {
+	if a, _, err := ReadBounded(here, d.left); err == nil {
+		if b, _, err := ReadBounded(top, d.left); err == nil && !bytes.Equal(a, b) {
 			d.report.warnf(at, "", "write the whole path, or keep one of the two files",
 				"%q is read here, and the module reads %q", here, top)
 		}
@@ -251,11 +256,18 @@ func (d *reader) entry(line string, at position) {
 	d.entries = append(d.entries, entry{section: d.section, key: key, value: value, at: at})
 }
 
-var errTooLarge = i18n.Errorf("too large")
+var (
+	errTooLarge   = i18n.Errorf("too large")
+	errNotRegular = i18n.Errorf("it is a pipe, a socket or a device")
+)
 
-// readBounded reads a whole file of at most limit bytes.
-func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
-	f, err := os.Open(path)
+// ReadBounded reads a whole regular file of at most limit bytes. Other kinds of files are errors,
+// also without a writer or an end: a read of them could wait or grow without bound.
+func ReadBounded(path string, limit int) ([]byte, os.FileInfo, error) {
+	if info, err := os.Stat(path); err == nil && isEndless(info) { // open(2) refuses a socket with another error
+		return nil, nil, errNotRegular
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe that is there since
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,6 +275,9 @@ func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
+	}
+	if isEndless(info) {
+		return nil, nil, errNotRegular
 	}
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
@@ -273,6 +288,9 @@ func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
 	}
 	return data, info, nil
 }
+
+// isEndless reports whether a file is neither regular nor a folder, for which read(2) has an error.
+func isEndless(info os.FileInfo) bool { return !info.Mode().IsRegular() && !info.IsDir() }
 
 // reason returns an error without its path.
 func reason(err error) error {

@@ -129,7 +129,11 @@ func (l *loader) lintToken() {
 	switch {
 	case a.Secret == "" && len(a.SecretFiles) > 0: // Check reads them
 	case a.Secret == "":
-		l.absentf(l.c.at(secretKey), secretKey, "set a long random secret, or secret_files in [antisteal]",
+		at := l.c.at(secretKey)
+		if at.line == 0 {
+			at = l.c.at(checkKey)
+		}
+		l.absentf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
 		l.keyWarning(secretKey, "set a long random secret",

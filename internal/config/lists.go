@@ -34,7 +34,7 @@ func (l *loader) readList(key, name string) (text string, ok bool) {
 	if name == "" {
 		return "", false
 	}
-	data, _, err := readBounded(name, maxListBytes)
+	data, _, err := ReadBounded(name, maxListBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false
 	}

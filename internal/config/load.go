@@ -183,8 +183,8 @@ func (l *loader) apply(s setting, e entry) {
 	l.add(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
-// unknownKey reports a key that its section does not have. The module ignores such keys, so its
-// sections get a warning, and only for a key that looks misspelt or misplaced.
+// unknownKey reports a key that its section does not have. The module ignores such keys, so they are
+// a warning in its sections; but one that was meant to protect the files is an error.
 func (l *loader) unknownKey(e entry, settings []setting) {
 	module := e.section == "" || isGroupSection(e.section)
 	if _, ok := storePathIndex(e.key); ok && module {
@@ -198,6 +198,9 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	for i, s := range settings {
 		names[i] = s.key
 	}
+	if module && l.losesTokens(e, names) {
+		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
+	}
 	if near, ok := Nearest(e.key, names); ok {
 		l.add(severity, e.at, full(e.section, e.key), text,
 			i18n.Sprintf("did you mean %s (%s)?", near, i18n.Plain(settings[slices.Index(names, near)].doc)))
@@ -207,14 +210,26 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 		l.add(severity, e.at, full(e.section, e.key), text, i18n.Sprintf("%s belongs in %s", e.key, home))
 		return
 	}
+	fix := i18n.Plain("correct the name, or remove the line")
 	switch {
 	case !module:
 		l.add(Error, e.at, full(e.section, e.key), text,
 			i18n.Sprintf("remove the line; the most similar keys are %s", strings.Join(similar(e.key, names, 3), ", ")))
 	case looksProtective.MatchString(e.key):
-		l.add(Warning, e.at, full(e.section, e.key), text, i18n.Plain("remove the line; tokens are checked with "+
-			"http.anti_steal.check_token = true and http.anti_steal.secret_key"))
+		fix = i18n.Plain("remove the line; tokens are checked with " +
+			"http.anti_steal.check_token = true and http.anti_steal.secret_key")
+		fallthrough
+	default:
+		l.add(Warning, e.at, full(e.section, e.key), text, fix)
 	}
+}
+
+// losesTokens reports whether a key of the module's part, which its section does not have, was meant
+// to switch the check of tokens on, and no other line does that.
+func (l *loader) losesTokens(e entry, names []string) bool {
+	near, _ := Nearest(e.key, names)
+	return (near == checkTokenKey || e.key == checkTokenKey) && isTrue(e.value) &&
+		!slices.ContainsFunc(l.bySection[""], func(e entry) bool { return e.key == checkTokenKey })
 }
 
 // homeOf returns the section that has a key, as text for a message.

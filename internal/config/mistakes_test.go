@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestMistakes: lines that were typed by mistake, or copied from an old guide, have a problem with
@@ -37,7 +38,15 @@ func TestMistakes(t *testing.T) {
 		{"http.anti_steal_token = true", fmt.Sprintf(noKey, `"http.anti_steal_token"`)},
 		{"http.secret_key = 1234", fmt.Sprintf(noKey, `"http.secret_key"`)},
 		{"http.anti_steal.enable = 1", fmt.Sprintf(noKey, `"http.anti_steal.enable"`)},
-		{"storage_sync = 1", ""}, // a key of another program
+		{"foo = bar", `warning: "foo" is no known key and is ignored; correct the name, or remove the line`},
+		{"http.anti_steal.chek_token = true", `error: "http.anti_steal.chek_token" is no known key here, so no token is ` +
+			"checked; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
+		{"http.anti_steal.chek_token = false", `warning: "http.anti_steal.chek_token" is no known key and is ignored; ` +
+			"did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
+		{"http.anti_steal.check_token = yes", "error: tokens are checked, but http.anti_steal.secret_key is empty: " +
+			"anyone can make a token; set a long random secret, or secret_files in [antisteal]"},
+		{"[gateway]\nlisten = 0", `error: listen = "0" holds 0, which is no port; ` +
+			"write a port from 1 to 65535, or :0 for any free port, another one after each start"},
 		{"#@if ON", fmt.Sprintf(noDirective, "#@if")},
 		{"#@for i from 0 to 3", fmt.Sprintf(noDirective, "#@for")},
 		{"[gateway]\nlisten = :88888",
@@ -135,3 +144,36 @@ func TestAllProblems(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, 5, "no such file"))
 	require.Len(t, problems, 3)
 }
+
+// TestMisspelledCheckToken: a line that was meant to switch tokens on is no error where another one
+// does that.
+func TestMisspelledCheckToken(t *testing.T) {
+	_, problems := load(t, base+"http.anti_steal.chek_token = true\nhttp.anti_steal.check_token = false\n")
+	require.Equal(t, 1, found(problems, Warning, 3, "did you mean http.anti_steal.check_token"))
+}
+
+// TestEndlessFiles: files of an operator that are pipes or devices are an error at once.
+func TestEndlessFiles(t *testing.T) {
+	t.Parallel()
+	const secrets = "http.anti_steal.check_token = true\n[antisteal]\nsecret_files = "
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	for _, file := range []string{pipe, "/dev/zero"} {
+		const why = "it is a pipe, a socket or a device"
+		require.Equal(t, 1, found(second(CheckFile(file, time.Now())), Error, 0, why, "write its content into a file"))
+		for text, want := range map[string]string{
+			"#include " + file:                                      why,
+			"http.mime_types_filename = " + file:                    why,
+			"use_storage_id = true\nstorage_ids_filename = " + file: why,
+			secrets + file:                                          why,
+			"[gateway]\nadmin_token_file = " + file:                 why,
+			"[gateway]\ntls_key = " + file + "\ntls_cert = " + file: "is no regular file",
+		} {
+			conf := filepath.Join(put(t, map[string]string{"m.conf": base + text + "\n"}), "m.conf")
+			problems := second(CheckFile(conf, time.Now()))
+			require.Equal(t, 1, found(problems, Error, 3+strings.Count(text, "\n"), want), "%s: %v", text, problems)
+		}
+	}
+}
+
+func second(_ *Config, problems []Problem) []Problem { return problems }

@@ -75,7 +75,7 @@ const maxSecretFile = 4096
 // ReadSecretFile reads a file that holds one secret and at most a line end behind it. The secret
 // has 1 to 4096 bytes and no other line end in it. Errors name the file and never show its content.
 func ReadSecretFile(name string) (string, error) {
-	data, _, err := readBounded(name, maxSecretFile)
+	data, _, err := ReadBounded(name, maxSecretFile)
 	if err != nil {
 		return "", i18n.Errorf("cannot read the secret in %q: %w", name, reason(err))
 	}
@@ -141,7 +141,7 @@ func (r *Redis) authorities() (*x509.CertPool, error) {
 	if r.CAFile == "" {
 		return nil, nil
 	}
-	data, _, err := readBounded(r.CAFile, maxListBytes)
+	data, _, err := ReadBounded(r.CAFile, maxListBytes)
 	if err != nil {
 		return nil, i18n.Errorf("cannot read ca_file %q of [redis]: %w", r.CAFile, reason(err))
 	}
@@ -157,7 +157,15 @@ func (r *Redis) certificates() ([]tls.Certificate, error) {
 	if r.CertFile == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(r.CertFile, r.KeyFile)
+	chain, _, err := ReadBounded(r.CertFile, maxListBytes)
+	var key []byte
+	if err == nil {
+		key, _, err = ReadBounded(r.KeyFile, maxListBytes)
+	}
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(chain, key)
+	}
 	if err != nil {
 		return nil, i18n.Errorf("cannot use cert_file and key_file of [redis]: %w", err)
 	}

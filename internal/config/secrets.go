@@ -59,6 +59,9 @@ func (k *checker) secretFiles() {
 // judgePeerSecret reports a secret of the fleet that can be guessed.
 func (r *report) judgePeerSecret(at position, key, secret string) {
 	switch {
+	case slices.Contains(publishedSecrets, secret):
+		r.errorf(at, key, "make one by `openssl rand -hex 32`, the same on every gateway",
+			"secret is the one of an example, which everybody knows: any client with it reads every cached file")
 	case len(secret) < shortSecret:
 		r.errorf(at, key, "set a long random secret, the same on every gateway",
 			"secret has fewer than %d characters and can be found by trying: any client with it reads every "+

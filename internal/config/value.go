@@ -226,17 +226,16 @@ func resolve(name string, at position) string {
 // flag parses a boolean: true, yes, on and 1 in any case are true, all else is false.
 func flag(p *bool) field {
 	return field{parse: func(v string, _ position) *parseError {
-		switch strings.ToLower(v) {
-		case "true", "yes", "on", "1":
-			*p = true
-			return nil
-		case "", "false", "no", "off", "0":
-			*p = false
+		if *p = isTrue(v); *p || slices.Contains([]string{"", "false", "no", "off", "0"}, strings.ToLower(v)) {
 			return nil
 		}
-		*p = false
 		return questionable("write true or false", "is neither true nor false and counts as false")
 	}}
+}
+
+// isTrue reports whether a value of flag is true.
+func isTrue(v string) bool {
+	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(v))
 }
 
 // number parses a decimal number from low to high.

@@ -20,15 +20,15 @@ func TestPublishedSecrets(t *testing.T) {
 		found := regexp.MustCompile(`\b[0-9a-f]{64}\b`).FindAllString(string(text), -1)
 		require.NotEmpty(t, found, name)
 		for _, secret := range found {
-			require.True(t, isWeak(secret), "%s: %s", name, secret)
+			require.Contains(t, publishedSecrets, secret, name)
 		}
 	}
 }
 
-// TestWeakSecrets: published and invented secrets count as weak, random ones do not.
+// TestWeakSecrets: invented secrets count as weak, random ones do not.
 func TestWeakSecrets(t *testing.T) {
 	for _, secret := range []string{
-		"FastDFS1234567890", "a-long-random-secret", "passwordpassword", "aaaaaaaaaaaaaaaa1", "0123456789abcdef",
+		"passwordpassword", "aaaaaaaaaaaaaaaa1", "0123456789abcdef",
 		"1111111111111111111111111111111a",
 		"correct horse battery staple", "20240101-20240101", "abababababababababab1",
 		"fastdfs-fastdfs-1",

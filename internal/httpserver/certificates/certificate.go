@@ -80,6 +80,9 @@ func (c *Certificate) names() []string {
 	return list
 }
 
+// maxFile bounds a file with a chain or a key, in bytes.
+const maxFile = 1 << 20
+
 // stamp distinguishes versions of the files of a pair. Symbolic links are followed, so the stamp
 // changes when a link gets another target.
 type stamp [2]fileStamp
@@ -95,6 +98,12 @@ func stampOf(p Pair) (s stamp, err error) {
 		info, err := os.Stat(name)
 		if err != nil {
 			return s, err
+		}
+		if !info.Mode().IsRegular() {
+			return s, i18n.Errorf("%q is no regular file", name)
+		}
+		if info.Size() > maxFile {
+			return s, i18n.Errorf("%q has more than %d bytes", name, maxFile)
 		}
 		st, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
