@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -55,6 +56,9 @@ func (m *Members) HasGroup(group string) bool {
 	_, ok := m.load().groups[group]
 	return ok
 }
+
+// Groups returns the names of the groups, sorted.
+func (m *Members) Groups() []string { return slices.Sorted(maps.Keys(m.load().groups)) }
 
 // ByAddr returns the storage of a group with this address.
 func (m *Members) ByAddr(group string, addr netip.Addr) (Server, bool) {

@@ -1,12 +1,11 @@
 package app
 
 import (
-	"context"
-	"log/slog"
 	"syscall"
 
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // The limit on open files (RLIMIT_NOFILE) is divided among connections and files that are kept
@@ -26,30 +25,32 @@ func spareFiles() (int, error) {
 	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
 }
 
-// DefaultConnections is the default of max_connections.
-const DefaultConnections = 100_000
+// defaultConnections is the default of max_connections. enoughConnections are enough where it is not
+// set: they carry a busy host, and an operator who needs more sets it.
+const (
+	defaultConnections = 100_000
+	enoughConnections  = 4096
+)
 
 // MaxConnections returns max_connections, or less if the limit on open files does not allow as many
 // besides the files that are kept open: each connection may be sending a file that is not kept, and
 // a quarter as many further connections may be open until they are rejected.
-func MaxConnections(cfg *config.Config, log *slog.Logger) int {
+func MaxConnections(cfg *config.Config) int {
 	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
 	spare, err := spareFiles()
 	if err != nil {
-		log.Warn("cannot tell how many files may be open", "err", err)
 		return connections
 	}
-	room := (spare - min(kept, spare/4)) * 4 / 9
-	if room >= connections {
-		return connections
+	return min(max((spare-min(kept, spare/4))*4/9, 1), connections)
+}
+
+// FewConnections returns a sentence about a limit on open files that allows too few connections: it
+// says how many, and names the limit. few is false if they are enough.
+func FewConnections(cfg *config.Config) (text i18n.Text, few bool) {
+	room, wanted := MaxConnections(cfg), cfg.Gateway.MaxConnections
+	if room == wanted || wanted == defaultConnections && room >= enoughConnections {
+		return text, false
 	}
-	room = max(room, 1)
-	level := slog.LevelWarn
-	if connections == DefaultConnections {
-		level = slog.LevelInfo
-	}
-	log.Log(context.Background(), level,
-		"max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
-		"max_connections", connections, "open_files_limit", spare+reserved, "used_instead", room)
-	return room
+	return i18n.Sprintf("the limit on open files (ulimit -n, LimitNOFILE=) allows %d of max_connections = %d",
+		room, wanted), true
 }

@@ -87,7 +87,8 @@ func (a *App) bounded(name string, check func() (any, error)) (replaced bool, er
 	}
 }
 
-// watchStore logs when the store paths become unreadable and readable. If another folder has
+// watchStore logs when the store paths become unreadable and readable, and warns once of each of the
+// setupProblems. If another folder has
 // replaced one, and Landlock keeps this process from it, watchStore upgrades to a new process, and
 // tries again if that fails. If the first check already finds such a folder, it starts none: a new
 // process would not do better.
@@ -95,6 +96,7 @@ func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
 	last, needed, tried := "", false, time.Time{} // needed: an upgrade
+	var warned []string
 	for first := true; ; first = false {
 		text := ""
 		replaced, err := a.checkStore()
@@ -108,6 +110,7 @@ func (a *App) watchStore() {
 				a.log.Info("store is ready")
 			}
 		}
+		warned = a.warnOfSetup(warned)
 		if needed && time.Since(tried) >= upgradeEvery && !a.upgrade.begun.Load() {
 			tried = time.Now()
 			a.Upgrade()

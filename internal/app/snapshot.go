@@ -64,7 +64,7 @@ func (a *App) localSnapshot() status.Snapshot {
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
 		Panics:  panics.Total(),
-		Sandbox: a.restricted,
+		Sandbox: a.restricted, Setup: setupProblems(p),
 		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: a.privileges.Account()},
 			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.sample()),

@@ -22,7 +22,7 @@ func Check(ctx context.Context, file string) (*config.Config, []config.Problem) 
 	if cfg == nil {
 		return nil, problems
 	}
-	return cfg, slices.Concat(problems, trackerNames(ctx, cfg), app.HostProblems(cfg))
+	return cfg, slices.Concat(problems, trackerNames(ctx, cfg), capacity(ctx, cfg), app.HostProblems(cfg))
 }
 
 // Advertised returns the URL that advertise = auto means on this host, by its routes to Redis. It

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
 
 	"github.com/prometheus/procfs"
@@ -26,29 +26,66 @@ import (
 // limits examines the limits of open files and memory.
 func (d *doctor) limits(context.Context) {
 	const area = "limit"
-	g := &d.cfg.Gateway
-	if room := app.MaxConnections(d.cfg, slog.New(slog.DiscardHandler)); room < g.MaxConnections {
-		result := Warn
-		if g.MaxConnections == app.DefaultConnections {
-			result = OK
-		}
-		d.add(area, "open files", result,
-			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
-			"enough for %d of max_connections = %d", room, g.MaxConnections)
+	if text, few := app.FewConnections(d.cfg); few {
+		d.add(area, "open files", Warn,
+			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections", "%s", text)
 	} else {
-		d.add(area, "open files", OK, "", "enough for max_connections = %d", g.MaxConnections)
+		d.add(area, "open files", OK, "", "enough for %d of max_connections = %d", app.MaxConnections(d.cfg),
+			d.cfg.Gateway.MaxConnections)
 	}
-	total := memoryOfHost()
-	needs := d.cfg.Cache.MemoryMax + d.cfg.OpenFileCache.Memory
+	total, needs := memoryOfHost(), memoryNeeds(d.cfg)
 	switch {
 	case total == 0:
-	case needs > total/4*3:
-		d.add(area, "memory", Warn, "lower memory_max in [cache] or memory in [open_file_cache], or add memory",
-			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", status.Bytes(needs),
-			status.Bytes(total))
+	case tooMuchMemory(needs, total):
+		d.add(area, "memory", Warn, memoryFix, memoryText, status.Bytes(needs), status.Bytes(total))
 	default:
 		d.add(area, "memory", OK, "", "%s for files, of %s", status.Bytes(needs), status.Bytes(total))
 	}
+}
+
+// Messages about memory and disk.
+const (
+	memoryText = "memory_max and the memory of [open_file_cache] are %s, and this host has %s"
+	memoryFix  = "lower memory_max in [cache] or memory in [open_file_cache], or add memory"
+	diskText   = "%s free and %s in the cache, for disk_max = %s"
+	diskFix    = "lower disk_max, or free space on the disk: a full disk switches the cache on it off"
+)
+
+// memoryNeeds returns the memory that a configuration allows for files, in bytes.
+func memoryNeeds(cfg *config.Config) int64 { return cfg.Cache.MemoryMax + cfg.OpenFileCache.Memory }
+
+// tooMuchMemory reports whether a host has too little memory for files and the rest of the program.
+func tooMuchMemory(needs, total int64) bool { return needs > total/4*3 }
+
+// capacity returns warnings about more memory or disk than this host has.
+func capacity(ctx context.Context, cfg *config.Config) (problems []config.Problem) {
+	if needs, total := memoryNeeds(cfg), memoryOfHost(); total > 0 && tooMuchMemory(needs, total) {
+		problems = append(problems, cfg.Warning("cache.memory_max",
+			i18n.Sprintf(memoryText, status.Bytes(needs), status.Bytes(total)), memoryFix))
+	}
+	folder := cfg.Cache.Folder()
+	if free, used, ok := space(ctx, folder); ok && used+free < cfg.Cache.DiskMax {
+		problems = append(problems, cfg.Warning("cache.disk_max",
+			i18n.Sprintf(diskText, status.Bytes(free), status.Bytes(used), status.Bytes(cfg.Cache.DiskMax)), diskFix))
+	}
+	return problems
+}
+
+// space returns the free space for the folder of the cache, which may not be there yet, and the
+// space that its files use, in bytes. ok is false if there is no such folder.
+func space(ctx context.Context, folder string) (free, used int64, ok bool) {
+	if folder == "" {
+		return 0, 0, false
+	}
+	at := folder // or the folder in which it will be created
+	var fs unix.Statfs_t
+	for unix.Statfs(at, &fs) != nil {
+		if at == filepath.Dir(at) {
+			return 0, 0, false
+		}
+		at = filepath.Dir(at)
+	}
+	return int64(fs.Bavail) * fs.Bsize, sizeOf(ctx, folder), true
 }
 
 // memoryOfHost returns the memory that this process may use, in bytes: the memory of the host, or
@@ -85,25 +122,15 @@ func (d *doctor) disks(ctx context.Context) {
 		}
 	}
 	folder := d.cfg.Cache.Folder()
-	if folder == "" {
+	free, used, ok := space(ctx, folder)
+	if !ok {
 		return
 	}
-	at := folder // or the folder in which it will be created
-	var space unix.Statfs_t
-	for unix.Statfs(at, &space) != nil {
-		if at == filepath.Dir(at) {
-			return
-		}
-		at = filepath.Dir(at)
-	}
-	free := int64(space.Bavail) * space.Bsize
-	used, want := sizeOf(ctx, folder), d.cfg.Cache.DiskMax
-	result := OK
+	result, want := OK, d.cfg.Cache.DiskMax
 	if used+free < want {
 		result = Warn
 	}
-	d.add(area, folder, result, "lower disk_max, or free space on the disk: a full disk switches the cache on it off",
-		"%s free and %s in the cache, for disk_max = %s", status.Bytes(free), status.Bytes(used), status.Bytes(want))
+	d.add(area, folder, result, diskFix, diskText, status.Bytes(free), status.Bytes(used), status.Bytes(want))
 }
 
 // sizeOf returns the size of the files in a folder, in bytes; of some of them if ctx ends.
@@ -156,7 +183,7 @@ func (d *doctor) ports(context.Context) {
 			d.taken(address, setting)
 		case errors.Is(err, unix.EACCES):
 			d.add(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
-				"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
+				"or after `setcap cap_net_bind_service=+ep` on the program", "this account may not listen there")
 		default:
 			d.add(area, address, Fail, i18n.Sprintf("correct %s", setting), "%v", err)
 		}
@@ -194,6 +221,15 @@ func (d *doctor) taken(address, setting string) {
 		d.add(area, address, Fail, i18n.Sprintf("stop it, or change %s", setting),
 			"taken by %s, process %d", name, o.PID)
 	}
+}
+
+// TakenBy returns a text about the first process that listens on an address.
+func TakenBy(address string) i18n.Text {
+	for _, o := range listeners(address) {
+		name, _ := o.Comm()
+		return i18n.Sprintf("taken by %s, process %d", name, o.PID)
+	}
+	return i18n.Plain("taken by a process of another account")
 }
 
 // sameProgram reports whether two programs have the same file name. Links in /proc have the suffix

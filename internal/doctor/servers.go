@@ -90,6 +90,9 @@ func (d *doctor) storages(ctx context.Context) {
 		return // the findings about the trackers have the reason
 	}
 	d.upstreams.Await()
+	for _, text := range d.upstreams.WrongGroups(d.cfg) {
+		d.add("config", "group_name", Fail, "write the group of this host, as in its storage.conf", "%s", text)
+	}
 	var asking sync.WaitGroup
 	var beat int64 // the last heartbeat of any storage
 	for _, g := range groups {

@@ -29,7 +29,8 @@ type Snapshot struct {
 	NotReady i18n.Text
 	// Sandbox is a problem of the sandbox; empty = none.
 	Sandbox i18n.Text
-	Panics  int64 // contained since the start: bugs
+	Setup   []i18n.Text // problems of the configuration on this host
+	Panics  int64       // contained since the start: bugs
 	Process []Fact
 	// Certificates are the certificates of the listeners, by name.
 	Certificates []Certificate

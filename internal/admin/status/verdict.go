@@ -78,6 +78,9 @@ func (s *Snapshot) problems() []Problem {
 	}
 	s.certificateProblems(&list)
 	s.fleetProblems(&list)
+	for _, text := range s.Setup {
+		list.add(Warn, "%s.", text)
+	}
 	if !s.Sandbox.IsZero() {
 		list.add(Warn, "%s.", s.Sandbox)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
@@ -202,10 +203,44 @@ func TestDoctorHost(t *testing.T) {
 
 	few := exec.Command("sh", "-c", `ulimit -n 500; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
 	out, _ := few.CombinedOutput() // fails, since the port is taken
-	require.Regexp(t, `warn +limit +open files: enough for \d+ of max_connections = 5000\n +raise the limit`,
-		string(out))
+	require.Regexp(t, `warn +limit +open files: the limit on open files \(ulimit -n, LimitNOFILE=\) allows \d+ of `+
+		`max_connections = 5000\n +raise the limit`, string(out))
 
 	missing := edited(t, conf, s.Root("group1", 0), "/nowhere")
 	bad := only(t, examine(t, 1, missing, "config"), "fail")
 	require.Contains(t, bad.text, "/nowhere")
+}
+
+// TestWrongGroup: doctor fails, and a running gateway warns in its log and on its status page, where no
+// tracker has the group of the store.
+func TestWrongGroup(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1},
+		{Name: "group2", Count: 1}}})
+	host, _, err := net.SplitHostPort(c.Storage(0).Addr())
+	require.NoError(t, err)
+	conf := e2e.WriteConfig(t, strings.Replace(storetest.New(t).Config("tracker_server = "+c.Trackers()[0],
+		"[gateway]", "listen = "+lab.Address(lab.Port()), "admin_listen = "+lab.Address(lab.Port()),
+		"local_ips = "+host), "group_name = group1", "group_name = grupo1", -1))
+	want := "group_name = grupo1: no tracker has this group; groups: group1, group2; this host (" + host +
+		") is a storage of group1"
+	require.Equal(t, want, only(t, examine(t, 1, conf, "config"), "fail").text)
+	p := e2e.ServeConfig(t, conf)
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), want) })
+	_, page := p.AdminGet("/status")
+	require.Contains(t, page, "grupo1: no tracker has this group")
+}
+
+// TestDoctorFewDescriptors: doctor warns of a limit on open files that is too low for many connections.
+func TestDoctorFewDescriptors(t *testing.T) {
+	t.Parallel()
+	conf := e2e.WriteConfig(t, storetest.New(t).Config("[gateway]", "allow_sources = local-networks",
+		"listen = "+lab.Address(lab.Port()), "admin_listen ="))
+	const want = `the limit on open files \(ulimit -n, LimitNOFILE=\) allows \d+ of max_connections = 100000`
+	for _, limit := range []string{"1024", "200"} {
+		out, _ := exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -c "$1"`, e2e.Binary, conf).Output()
+		require.Regexp(t, `warn +limit +open files: `+want, string(out))
+		out, _ = exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -lang zh -c "$1"`, e2e.Binary, conf).Output()
+		require.Regexp(t, `打开文件数上限.*只够 \d+ 个连接`, string(out))
+	}
 }

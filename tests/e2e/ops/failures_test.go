@@ -30,7 +30,10 @@ func TestFewDescriptors(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(1000))
 	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
 	p := e2e.StartCommand(t, conf, exec.Command("sh", "-c", "ulimit -n 160 && exec \"$0\" -c \"$1\"", e2e.Binary, conf))
-	require.Contains(t, p.LogText(), "max_connections is more than the limit on open files allows")
+	const warning = "the limit on open files (ulimit -n, LimitNOFILE=) allows"
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), warning) })
+	_, page := p.AdminGet("/status")
+	require.Contains(t, page, warning)
 	var open []net.Conn
 	for range 400 {
 		c, err := net.DialTimeout("tcp", p.Addrs[0], time.Second)

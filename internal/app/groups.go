@@ -1,0 +1,70 @@
+package app
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/tracker"
+)
+
+// WrongGroups returns a sentence about each group_name of a configuration that no tracker has: its
+// files are 404. There is none while the lists of the trackers are unknown or incomplete.
+func (u *Upstreams) WrongGroups(cfg *config.Config) (list []i18n.Text) {
+	members := u.Trackers.Members()
+	if len(cfg.TrackerServers) == 0 || !members.Known() || members.Partial() {
+		return nil
+	}
+	var names []string
+	for _, g := range cfg.Groups {
+		names = append(names, g.Name)
+	}
+	if !cfg.URLHasGroupName {
+		names = append(names, cfg.GroupName)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name == "" || members.HasGroup(name) {
+			continue
+		}
+		text := i18n.Sprintf("group_name = %s: no tracker has this group; groups: %s", name,
+			strings.Join(members.Groups(), ", "))
+		if host, group, ok := u.listedHere(members); ok {
+			text = i18n.Sprintf("%s; this host (%s) is a storage of %s", text, host, group)
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// listedHere returns an address of this host that a list of storages has, and its group.
+func (u *Upstreams) listedHere(members *tracker.Members) (host, group string, ok bool) {
+	for _, s := range members.All() {
+		if addr, err := netip.ParseAddr(s.Host); err == nil && slices.Contains(u.settings.sources.LocalIPs, addr) {
+			return s.Host, s.Group, true
+		}
+	}
+	return "", "", false
+}
+
+// setupProblems returns the problems of the configuration on this host that a running gateway
+// finds: each is logged, and on the status page.
+func setupProblems(p *components) []i18n.Text {
+	list := p.upstreams.WrongGroups(p.cfg)
+	if text, few := FewConnections(p.cfg); few {
+		list = append(list, text)
+	}
+	return list
+}
+
+// warnOfSetup logs the setupProblems that last does not have, and returns all of them.
+func (a *App) warnOfSetup(last []string) (list []string) {
+	for _, text := range setupProblems(a.components.Load()) {
+		if list = append(list, text.String()); !slices.Contains(last, text.String()) {
+			a.log.Warn(text.String())
+		}
+	}
+	return list
+}
