@@ -184,6 +184,7 @@ var (
 	errNoGroup   error = &idError{"it must be group/Mxx/HH/LL/name"}
 	errGroup     error = &idError{"group name is not 1 to 16 letters and digits"}
 	errPathIndex error = &idError{"path index is not M and two hexadecimal digits"}
+	errSmallM    error = &idError{"path index begins with a small m: write it in capitals, as in M00"}
 	errDirs      error = &idError{"sub directories are not two upper-case hexadecimal digits each"}
 	errChars     error = &idError{"name holds more than letters, digits, dot, hyphen and underscore"}
 	errShort     error = &idError{"name is shorter than 34 characters"}
@@ -224,6 +225,8 @@ func ParseLogic(group, logic string) (FileID, error) {
 		index, rest = int(hexPair(logic[1:])), logic[4:]
 	case len(group) == 3 && group[0] == 'M' && isHexPair(group[1:]):
 		return FileID{}, errNoGroup // Mxx/HH/LL/name without a group
+	case strings.HasPrefix(logic, "m"):
+		return FileID{}, errSmallM
 	}
 	if len(rest) < dirsLen || !isHexPair(rest) || rest[2] != '/' || !isHexPair(rest[3:]) || rest[5] != '/' {
 		return FileID{}, errDirs

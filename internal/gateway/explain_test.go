@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -38,4 +39,29 @@ func TestExplainBeforeTheFile(t *testing.T) {
 	text := h.Explain(context.Background(), "http://h"+file.URL(), time.Now()).String()
 	require.Contains(t, text, "200: the file of this host")
 	require.NotContains(t, text, "decided by")
+}
+
+// TestURLForms: a URL of the form that url_have_group_name excludes names the key, in the response and
+// in the log, and a small m in the store path has a text of its own.
+func TestURLForms(t *testing.T) {
+	const id = "00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
+	for _, c := range []struct {
+		grouped bool
+		url     string
+		want    string
+		logged  bool
+	}{
+		{false, "/group1/M00/" + id, "400: bad path: it begins with a group, and url_have_group_name is false", true},
+		{true, "/M00/" + id, "400: bad path: no group in front of it, and url_have_group_name is true", true},
+		{true, "/group1/m00/" + id, "400: bad file id: path index begins with a small m: write it in capitals, as in M00",
+			false},
+		{false, "/m00/" + id, "400: bad file id: path index begins with a small m: write it in capitals, as in M00", false},
+		{true, "/group1/M00/../favicon.ico", "400: bad file id: ", false},
+	} {
+		var log strings.Builder
+		h := NewHandler(Options{Store: openLocal(t, storetest.New(t)), Group: "group1", GroupInURL: c.grouped,
+			Log: slog.New(slog.NewTextHandler(&log, nil))})
+		require.Contains(t, h.Explain(t.Context(), "http://h"+c.url, time.Now()).String(), c.want)
+		require.Equal(t, c.logged, strings.Contains(log.String(), "correct url_have_group_name"), c.url)
+	}
 }

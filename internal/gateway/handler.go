@@ -117,9 +117,10 @@ type Page struct {
 type Handler struct {
 	o     Options
 	log   *slog.Logger // rate-limited, since clients can cause its lines
-	allow string       // value of Allow
-	pool  sync.Pool    // of *request
-	owner *byte        // identifies the handler that owns a fileInfo
+	forms *logfile.Warner
+	allow string    // value of Allow
+	pool  sync.Pool // of *request
+	owner *byte     // identifies the handler that owns a fileInfo
 
 	cors    *cors                             // nil = none
 	headers *fileselect.Choices[*fileHeaders] // nil = none
@@ -142,7 +143,8 @@ func NewHandler(o Options) *Handler {
 	if o.FilenameParameters == nil {
 		o.FilenameParameters = []string{"filename", "attname"}
 	}
-	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", owner: new(byte), cors: newCORS(o.CORS)}
+	h := &Handler{o: o, log: logfile.Limit(o.Log), forms: logfile.NewWarner(o.Log), allow: "GET, HEAD",
+		owner: new(byte), cors: newCORS(o.CORS)}
 	h.headers = newHeaders(o.Headers, h.cors)
 	h.rules = newRules(o.Rules, o.RuleSections)
 	if h.cors != nil {
@@ -332,13 +334,36 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 		path = rest
 	}
 	name := bytesString(path[1:])
-	if !h.o.GroupInURL {
-		return fdfs.ParseLogic(h.o.Group, name)
-	}
-	if strings.IndexByte(name, '/') <= 0 {
+	if h.o.GroupInURL && strings.IndexByte(name, '/') <= 0 {
 		return fdfs.FileID{}, errNoGroup
 	}
-	return fdfs.Parse(name)
+	id, err := h.parseID(name, h.o.GroupInURL)
+	if err != nil {
+		if _, otherwise := h.parseID(name, !h.o.GroupInURL); otherwise == nil {
+			err = h.otherForm()
+		}
+	}
+	return id, err
+}
+
+// parseID parses the id in a URL that begins with the group, or does not.
+func (h *Handler) parseID(name string, grouped bool) (fdfs.FileID, error) {
+	if grouped {
+		return fdfs.Parse(name)
+	}
+	return fdfs.ParseLogic(cmp.Or(h.o.Group, "group1"), name)
+}
+
+// otherForm returns the error of a URL of the form that url_have_group_name excludes, and logs it:
+// all URLs of a site have one form, so none is served.
+func (h *Handler) otherForm() error {
+	err := errBareID
+	if !h.o.GroupInURL {
+		err = errGroupInURL
+	}
+	h.forms.Warn(err.reason, "URLs of the other form are rejected; correct url_have_group_name if these are yours",
+		"url_have_group_name", h.o.GroupInURL)
+	return err
 }
 
 // checkToken rejects a request without a valid token if tokens are required. served is true if

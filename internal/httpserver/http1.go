@@ -66,6 +66,7 @@ func (s *Server) serveTLS(c *conn) {
 	_ = c.tls.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
+		s.rejectPlain(c, err)
 	case c.tls.ConnectionState().NegotiatedProtocol == "h2":
 		c.http2.Store(true)
 		s.http2.Serve(&http2Conn{Conn: c.tls, marker: c.guarded, counted: c})

@@ -150,3 +150,15 @@ func TestCertificateRenewal(t *testing.T) {
 	p.RequireReload(http.StatusUnprocessableEntity)
 	end()
 }
+
+// TestPlainOnTLS: plain HTTP on a TLS listener is 400 with a sentence, and a line in the log.
+func TestPlainOnTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e2e.WriteCertificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
+	p := e2e.Serve(t, storetest.New(t), "[gateway]", "tls_listen = 127.0.0.1:0", e2e.TLSKeys(dir, "a"))
+	resp := e2e.Fetch(t, http.DefaultClient, "http://"+p.TLSAddress()+"/group1/M00/00/00/x.jpg")
+	require.Equal(t, 400, resp.StatusCode)
+	require.Equal(t, "this port speaks TLS: use https://\n", string(resp.Body))
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "plain HTTP on a TLS listener: rejected") })
+}
