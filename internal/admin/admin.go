@@ -60,6 +60,7 @@ type Trial struct {
 //	GET  /explain?url=  the path of a request for a URL or file id, with reasons; &json=1 for programs
 //	GET  /reload        the result that a reload would have (Trial)
 //	POST /reload        200, or 422 with the problems of the configuration
+//	GET  /              a redirect to /status
 //	GET  /status        a page for operators (statuspage.go), with forms for explain and purge
 //	GET  /status.json   the state of the caches and the fleet
 //	GET  /locks         the locks that this gateway holds or waits for
@@ -112,11 +113,7 @@ func New(o Options) http.Handler {
 			profile(w, req)
 		})
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK,
-			"fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= "+
-				"/debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
-	})
+	mux.Handle("GET /{$}", http.RedirectHandler("/status", http.StatusSeeOther))
 	return o.guard(mux)
 }
 

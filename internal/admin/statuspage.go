@@ -17,10 +17,16 @@ import (
 //	GET /status?explain=URL the page with the explanation of a request
 //	GET /status?purge=ID    the page with a form that confirms a purge
 //
-// Forms work without scripts, and have the origin that guard requires. The language is the one that
-// Accept-Language prefers.
+//	GET /status?lang=zh     the page in a language, which a cookie keeps for the next requests
+//
+// Forms work without scripts, and have the origin that guard requires. Without lang= the language is
+// the one that Accept-Language prefers.
 func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
+	if l, ok := i18n.ParseLanguage(q.Get("lang")); ok {
+		http.SetCookie(w, &http.Cookie{Name: languageCookie, Value: string(l), Path: "/status", HttpOnly: true,
+			SameSite: http.SameSiteStrictMode})
+	}
 	if q.Get("part") == "live" {
 		page, err := status.RenderLive(o.Snapshot(req.Context()), languageOf(req))
 		writePage(w, http.StatusOK, page, err)
@@ -82,8 +88,19 @@ func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, i
 // fileID returns a pasted file id without blanks and leading slash.
 func fileID(text string) string { return strings.TrimPrefix(strings.TrimSpace(text), "/") }
 
+// languageCookie is the name of the cookie with the language of lang=.
+const languageCookie = "lang"
+
 // languageOf returns the language of the page for a browser.
 func languageOf(req *http.Request) i18n.Language {
+	if l, ok := i18n.ParseLanguage(req.URL.Query().Get("lang")); ok {
+		return l
+	}
+	if cookie, err := req.Cookie(languageCookie); err == nil {
+		if l, ok := i18n.ParseLanguage(cookie.Value); ok {
+			return l
+		}
+	}
 	return i18n.FromAcceptLanguage(strings.Join(req.Header.Values("Accept-Language"), ","))
 }
 
@@ -104,7 +121,7 @@ func writePage(w http.ResponseWriter, code int, page []byte, err error) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Vary", "Accept-Language")
+	h.Set("Vary", "Accept-Language, Cookie")
 	w.WriteHeader(code)
 	_, _ = w.Write(page) // an error means a disconnect
 }

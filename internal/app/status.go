@@ -1,7 +1,12 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fleet"
@@ -15,6 +20,10 @@ func (a *App) status(ctx context.Context) any {
 	if err := a.ready(); err != nil {
 		ready = err.Error()
 	}
+	more := []map[string]any{}
+	for _, problem := range verdict.More {
+		more = append(more, map[string]any{"state": problem.State.String(), "text": problem.Text})
+	}
 	sections := map[string]any{
 		"gateway": map[string]any{
 			"version": a.o.Version, "started": a.started.Format(time.RFC3339),
@@ -22,19 +31,19 @@ func (a *App) status(ctx context.Context) any {
 			"configuration": a.o.Config, "ready": ready,
 		},
 		"health": map[string]any{
-			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": verdict.More,
+			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": more,
 		},
 		"process": map[string]any{
 			"account": a.privileges.Account(), "no_new_privs": true, "landlock": a.privileges.State(),
 		},
-		"files":    n.files,
-		"storages": n.storages,
+		"files":    snakeCase(n.files),
+		"storages": snakeCase(n.storages),
 	}
 	if n.cache != nil {
-		sections["cache"] = n.cache
+		sections["cache"] = snakeCase(n.cache)
 	}
 	if f := a.fleet; f != nil {
-		sections["fleet"] = n.fleet
+		sections["fleet"] = snakeCase(n.fleet)
 		if list, err := f.Gateways(ctx); err == nil {
 			names := map[string]string{}
 			for _, g := range list {
@@ -55,4 +64,47 @@ func (a *App) locks() any {
 		return []fleet.LockInfo{} // in JSON not null, but []
 	}
 	return a.fleet.Locks()
+}
+
+// snakeCase returns statistics as a JSON value with the names of their fields in snake case:
+// CRCErrors is crc_errors.
+func snakeCase(statistics any) any {
+	text, err := json.Marshal(statistics)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: app: statistics are no JSON: %v", err))
+	}
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // a float64 does not hold every count
+	if err := decoder.Decode(&value); err != nil {
+		panic(fmt.Sprintf("BUG: app: JSON cannot be read: %v", err))
+	}
+	return renamed(value)
+}
+
+// fieldName matches the name of a field, and wordStart the place in front of a word in it.
+var (
+	fieldName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+)
+
+// renamed returns a JSON value with the names of fields in snake case; other keys, such as
+// addresses, stay.
+func renamed(value any) any {
+	switch value := value.(type) {
+	case []any:
+		for i := range value {
+			value[i] = renamed(value[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(value))
+		for key, member := range value {
+			if fieldName.MatchString(key) {
+				key = strings.ToLower(wordStart.ReplaceAllString(key, "${1}${3}_${2}${4}"))
+			}
+			out[key] = renamed(member)
+		}
+		return out
+	}
+	return value
 }
