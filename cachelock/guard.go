@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
+	"text/template/parse"
 	"time"
 )
 
@@ -14,8 +16,8 @@ import (
 const releaseTimeout = 5 * time.Second
 
 // Guard returns a function that calls fn under a lock. The key is a text/template over the
-// argument, such as "thumbnail:{{.FileID}}:{{.Width}}"; a missing field is an error, at the latest
-// in the call. LockOptions set the time to live, the renewal, and the waiting. A call that does not
+// argument, such as "thumbnail:{{.FileID}}:{{.Width}}"; a template without an
+// action is an error, and so is a missing field, at the latest in the call. LockOptions set the time to live, the renewal, and the waiting. A call that does not
 // acquire the lock returns the error without calling fn.
 //
 // The context of fn ends with the caller's and when the lock is lost; then the error of the call
@@ -25,6 +27,9 @@ func Guard[A, R any](locker Locker, key string, o LockOptions,
 	keyOf, err := template.New("key").Option("missingkey=error").Parse(key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: key template: %w", ErrInvalid, err)
+	}
+	if keyOf.Tree == nil || !slices.ContainsFunc(keyOf.Root.Nodes, isAction) {
+		return nil, invalid("key template %q has no action such as {{.}}: all calls would have one key", key)
 	}
 	return func(ctx context.Context, arg A) (result R, err error) {
 		var name strings.Builder
@@ -38,6 +43,9 @@ func Guard[A, R any](locker Locker, key string, o LockOptions,
 		return guarded(ctx, lock, func(ctx context.Context) (R, error) { return fn(ctx, arg) })
 	}, nil
 }
+
+// isAction reports whether a node of a template is more than text.
+func isAction(n parse.Node) bool { return n.Type() != parse.NodeText }
 
 // guarded calls fn under the lock and releases it, also if fn panics.
 func guarded[R any](ctx context.Context, lock *Lock, fn func(context.Context) (R, error)) (result R, err error) {

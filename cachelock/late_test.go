@@ -172,7 +172,8 @@ func FuzzMessage(f *testing.F) {
 // TestRedlockClosedMeanwhile: a request of a Redlock that is closed meanwhile returns ErrClosed,
 // not ErrUnreachable.
 func TestRedlockClosedMeanwhile(t *testing.T) {
-	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
+	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3),
+		dials: []*dialError{{}, {}, {}}}
 	gone := failed(context.Background(), "ask", errors.New("gone"))
 	for _, errs := range [][]error{{gone, nil, gone}, {errNodeTimeout, nil, gone}, {ErrLost, gone, gone},
 		{ErrCancelled, ErrCancelled, nil}} {

@@ -28,7 +28,8 @@ func NewRedlock(nodes []redis.UniversalClient, o Options) *Client {
 	c := newClient(o)
 	s := &redlockStore{c: c, timeout: o.NodeTimeout}
 	for _, rdb := range nodes {
-		s.nodes = append(s.nodes, newRedisStore(rdb, c))
+		s.nodes, s.dials = append(s.nodes, newRedisStore(rdb, c)), append(s.dials, &dialError{})
+		rdb.AddHook(s.dials[len(s.dials)-1])
 	}
 	c.store = s
 	return c
@@ -41,6 +42,7 @@ const maxNodeTimeout = 50 * time.Millisecond
 type redlockStore struct {
 	c       *Client
 	nodes   []*redisStore
+	dials   []*dialError  // one for each node
 	timeout time.Duration // 0 = depends on the ttl of the lock
 }
 
@@ -173,8 +175,12 @@ func (s *redlockStore) unreachable(what string, errs []error) error {
 		return ErrClosed // Close has cancelled the requests
 	}
 	var why []error // without the rejections, whose kind would become that of the whole error
-	for _, err := range errs {
-		if errors.Is(err, ErrUnreachable) {
+	for i, err := range errs {
+		dial := s.dials[i].err()
+		switch {
+		case (err == errNodeTimeout || errors.Is(err, ErrCancelled)) && dial != nil:
+			why = append(why, fmt.Errorf("%w: %v", ErrUnreachable, dial)) // not %w: it may be of a context
+		case errors.Is(err, ErrUnreachable):
 			why = append(why, err)
 		}
 	}

@@ -3,6 +3,7 @@ package cachelock_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -326,4 +327,24 @@ func TestRedlockMayBeLost(t *testing.T) {
 		return !errors.Is(err, cachelock.ErrUnreachable)
 	})
 	require.ErrorIs(t, err, cachelock.ErrLost)
+}
+
+// TestRedlockRefused: the error of a lock says that connections were refused, also if the time of a
+// node ends while its client still tries again.
+func TestRedlockRefused(t *testing.T) {
+	var nodes []redis.UniversalClient
+	for range 3 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		require.NoError(t, ln.Close())
+		rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String()})
+		defer rdb.Close()
+		nodes = append(nodes, rdb)
+	}
+	c := cachelock.NewRedlock(nodes, cachelock.Options{NodeTimeout: 300 * time.Millisecond})
+	defer c.Close()
+	_, err := c.Acquire(t.Context(), "refused", cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.NotErrorIs(t, err, cachelock.ErrCancelled)
+	require.ErrorContains(t, err, "connection refused")
 }

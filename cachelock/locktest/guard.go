@@ -51,7 +51,7 @@ func testGuard(s *suite) {
 // ErrLost. A call with a cancelled context returns context.Canceled.
 func testGuardLost(s *suite) {
 	o := cachelock.LockOptions{TTL: short, Policy: cachelock.WaitFor(soon)}
-	fn, err := cachelock.Guard(s.client(), s.key, o,
+	fn, err := cachelock.Guard(s.client(), s.key+"{{.}}", o,
 		func(ctx context.Context, _ int) (int, error) {
 			<-ctx.Done()
 			return 7, context.Cause(ctx)
@@ -77,22 +77,25 @@ func testGuardLost(s *suite) {
 func testGuardPanics(s *suite) {
 	c := s.client()
 	ctx, cancel := context.WithCancel(s.ctx)
-	fn, err := cachelock.Guard(c, s.key, cachelock.LockOptions{}, func(context.Context, int) (int, error) {
+	fn, err := cachelock.Guard(c, s.key+"{{.}}", cachelock.LockOptions{}, func(context.Context, int) (int, error) {
 		cancel()
 		panic("of the function")
 	})
 	require.NoError(s, err)
+	s.key += "1"
 	require.PanicsWithValue(s, "of the function", func() { _, _ = fn(ctx, 1) })
 	s.free(c)
 }
 
-// testGuardKeyTemplates: Guard rejects a template that cannot be parsed. A call rejects an argument
+// testGuardKeyTemplates: Guard rejects a template that cannot be parsed or has no action. A call rejects an argument
 // that lacks a field of the template.
 func testGuardKeyTemplates(s *suite) {
 	c := s.client()
 	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }
-	_, err := cachelock.Guard(c, "{{.a", cachelock.LockOptions{}, nothing)
-	require.ErrorIs(s, err, cachelock.ErrInvalid)
+	for _, key := range []string{"{{.a", "", "thumbnail", "thumbnail{{/* a */}}"} {
+		_, err := cachelock.Guard(c, key, cachelock.LockOptions{}, nothing)
+		require.ErrorIs(s, err, cachelock.ErrInvalid, "%q", key)
+	}
 	fn, err := cachelock.Guard(c, s.key+"{{.a}}", cachelock.LockOptions{}, nothing)
 	require.NoError(s, err)
 	_, err = fn(s.ctx, map[string]string{"b": "1"})
