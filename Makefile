@@ -16,13 +16,14 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 # what only they need.
 ALL := tests/all
 
-.PHONY: help build need outdated run run-cluster stampede test test-all test-packages lint lint-quick \
+.PHONY: help build need need-bench outdated run run-cluster stampede test test-all test-packages lint lint-quick \
 	lint-text lint-dead keys fuzz attack soak bench profile bench-compare bench-locks check real dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 build: ## build bin/gateway
+	@[ -e $(BIN) ] || echo "The first build takes some minutes: it compiles all modules."
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
 
 # Serves a small store that the program makes itself, and prints URLs to try.
@@ -54,6 +55,12 @@ test: need build ## the tests of all packages and of the built program: five min
 
 need:
 	@tests/need
+
+# Before the build, which takes minutes.
+need-bench:
+	@for program in wrk $(if $(findstring -against,$(BENCH)),,nginx) $(if $(findstring -link,$(BENCH)),ip); do \
+		PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; \
+	done; test -z "$$missing" || { echo "make bench needs$$missing; on Debian: apt-get install wrk nginx-light iproute2" >&2; exit 1; }
 
 # What needs other programs or more time: tests/all, and the race detector for the packages that make
 # test runs without it.
@@ -120,7 +127,7 @@ soak: build ## mixed traffic and disturbances for SOAK=1h, with samples in bin/s
 # wrk behind a virtual network link, NGINX_MODULE=/path/to/nginx adds an nginx with the FastDFS
 # module. Other rounds go there too, and cases, which are only printed:
 # make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
-bench: build ## compare with nginx and write docs/benchmarks.md
+bench: need-bench build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C $(ALL) -o $(CURDIR)/bin/bench ./bench
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
 	$(if $(NGINX_MODULE),bin/bench -gateway $(BIN) -module $(NGINX_MODULE) -out docs/benchmarks.md $(BENCH))

@@ -147,7 +147,7 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{f.Title, id})
+		files = append(files, file{f.Title.String(), id})
 	}
 	return files, nil
 }
@@ -183,7 +183,8 @@ func show(cluster *fdfstest.Cluster, files []file, redis string) {
 	first, second, admin := lab.Address(ports[0]), lab.Address(ports[1]), lab.Address(ports[0]+adminAbove)
 	id := files[0].id
 	fmt.Printf(`
-X-Cache says where a file came from: MISS from a storage, HIT out of the gateway's cache, PEER from another gateway.
+X-Cache says where a file came from: MISS from a storage, HIT out of the gateway's cache, PEER from another gateway,
+also where that one, the owner of the file, had to fetch it first, as after a purge.
   curl -sD- -o/dev/null http://%[1]s/%[4]s
   curl -sD- -o/dev/null http://%[2]s/%[4]s
 All gateways forget a file, and fetch one again:

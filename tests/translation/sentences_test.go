@@ -34,11 +34,12 @@ var sentenceArguments = map[string][]int{
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
+	"say": {0}, // of the demonstration
 }
 
 // scanned are the packages with sentences, from the root of the repository.
 var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/status", "internal/app",
-	"internal/config", "internal/doctor", "internal/fleet", "internal/httpserver/certificates",
+	"internal/config", "internal/tools/demo", "internal/doctor", "internal/fleet", "internal/httpserver/certificates",
 	"internal/httpserver/fileselect", "internal/httpserver/logtemplate", "storage/local"}
 
 // helpers are the functions of sentenceArguments without a package name, by the packages that call
@@ -46,7 +47,7 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
-	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"}, "cmd/gateway/command": {"Plural"},
+	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"}, "cmd/gateway/command": {"Plural", "say"},
 	"internal/admin/status": {"list.add", "Plural"},
 }
 

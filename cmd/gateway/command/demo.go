@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/demo"
 
 	"github.com/spf13/cobra"
@@ -18,7 +20,7 @@ import (
 // demoCommand writes a small store and serves it twice in the foreground: without and with tokens.
 func demoCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
+		Use:     "demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR] [-lang en|zh]",
 		Short:   "write a small store and serve it, without and with tokens",
 		Example: "gateway demo -dir /tmp/demo-store",
 	}
@@ -28,6 +30,7 @@ func demoCommand(version string) *cobra.Command {
 	cmd.Flags().StringVar(&opts.Listen, "listen", ":8888", "the address `ADDR` of the server without tokens")
 	cmd.Flags().StringVar(&opts.TokenListen, "token-listen", ":8890", "the address `ADDR` of the server with tokens")
 	cmd.Flags().StringVar(&opts.AdminListen, "admin-listen", defaultAdmin, "the address `ADDR` for health and metrics")
+	lang := languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		store, err := demo.Write(*dir, time.Now(), opts)
 		if err != nil {
@@ -50,7 +53,7 @@ func demoCommand(version string) *cobra.Command {
 		if err := protected.Start(); err != nil {
 			return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
 		}
-		printDemo(cmd.OutOrStdout(), store, urls)
+		printDemo(cmd.OutOrStdout(), *lang, store, urls)
 		return runUntilStopped(signals, open, protected)
 	}
 	return cmd
@@ -91,20 +94,24 @@ func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, 
 	return u, nil
 }
 
-// printDemo prints the URLs.
-func printDemo(w io.Writer, store demo.Store, u urls) {
-	fmt.Fprintf(w, "A demonstration store is in %s\nIts configurations: %s\n                    %s (tokens)\n\n",
-		store.Dir, store.Config, store.TokenConfig)
-	fmt.Fprintf(w, "Open in a browser:\n\n  %s\n\nor use curl:\n\n", u.index)
+// printDemo prints the URLs in a language.
+func printDemo(w io.Writer, lang i18n.Language, store demo.Store, u urls) {
+	say := func(format string, args ...any) { fmt.Fprintln(w, i18n.Sprintf(format, args...).In(lang)) }
+	say("A demonstration store is in %s", store.Dir)
+	say("Its configuration: %s, and with tokens: %s", store.Config, store.TokenConfig)
+	say("\nOpen in a browser:\n\n  %s\n\nor use curl:\n", u.index)
 	for i, f := range store.Files {
-		fmt.Fprintf(w, "  %s (%d bytes, %s)\n    %s\n    %s\n", f.Title, f.Size, f.ContentType, f.Note, u.files[i])
+		say("  %s (%d bytes, %s)", f.Title, f.Size, f.ContentType)
+		fmt.Fprintf(w, "    %s\n    %s\n", f.Note.In(lang), u.files[i])
 	}
-	fmt.Fprintf(w, "\nThe same store where each download needs a token:\n\n")
-	fmt.Fprintf(w, "  rejected:            %s\n  good for %s:     %s\n  never expires:       %s\n",
-		u.links.Rejected, u.ttl, u.links.Token, u.never)
-	fmt.Fprintf(w, "  for any other file:  gateway token -c %s FILE_ID\n", store.TokenConfig)
+	say("\nThe same store where each download needs a token:\n")
+	say("  rejected: %s", u.links.Rejected)
+	say("  good for %s: %s", u.ttl, u.links.Token)
+	say("  never expires: %s", u.never)
+	say("  for any other file: %s token -c %s FILE_ID", os.Args[0], store.TokenConfig)
 	if u.admin != "" {
-		fmt.Fprintf(w, "\nHealth and metrics: %s/readyz and /metrics\n", u.admin)
+		say("\nThe state of the gateway: %s/status, for programs /readyz and /metrics", u.admin)
 	}
-	fmt.Fprintln(w, "Stop with Ctrl-C.")
+	say("Next: make run-cluster starts three gateways in front of three storages.")
+	say("Stop with Ctrl-C.")
 }

@@ -215,7 +215,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, shortName(f)) })
-		text = fmt.Sprintf("there is no flag -%s%s", name, didYouMean(name, names, "-"))
+		text = fmt.Sprintf("there is no flag -%s", name)
+		switch {
+		case len(name) > 1:
+			text += didYouMean(name, names, "-")
+		case name == "s": // nginx's
+			text += " (signals: kill -HUP reloads, kill -QUIT stops)"
+		}
 	case errors.As(err, &missing):
 		text = "flag needs an argument: -" + missing.GetSpecifiedName()
 	case errors.As(err, &invalid):

@@ -1,12 +1,15 @@
 package command
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/doctor"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/upgrade"
 
@@ -35,11 +38,26 @@ func serveCommand(version string) *cobra.Command {
 		defer o.Starter.Close()                       // its errors change nothing at the end of the process
 		a := app.New(o)
 		if err := a.Start(); err != nil {
-			return fmt.Errorf("cannot start: %w", err)
+			return fmt.Errorf("cannot start: %w%s", err, listenHint(err))
 		}
 		return runUntilStopped(signals, a)
 	}
 	return cmd
+}
+
+// listenHint returns what to do about an address at which the gateway cannot listen; empty for other
+// errors.
+func listenHint(err error) string {
+	var op *net.OpError
+	switch {
+	case !errors.As(err, &op) || op.Op != "listen" || op.Addr == nil:
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "; " + doctor.TakenBy(op.Addr.String()).String()
+	case errors.Is(err, syscall.EACCES):
+		return "; start it by the unit of systemd, or as root with user in [gateway], or after " +
+			"`setcap cap_net_bind_service=+ep " + os.Args[0] + "`"
+	}
+	return ""
 }
 
 // signals are the signals that the program catches: stop gets stopSignals, which wait for no other

@@ -14,14 +14,15 @@ func (s Store) configured(opts Options) (Store, error) {
 	conf, base := filepath.Join(s.Dir, "conf"), filepath.Join(s.Dir, "base")
 	s.Config = filepath.Join(conf, "mod_fastdfs.conf")
 	s.TokenConfig = filepath.Join(conf, "mod_fastdfs-token.conf")
-	module := func(http, listen, admin string) []byte {
-		return fmt.Appendf(nil, string(asset("mod_fastdfs.conf")), base, s.StorePaths[0], s.StorePaths[1], Group, http,
-			listen, admin)
+	// The lines of a usual log would be in the middle of the printed URLs, and its warnings twice.
+	module := func(level, http, listen, admin string) []byte {
+		return fmt.Appendf(nil, string(asset("mod_fastdfs.conf")), base, s.StorePaths[0], s.StorePaths[1], Group,
+			level, http, listen, admin)
 	}
 	tokens := filepath.Join(conf, "http-token.conf")
 	for name, text := range map[string][]byte{
-		s.Config:                              module("http.conf", opts.Listen, opts.AdminListen),
-		s.TokenConfig:                         module("http-token.conf", opts.TokenListen, ""),
+		s.Config:                              module("warn", "http.conf", opts.Listen, opts.AdminListen),
+		s.TokenConfig:                         module("error", "http-token.conf", opts.TokenListen, ""),
 		tokens:                                fmt.Appendf(nil, string(asset("http-token.conf")), Secret),
 		filepath.Join(conf, "http.conf"):      asset("http.conf"),
 		filepath.Join(conf, "refused.html"):   asset("refused.html"),

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
@@ -53,11 +54,11 @@ type Store struct {
 
 // File is one file of the store.
 type File struct {
-	Title       string
+	Title       i18n.Text
 	ID          fdfs.FileID
 	Size        int64 // bytes
 	ContentType string
-	Note        string // one line: a hint for trying it
+	Note        i18n.Text // one line: a hint for trying it
 }
 
 // markName is the name of the file with the creation time of the others, so that ids stay the same.

@@ -52,7 +52,7 @@ func TestWrite(t *testing.T) {
 		addr, ok := f.ID.Source.Addr()
 		require.True(t, ok)
 		require.True(t, addr.IsLoopback())
-		switch f.Title {
+		switch f.Title.String() {
 		case "picture", "thumbnail", "packed picture":
 			_, _, err := image.Decode(bytes.NewReader(content))
 			require.NoError(t, err)

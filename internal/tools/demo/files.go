@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
 // files writes all files below dir, with the creation time, and returns the list of them.
 func files(dir string, created time.Time) ([]File, error) {
 	w := storewriter.Writer{Root: func(_ string, index int) string { return storePath(dir, index) }, Created: created}
-	const slot = "in a slot of a trunk file"
+	slot := i18n.Plain("in a slot of a trunk file")
 	var list []File
 	for _, f := range []struct {
 		kind      fdfs.Kind
@@ -21,27 +22,27 @@ func files(dir string, created time.Time) ([]File, error) {
 		about     File
 	}{
 		{fdfs.KindNormal, 0, "jpg", asset("picture.jpg"),
-			File{Title: "picture", ContentType: "image/jpeg", Note: "a normal file"}},
+			File{Title: i18n.Plain("picture"), ContentType: "image/jpeg", Note: i18n.Plain("a normal file")}},
 		{fdfs.KindSlave, 0, "jpg", asset("thumbnail.jpg"),
-			File{Title: "thumbnail", ContentType: "image/jpeg", Note: "a slave file of the picture"}},
+			File{Title: i18n.Plain("thumbnail"), ContentType: "image/jpeg", Note: i18n.Plain("a slave file of the picture")}},
 		{fdfs.KindNormal, 0, "webm", asset("film.webm"),
-			File{Title: "film", ContentType: "video/webm", Note: "seek in it: the player asks for ranges"}},
+			File{Title: i18n.Plain("film"), ContentType: "video/webm", Note: i18n.Plain("seek in it: the player asks for ranges")}},
 		{fdfs.KindNormal, 0, "flv", asset("film.flv"),
-			File{Title: "flv film", ContentType: "video/x-flv", Note: "for players that ask by ?start=100000"}},
+			File{Title: i18n.Plain("flv film"), ContentType: "video/x-flv", Note: i18n.Plain("for players that ask by ?start=100000")}},
 		{fdfs.KindNormal, 1, "ogg", asset("sound.ogg"),
-			File{Title: "sound", ContentType: "audio/ogg", Note: "in the second store path"}},
+			File{Title: i18n.Plain("sound"), ContentType: "audio/ogg", Note: i18n.Plain("in the second store path")}},
 		{fdfs.KindNormal, 0, "txt", longText(),
-			File{Title: "long text", ContentType: "text/plain", Note: "try ranges: curl -r 0-99, or -r 0-9,100-109"}},
+			File{Title: i18n.Plain("long text"), ContentType: "text/plain", Note: i18n.Plain("try ranges: curl -r 0-99, or -r 0-9,100-109")}},
 		{fdfs.KindAppender, 1, "log", growingLog(created),
-			File{Title: "log", ContentType: "text/plain", Note: "an appender file: append to it and ask again"}},
+			File{Title: i18n.Plain("log"), ContentType: "text/plain", Note: i18n.Plain("an appender file: append to it and ask again")}},
 		{fdfs.KindTrunk, 0, "txt", []byte("This text shares trunk file 000001 with its neighbours.\n"),
-			File{Title: "packed text", ContentType: "text/plain", Note: slot}},
+			File{Title: i18n.Plain("packed text"), ContentType: "text/plain", Note: slot}},
 		{fdfs.KindTrunk, 0, "svg", asset("drawing.svg"),
-			File{Title: "packed drawing", ContentType: "image/svg+xml", Note: slot}},
+			File{Title: i18n.Plain("packed drawing"), ContentType: "image/svg+xml", Note: slot}},
 		{fdfs.KindTrunk, 0, "png", asset("icon.png"),
-			File{Title: "packed picture", ContentType: "image/png", Note: slot}},
+			File{Title: i18n.Plain("packed picture"), ContentType: "image/png", Note: slot}},
 		{fdfs.KindTrunk, 0, "json", []byte(`{"packed": true, "trunk file": 1}` + "\n"),
-			File{Title: "packed data", ContentType: "application/json", Note: slot}},
+			File{Title: i18n.Plain("packed data"), ContentType: "application/json", Note: slot}},
 	} {
 		id, err := put(&w, list, f.kind, f.storePath, f.ext, f.content)
 		if err != nil {

@@ -23,7 +23,7 @@ var indexText string
 var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
 	"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
 	"size": status.Bytes,
-	"name": func(f File) string { return strings.ReplaceAll(f.Title, " ", "-") + "." + f.ID.Ext() },
+	"name": func(f File) string { return strings.ReplaceAll(f.Title.String(), " ", "-") + "." + f.ID.Ext() },
 }).Parse(indexText))
 
 // Index returns a page in HTML that shows the files of the store. It needs no scripts.
