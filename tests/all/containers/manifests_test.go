@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,7 +109,37 @@ func TestKubernetes(t *testing.T) {
 	require.Contains(t, config, "shutdown_timeout = 60s")
 	require.Equal(t, int64(60+10+20), *pod.Spec.TerminationGracePeriodSeconds, "more than preStop and shutdown_timeout")
 	require.Equal(t, int64(10), c.Lifecycle.PreStop.Sleep.Seconds)
+	m.secret.StringData["peer.secret"] = "7f3a9c51e08b4d2690b1e5d7c8f2a346" // check rejects the one of the example
 	requireUsable(t, config, m.secret.StringData)
+}
+
+// TestServiceMonitor: the ServiceMonitor selects the service of the pods, a port of it, and the token
+// of the Secret; the annotations name the port of the admin listener.
+func TestServiceMonitor(t *testing.T) {
+	m := readManifests(t)
+	text, err := os.ReadFile(examples + "servicemonitor.yaml")
+	require.NoError(t, err)
+	var monitor struct {
+		Spec struct {
+			Selector  struct{ MatchLabels map[string]string }
+			Endpoints []struct {
+				Port          string
+				Authorization struct{ Credentials struct{ Name, Key string } }
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &monitor))
+	require.Subset(t, m.peers.Labels, monitor.Spec.Selector.MatchLabels)
+	require.Len(t, monitor.Spec.Endpoints, 1)
+	e := monitor.Spec.Endpoints[0]
+	require.Equal(t, m.secret.Name, e.Authorization.Credentials.Name)
+	require.Contains(t, m.secret.StringData, e.Authorization.Credentials.Key)
+	ports := map[string]int32{}
+	for _, port := range m.peers.Spec.Ports {
+		ports[port.Name] = port.Port
+	}
+	require.Contains(t, ports, e.Port)
+	require.Equal(t, strconv.Itoa(int(ports[e.Port])), m.set.Spec.Template.Annotations["prometheus.io/port"])
 }
 
 // TestCompose: the file conforms to the Compose specification, and the configuration that the
