@@ -5,14 +5,11 @@
 // rejects all other input with the status of the RFC and a line of plain text, and the reader gets
 // io.EOF:
 //
-//	g := guard.New(guard.Options{OnReject: logRejection})
-//	server := &fasthttp.Server{
-//		Handler:           handle,
-//		ReduceMemoryUsage: true,
-//		ReadBufferSize:    guard.ReadBufferSize,
-//	}
+//	g := guard.New(guard.Options{})
 //	// for each accepted connection:
-//	err := server.ServeConn(g.Wrap(conn))
+//	req, err := http.ReadRequest(bufio.NewReader(g.Wrap(conn)))
+//
+// ExampleGuard_Wrap is a whole program.
 //
 // # What the reader can rely on
 //

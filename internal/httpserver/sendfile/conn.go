@@ -2,12 +2,12 @@
 // which does not copy them through the process. A client that does not read cannot hold a
 // connection forever.
 //
-//	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
-//	body := &sendfile.Body{
-//		Conn: conn, Direct: true, File: file, // a content.File
-//		Pieces: []sendfile.Piece{{Offset: 0, Length: 4096}},
-//	}
-//	ctx.Response.SetBodyStream(body, int(body.Length()))
+//	conn, err := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
+//	pieces := []sendfile.Piece{{Offset: 0, Length: 4096}}
+//	body := &sendfile.Body{Conn: conn, Direct: true, File: file, Pieces: pieces}
+//	n, err := body.WriteTo(conn)
+//
+// ExampleBody is a whole program.
 //
 // The time of a whole response has no limit. A client is dropped when its host has acknowledged
 // less than MinRate bytes per second over a Window in which the gateway had bytes for it. Bytes in
