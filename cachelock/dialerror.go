@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dialError is a hook of a Redis client that keeps the result of its last dial. A client dials again
-// and again until the context of a request ends, and then returns the error of the context, which
-// does not say why.
+// dialError is a hook of a Redis client that keeps the result of its last dial. A client dials
+// again and again until the context of a request ends, and then returns the error of the context,
+// which does not say why.
 type dialError struct{ last atomic.Pointer[error] }
 
 var _ redis.Hook = (*dialError)(nil)

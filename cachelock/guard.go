@@ -16,9 +16,10 @@ import (
 const releaseTimeout = 5 * time.Second
 
 // Guard returns a function that calls fn under a lock. The key is a text/template over the
-// argument, such as "thumbnail:{{.FileID}}:{{.Width}}"; a template without an
-// action is an error, and so is a missing field, at the latest in the call. LockOptions set the time to live, the renewal, and the waiting. A call that does not
-// acquire the lock returns the error without calling fn.
+// argument, such as "thumbnail:{{.FileID}}:{{.Width}}"; a template without an action is an error,
+// and so is a missing field, at the latest in the call. LockOptions set the time to live, the
+// renewal, and the waiting. A call that does not acquire the lock returns the error without calling
+// fn.
 //
 // The context of fn ends with the caller's and when the lock is lost; then the error of the call
 // has ErrLost besides that of fn. LockFrom returns the lock with its fence to fn.

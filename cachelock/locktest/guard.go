@@ -87,8 +87,8 @@ func testGuardPanics(s *suite) {
 	s.free(c)
 }
 
-// testGuardKeyTemplates: Guard rejects a template that cannot be parsed or has no action. A call rejects an argument
-// that lacks a field of the template.
+// testGuardKeyTemplates: Guard rejects a template that cannot be parsed or has no action. A call
+// rejects an argument that lacks a field of the template.
 func testGuardKeyTemplates(s *suite) {
 	c := s.client()
 	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }

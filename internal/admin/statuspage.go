@@ -16,11 +16,10 @@ import (
 //	GET /status?part=live   its changing part, for the script of the page
 //	GET /status?explain=URL the page with the explanation of a request
 //	GET /status?purge=ID    the page with a form that confirms a purge
-//
 //	GET /status?lang=zh     the page in a language, which a cookie keeps for the next requests
 //
-// Forms work without scripts, and have the origin that guard requires. Without lang= the language is
-// the one that Accept-Language prefers.
+// Forms work without scripts, and have the origin that guard requires. Without lang= the language
+// is the one that Accept-Language prefers.
 func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	if l, ok := i18n.ParseLanguage(q.Get("lang")); ok {

@@ -25,8 +25,8 @@ func spareFiles() (int, error) {
 	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
 }
 
-// defaultConnections is the default of max_connections. enoughConnections are enough where it is not
-// set: they carry a busy host, and an operator who needs more sets it.
+// defaultConnections is the default of max_connections. enoughConnections are enough where it is
+// not set: they carry a busy host, and an operator who needs more sets it.
 const (
 	defaultConnections = 100_000
 	enoughConnections  = 4096
@@ -44,8 +44,8 @@ func MaxConnections(cfg *config.Config) int {
 	return min(max((spare-min(kept, spare/4))*4/9, 1), connections)
 }
 
-// FewConnections returns a sentence about a limit on open files that allows too few connections: it
-// says how many, and names the limit. few is false if they are enough.
+// FewConnections returns a sentence about a limit on open files that allows too few connections,
+// with their number. few is false if they are enough.
 func FewConnections(cfg *config.Config) (text i18n.Text, few bool) {
 	room, wanted := MaxConnections(cfg), cfg.Gateway.MaxConnections
 	if room == wanted || wanted == defaultConnections && room >= enoughConnections {

@@ -87,11 +87,10 @@ func (a *App) bounded(name string, check func() (any, error)) (replaced bool, er
 	}
 }
 
-// watchStore logs when the store paths become unreadable and readable, and warns once of each of the
-// setupProblems. If another folder has
-// replaced one, and Landlock keeps this process from it, watchStore upgrades to a new process, and
-// tries again if that fails. If the first check already finds such a folder, it starts none: a new
-// process would not do better.
+// watchStore logs when the store paths become unreadable and readable, and warns once of each of
+// the setupProblems. If another folder has replaced one, and Landlock keeps this process from it,
+// watchStore upgrades to a new process, and tries again if that fails. If the first check already
+// finds such a folder, it starts none: a new process would not do better.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()

@@ -183,8 +183,8 @@ func (l *loader) apply(s setting, e entry) {
 	l.add(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
-// unknownKey reports a key that its section does not have. The module ignores such keys, so they are
-// a warning in its sections; but one that was meant to protect the files is an error.
+// unknownKey reports a key that its section does not have. The module ignores such keys, so they
+// are a warning in its sections; but one that was meant to protect the files is an error.
 func (l *loader) unknownKey(e entry, settings []setting) {
 	module := e.section == "" || isGroupSection(e.section)
 	if _, ok := storePathIndex(e.key); ok && module {
@@ -224,8 +224,8 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 }
 
-// losesTokens reports whether a key of the module's part, which its section does not have, was meant
-// to switch the check of tokens on, and no other line does that.
+// losesTokens reports whether a key of the module's part, which its section does not have, was
+// meant to switch the check of tokens on, and no other line does that.
 func (l *loader) losesTokens(e entry, names []string) bool {
 	near, _ := Nearest(e.key, names)
 	return (near == checkTokenKey || e.key == checkTokenKey) && isTrue(e.value) &&

@@ -39,10 +39,10 @@ func TestMistakes(t *testing.T) {
 		{"http.secret_key = 1234", fmt.Sprintf(noKey, `"http.secret_key"`)},
 		{"http.anti_steal.enable = 1", fmt.Sprintf(noKey, `"http.anti_steal.enable"`)},
 		{"foo = bar", `warning: "foo" is no known key and is ignored; correct the name, or remove the line`},
-		{"http.anti_steal.chek_token = true", `error: "http.anti_steal.chek_token" is no known key here, so no token is ` +
-			"checked; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
-		{"http.anti_steal.chek_token = false", `warning: "http.anti_steal.chek_token" is no known key and is ignored; ` +
-			"did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
+		{"http.anti_steal.chek_token = true", `error: "http.anti_steal.chek_token" is no known key here, so no ` +
+			"token is checked; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
+		{"http.anti_steal.chek_token = false", `warning: "http.anti_steal.chek_token" is no known key and is ` +
+			"ignored; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
 		{"http.anti_steal.check_token = yes", "error: tokens are checked, but http.anti_steal.secret_key is empty: " +
 			"anyone can make a token; set a long random secret, or secret_files in [antisteal]"},
 		{"[gateway]\nlisten = 0", `error: listen = "0" holds 0, which is no port; ` +

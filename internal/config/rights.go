@@ -25,8 +25,8 @@ func (k *checker) mayWrite(name string) bool {
 	return may(name, unix.W_OK)
 }
 
-// accountMayWrite reports whether the permissions let an account write to a file or a folder. Access
-// control lists are not read: their mask is the group's permission.
+// accountMayWrite reports whether the permissions let an account write to a file or a folder.
+// Access control lists are not read: their mask is the group's permission.
 func accountMayWrite(account *user.User, name string) bool {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real

@@ -16,8 +16,8 @@ var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least s
 // digits has 40 or more by this measure, of 32 digits 80 or more.
 const weakBits = 40
 
-// isWeak reports whether a secret does not look random. Random text has at least two of small letters, capitals and digits, many different characters, and no
-// runs.
+// isWeak reports whether a secret does not look random. Random text has at least two of small
+// letters, capitals and digits, many different characters, and no runs.
 func isWeak(secret string) bool {
 	kinds := 0
 	for _, kind := range []func(rune) bool{unicode.IsLower, unicode.IsUpper, unicode.IsDigit} {

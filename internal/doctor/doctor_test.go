@@ -114,8 +114,8 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// TestCapacity: check warns of more memory and disk than this host has, also for a folder that is not
-// there yet.
+// TestCapacity: check warns of more memory and disk than this host has, also for a folder that is
+// not there yet.
 func TestCapacity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
 	require.NoError(t, os.WriteFile(file, []byte("url_have_group_name=true\nstore_path_count=0\n"+

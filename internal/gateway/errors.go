@@ -32,8 +32,8 @@ var (
 	errBadEscape   = &rejection{status: 400, reason: "bad path: malformed percent-escape"}
 	errBadHost     = &rejection{status: 400, reason: "bad host"}
 	errNoGroup     = &rejection{status: 400, reason: "bad path: it does not begin with a group"}
-	errBareID      = &rejection{status: 400, reason: "bad path: no group in front of it, and url_have_group_name is true"}
-	errGroupInURL  = &rejection{status: 400, reason: "bad path: it begins with a group, and url_have_group_name is false"}
+	errBareID      = &rejection{status: 400, reason: "bad path: no group in front, and url_have_group_name is true"}
+	errGroupInURL  = &rejection{status: 400, reason: "bad path: begins with a group, and url_have_group_name is false"}
 	errBadSeek     = &rejection{status: 400, reason: "start is at or beyond the end"}
 	errToken       = &rejection{status: 400, reason: "token refused"}
 	errTokenDenied = &rejection{status: 403, reason: "token refused"}

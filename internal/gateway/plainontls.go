@@ -21,11 +21,11 @@ func (s *Server) rejectPlain(c *conn, err error) {
 	}
 	s.limited.Warn("plain HTTP on a TLS listener: rejected", "address", c.LocalAddr(), "client", c.RemoteAddr())
 	const text = "this port speaks TLS: use https://\n"
-	_ = record.Conn.SetDeadline(time.Now().Add(plainTime)) // fails only on a closed connection, like the calls below
+	_ = record.Conn.SetDeadline(time.Now().Add(plainTime)) // fails only on a closed connection
 	_, _ = fmt.Fprintf(record.Conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
 		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)
-	// The rest of the request: close(2) with unread bytes would reset the connection before the client
-	// has read the response.
+	// The rest of the request: close(2) with unread bytes would reset the connection before the
+	// client has read the response.
 	_, _ = io.CopyN(io.Discard, record.Conn, maxPlain)
 }
 
@@ -34,7 +34,8 @@ const maxPlain = 64 << 10
 
 // isHTTP reports whether the first five bytes of a connection are those of an HTTP request.
 func isHTTP(head string) bool {
-	for _, method := range []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH", "CONNE", "TRACE", "PRI *"} {
+	for _, method := range []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH", "CONNE", "TRACE",
+		"PRI *"} {
 		if strings.HasPrefix(head, method) {
 			return true
 		}

@@ -29,7 +29,8 @@ func TestExamples(t *testing.T) {
 		module := e2e.WriteConfig(t, storetest.New(t).Config("log_filename = /nowhere/mod_fastdfs.log"))
 		moved := strings.NewReplacer("/etc/fdfs/mod_fastdfs.conf", module, "/etc/fastdfs-gateway", dir,
 			"/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway", filepath.Join(dir, "cache"),
-			"[gateway]\n", "[gateway]\nuser = nobody\n", "655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b",
+			"[gateway]\n", "[gateway]\nuser = nobody\n",
+			"655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b",
 			"7f3a9c51e08b4d2690b1e5d7c8f2a346").Replace(string(text))
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
 		require.NoError(t, os.WriteFile(conf, []byte(moved), 0o600))

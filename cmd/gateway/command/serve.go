@@ -45,8 +45,8 @@ func serveCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// listenHint returns what to do about an address at which the gateway cannot listen; empty for other
-// errors.
+// listenHint returns what to do about an address at which the gateway cannot listen; empty for
+// other errors.
 func listenHint(err error) string {
 	var op *net.OpError
 	switch {

@@ -10,8 +10,8 @@ import (
 	"fastdfs-gateway/internal/httpserver/guard"
 )
 
-// A lenient parser behind the guard gets a canonical head, and nothing of a request that two parsers
-// could read in two ways.
+// A lenient parser behind the guard gets a canonical head, and nothing of a request that two
+// parsers could read in two ways.
 func ExampleGuard_Wrap() {
 	for _, request := range []string{
 		"GET http://example.test//a HTTP/1.1\r\nHost: other.test\r\n\r\n",

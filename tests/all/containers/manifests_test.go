@@ -113,8 +113,8 @@ func TestKubernetes(t *testing.T) {
 	requireUsable(t, config, m.secret.StringData)
 }
 
-// TestServiceMonitor: the ServiceMonitor selects the service of the pods, a port of it, and the token
-// of the Secret; the annotations name the port of the admin listener.
+// TestServiceMonitor: the ServiceMonitor selects the service of the pods, a port of it, and the
+// token of the Secret; the annotations name the port of the admin listener.
 func TestServiceMonitor(t *testing.T) {
 	m := readManifests(t)
 	text, err := os.ReadFile(examples + "servicemonitor.yaml")

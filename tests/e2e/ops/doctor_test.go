@@ -211,8 +211,8 @@ func TestDoctorHost(t *testing.T) {
 	require.Contains(t, bad.text, "/nowhere")
 }
 
-// TestWrongGroup: doctor fails, and a running gateway warns in its log and on its status page, where no
-// tracker has the group of the store.
+// TestWrongGroup: doctor fails, and a running gateway warns in its log and on its status page,
+// where no tracker has the group of the store.
 func TestWrongGroup(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1},
@@ -231,7 +231,8 @@ func TestWrongGroup(t *testing.T) {
 	require.Contains(t, page, "grupo1: no tracker has this group")
 }
 
-// TestDoctorFewDescriptors: doctor warns of a limit on open files that is too low for many connections.
+// TestDoctorFewDescriptors: doctor warns of a limit on open files that is too low for many
+// connections.
 func TestDoctorFewDescriptors(t *testing.T) {
 	t.Parallel()
 	conf := e2e.WriteConfig(t, storetest.New(t).Config("[gateway]", "allow_sources = local-networks",
@@ -240,7 +241,8 @@ func TestDoctorFewDescriptors(t *testing.T) {
 	for _, limit := range []string{"1024", "200"} {
 		out, _ := exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -c "$1"`, e2e.Binary, conf).Output()
 		require.Regexp(t, `warn +limit +open files: `+want, string(out))
-		out, _ = exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -lang zh -c "$1"`, e2e.Binary, conf).Output()
+		out, _ = exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -lang zh -c "$1"`, e2e.Binary,
+			conf).Output()
 		require.Regexp(t, `打开文件数上限.*只够 \d+ 个连接`, string(out))
 	}
 }
