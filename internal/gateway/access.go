@@ -11,7 +11,6 @@ import (
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/fileselect"
-	"fastdfs-gateway/internal/httpserver/sendfile"
 
 	"github.com/valyala/fasthttp"
 )
@@ -192,18 +191,13 @@ func (r *request) checkReferer() (done bool, err error) {
 }
 
 // limitRate sets the rate of the body of a file. The responses of an HTTP/2 connection share it,
-// unless a trusted proxy sends the requests of several clients on it. The limit is lifted when the
-// server stops, so that responses end in time.
+// unless a trusted proxy sends the requests of several clients on it.
 func (r *request) limitRate() {
 	rules := r.rules
 	if rules == nil || rules.SendRate == 0 {
 		return
 	}
-	r.body.Limit = sendfile.Limit{Rate: rules.SendRate, After: rules.SendAfter}
-	r.body.Limit.Lifted = r.x.Stopping()
-	if pacer := r.x.Pacer(); pacer != nil && !r.h.isProxy(r.x.Client()) {
-		r.body.Limit.Pacer = pacer
-	}
+	r.body.Limit = r.x.Limit(rules.SendRate, rules.SendAfter, !r.h.isProxy(r.x.Client()))
 }
 
 // Limiters returns the request limiters of Rules and of each of RuleSections, in their order; nil

@@ -215,7 +215,7 @@ func (h *Handler) Serve(x *httpserver.Exchange) {
 		r.reject(err)
 	}
 	if r.streamed { // r.sent ends the request after the last byte
-		r.ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
+		x.Send(&r.body)
 		return
 	}
 	r.finishUnstreamed()

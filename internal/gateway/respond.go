@@ -205,7 +205,6 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		r.ctx.Response.Header.SetContentLength(int(length))
 		return nil
 	}
-	b.Conn, b.Direct = r.x.Socket()
 	r.limitRate()
 	if r.file == nil {
 		if err := r.openRemote(); err != nil {

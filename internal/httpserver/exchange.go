@@ -20,6 +20,22 @@ type Exchange struct {
 	out   *bufio.Writer       // nil = HTTP/2
 	http2 *http2server.Stream // nil = HTTP/1
 	pacer *sendfile.Pacer     // of the connection; nil = HTTP/1
+	body  *sendfile.Body      // of the response; nil = that of Ctx
+}
+
+// Send makes body the body of the response. The server writes it after Serve has returned, and then
+// calls its Done.
+func (x *Exchange) Send(body *sendfile.Body) {
+	if x.conn != nil && x.http2 == nil {
+		body.Conn, body.Direct = x.conn.Conn, x.conn.tls == nil
+	}
+	x.body = body
+}
+
+// takeBody returns the body of Send; nil = none.
+func (x *Exchange) takeBody() (body *sendfile.Body) {
+	body, x.body = x.body, nil
+	return body
 }
 
 // Client returns the address of the client: that of a PROXY header, or of the socket; invalid for a
@@ -53,24 +69,18 @@ func (x *Exchange) Number() (connection, requests uint64) {
 	return x.conn.number, x.conn.requests.Load()
 }
 
-// Socket returns the connection to which the body may be written directly, below the writer of
-// the response; nil by HTTP/2. plain is false for TLS.
-func (x *Exchange) Socket() (c *sendfile.Conn, plain bool) {
-	if x.conn == nil || x.http2 != nil {
-		return nil, false
+// Limit returns a bound on the rate of a body, which is lifted when the server stops, so that
+// responses end in time. The first after bytes have none. If the requests of an HTTP/2 connection
+// are those of one client, its bodies share the rate.
+func (x *Exchange) Limit(rate, after int64, oneClient bool) sendfile.Limit {
+	l := sendfile.Limit{Rate: rate, After: after}
+	if x.conn != nil {
+		l.Lifted = x.conn.s.stopping
 	}
-	return x.conn.Conn, x.conn.tls == nil
-}
-
-// Pacer returns the pacer of all bodies of an HTTP/2 connection; nil by HTTP/1.
-func (x *Exchange) Pacer() *sendfile.Pacer { return x.pacer }
-
-// Stopping returns a channel that is closed when the server stops.
-func (x *Exchange) Stopping() <-chan struct{} {
-	if x.conn == nil {
-		return nil
+	if oneClient {
+		l.Pacer = x.pacer
 	}
-	return x.conn.s.stopping
+	return l
 }
 
 // Wait begins a wait for another host, until done is called. onDisconnect is called, at most once

@@ -129,11 +129,29 @@ func (s *Server) serveRequest(c *conn) (more bool) {
 	case !req.Header.IsHTTP11():
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}
-	if len(resp.Header.Server()) == 0 {
-		resp.Header.SetServer(ServerName)
+	return x.respond() == nil && !last
+}
+
+// respond sends the response: fasthttp writes the head to the buffer, and the body writes itself.
+func (x *Exchange) respond() (err error) {
+	head := &x.Ctx.Response.Header
+	if len(head.Server()) == 0 {
+		head.SetServer(ServerName)
 	}
-	if err = resp.Write(x.out); err == nil {
+	body := x.takeBody()
+	if body == nil {
+		err = x.Ctx.Response.Write(x.out)
+	} else {
+		head.SetContentLength(int(body.Length()))
+		if err = head.Write(x.out); err == nil {
+			_, err = body.WriteTo(x.out)
+		} else {
+			body.Fail(err)
+		}
+		body.Close()
+	}
+	if err == nil {
 		err = x.out.Flush()
 	}
-	return err == nil && !last
+	return err
 }

@@ -92,17 +92,16 @@ func (st *stream) reject(e *guard.Error) {
 	st.s.handler().Rejected(st.Client(), e)
 }
 
-// respond sends the response of the RequestCtx, and closes the stream of its body.
+// respond sends the response.
 func (st *stream) respond() {
-	resp := &st.Ctx.Response
-	body, _ := resp.BodyStream().(*sendfile.Body)
+	resp, body := &st.Ctx.Response, st.takeBody()
 	st.left = 0 // the previous response of the pooled stream may have ended early
 	switch {
 	case body != nil:
 		st.left = body.Length()
 		_ = st.writeHead(body) // on failure the body gets the same error
 		_, _ = body.WriteTo(st)
-		_ = resp.CloseBodyStream()
+		body.Close()
 	case st.Ctx.IsHead() || resp.SkipBody || len(resp.Body()) == 0:
 		_ = st.writeHead(nil)
 	default:

@@ -140,6 +140,9 @@ func (s *Server) serve(x *Exchange) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Report(p, "serving")
+			if body := x.takeBody(); body != nil {
+				body.Close()
+			}
 			x.Ctx.Response.Reset()
 			x.Ctx.Error("internal error\n", fasthttp.StatusInternalServerError)
 			x.Ctx.SetConnectionClose()

@@ -27,8 +27,8 @@ type Piece struct {
 	Length int64
 }
 
-// Body is the body of a response, made of pieces of one file. It is an io.WriterTo and an
-// io.Closer; fasthttp uses WriteTo and then Close. No byte outside the pieces is read.
+// Body is the body of a response, made of pieces of one file: WriteTo sends it, and Close ends it.
+// No byte outside the pieces is read.
 //
 // Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are written
 // from memory.
@@ -86,9 +86,6 @@ func (b *Body) left() int64 {
 // corkedPieces is the least number of pieces of a corked body. Without a cork, the end of each
 // piece would end a packet.
 const corkedPieces = 3
-
-// SupportsBodyWriteTo makes fasthttp call WriteTo.
-func (b *Body) SupportsBodyWriteTo() bool { return true }
 
 // Flusher is a writer with a buffer. That of an HTTP/1 response holds its head.
 type Flusher interface {
@@ -320,17 +317,15 @@ func (b *Body) markFirst() {
 	}
 }
 
-// Read makes Body an io.Reader, which SetBodyStream of fasthttp requires. SupportsBodyWriteTo keeps
-// fasthttp from calling it.
-func (b *Body) Read([]byte) (int, error) { return 0, errors.ErrUnsupported }
+// Fail sets the error for Done of a body that is not sent.
+func (b *Body) Fail(err error) { b.result.Err = err }
 
 // Close calls Done, which closes the file. Further calls have no effect. A panic in Done is
-// contained, since fasthttp, the caller of Close, does not recover from it.
-func (b *Body) Close() error {
+// contained.
+func (b *Body) Close() {
 	if done := b.Done; done != nil {
 		b.Done = nil
 		defer panics.Contain("ending a response")
 		done(b.result)
 	}
-	return nil
 }

@@ -91,7 +91,7 @@ func TestChunksThatEndEarly(t *testing.T) {
 		_, err := body.WriteTo(flushes{server})
 		require.ErrorIs(t, err, ErrSource, name)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
-		require.NoError(t, body.Close())
+		body.Close()
 	}
 }
 
@@ -107,7 +107,7 @@ func TestChunksOfBrokenFile(t *testing.T) {
 	_, err = body.WriteTo(flushes{server})
 	require.ErrorIs(t, err, ErrSource)
 	require.ErrorIs(t, err, unix.EBADF)
-	require.NoError(t, body.Close())
+	body.Close()
 	require.Zero(t, held.Load())
 }
 

@@ -6,6 +6,7 @@
 //	pieces := []sendfile.Piece{{Offset: 0, Length: 4096}}
 //	body := &sendfile.Body{Conn: conn, Direct: true, File: file, Pieces: pieces}
 //	n, err := body.WriteTo(conn)
+//	body.Close()
 //
 // ExampleBody is a whole program.
 //

@@ -43,7 +43,7 @@ func ExampleBody() {
 		Done:   func(r sendfile.Result) { fmt.Println("sent:", r.Sent, r.Err) }}
 	fmt.Println("length:", body.Length())
 	_, _ = body.WriteTo(conn) // Done has the error
-	_ = body.Close()
+	body.Close()
 	_ = conn.Close()
 
 	received, err := io.ReadAll(client)
