@@ -27,7 +27,7 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 		return fdfs.FileID{}, errNoGroup
 	}
 	id, err := h.parseID(name, h.o.GroupInURL)
-	if err != nil {
+	if err != nil && !strings.HasPrefix(name, "m00/") { // M00 in small letters, and no group
 		if _, otherwise := h.parseID(name, !h.o.GroupInURL); otherwise == nil {
 			err = h.otherForm()
 		}
