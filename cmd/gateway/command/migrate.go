@@ -32,7 +32,7 @@ type translation struct {
 // migrateCommand translates a configuration of nginx.
 func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "migrate -nginx NGINX_CONF [-c MOD_FASTDFS_CONF] [-o FILE] [-json]",
+		Use:     "migrate -nginx NGINX_CONF [-c MOD_FASTDFS_CONF] [-o FILE] [-v] [-json]",
 		Short:   "translate the server blocks of nginx that serve FastDFS into a configuration of the gateway",
 		Example: "gateway migrate -nginx /etc/nginx/nginx.conf -c /etc/fdfs/mod_fastdfs.conf -o gateway.conf",
 		Annotations: exits("NGINX_CONF cannot be read or is wrong; nothing is written",
@@ -42,6 +42,7 @@ func migrateCommand() *cobra.Command {
 	module := cmd.Flags().StringP("config", "c", "",
 		"the `MOD_FASTDFS_CONF` of the module, which the result includes; by default "+modulePath+" if it is there")
 	out := cmd.Flags().StringP("output", "o", "", "write to `FILE`, not to standard output")
+	all := cmd.Flags().BoolP("verbose", "v", false, "name the directives that need nothing as well")
 	asJSON := jsonFlag(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if *nginx == "" {
@@ -50,7 +51,7 @@ func migrateCommand() *cobra.Command {
 		return sameFile(*out, *nginx, *module)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		made, err := translate(*nginx, *module)
+		made, err := translate(*nginx, *module, *all)
 		var mistakes migrate.MistakesError
 		switch {
 		case errors.As(err, &mistakes):
@@ -83,12 +84,15 @@ func sameFile(out string, inputs ...string) error {
 }
 
 // translate reads the files and translates them.
-func translate(nginx, module string) (translation, error) {
+func translate(nginx, module string, all bool) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
 	options := migrate.Options{Types: config.BuiltInTypes(), Readable: isReadable, Writable: canLog,
 		HasAccount: hasAccount, Nearest: config.Nearest}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
+	}
+	if info, err := os.Stat(module); err == nil && !info.Mode().IsRegular() { // the open of a pipe would wait
+		return made, fmt.Errorf("cannot use %s: it is no regular file", module)
 	}
 	if module != "" {
 		cfg, problems := config.Load(module)
@@ -118,6 +122,9 @@ func translate(nginx, module string) (translation, error) {
 		result.Findings = append(result.Findings, rejected...)
 	}
 	made.Config, made.Complete = result.Config, result.Complete()
+	if all {
+		result.Findings = append(result.Findings, result.Nothing...)
+	}
 	made.Findings = append(made.Findings, result.Findings...)
 	return made, nil
 }
@@ -223,7 +230,7 @@ func (m translation) print(cmd *cobra.Command, asJSON, wrong bool) error {
 func (m translation) summary(wrong bool) string {
 	lost := 0
 	for _, f := range m.Findings {
-		if f.Kind != migrate.Note {
+		if f.Kind != migrate.Note && f.Kind != migrate.Nothing {
 			lost++
 		}
 	}

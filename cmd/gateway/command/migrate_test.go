@@ -99,7 +99,8 @@ func TestMigrateFails(t *testing.T) {
 		{"migrate -nginx /no/such.conf", exitFailure, "no such file"},
 		{"migrate -nginx " + conf + " -c /no/such.conf", exitFailure, "cannot use /no/such.conf"},
 		{"migrate -nginx " + conf + " -o /no/such/folder/out", exitFailure, "cannot write the configuration"},
-		{"migrate -nginx " + dir, exitFailure, "directory"},
+		{"migrate -nginx " + dir, exitFailure, "no regular file"},
+		{"migrate -nginx " + conf + " -c /dev/zero", exitFailure, "no regular file"},
 	} {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, c.code, Run("v1", strings.Fields(c.args), nil, &stdout, &stderr), c.args)
@@ -114,7 +115,7 @@ func TestMigrateRejected(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nginx.conf")
 	text := "server {\n listen 80;\n location /group1/ {\n ngx_fastdfs_module;\n add_header 'X Y' 1;\n }\n}\n"
 	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-	made, err := translate(conf, moduleFile(t, "# module: groups=group1"))
+	made, err := translate(conf, moduleFile(t, "# module: groups=group1"), false)
 	require.NoError(t, err)
 	require.False(t, made.Complete)
 	require.Equal(t, 5, made.Findings[len(made.Findings)-1].Line)

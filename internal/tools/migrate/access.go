@@ -2,233 +2,348 @@ package migrate
 
 import (
 	"cmp"
-	"maps"
-	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// access is the set of networks that may read files.
-type access struct {
-	allow, deny []netip.Prefix
-	closed      bool // all but allow are denied
-	unreadable  bool // a rule is for something else than an address
-}
-
-// empty reports whether no client is allowed.
-func (a access) empty() bool { return a.closed && len(a.allow) == 0 }
-
-// accessOf translates the rules allow and deny: in nginx the first matching rule wins, in the
-// gateway deny wins.
-func accessOf(rules []*directive) (a access) {
-	var before []netip.Prefix // networks of earlier rules
-	for _, d := range rules {
-		networks, ok := networksOf(d.arg(0))
-		if !ok {
-			a.unreadable = true
-			continue
-		}
-		rest := subtract(networks, before)
-		if d.name == "allow" {
-			a.allow = append(a.allow, rest...)
-		} else {
-			a.deny = append(a.deny, rest...)
-		}
-		before = append(before, networks...)
-		if d.arg(0) == "all" {
-			if a.closed = d.name == "deny"; a.closed {
-				a.deny = nil // all others are denied anyway
-			} else {
-				a.allow = nil
-			}
-			return a
-		}
-	}
-	a.allow = nil // without "deny all", other clients may read files as well
-	return a
-}
-
-func networksOf(v string) ([]netip.Prefix, bool) {
-	if v == "all" {
-		return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}, true
-	}
-	if p, err := netip.ParsePrefix(v); err == nil {
-		return []netip.Prefix{p.Masked()}, true
-	}
-	if a, err := netip.ParseAddr(v); err == nil {
-		return []netip.Prefix{netip.PrefixFrom(a, a.BitLen())}, true
-	}
-	return nil, false
-}
-
-// subtract returns the part of networks that is in none of the others.
-func subtract(networks, others []netip.Prefix) []netip.Prefix {
-	for _, o := range others {
-		var left []netip.Prefix
-		for _, n := range networks {
-			left = append(left, without(n, o)...)
-		}
-		networks = left
-	}
-	return networks
-}
-
-func without(n, o netip.Prefix) []netip.Prefix {
-	switch {
-	case !n.Overlaps(o):
-		return []netip.Prefix{n}
-	case o.Bits() <= n.Bits():
-		return nil
-	}
-	low := netip.PrefixFrom(n.Addr(), n.Bits()+1)
-	bytes := n.Addr().AsSlice()
-	bytes[n.Bits()/8] |= 0x80 >> (n.Bits() % 8)
-	addr, _ := netip.AddrFromSlice(bytes)
-	return append(without(low, o), without(netip.PrefixFrom(addr, n.Bits()+1), o)...)
-}
-
-// list returns networks as text; a network of one address is written as the address.
-func list(networks []netip.Prefix) string {
-	texts := make([]string, len(networks))
-	for i, n := range networks {
-		if texts[i] = n.String(); n.IsSingleIP() {
-			texts[i] = n.Addr().String()
-		}
-	}
-	return strings.Join(texts, ", ")
-}
-
-// everybody is the value of deny that closes files to all clients.
-const everybody = "0.0.0.0/0, ::/0, unix:"
-
-// translateAccess writes allow, deny and referers, for all files or for those of selectors. Files
-// behind a check that the gateway does not have are denied to all clients.
-func (t *translator) translateAccess() {
-	values, from := t.perCell(true, t.ruleOf)
-	for _, s := range t.all {
-		t.restrictOthers(s, values, from)
-	}
-	t.closeToOthers(values, from)
-	t.closeCells(values, from)
-	t.writeChoices("access", t.universe.spread(values), from,
-		"allow", "deny", "referers", "referer_file", "referer_redirect")
-}
-
-// restrictOthers sets the rule of files that no translated server serves: the rule of a server that
-// stays in nginx, or else the rule of a translated server for files without a location.
-func (t *translator) restrictOthers(s *server, values map[cell]string, from map[string][]*directive) {
-	chain := s.chain(nil)
-	general := len(inForce(chain, "allow", "deny")) > 0 || invalidReferer(chain) != nil
-	for _, c := range t.universe.all {
-		o := s.cells[c]
-		_, served := values[c]
-		stays, translated := s.left != nil && o.open(), slices.Contains(t.servers, s) && general
-		if served || o.guard != nil || o.idle != nil || !stays && !translated {
-			continue
-		}
-		if !stays {
-			o = outcome{}
-		}
-		if rule := t.ruleOf(s, o); rule.value != "" {
-			values[c] = rule.value
-			if len(from[rule.value]) == 0 {
-				from[rule.value] = rule.from
-			}
-		}
-	}
-}
-
 // thisHost are the clients of a server that listens on loopback addresses only.
 const thisHost = "127.0.0.0/8, ::1, unix:"
 
-// closeToOthers closes files that nginx serves only on loopback addresses to clients of other
-// hosts.
-func (t *translator) closeToOthers(values map[cell]string, from map[string][]*directive) {
-	public := map[cell]bool{}
-	for _, f := range t.openFiles() {
-		public[f.c] = public[f.c] || !f.s.isLoopback()
+// judge finds the check, the rejection and the rules of a location or server.
+func (t *translator) judge(s *server, l *location) {
+	chain := s.chain(l)
+	if l.d == s.d {
+		chain = s.chain(nil)
 	}
-	if !slices.Contains(slices.Collect(maps.Values(public)), true) {
-		return
+	if first(chain[0], "stub_status", "proxy_cache_purge", "empty_gif") != nil {
+		return // no files
 	}
-	for _, f := range t.openFiles() {
-		if v := values[f.c]; !public[f.c] && part(v, 0) == "" {
-			at := f.s.listens[0].d
-			t.note(at, "the files of this address stay closed to other hosts", "")
-			values[f.c] = parts(thisHost, part(v, 1), part(v, 2), part(v, 3), part(v, 4))
-			from[values[f.c]] = union(from[values[f.c]], append(slices.Clone(from[v]), at)...)
+	l.check = t.checkIn(s, l, chain)
+	if reply := first(chain[0], "return"); reply != nil && l.check == nil {
+		if reply.arg(0) >= "400" && reply.arg(0) <= "599" {
+			l.reject = reply
+		} else if l.d != s.d && l.path != "/" && filePath.MatchString(l.path) &&
+			!strings.Contains(strings.Join(reply.args, " "), "$request_uri") {
+			l.check = reply // a page of its own
+		}
+	}
+	if l.reject != nil && l.path != "/" && l.d != s.d {
+		l.check, l.reject = l.reject, nil
+	}
+	if l.check == nil {
+		l.rule = t.ruleOf(s, chain)
+		if a := accessOf(inForce(chain, "allow", "deny")); a.unreadable || a.closed && len(a.allow) == 0 {
+			l.check = inForce(chain, "allow", "deny")[0]
+		}
+		public := slices.ContainsFunc(t.servers, func(s *server) bool { return !s.isLoopback() })
+		if s.isLoopback() && public && part(l.rule.value, 0) == "" {
+			l.rule.value = parts(append([]string{thisHost}, strings.Split(l.rule.value, between)[1:]...)...)
+			l.rule.from = append(l.rule.from, s.listens[0].d)
 		}
 	}
 }
 
-// closeCells denies the files behind a check to all clients, and adds findings about the check.
-func (t *translator) closeCells(values map[cell]string, from map[string][]*directive) {
-	closed := parts("", everybody)
-	for _, s := range t.all {
-		if s.left == nil && !slices.Contains(t.servers, s) {
-			continue
-		}
-		for _, c := range t.universe.all {
-			o := s.cells[c]
-			check := cmp.Or(o.guard, o.idle)
-			v, open := values[c]
-			if check == nil || open && v != closed || s.left != nil && isImageFilter(check) {
-				continue // see openElsewhere
-			}
-			values[c] = closed
-			if s.left == nil && (o.guard != nil || o.finer != nil || !t.universe.names[c.group]) {
-				// sayLeft and otherLocation report the other checks
-				t.sayClosed(c, o)
-			}
-			from[closed] = union(from[closed], check)
-		}
-	}
-}
-
-// ruleOf returns the rules of access to the files of a location.
-func (t *translator) ruleOf(s *server, o outcome) (a attribute) {
-	chain := s.chain(o.loc)
-	var allow, deny, referers, file, redirect string
-	if rules := inForce(chain, "allow", "deny"); len(rules) > 0 {
-		rule := accessOf(rules)
-		own := !slices.ContainsFunc(rule.allow, func(n netip.Prefix) bool { return !n.Addr().IsLoopback() })
+// checkIn returns a check of a location that the gateway does not have, or nil.
+func (t *translator) checkIn(s *server, l *location, chain [][]*directive) *directive {
+	for _, d := range chain[0] {
+		_, check := checks[d.name]
 		switch {
-		case rule.closed && own && s.isLoopback():
-			t.note(rules[0], "only programs of this host reach the address of this server", "")
-		case rule.closed:
-			allow = list(rule.allow)
-		default:
-			deny = list(rule.deny)
-		}
-		a.from = append(a.from, rules...)
-	}
-	if lines := inForce(chain, "valid_referers"); len(lines) > 0 {
-		if test := invalidReferer(chain); test == nil {
-			t.note(lines[0], "no if asks for $invalid_referer here, so nginx rejects nothing", "")
-		} else {
-			referers = cmp.Or(t.referers(s, lines), noReferer)
-			var response *directive
-			file, redirect, response = t.refererResponse(s, test)
-			a.from = slices.Concat(a.from, lines, withoutNil(response))
+		case d.name == "limit_except" && !d.has("GET") && len(d.block) > 0:
+			return d
+		case ownBlock[d.name] && check && d.arg(0) != "off":
+			return d
+		case slices.Contains(applications, d.name) && l.path != "/":
+			return d
+		case d.name == "proxy_pass" && t.decides(s, l, d):
+			return d
 		}
 	}
-	t.done(a.from...)
-	a.value = parts(allow, deny, referers, file, redirect)
-	return a
-}
-
-// invalidReferer returns the if that rejects a foreign referer.
-func invalidReferer(chain [][]*directive) *directive {
-	for _, block := range chain {
-		for _, d := range named(block, "if") {
-			if d.arg(0) == "$invalid_referer" {
+	for name, off := range checks {
+		if d := last(chain, name); d != nil && !ownBlock[name] && (off == "" || d.arg(0) != off) &&
+			d.arg(0) != "optional_no_ca" {
+			return d
+		}
+	}
+	for i, block := range chain {
+		for _, d := range block {
+			switch {
+			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
+				return d
+			case d.name == "include" && slices.Contains(t.tree.missing, d) && i < len(chain)-1 &&
+				(hasWord(d.arg(0), includeWords) || !hasWord(d.arg(0), harmlessWords)):
+				return d
+			case t.looksLikeCheck(d):
+				return d
+			case i < len(chain)-1 && t.leads(s, d) && (i < len(chain)-2 || d.name != "rewrite"):
 				return d
 			}
 		}
 	}
 	return nil
+}
+
+// looksLikeCheck reports whether an unknown directive has the name of a check, or almost.
+func (t *translator) looksLikeCheck(d *directive) bool {
+	if isKnown(d.name) || settings[d.name] || d.arg(0) == "off" || d.name == "include" {
+		return false
+	}
+	near, ok := t.near(d.name)
+	_, check := checks[near]
+	return ok && (check || near == "allow" || near == "deny" || near == "valid_referers") || hasWord(d.name, checkWords)
+}
+
+// decides reports whether a proxy_pass leads to a program that may decide about files: one that
+// sends X-Accel-Redirect, another server of this nginx with a check, or a variable.
+func (t *translator) decides(s *server, l *location, pass *directive) bool {
+	if !l.serves {
+		return l.path != "/"
+	}
+	if strings.HasPrefix(target(pass), "$") || slices.ContainsFunc(s.every(), func(o *location) bool {
+		return first(o.d.block, "internal") != nil && first(o.d.block, "root", "alias", "ngx_fastdfs_module") != nil &&
+			!isPage(o)
+	}) {
+		return true
+	}
+	hosts := []string{target(pass)}
+	if up := t.upstreamOf(pass); up != nil {
+		hosts = nil
+		for _, d := range named(up.block, "server") {
+			hosts = append(hosts, d.arg(0))
+		}
+	}
+	return slices.ContainsFunc(t.tree.servers(), func(d *directive) bool {
+		return hasChecks(d.block) && slices.ContainsFunc(named(d.block, "listen"), func(l *directive) bool {
+			at := listen{address: listenAddress(l.arg(0))}
+			return slices.ContainsFunc(hosts, func(h string) bool {
+				to := listen{address: listenAddress(h)}
+				return to.address == at.address || to.isLoopback() && to.port() == at.port()
+			})
+		})
+	})
+}
+
+// isPage reports whether a location is for pages of errors.
+func isPage(l *location) bool {
+	return strings.Contains(l.path, "html") || strings.Contains(l.path, "50x")
+}
+
+// leads reports whether a directive passes requests on to other locations, while one of the server
+// has a check.
+func (t *translator) leads(s *server, d *directive) bool {
+	to := d.arg(len(d.args) - 1)
+	switch d.name {
+	case "rewrite":
+		if d.arg(2) == "break" || isHTTPS(d) || isTarget(d.arg(1)) {
+			return false
+		}
+	case "try_files":
+		if strings.HasPrefix(to, "=") {
+			return false
+		}
+	case "error_page":
+		if !strings.HasPrefix(to, "@") {
+			return false
+		}
+	default:
+		return false
+	}
+	return slices.ContainsFunc(s.every(), func(l *location) bool { return !isPage(l) && hasChecks(l.d.block) })
+}
+
+// hasChecks reports whether a block or one in it decides about requests.
+func hasChecks(block []*directive) bool {
+	return slices.ContainsFunc(block, func(d *directive) bool {
+		_, check := checks[d.name]
+		return check || d.name == "allow" || d.name == "deny" || d.name == "valid_referers" ||
+			!isKnown(d.name) && hasWord(d.name, checkWords) || d.name == "if" && slices.ContainsFunc(d.block, diverts) ||
+			hasChecks(d.block)
+	})
+}
+
+// freeConditions are the tests of an if that is no check of rights.
+var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_referer", "$request_method", "$host",
+	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "$http_x_forwarded_proto",
+	"-f", "!-f", "-e", "!-e", "-d", "!-d", "$http_range", "$w", "$h", "$width", "$height", "$arg_w", "$arg_h"}
+
+// isFree reports whether the condition of an if shows that it is no check of rights. A condition on
+// the path is compared with the kinds of files. A test of the method is one if it rejects downloads.
+func isFree(d *directive) bool {
+	_, onPath := conditionPattern(d)
+	rejects := d.arg(0) == "$request_method" && first(d.block, "return", "rewrite") != nil && holds(d.args, "GET")
+	return onPath || slices.Contains(freeConditions, d.arg(0)) && !rejects
+}
+
+// conditionPattern returns the pattern of a condition on the path, or of a rewrite.
+func conditionPattern(d *directive) (p pattern, ok bool) {
+	if d.name == "rewrite" {
+		return newPattern("~", d.arg(0)), true
+	}
+	onPath := slices.Contains([]string{"$uri", "$document_uri", "$request_uri", "$request_filename"}, d.arg(0))
+	if !onPath || !strings.HasPrefix(d.arg(1), "~") {
+		return p, false
+	}
+	text := d.arg(2)
+	if d.arg(0) != "$uri" && d.arg(0) != "$document_uri" {
+		text = strings.TrimSuffix(strings.TrimPrefix(text, "^"), "$") // a query or a folder is around the path
+	}
+	return newPattern(d.arg(1), text), true
+}
+
+// conditionOn returns the condition on the path, or the rewrite of the server, that may hold for
+// files of a kind.
+func (t *translator) conditionOn(s *server, l *location, c cell) *directive {
+	blocks := [][]*directive{s.d.block}
+	for ; l != nil && l.d != s.d; l = l.up {
+		blocks = append(blocks, l.d.block)
+	}
+	for _, block := range blocks {
+		for _, d := range named(block, "if", "rewrite") {
+			if d.name == "if" && !slices.ContainsFunc(d.block, diverts) || d.name == "rewrite" && !t.leads(s, d) {
+				continue
+			}
+			if p, ok := conditionPattern(d); ok {
+				if can, _ := p.match(c, t.groupInURL); can {
+					return d
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// holds reports whether the condition of an if is true for a value of its variable.
+func holds(condition []string, value string) bool {
+	condition = append(slices.Clone(condition), "", "")
+	op, text := condition[1], condition[2]
+	if op == "" {
+		return value != ""
+	}
+	matched := value == text
+	if strings.Contains(op, "~") {
+		if strings.HasSuffix(op, "*") {
+			text = "(?i)" + text
+		}
+		re, err := regexp.Compile(text)
+		matched = err == nil && re.MatchString(value)
+	}
+	return matched != strings.HasPrefix(op, "!")
+}
+
+// diverts reports whether a directive of an if responds with something else than the file.
+func diverts(d *directive) bool {
+	switch d.name {
+	case "return":
+		return !isHTTPS(d)
+	case "rewrite":
+		return !isHTTPS(d) && (d.arg(2) != "break" || !strings.Contains(d.arg(1), "$"))
+	case "deny", "auth_basic", "auth_request", "proxy_pass", "ngx_fastdfs_module":
+		return true
+	}
+	return slices.Contains(applications, d.name)
+}
+
+// everybody is the value of deny that closes files to all clients.
+const everybody = "0.0.0.0/0, ::/0, unix:"
+
+// translateAccess writes allow, deny and referers. Files behind a check that the gateway does not
+// have are denied to all clients.
+func (t *translator) translateAccess() {
+	values, from := map[cell]string{}, map[string][]*directive{}
+	closed := parts("", everybody)
+	set := func(c cell, value string, list ...*directive) {
+		values[c] = value
+		from[value] = union(from[value], list...)
+		if value != closed {
+			t.done(list...)
+		}
+	}
+	for _, c := range t.universe.all {
+		var check *directive
+		var rejects *directive
+		for _, s := range t.servers {
+			p := s.found[c]
+			if s.left == nil && p.open() {
+				set(c, p.loc.rule.value, p.loc.rule.from...)
+				check = nil
+				break
+			}
+			check = cmp.Or(check, p.check)
+			if rule := p.loc.rule; s.left == nil && !p.loc.serves && p.check == nil && rule.value != "" &&
+				rule.value != thisHost && values[c] == "" {
+				set(c, rule.value, rule.from...)
+			}
+			if s.left == nil {
+				rejects = cmp.Or(rejects, p.reject)
+			} else if check == nil && p.open() && p.loc.rule.value != "" {
+				check = p.loc.rule.from[0]
+			}
+		}
+		if _, ruled := values[c]; !ruled && cmp.Or(check, rejects) != nil {
+			set(c, closed, withoutNil(cmp.Or(check, rejects))...)
+		}
+	}
+	choices := t.universe.spread(values)
+	t.writeChoices("access", choices, from, "allow", "deny", "referers", "referer_file", "referer_redirect")
+	for _, d := range from[closed] {
+		t.sayClosed(d, choices, closed)
+	}
+}
+
+// sayClosed adds the finding about a check.
+func (t *translator) sayClosed(d *directive, choices []choice, closed string) {
+	where := ""
+	for _, c := range choices {
+		if c.value == closed {
+			where += c.name(" [access") + "]"
+		}
+	}
+	text := "the gateway does not have this check: its files are denied," + where
+	advice := inFront
+	switch {
+	case d.name == "return" && d.arg(0) == "403":
+		t.done(d)
+		return
+	case d.name == "return":
+		text, advice = "nginx does not serve these files; they are denied, with 403,"+where, ""
+	case strings.HasPrefix(d.name, "secure_link"):
+		advice = "use the tokens of FastDFS (http.anti_steal.check_token), or keep nginx in front"
+	case d.name == "include":
+		text, advice = "the file is not there, and may hold a check: these files are denied,"+where,
+			"add the file and translate again"
+	case !isKnown(d.name):
+		text = "this looks like a check" + t.hint(d.name) + ": its files are denied," + where
+	}
+	t.say(d, text, advice)
+}
+
+// ruleOf returns the rules of access in force: allow, deny, and those for the referer.
+func (t *translator) ruleOf(s *server, chain [][]*directive) (a attribute) {
+	var allow, deny, referers, redirect string
+	if rules := inForce(chain, "allow", "deny"); len(rules) > 0 {
+		if r := accessOf(rules); r.closed {
+			allow = list(r.allow)
+		} else {
+			deny = list(r.deny)
+		}
+		a.from = append(a.from, rules...)
+	}
+	var test *directive
+	for _, block := range chain {
+		for _, d := range named(block, "if") {
+			if d.arg(0) == "$invalid_referer" && test == nil {
+				test = d
+			}
+		}
+	}
+	if lines := inForce(chain, "valid_referers"); len(lines) > 0 && test != nil {
+		referers = cmp.Or(t.referers(s, lines), noReferer)
+		redirect = t.refererResponse(test)
+		a.from = slices.Concat(a.from, lines, []*directive{test})
+	}
+	a.value = parts(allow, deny, referers, "", redirect)
+	return a
 }
 
 var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
@@ -240,48 +355,41 @@ const noReferer = "_"
 // referers translates the lines of valid_referers, which add up.
 func (t *translator) referers(s *server, lines []*directive) string {
 	var names []string
-	add := func(list ...string) { names = union(names, list...) }
-	one := func(d *directive, arg string) {
+	one := func(arg string) bool {
 		name, path, hasPath := strings.Cut(arg, "/")
 		name, _, _ = strings.Cut(strings.ToLower(name), ":")
+		_, err := regexp.Compile("(?i)" + strings.TrimPrefix(arg, "~"))
 		switch {
-		case arg == "none", arg == "blocked":
-			add(arg)
+		case arg == "none" || arg == "blocked":
+			names = union(names, arg)
 		case arg == "server_names":
 			for _, n := range s.names {
 				if hostName.MatchString(n) && n != "_" {
-					add(strings.ToLower(n))
+					names = union(names, strings.ToLower(n))
 				}
 			}
-		case strings.HasPrefix(arg, "~"):
-			if !isExpression(arg[1:]) {
-				t.say(d, "the expression "+oneLine(arg, 60)+" cannot be read: its referers are rejected",
-					"write one without commas and assertions to referers, or the host names that are meant")
-				return
-			}
-			add(arg)
-		case !hostName.MatchString(strings.TrimPrefix(name, ".")) || !isPath(path):
-			t.say(d, oneLine(arg, 60)+" is no host name", "add the host names that are meant to referers")
+		case strings.HasPrefix(arg, "~") && err == nil && len(arg) > 1 && len(arg) < 512 && isPath(arg):
+			names = union(names, arg)
+		case arg[0] == '~' || !hostName.MatchString(strings.TrimPrefix(name, ".")) || !isPath(path):
+			return false
 		case hasPath:
-			add(name + "/" + path)
+			names = union(names, name+"/"+path)
 		case name[0] == '.':
-			add(name[1:], "*"+name)
+			names = union(names, name[1:], "*"+name)
 		default:
-			add(name)
+			names = union(names, name)
 		}
+		return true
 	}
 	for _, d := range lines {
 		for _, arg := range d.args {
-			one(d, arg)
+			if arg != "" && !one(arg) {
+				t.say(d, oneLine(arg, 60)+" cannot be read: its referers are rejected",
+					"write an expression without commas and assertions, or host names, to referers")
+			}
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// isExpression reports whether a text is an expression that referers can have.
-func isExpression(text string) bool {
-	_, err := regexp.Compile("(?i)" + text)
-	return err == nil && text != "" && len(text) <= 512 && isPath(text)
 }
 
 // isPath reports whether a text can be a part of a list: it has no comma and no blank.
@@ -289,39 +397,32 @@ func isPath(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f || c == ',' })
 }
 
-// refererResponse translates the response to a foreign referer: 403, a file of this host, or a
-// redirect.
-func (t *translator) refererResponse(s *server, test *directive) (file, redirect string, from *directive) {
-	t.done(test)
+// refererResponse returns the URL to which a foreign referer is sent; empty = it is 403.
+func (t *translator) refererResponse(test *directive) string {
 	for _, d := range test.block {
-		t.done(d)
 		uri := ""
 		switch {
-		case d.name == "return" && d.arg(0) >= "400" && d.arg(0) <= "599":
-			if d.arg(0) != "403" {
-				t.note(d, "a foreign referer is 403", "")
-			}
-			return "", "", nil
-		case d.name == "return":
-			uri = d.arg(len(d.args) - 1)
 		case d.name == "rewrite":
 			uri = d.arg(1)
-		case d.name == "root" || d.name == "break" || d.name == "access_log" || d.name == "log_not_found":
-			continue
+		case d.name == "return" && d.arg(0) < "400":
+			uri = d.arg(len(d.args) - 1)
+		case d.name == "return" && d.arg(0) != "403":
+			t.note(d, "a foreign referer is 403", "")
 		}
-		if isTarget(uri) {
+		switch {
+		case isTarget(uri):
 			if d.arg(0) == "301" || d.arg(2) == "permanent" {
 				t.note(d, "a foreign referer is 302, not 301", "")
 			}
-			return "", strings.TrimSuffix(uri, "?"), d
+			t.done(d)
+			return strings.TrimSuffix(uri, "?")
+		case uri != "":
+			t.say(d, "a foreign referer is 403 here",
+				"set referer_file to a picture on this host, which is sent with 200, or referer_redirect to a URL")
 		}
-		if file := t.fileOf(s, uri, test.block); strings.HasPrefix(uri, "/") && t.Readable(file) {
-			return file, "", d
-		}
-		t.say(d, "a foreign referer is 403 here",
-			"set referer_file to a picture on this host, which is sent with 200, or referer_redirect to a URL")
+		t.done(d)
 	}
-	return "", "", nil
+	return ""
 }
 
 // isTarget reports whether a text is a URL without variables that referer_redirect can have.
@@ -329,66 +430,4 @@ func isTarget(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
 		!strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '$' })
-}
-
-// fileOf returns the file of this host that nginx sends for a path, or an empty string.
-func (t *translator) fileOf(s *server, uri string, inner []*directive) string {
-	if !strings.HasPrefix(uri, "/") {
-		return ""
-	}
-	l, _ := find(s.locations, uri)
-	chain := s.chain(l)
-	if inner != nil {
-		chain = append([][]*directive{inner}, chain...)
-	}
-	d := last(chain, "root", "alias")
-	if d == nil || !strings.HasPrefix(d.arg(0), "/") {
-		return ""
-	}
-	if d.name == "alias" && l != nil {
-		return strings.TrimSuffix(d.arg(0), "/") + "/" + strings.TrimPrefix(strings.TrimPrefix(uri, l.path), "/")
-	}
-	return strings.TrimSuffix(d.arg(0), "/") + uri
-}
-
-// maxKinds bounds the kinds of files in one finding.
-const maxKinds = 3
-
-// sayClosed adds findings about the location of closed files and about its check.
-func (t *translator) sayClosed(c cell, o outcome) {
-	text := "these files are closed here, since the gateway does not have the check of this location"
-	if o.finer != nil {
-		text = "all files " + c.describe() + " are closed here, since this check is for a part of them"
-		if o.finer.closed++; o.finer.closed > maxKinds {
-			text = "further kinds of files are closed as well"
-		}
-	}
-	t.say(o.place(), text, "")
-	t.explainGuard(cmp.Or(o.guard, o.idle))
-	for _, l := range []*location{o.loc, o.finer} {
-		if l != nil && !t.opens(l) {
-			t.adviseAll(l.d.block)
-			t.doneAll(l.d)
-		}
-	}
-}
-
-// opens reports whether some files of a location are open.
-func (t *translator) opens(l *location) bool {
-	return slices.ContainsFunc(t.openFiles(), func(f openFile) bool { return f.o.loc == l })
-}
-
-// describe returns a kind of files as text for a finding.
-func (c cell) describe() string {
-	group, path, ext := "of "+c.group, "", ""
-	if c.group == otherGroup {
-		group = "of other groups"
-	}
-	if c.path != otherPath {
-		path = " in " + c.path
-	}
-	if c.ext != "" {
-		ext = " with the extension " + c.ext
-	}
-	return group + path + ext
 }

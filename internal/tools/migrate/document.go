@@ -52,16 +52,6 @@ func (o *document) setOff(in, key, value, reason string, from ...*directive) {
 	o.section(in).entries = append(o.section(in).entries, entry{key, value, from, reason})
 }
 
-// value returns the value of a key of [gateway].
-func (o *document) value(key string) (value string) {
-	for _, e := range o.section("gateway").entries {
-		if e.key == key && e.off == "" {
-			value = e.value
-		}
-	}
-	return value
-}
-
 // text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the
 // directives without a translation.
 func (o *document) text(t *translator, findings []Finding) string {
@@ -141,6 +131,16 @@ func escape(e entry) string {
 	}
 	if strings.Contains(value, "$$") || strings.Contains(value, "${") {
 		return strings.ReplaceAll(value, "$", "$$")
+	}
+	return value
+}
+
+// get returns the value of a key that is in force.
+func (o *document) get(in, key string) (value string) {
+	for _, e := range o.section(in).entries {
+		if e.key == key && e.off == "" {
+			value = e.value
+		}
 	}
 	return value
 }

@@ -72,7 +72,7 @@ func (t *translator) translateHeaders() {
 	t.methodIfs()
 	var names []string
 	for _, f := range t.openFiles() {
-		for _, field := range t.fieldsOf(f.s, f.o.loc) {
+		for _, field := range t.fieldsOf(f.s, f.l) {
 			if !slices.ContainsFunc(names, field.is) {
 				names = append(names, field.name)
 			}
@@ -84,7 +84,7 @@ func (t *translator) translateHeaders() {
 		names = append([]string{"Cache-Control"}, names...)
 	}
 	for _, name := range names {
-		values, from := t.perCell(false, func(s *server, o outcome) attribute { return t.fieldOf(s, o.loc, name) })
+		values, from := t.perCell(func(s *server, l *location) attribute { return t.fieldOf(s, l, name) })
 		t.writeField(name, values, from)
 	}
 }
@@ -225,20 +225,15 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 	switch {
 	case len(from) == 0:
 		return
-	case cors && (!choices[0].forAll() || choices[0].value != ""):
-		t.writeCORS(name, key, choices, values, from)
+	case cors:
+		t.writeCORS(name, key, values, from)
 		return
 	case name == "Cache-Control" && len(choices) == 1:
 		t.out.set("gateway", "cache_control", choices[0].value, from[choices[0].value]...)
 		return
 	}
-	if cors {
-		for _, d := range from[choices[len(choices)-1].value] {
-			t.note(d, "only some files have it: preflight requests for them are rejected with 405", "")
-		}
-	}
 	credentials := strings.EqualFold(name, "Access-Control-Allow-Credentials")
-	if credentials && !strings.Contains(t.out.value("cors_origin"), ".") {
+	if credentials && !strings.Contains(t.out.get("gateway", "cors_origin"), ".") {
 		for _, d := range others(from, "") {
 			t.say(d, "credentials need a list of origins, * is not enough", "set cors_origin to the list of origins")
 		}
@@ -249,16 +244,21 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 
 // writeCORS writes a key of CORS, which is for all files, and removes the field from files that do
 // not have it.
-func (t *translator) writeCORS(name, key string, choices []choice, values map[cell]string,
-	from map[string][]*directive) {
-	value := t.mostOf(values, from, func(value string) string {
-		return "CORS is the same for all files: " + name + " is " + value
-	})
-	if value == "" {
+func (t *translator) writeCORS(name, key string, values map[cell]string, from map[string][]*directive) {
+	value, ok := t.universe.commonest(values, func(c cell) bool { return values[c] != "" })
+	if !ok {
 		return
 	}
+	for _, d := range others(from, value) {
+		t.say(d, "CORS is the same for all files: "+name+" is "+value, "")
+	}
 	t.out.set("gateway", key, value, from[value]...)
-	for _, c := range choices {
+	for _, c := range t.universe.all {
+		if _, open := values[c]; !open {
+			values[c] = value
+		}
+	}
+	for _, c := range t.universe.spread(values) {
 		if c.value == "" && key == "cors_origin" && !c.forAll() {
 			t.out.set(c.name("headers"), name, "", from[""]...)
 			t.out.set(c.name("headers"), "Access-Control-Expose-Headers", "")
@@ -291,7 +291,7 @@ func (t *translator) methodIfs() {
 func (t *translator) eachBlock(visit func(block []*directive)) {
 	seen := map[*directive]bool{}
 	for _, f := range t.openFiles() {
-		for _, d := range []*directive{f.s.d, f.o.loc.d} {
+		for _, d := range []*directive{f.s.d, f.l.d} {
 			if !seen[d] {
 				seen[d] = true
 				visit(d.block)

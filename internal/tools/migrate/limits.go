@@ -69,25 +69,19 @@ func (t *translator) translateLimits() {
 	requests := t.limitFiles(t.requestLimit, "requests_per_second", "requests_burst")
 	t.limitFiles(t.rateLimit, "send_rate", "send_rate_after")
 	t.translateUnlimited(connections, requests)
-	t.eachBlock(func(block []*directive) {
-		for _, d := range t.unhandled(block, "limit_req", "limit_conn") {
-			t.say(d, "the zone counts by something that the gateway does not count by, or is not there",
-				"use requests_per_second, max_connections_per_ip or max_connections")
-		}
-	})
 }
 
 // limitFiles writes keys of [access] by groups, store paths and extensions, and returns the values
 // of each kind of files.
 func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys ...string) map[cell]string {
-	values, from := t.perCell(false, func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
+	values, from := t.perCell(func(s *server, l *location) attribute { return get(s.chain(l)) })
 	t.writeChoices("access", t.universe.spread(values), from, keys...)
 	return values
 }
 
 // limit writes a key of [gateway] with the value that most files have, which it returns.
 func (t *translator) limit(name string, get func(chain [][]*directive) attribute, key string) (value string) {
-	values, from := t.perCell(false, func(s *server, o outcome) attribute { return get(s.chain(o.loc)) })
+	values, from := t.perCell(func(s *server, l *location) attribute { return get(s.chain(l)) })
 	value, _ = t.universe.commonest(values, func(cell) bool { return true })
 	number, now := part(value, 0), "there is none"
 	if number != "" && number != "0" {
@@ -123,7 +117,7 @@ func (t *translator) rangeLimit(chain [][]*directive) (a attribute) {
 
 // statuses adds notes about limits with a status other than 429.
 func (t *translator) statuses() {
-	chain := t.servers[0].chain(nil)
+	chain := t.kept[0].chain(nil)
 	for _, name := range []string{"limit_req", "limit_conn"} {
 		d := last(chain, name+"_status")
 		if d != nil && d.arg(0) != "429" {

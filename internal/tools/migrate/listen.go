@@ -28,15 +28,6 @@ func listensOf(s *server) (all []listen) {
 	return all
 }
 
-// serversAt returns the servers of this nginx at an address.
-func (t *translator) serversAt(address string) []*server {
-	return slices.DeleteFunc(slices.Clone(t.all), func(s *server) bool {
-		return !slices.ContainsFunc(s.listens, func(l listen) bool {
-			return l.address == address || l.host() == "" && strings.HasSuffix(address, ":"+l.port())
-		})
-	})
-}
-
 // listenAddress returns an address of nginx in the form of the gateway.
 func listenAddress(v string) string {
 	switch {
@@ -71,13 +62,13 @@ func (l listen) host() string {
 func (t *translator) translateListen() {
 	var plain, tls []listen
 	secure := map[string]bool{}
-	for _, s := range t.servers {
+	for _, s := range t.kept {
 		for _, l := range s.listens {
 			secure[l.address] = secure[l.address] || l.tls && !l.quic
 		}
 	}
 	var redirects []*directive
-	for _, s := range t.servers {
+	for _, s := range t.kept {
 		redirects = append(redirects, t.redirectsIn(s)...)
 		for _, l := range s.listens {
 			switch t.done(l.d); {
@@ -94,11 +85,11 @@ func (t *translator) translateListen() {
 	}
 	served := len(plain) > 0
 	for _, s := range t.all {
-		if s.redirect != nil && len(tls) > 0 && t.redirectsHere(s) {
+		if s.redirect() != nil && len(tls) > 0 && t.redirectsHere(s) {
 			plain = append(plain, s.listens...)
-			redirects = append(redirects, s.redirect)
-			t.doneRedirector(s)
-			t.sayRedirect(s.redirect, s.listens[0].d)
+			redirects = append(redirects, s.redirect())
+			t.doneAll(s.d)
+			t.sayRedirect(s.redirect(), s.listens[0].d)
 		}
 	}
 	switch {
@@ -179,7 +170,7 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 			continue
 		}
 		for _, r := range d.block {
-			if isHTTPSRedirect(r) {
+			if isHTTPS(r) {
 				t.doneAll(d)
 				found = append(found, d)
 				t.sayRedirect(r, d)
@@ -193,7 +184,7 @@ func (t *translator) redirectsIn(s *server) (found []*directive) {
 func (s *server) rejectsPlain() *directive {
 	for _, d := range named(s.d.block, "if") {
 		reply := first(d.block, "return")
-		if reply != nil && rejects(reply) && s.isPlainTest(d) &&
+		if reply != nil && reply.arg(0) >= "400" && s.isPlainTest(d) &&
 			slices.ContainsFunc(s.listens, func(l listen) bool { return l.tls }) {
 			return d
 		}
@@ -215,22 +206,10 @@ func (s *server) isPlainTest(d *directive) bool {
 	return ok && holds(d.args, v[0]) && !holds(d.args, v[1])
 }
 
-// doneRedirector marks a server that redirects to https as handled, except its locations for other
-// paths.
-func (t *translator) doneRedirector(s *server) {
-	t.redirectors = append(t.redirectors, s)
-	t.done(s.d)
-	for _, d := range s.d.block {
-		if d.name != "location" || slices.Contains(d.block, s.redirect) {
-			t.doneAll(d)
-		}
-	}
-}
-
 // redirectsHere reports whether a server sends clients to one of the translated servers.
 func (t *translator) redirectsHere(s *server) bool {
-	target := s.redirect.arg(1)
-	for _, to := range t.servers {
+	target := s.redirect().arg(1)
+	for _, to := range t.kept {
 		for _, name := range to.names {
 			if slices.Contains(s.names, name) || strings.HasPrefix(target, "https://"+name+"/") ||
 				strings.HasPrefix(target, "https://"+name+"$") || target == "https://"+name {
@@ -239,7 +218,7 @@ func (t *translator) redirectsHere(s *server) bool {
 		}
 	}
 	anyName := len(s.names) == 0 || slices.Contains(s.names, "_") || slices.Contains(s.names, "")
-	return anyName && len(t.servers) > 0 && strings.Contains(target, "$")
+	return anyName && len(t.kept) > 0 && strings.Contains(target, "$")
 }
 
 // ownHost matches the variables with the host name that the client requested.
@@ -266,7 +245,7 @@ func (t *translator) sayRedirect(d, at *directive) {
 func (t *translator) translateTLS() {
 	var certs, keys []string
 	var from []*directive
-	for _, s := range t.servers {
+	for _, s := range t.kept {
 		if !slices.ContainsFunc(s.listens, func(l listen) bool { return l.tls }) {
 			continue
 		}
@@ -286,7 +265,7 @@ func (t *translator) translateTLS() {
 		t.minVersion(chain)
 	}
 	if len(certs) == 0 {
-		t.say(t.servers[0].d, "the server has no certificate", "set tls_cert and tls_key")
+		t.say(t.kept[0].d, "the server has no certificate", "set tls_cert and tls_key")
 	}
 	t.out.set("gateway", "tls_cert", strings.Join(certs, ", "), from...)
 	t.out.set("gateway", "tls_key", strings.Join(keys, ", "))
@@ -313,7 +292,7 @@ func (t *translator) minVersion(chain [][]*directive) {
 	})
 	only13 := len(d.args) == 1 && d.has("TLSv1.3")
 	switch {
-	case only13 && len(t.servers) == 1:
+	case only13 && len(t.kept) == 1:
 		t.out.set("gateway", "tls_min_version", "1.3", d)
 	case only13:
 		t.say(d, "TLS 1.2 is accepted as well, for the other servers",
@@ -376,7 +355,7 @@ func (t *translator) translateClientAddress(listens []listen) {
 // proxies returns the balancers of all servers, and the fields in which they name the client.
 func (t *translator) proxies() (networks []string, from, headers []*directive) {
 	for _, f := range t.openFiles() {
-		chain := f.s.chain(f.o.loc)
+		chain := f.s.chain(f.l)
 		header, recursive := last(chain, "real_ip_header"), last(chain, "real_ip_recursive")
 		headers = union(headers, withoutNil(header)...)
 		for _, d := range inForce(chain, "set_real_ip_from") {
@@ -411,4 +390,41 @@ func (t *translator) absolute(path string) string {
 		return path
 	}
 	return t.tree.dir + "/" + path
+}
+
+// isHTTPS reports whether a directive redirects to the same path with https.
+func isHTTPS(d *directive) bool {
+	to, ok := strings.CutPrefix(d.arg(1), "https://")
+	return ok && (d.name == "return" && strings.HasPrefix(d.arg(0), "30") || d.name == "rewrite") &&
+		ownHost.MatchString(to) && (strings.Contains(to, "$request_uri") || strings.Contains(to, "$uri") ||
+		strings.Contains(to, "$1"))
+}
+
+// redirect returns the redirect of a whole server to https, or nil.
+func (s *server) redirect() *directive {
+	blocks := [][]*directive{s.d.block}
+	for _, l := range s.locations {
+		if l.path == "/" {
+			blocks = append(blocks, l.d.block)
+		}
+	}
+	for _, block := range blocks {
+		for _, d := range named(block, "return", "rewrite") {
+			if strings.HasPrefix(d.arg(1), "https://") {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (l listen) isLoopback() bool {
+	host := l.host()
+	return strings.HasPrefix(host, "127.") || host == "localhost" || host == "[::1]" ||
+		strings.HasPrefix(l.address, "unix:")
+}
+
+// isLoopback reports whether only programs of this host reach a server.
+func (s *server) isLoopback() bool {
+	return !slices.ContainsFunc(s.listens, func(l listen) bool { return !l.isLoopback() })
 }

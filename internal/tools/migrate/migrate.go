@@ -4,10 +4,10 @@
 //	tree, err := migrate.Read("/etc/nginx/nginx.conf")
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
-// The translation follows nginx, not the text of patterns: it chooses the location of sample file
-// ids as nginx does, and compares the directives in force there. A directive in a translated block
-// is translated, needs no translation, or becomes a finding. Files behind a check of rights that
-// the gateway does not have stay closed.
+// Each directive of a translated server becomes a key, needs nothing, or is a finding. A location is
+// a selector of [headers] and [access] if its pattern is a group, a store path, an extension or a
+// plain combination of these. A file that nginx checks never becomes open: where the gateway does
+// not have a check, the smallest group or store path that surely contains its files is denied.
 package migrate
 
 import (
@@ -24,6 +24,7 @@ const (
 	Mistake      Kind = "mistake"        // the text is not a configuration of nginx
 	Untranslated Kind = "no translation" // the directive is lost, and clients may notice
 	Note         Kind = "note"           // clients lose nothing; the operator should know
+	Nothing      Kind = "nothing"        // the directive needs no translation
 )
 
 // Finding is a message about one line of nginx that has a mistake, no translation, or a translation
@@ -80,6 +81,7 @@ type Options struct {
 type Result struct {
 	Config   string    // empty if no server serves FastDFS, or all have to stay in nginx
 	Findings []Finding // in the order of files and lines
+	Nothing  []Finding // about directives that need no translation
 }
 
 // Complete reports whether all findings are notes, so that nothing is left untranslated.
@@ -90,6 +92,11 @@ func (r Result) Complete() bool {
 // Translate returns the configuration of the gateway for a configuration of nginx, and the findings
 // about directives without a translation.
 func Translate(tree *Tree, o Options) Result {
+	_, r := translateAll(tree, o)
+	return r
+}
+
+func translateAll(tree *Tree, o Options) (*translator, Result) {
 	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
 		if *ask == nil {
 			*ask = func(string) bool { return false }
@@ -98,42 +105,45 @@ func Translate(tree *Tree, o Options) Result {
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
 		out: &document{}}
 	t.collect()
-	t.sample()
-	t.classify()
 	if len(t.servers) == 0 {
-		t.nothingToServe()
-		return Result{Findings: t.sorted()}
+		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of M00 on",
+			"name the nginx.conf of a host that serves files")
+		t.unknown(tree.root)
 	}
-	t.translateStore()
-	t.translateListen()
-	t.translateProcess()
-	t.translateAccess()
-	t.translateLimits()
-	t.translateHeaders()
-	t.translateTypes()
-	t.translateLogs()
-	t.translateCache()
-	t.translatePages()
-	t.otherLocations()
+	if len(t.kept) > 0 {
+		t.translateStore()
+		t.translateListen()
+		t.translateAccess()
+		t.translateHeaders()
+		t.translateLimits()
+		t.translateGlobals()
+		t.translateLogs()
+		t.translateCache()
+		t.translatePages()
+		t.sweep()
+	}
 	t.otherServers()
-	t.sweep()
 	findings := t.sorted()
-	return Result{Config: t.out.text(t, findings), Findings: findings}
+	if len(t.kept) == 0 {
+		return t, Result{Findings: findings}
+	}
+	return t, Result{Config: t.out.text(t, findings), Findings: findings, Nothing: t.nothing}
 }
 
 // translator holds the state of one translation.
 type translator struct {
 	Options
-	tree        *Tree
-	http        []*directive // the directives of all http blocks
-	all         []*server    // in the order of the configuration
-	servers     []*server    // servers that are translated
-	universe    universe
-	redirectors []*server // servers that redirect to https, and whose addresses the gateway takes over
-	form        form
-	handled     map[*directive]bool
-	findings    []Finding
-	out         *document
+	tree       *Tree
+	http       []*directive // the directives of all http blocks
+	all        []*server    // in the order of the configuration
+	servers    []*server    // those that serve FastDFS, the default server first
+	kept       []*server    // those of servers that are translated
+	groupInURL bool
+	universe   universe
+	handled    map[*directive]bool
+	findings   []Finding
+	nothing    []Finding
+	out        *document
 }
 
 // add marks a directive as handled and adds a finding. Findings about the same directive are
@@ -168,11 +178,6 @@ func (t *translator) sayFile(text, advice string) {
 	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: text, Advice: advice})
 }
 
-// unhandled returns the directives of a block that have one of the names and are not handled yet.
-func (t *translator) unhandled(block []*directive, names ...string) []*directive {
-	return slices.DeleteFunc(named(block, names...), func(d *directive) bool { return t.handled[d] })
-}
-
 // done marks directives as handled.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
@@ -203,14 +208,4 @@ func (t *translator) sorted() []Finding {
 		return a.Line - b.Line
 	})
 	return t.findings
-}
-
-// nothingToServe adds the findings about a configuration in which no server is translated.
-func (t *translator) nothingToServe() {
-	t.adviseAll(t.tree.root)
-	if slices.ContainsFunc(t.all, func(s *server) bool { return s.left != nil }) {
-		return
-	}
-	t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of M00 on",
-		"name the nginx.conf of a host that serves files")
 }

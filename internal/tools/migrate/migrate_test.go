@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -121,17 +122,89 @@ func tryText(t testing.TB, text string) (*Tree, error) {
 	return Read(path)
 }
 
-// TestIncludeOfAPipe: an include that is no regular file counts as missing, and is not waited for.
-func TestIncludeOfAPipe(t *testing.T) {
+// TestNoRegularFile: a pipe, a device and a folder are errors at once, as the main file and as an
+// include.
+func TestNoRegularFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe.conf"), 0o600))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.conf"), 0o700))
-	path := filepath.Join(dir, "nginx.conf")
-	require.NoError(t, os.WriteFile(path, []byte("http { include pipe.conf; include folder.conf; }"), 0o600))
-	tree, err := Read(path)
+	pipe := filepath.Join(dir, "pipe.conf")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	for _, name := range []string{pipe, "/dev/zero", dir} {
+		_, err := Read(name)
+		require.ErrorContains(t, err, "is no regular file", name)
+		_, err = tryText(t, "http { include "+name+"; }")
+		require.ErrorContains(t, err, "is no regular file", name)
+	}
+}
+
+// TestLua: braces and quotes in comments and strings of Lua do not end its block, and the server
+// behind it is read.
+func TestLua(t *testing.T) {
+	t.Parallel()
+	tree := readText(t, "http { server { location /group1/ { access_by_lua_block {\n -- don't } { \"\n --[[ } ]]\n"+
+		" local a = \"}\\\"}\" local b = '{' local c = [==[ ] } ]==]\n if a then return { 1 } end\n }\n"+
+		" ngx_fastdfs_module; }\n location /group2/ { ngx_fastdfs_module; expires 1d; } } }")
+	r := Translate(tree, Options{ModuleFile: "/m", Module: Module{GroupInURL: true, HasTrackers: true}})
+	require.Contains(t, r.Config, "access_by_lua_block")
+	require.Contains(t, r.Config, "deny = "+everybody)
+	require.Contains(t, r.Config, " expires 1d")
+}
+
+// TestEachDirectiveOnce: each directive of a translated server is a key with its line, a finding, or
+// needs nothing.
+func TestEachDirectiveOnce(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.conf")
 	require.NoError(t, err)
-	require.Len(t, tree.missing, 2)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		tree, err := Read(file)
+		if err != nil {
+			continue
+		}
+		tr, r := translateAll(tree, optionsOf(t, string(text)))
+		places := map[string]int{}
+		for _, f := range append(r.Findings, r.Nothing...) {
+			places[fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Directive)]++
+		}
+		for _, s := range tr.kept {
+			for _, block := range s.blocks() {
+				for _, d := range block {
+					key := fmt.Sprintf("%s:%d %s", d.file, d.line, d)
+					if places[key] == 0 && !strings.Contains(r.Config, "# "+key+"\n") {
+						require.True(t, tr.handled[d], "%s: %s", file, key)
+					}
+					require.LessOrEqual(t, places[key], 1, "%s: %s", file, key)
+				}
+			}
+		}
+	}
+}
+
+// TestLargeFile: a file with many servers and locations takes no long time.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString("http { server { listen 80;\n")
+	for i := range 300 {
+		fmt.Fprintf(&b, "location ~ ^/group[0-9]/M0[0-3]/(.*)_%d\\.(jpg|png|gif)$ { ngx_fastdfs_module; }\n", i)
+	}
+	b.WriteString("location ~ ^/group[0-9]/M0[0-3]/ { ngx_fastdfs_module; } } }")
+	tree := readText(t, b.String())
+	start := time.Now()
+	Translate(tree, Options{ModuleFile: "/m", Module: Module{GroupInURL: true, HasTrackers: true}})
+	require.Less(t, time.Since(start), 20*time.Second, "usually less than one second")
+}
+
+// TestMistakes: all mistakes of a file are named.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := tryText(t, "http {\n server {\n location /group1 { ngx_fastdfs_modules; }\n listen 80；\n"+
+		" add_header A \"b;\n } }")
+	require.ErrorContains(t, err, "nginx.conf:3: mistake: ngx_fastdfs_modules")
+	require.ErrorContains(t, err, "nginx.conf:4: mistake")
+	require.ErrorContains(t, err, "nginx.conf:5: mistake: the quote that begins here has no end")
 }
 
 var ofOneLocation = regexp.MustCompile("^(internal|content|js_|perl)")
@@ -143,7 +216,7 @@ func TestGuards(t *testing.T) {
 		"auth_basic x;", "auth_request /a;", "auth_jwt x;", "auth_ldap x;", "secure_link $arg_a;", "internal;",
 		"access_by_lua_file a.lua;", "access_by_lua_block { a() }", "rewrite_by_lua_file a.lua;",
 		"content_by_lua_file a.lua;",
-		"js_content a;", "perl a;", "image_filter resize 1 1;", "deny all;", "deny all; satisfy any;",
+		"js_content a;", "perl a;", "deny all;", "deny all; satisfy any;",
 		"allow unix:; deny all;", "if ($arg_token = '') { return 403; }",
 		"if ($remote_addr != 192.0.2.1) { return 404; }",
 		"if ($cookie_a) { rewrite ^ /login last; }", "if ($http_authorization = '') { return 401; }",

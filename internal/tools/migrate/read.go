@@ -44,7 +44,7 @@ func (d *directive) String() string {
 
 // arg returns argument n, or an empty string.
 func (d *directive) arg(n int) string {
-	if n < len(d.args) {
+	if n >= 0 && n < len(d.args) {
 		return d.args[n]
 	}
 	return ""
@@ -100,20 +100,14 @@ type reader struct {
 // MistakesError if the text is wrong.
 func Read(path string) (*Tree, error) {
 	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
-	f, err := os.Open(path) // of the operator's choice: it may be a pipe
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read from: nothing is lost
-	text, err := read(f)
+	text, err := regular(path)
 	if err != nil {
 		return nil, err
 	}
 	r.texts[path] = text
 	r.before, r.after = blocksAround(text)
-	lua := crossplane.LexOptions{Lexers: []crossplane.RegisterLexer{(&crossplane.Lua{}).RegisterLexer()}}
 	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
-		Open: r.open, Glob: r.glob, DirectiveSources: catalogs, LexOptions: lua})
+		Open: r.open, Glob: r.glob, DirectiveSources: catalogs})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
@@ -129,8 +123,8 @@ func Read(path string) (*Tree, error) {
 	return tree, nil
 }
 
-// included returns an included file. The open of a pipe does not wait for a writer.
-func included(path string) (string, error) {
+// regular returns the text of a regular file. The open of a pipe does not wait for a writer.
+func regular(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
@@ -158,7 +152,7 @@ func read(f *os.File) (string, error) {
 	case bytes.IndexByte(data, 0) >= 0:
 		return "", fmt.Errorf("%s holds NUL bytes: save it as UTF-8 or plain ASCII text", path)
 	}
-	return strings.TrimPrefix(string(data), "\ufeff"), nil
+	return withoutLua(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
 
 // open opens a file for crossplane. An include that cannot be read is an empty file here, and
@@ -168,9 +162,12 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 		if r.count++; r.count > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		text, err := included(path)
+		text, err := regular(path)
 		if above, ok := r.above(path); err != nil && ok {
-			text, err = included(above)
+			text, err = regular(above)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
 		}
 		r.texts[path], r.missing[path] = text, err != nil
 	}
@@ -306,6 +303,19 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 	var err error
 	t.root, err = convert(0, payload.Config[0].Parsed, nil, 0)
 	return t, err
+}
+
+// httpBlock returns the directives of all http blocks.
+func (t *Tree) httpBlock() (all []*directive) {
+	for _, h := range named(t.root, "http") {
+		all = append(all, h.block...)
+	}
+	return all
+}
+
+// servers returns all server blocks.
+func (t *Tree) servers() []*directive {
+	return named(t.httpBlock(), "server")
 }
 
 // lineOf returns the line of an argument, which may be below the first line of a long directive.

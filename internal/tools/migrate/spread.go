@@ -180,15 +180,15 @@ type attribute struct {
 type openFile struct {
 	s *server
 	c cell
-	o outcome
+	l *location
 }
 
 // openFiles returns the kinds of files that the translated servers serve.
 func (t *translator) openFiles() (all []openFile) {
-	for _, s := range t.servers {
+	for _, s := range t.kept {
 		for _, c := range t.universe.all {
-			if o := s.cells[c]; o.open() {
-				all = append(all, openFile{s, c, o})
+			if p := s.found[c]; p.open() {
+				all = append(all, openFile{s, c, p.loc})
 			}
 		}
 	}
@@ -196,52 +196,33 @@ func (t *translator) openFiles() (all []openFile) {
 }
 
 // perCell returns the value of each kind of files that is open, and the directives of each value.
-// Where servers differ the first one wins, and the directives of the others become findings. Rules
-// of access are also for store paths that no pattern names, and a server without any has the rules
-// of another server.
-func (t *translator) perCell(access bool,
-	get func(s *server, o outcome) attribute) (map[cell]string, map[string][]*directive) {
+// Where servers differ the first one wins, and the directives of the others become findings.
+func (t *translator) perCell(get func(s *server, l *location) attribute) (map[cell]string, map[string][]*directive) {
 	values, from := map[cell]string{}, map[string][]*directive{}
-	first, known := map[cell]*server{}, map[*location]attribute{}
+	known, owner := map[*location]attribute{}, map[cell]*server{}
 	for _, f := range t.openFiles() {
-		if f.c.path == otherPath && !access {
-			continue
-		}
-		a, ok := known[f.o.loc]
+		a, ok := known[f.l]
 		if !ok {
-			a = get(f.s, f.o)
-			known[f.o.loc] = a
+			a = get(f.s, f.l)
+			known[f.l] = a
 		}
-		switch before, seen := values[f.c]; {
-		case !seen || before == "" && a.value != "" && access:
-			if seen {
-				t.sayServers(f.s, first[f.c], a.from, attribute{})
+		if before, seen := values[f.c]; seen && before != a.value {
+			text := "not for " + f.s.title() + ": one gateway has the same rules for all names"
+			lost := a.from
+			if a.value == "" {
+				text, lost = "also for "+f.s.title()+": one gateway has the same rules for all names", from[before]
 			}
-			values[f.c], first[f.c] = a.value, f.s
-		case before != a.value:
-			t.sayServers(first[f.c], f.s, from[before], a)
+			for _, d := range lost {
+				t.say(d, text, "run a second gateway on another address where that matters")
+			}
 			continue
 		}
+		values[f.c], owner[f.c] = a.value, f.s
 		if len(a.from) > 0 {
 			from[a.value] = union(from[a.value], a.from...)
 		}
 	}
 	return values, from
-}
-
-// sayServers adds findings about a difference between two servers that one gateway cannot have.
-func (t *translator) sayServers(first, second *server, kept []*directive, lost attribute) {
-	const advice = "run a second gateway on another address for one of them where that matters"
-	for _, d := range lost.from {
-		t.say(d, "not for "+second.title()+": one gateway has the same rules for all names, those of "+first.title(),
-			advice)
-	}
-	if len(lost.from) == 0 {
-		for _, d := range kept {
-			t.say(d, "also for "+second.title()+", which does not have it: one gateway has the same rules for all "+
-				"names", advice)
-		}
-	}
 }
 
 // between separates the parts of a value that is for several keys.
@@ -283,3 +264,6 @@ func others(from map[string][]*directive, value string) (found []*directive) {
 	}
 	return found
 }
+
+// Weights of the kinds of files that no pattern names.
+const maxGroups, maxPaths, maxExts = 32, 16, 48

@@ -68,36 +68,35 @@ type advice struct {
 	text, advice string
 	unless       string // an argument with which it has no effect
 	only         string // it matters only if an argument contains this
-	always       bool   // also in blocks that are not translated
 	note         bool
 }
 
 func (a advice) applies(d *directive) bool {
-	switch {
-	case a.unless != "" && d.arg(0) == a.unless:
-		return false
-	case a.only != "":
-		return slices.ContainsFunc(d.args, func(arg string) bool { return strings.Contains(arg, a.only) })
-	}
-	return true
+	return (a.unless == "" || d.arg(0) != a.unless) &&
+		(a.only == "" || slices.ContainsFunc(d.args, func(arg string) bool { return strings.Contains(arg, a.only) }))
 }
+
+const inFront = "keep nginx in front for these files, with the gateway as its source"
 
 var (
 	unserved  = advice{text: "it is in force where no file is served"}
-	unchanged = advice{text: "pictures are not changed", always: true}
-	noGeoIP   = advice{text: "there is no GeoIP", advice: "keep nginx in front"}
+	unchanged = advice{text: "pictures are not changed", advice: "keep nginx or imgproxy in front for these locations",
+		unless: "off"}
+	unpacked = advice{text: "files are sent as they are stored, not compressed",
+		advice: "let a proxy in front compress text, or store compressed files", unless: "off"}
+	noGeoIP = advice{text: "there is no GeoIP", advice: "keep nginx in front"}
+	allTime = advice{note: true,
+		text: "a client that takes less than min_send_rate (1KB per second over 30 s) is dropped"}
+	oneSet = advice{text: "it is the same for all files", advice: "run a second gateway where the difference matters"}
 )
 
-var advices = map[string]advice{
-	"add_header": unserved, "expires": unserved, "allow": unserved, "deny": unserved,
-	"image_filter_sharpen": unchanged, "image_filter_jpeg_quality": unchanged, "image_filter_webp_quality": unchanged,
-	"image_filter_transparency": unchanged, "image_filter_interlace": unchanged,
-	"image_filter":  {unless: "off", text: "pictures are not changed", advice: imageAdvice, always: true},
-	"geoip_country": noGeoIP, "geoip2": noGeoIP,
-	"gzip": {unless: "off", text: "files are sent as they are stored, not compressed",
-		advice: "let a proxy in front compress text, or store compressed files"},
+// said are the directives without a key.
+var said = map[string]advice{
+	"add_header": unserved, "more_set_headers": unserved, "expires": unserved, "allow": unserved, "deny": unserved,
+	"image_filter": unchanged, "image_filter_sharpen": unchanged, "image_filter_jpeg_quality": unchanged,
+	"image_filter_webp_quality": unchanged, "image_filter_transparency": unchanged, "image_filter_interlace": unchanged,
+	"small_light": unchanged, "geoip_country": noGeoIP, "geoip2": noGeoIP, "gzip": unpacked, "brotli": unpacked,
 	"gzip_types": {only: "image/", text: "pictures are compressed already: gzip makes them no smaller"},
-	"brotli":     {unless: "off", text: "files are sent as they are stored, not compressed"},
 	"ssl_stapling": {unless: "off", text: "there is no OCSP stapling",
 		advice: "clients ask by themselves, or not at all"},
 	"ssl_password_file":    {text: "a key with a password cannot be read", advice: "write the key without a password"},
@@ -107,46 +106,84 @@ var advices = map[string]advice{
 	"proxy_store":        {unless: "off", text: "files of other hosts are kept in the cache, not in the store"},
 	"proxy_cache_bypass": {text: "no request bypasses the cache", advice: "gateway purge removes files from it"},
 	"proxy_no_cache":     {text: "all files are cached"},
-	"rewrite": {text: "paths are not rewritten", advice: "keep nginx in front, or change the links",
-		always: true},
-	"return":         {text: "this response is not translated"},
-	"error_page":     {text: "the page is not translated", always: true},
-	"sub_filter":     {text: "the content of files is not changed", advice: "keep nginx in front", always: true},
-	"ssi":            {unless: "off", text: "the content of files is not changed", advice: "keep nginx in front"},
-	"addition_types": {text: "the content of files is not changed"},
+	"rewrite":            {text: "paths are not rewritten", advice: "keep nginx in front, or change the links"},
+	"return":             {text: "this response is not translated"},
+	"error_page":         {text: "the page is not translated", advice: "set [error_pages]"},
+	"try_files":          {text: "a missing file is searched on other hosts, and is 404", advice: "set [error_pages] 404"},
+	"sub_filter":         {text: "the content of files is not changed", advice: "keep nginx in front"},
+	"ssi":                {unless: "off", text: "the content of files is not changed", advice: "keep nginx in front"},
+	"addition_types":     {text: "the content of files is not changed"},
 	"more_clear_headers": {text: "fields of the gateway cannot be removed",
 		advice: "[headers] NAME = with an empty value removes Cache-Control and CORS"},
-	"limit_rate":  {text: "the rate is not translated", advice: "set [access] send_rate"},
 	"modsecurity": {unless: "off", text: "there is no ModSecurity", advice: "keep nginx in front"},
 	"dav_methods": {unless: "off", text: "files are not changed over HTTP", advice: "upload by the FastDFS client"},
 	"mp4": {text: "mp4 files are not cut by start and end",
 		advice: "players ask for ranges; keep nginx for those that need start and end"},
 	"set":            {text: "variables are not translated"},
 	"mirror":         {unless: "off", text: "requests are not mirrored"},
+	"send_timeout":   allTime,
 	"real_ip_header": {note: true, text: "without set_real_ip_from it has no effect"},
+	"limit_req":      {text: "one limit of requests by address holds for a file", advice: "use requests_per_second"},
+	"limit_conn": {text: "connections are limited by address and in all, the same for all files",
+		advice: "use max_connections_per_ip and max_connections"},
+	"limit_rate": {text: "a rate by a variable is not translated", advice: "set [access] send_rate"},
+	"types":      oneSet, "default_type": oneSet, "charset": oneSet, "access_log": oneSet, "keepalive_timeout": oneSet,
+	"client_header_timeout": oneSet, "ssl_protocols": oneSet, "proxy_cache_valid": oneSet, "max_ranges": oneSet,
+	"proxy_cache": {text: "there is one cache"},
+	"map":         {text: "variables are not translated", advice: "keep nginx in front where they matter"},
+	"geo":         {text: "variables are not translated", advice: "keep nginx in front where they matter"},
+	"if":          {text: "conditions are not translated", advice: "keep nginx in front where it matters"},
+	"set_real_ip_from": {text: "trusted_proxies has addresses and networks only",
+		advice: "write the address in place of the name"},
 }
 
-// advised adds the finding of a directive for which there is advice.
-func (t *translator) advised(d *directive) {
-	a, kind := advices[d.name], Untranslated
-	if a.note {
-		kind = Note
-	}
-	if a.applies(d) {
-		t.add(kind, d, d.line, a.text, a.advice)
-	}
+// checks are the directives that decide about requests in a way that the gateway does not have, with
+// the argument that disables them.
+var checks = map[string]string{
+	"auth_basic": "off", "auth_request": "off", "auth_jwt": "off", "secure_link": "", "secure_link_secret": "",
+	"internal": "", "ssl_verify_client": "off", "js_access": "", "js_content": "", "perl": "", "testcookie": "off",
+	"access_by_lua": "", "access_by_lua_file": "", "access_by_lua_block": "", "rewrite_by_lua": "",
+	"rewrite_by_lua_file": "", "rewrite_by_lua_block": "", "content_by_lua": "", "content_by_lua_file": "",
+	"content_by_lua_block": "",
+}
+
+// ownBlock are the checks that an inner block does not inherit.
+var ownBlock = words("js_content perl content_by_lua content_by_lua_file content_by_lua_block")
+
+// applications are directives that pass requests on to a program.
+var applications = []string{"fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass", "redis_pass"}
+
+// settings are parameters of checks with the name of a check, which decide nothing.
+var settings = words(`auth_basic_user_file auth_request_set auth_jwt_key_file auth_delay auth_http
+	uninitialized_variable_warn secure_link_md5 access_log`)
+
+// checkWords are parts of the names of checks.
+var checkWords = []string{"auth", "access", "key", "token", "jwt", "sign", "secure", "hmac", "deny", "denied", "cas_",
+	"oauth", "guard", "testcookie", "waf"}
+
+// includeWords are parts of the name of an include that holds a check.
+var includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
+	checkWords...)
+
+// harmlessWords are parts of the names of includes that hold no check.
+var harmlessWords = []string{"cors", "gzip", "brotli", "cache", "header", "proxy", "log", "mime", "expires", "charset",
+	"static", "ssl", "error", "fastcgi", "uwsgi", "scgi", "koi-", "win-utf"}
+
+func hasWord(text string, words []string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 // catalogs are the directives of nginx and of common modules.
 var catalogs = []crossplane.MatchFunc{crossplane.MatchOssLatest, crossplane.MatchOss124, crossplane.MatchLuaLatest,
 	crossplane.MatchHeadersMoreLatest}
 
-// knownDirective reports whether nginx or a common module has a directive.
-func knownDirective(name string) bool {
-	_, advised := advices[name]
-	_, guard := guards[name]
+// isKnown reports whether nginx or a common module has a directive.
+func isKnown(name string) bool {
+	_, listed := said[name]
+	_, check := checks[name]
 	modules := []crossplane.MatchFunc{crossplane.MatchGeoip2Latest, crossplane.MatchNjsLatest}
-	return needsNothing[name] || advised || guard ||
+	return needsNothing[name] || listed || check ||
 		slices.ContainsFunc(slices.Concat(catalogs, modules), func(match crossplane.MatchFunc) bool {
 			_, ok := match(name)
 			return ok
@@ -155,16 +192,28 @@ func knownDirective(name string) bool {
 
 // directiveNames are the names with which a misspelt one is compared.
 var directiveNames = sync.OnceValue(func() []string {
-	names := words(`
-	http server location include map geo user access_log keepalive_timeout client_header_timeout
-	send_timeout limit_req limit_conn limit_rate_after set_real_ip_from proxy_pass proxy_cache if charset
-	ssl_protocols`)
+	names := words(`http server location include user limit_rate_after proxy_pass`)
 	maps.Copy(names, needsNothing)
-	for name := range advices {
+	for name := range said {
 		names[name] = true
 	}
-	for name := range guards {
+	for name := range checks {
 		names[name] = true
 	}
 	return slices.Sorted(maps.Keys(names))
 })
+
+// near returns the directive whose name a text resembles.
+func (t *translator) near(name string) (string, bool) {
+	if t.Nearest == nil || isKnown(name) {
+		return "", false
+	}
+	return t.Nearest(name, directiveNames())
+}
+
+func (t *translator) hint(name string) string {
+	if near, ok := t.near(name); ok {
+		return " (did you mean " + near + "?)"
+	}
+	return ""
+}
