@@ -157,7 +157,8 @@ func hasChecks(block []*directive) bool {
 	return slices.ContainsFunc(block, func(d *directive) bool {
 		_, check := checks[d.name]
 		return check || d.name == "allow" || d.name == "deny" || d.name == "valid_referers" ||
-			!isKnown(d.name) && hasWord(d.name, checkWords) || d.name == "if" && slices.ContainsFunc(d.block, diverts) ||
+			!isKnown(d.name) && hasWord(d.name, checkWords) || d.name == "if" && slices.ContainsFunc(d.block,
+			diverts) ||
 			hasChecks(d.block)
 	})
 }
@@ -168,7 +169,8 @@ var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_ref
 	"-f", "!-f", "-e", "!-e", "-d", "!-d", "$http_range", "$w", "$h", "$width", "$height", "$arg_w", "$arg_h"}
 
 // isFree reports whether the condition of an if shows that it is no check of rights. A condition on
-// the path is compared with the kinds of files. A test of the method is one if it rejects downloads.
+// the path is compared with the kinds of files. A test of the method is one if it rejects
+// downloads.
 func isFree(d *directive) bool {
 	_, onPath := conditionPattern(d)
 	rejects := d.arg(0) == "$request_method" && first(d.block, "return", "rewrite") != nil && holds(d.args, "GET")

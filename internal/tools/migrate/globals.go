@@ -59,7 +59,8 @@ func (t *translator) translateGlobals() {
 			t.note(d, "the gateway does not serve as root: set user to an account that can read the store", "")
 		case !t.HasAccount(name):
 			t.out.setOff("gateway", "user", name, "This host has no such account.", d)
-			t.note(d, "this host has no account "+oneLine(name, 60)+": remove the # in front of user where it has one", "")
+			t.note(d, "this host has no account "+oneLine(name,
+				60)+": remove the # in front of user where it has one", "")
 		default:
 			t.done(d)
 			t.out.set("gateway", "user", name, d)
@@ -167,8 +168,8 @@ func (t *translator) translateStore() {
 		if len(sources) > 0 {
 			t.out.set("gateway", "allow_sources", strings.Join(sources, ", "), passes...)
 		}
-		t.sayFile("no tracker is known: storages are the upstream servers of nginx, and a new storage has to be added by "+
-			"hand", "add tracker_server = HOST:22122, one line for each tracker")
+		t.sayFile("no tracker is known: storages are the upstream servers of nginx, and a new storage has to be added "+
+			"by hand", "add tracker_server = HOST:22122, one line for each tracker")
 	}
 }
 
@@ -240,7 +241,8 @@ func (t *translator) translateCache() {
 			t.out.set("cache", "disk_max", size, d)
 		}
 		if v := d.option("inactive"); v != "" {
-			t.add(Note, d, t.tree.lineOf(d, "inactive="), "inactive="+v+" has no counterpart: the cache evicts by size", "")
+			t.add(Note, d, t.tree.lineOf(d, "inactive="),
+				"inactive="+v+" has no counterpart: the cache evicts by size", "")
 		}
 	}
 	if zone == "" {
@@ -334,7 +336,8 @@ const combined = `$remote_addr - $remote_user [$time_local] "$request" $status $
 // translateLogs writes the access log of the first server, and the files without one.
 func (t *translator) translateLogs() {
 	values, from := t.perCell(func(s *server, l *location) (a attribute) {
-		if logs := inForce(s.chain(l), "access_log"); len(logs) > 0 && (logs[0].has("off") || logs[0].has("/dev/null")) {
+		if logs := inForce(s.chain(l), "access_log"); len(logs) > 0 && (logs[0].has("off") ||
+			logs[0].has("/dev/null")) {
 			a = attribute{"off", logs}
 		}
 		return a

@@ -4,10 +4,11 @@
 //	tree, err := migrate.Read("/etc/nginx/nginx.conf")
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
-// Each directive of a translated server becomes a key, needs nothing, or is a finding. A location is
-// a selector of [headers] and [access] if its pattern is a group, a store path, an extension or a
-// plain combination of these. A file that nginx checks never becomes open: where the gateway does
-// not have a check, the smallest group or store path that surely contains its files is denied.
+// Each directive of a translated server becomes a key, needs nothing, or is a finding. A location
+// is a selector of [headers] and [access] if its pattern is a group, a store path, an extension
+// or a plain combination of these. A file that nginx checks never becomes open: where the gateway
+// does not have a check, the smallest group or store path that surely contains its files is
+// denied.
 package migrate
 
 import (
@@ -106,7 +107,8 @@ func translateAll(tree *Tree, o Options) (*translator, Result) {
 		out: &document{}}
 	t.collect()
 	if len(t.servers) == 0 {
-		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of M00 on",
+		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a "+
+			"group or of M00 on",
 			"name the nginx.conf of a host that serves files")
 		t.unknown(tree.root)
 	}

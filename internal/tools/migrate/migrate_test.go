@@ -150,8 +150,8 @@ func TestLua(t *testing.T) {
 	require.Contains(t, r.Config, " expires 1d")
 }
 
-// TestEachDirectiveOnce: each directive of a translated server is a key with its line, a finding, or
-// needs nothing.
+// TestEachDirectiveOnce: each directive of a translated server is a key with its line, a finding,
+// or needs nothing.
 func TestEachDirectiveOnce(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.conf")

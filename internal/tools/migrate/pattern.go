@@ -339,7 +339,8 @@ func (u *universe) add(p pattern, groupInURL bool, types map[string]string) {
 // finish makes the kinds of files of all names; it reports whether there are few enough.
 func (u *universe) finish() bool {
 	slices.Sort(u.paths)
-	u.groups, u.paths, u.exts = append(u.groups, otherGroup), append(u.paths, otherPath), append([]string{""}, u.exts...)
+	u.groups, u.paths, u.exts = append(u.groups, otherGroup), append(u.paths, otherPath), append([]string{""},
+		u.exts...)
 	if len(u.groups)*len(u.paths)*len(u.exts) > maxCells {
 		return false
 	}

@@ -70,7 +70,8 @@ func TestReach(t *testing.T) {
 		{"groups in any case", "server { location /group1/ { " + module + " } location ~* /GROUP2/ { deny all; } }",
 			"group2/0/jpg GROUP2/0/jpg", "group1/0/jpg"},
 		{"paths that could be groups", "server { location / { " + module + " } location /status { allow 127.0.0.1;" +
-			" deny all; stub_status; } location /private/ { deny all; } }", "private/0/jpg", "group1/0/jpg other/0/jpg"},
+			" deny all; stub_status; } location /private/ { deny all; } }", "private/0/jpg",
+			"group1/0/jpg other/0/jpg"},
 		{"extensions like a store path", "server { location /group1/ { " + module + " }" +
 			" location ~ \\.(mp3|m4a|mdb)$ { auth_request /a; " + module + " } }", "group1/0/m4a group1/0/mdb",
 			"group1/0/jpg"},

@@ -34,7 +34,8 @@ func (t *translator) sweep() {
 			t.sweepBlock(l.d.block, reached[l])
 		}
 	}
-	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.tree.root), func(d *directive) bool { return d.name == "http" }), true)
+	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.tree.root),
+		func(d *directive) bool { return d.name == "http" }), true)
 	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.http), t.overridden), true)
 }
 
@@ -225,8 +226,9 @@ func (t *translator) otherServers() {
 				}
 			}
 		case shared:
-			t.say(at, fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
-				s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
+			t.say(at,
+				fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
+					s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
 		default:
 			t.note(at, s.title()+" does not serve FastDFS: it is left as it is", "")
 		}

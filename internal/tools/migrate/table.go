@@ -109,10 +109,11 @@ var said = map[string]advice{
 	"rewrite":            {text: "paths are not rewritten", advice: "keep nginx in front, or change the links"},
 	"return":             {text: "this response is not translated"},
 	"error_page":         {text: "the page is not translated", advice: "set [error_pages]"},
-	"try_files":          {text: "a missing file is searched on other hosts, and is 404", advice: "set [error_pages] 404"},
-	"sub_filter":         {text: "the content of files is not changed", advice: "keep nginx in front"},
-	"ssi":                {unless: "off", text: "the content of files is not changed", advice: "keep nginx in front"},
-	"addition_types":     {text: "the content of files is not changed"},
+	"try_files": {text: "a missing file is searched on other hosts, and is 404",
+		advice: "set [error_pages] 404"},
+	"sub_filter":     {text: "the content of files is not changed", advice: "keep nginx in front"},
+	"ssi":            {unless: "off", text: "the content of files is not changed", advice: "keep nginx in front"},
+	"addition_types": {text: "the content of files is not changed"},
 	"more_clear_headers": {text: "fields of the gateway cannot be removed",
 		advice: "[headers] NAME = with an empty value removes Cache-Control and CORS"},
 	"modsecurity": {unless: "off", text: "there is no ModSecurity", advice: "keep nginx in front"},
@@ -137,8 +138,8 @@ var said = map[string]advice{
 		advice: "write the address in place of the name"},
 }
 
-// checks are the directives that decide about requests in a way that the gateway does not have, with
-// the argument that disables them.
+// checks are the directives that decide about requests in a way that the gateway does not have,
+// with the argument that disables them.
 var checks = map[string]string{
 	"auth_basic": "off", "auth_request": "off", "auth_jwt": "off", "secure_link": "", "secure_link_secret": "",
 	"internal": "", "ssl_verify_client": "off", "js_access": "", "js_content": "", "perl": "", "testcookie": "off",

@@ -18,12 +18,7 @@ var wide = map[rune]string{
 // block that is not closed is a finding at its first line.
 func wideCharacters(file, text string) (found []Finding) {
 	line, quote, tokenStart, quoteLine := 1, rune(0), true, 0
-	for i, l := range strings.Split(text, "\n") {
-		if m := module.FindString(l); m != "" && m != "ngx_fastdfs_module" && !strings.Contains(l, "#") {
-			found = append(found, Finding{Kind: Mistake, File: file, Line: i + 1, Directive: m,
-				Text: "this directive is not known", Advice: "did you mean ngx_fastdfs_module?"})
-		}
-	}
+	found = misspelt(file, text)
 	comment, escaped, last := false, false, 0
 	var open []int // lines of {
 	for _, c := range text {
@@ -75,6 +70,17 @@ func wideCharacters(file, text string) (found []Finding) {
 	} else if len(open) > 0 {
 		found = append(found, Finding{Kind: Mistake, File: file, Line: open[0],
 			Text: "the file ends before the } of this block, or of one in it"})
+	}
+	return found
+}
+
+// misspelt returns the lines with a misspelt directive of the module.
+func misspelt(file, text string) (found []Finding) {
+	for i, l := range strings.Split(text, "\n") {
+		if m := module.FindString(l); m != "" && m != "ngx_fastdfs_module" && !strings.Contains(l, "#") {
+			found = append(found, Finding{Kind: Mistake, File: file, Line: i + 1, Directive: m,
+				Text: "this directive is not known", Advice: "did you mean ngx_fastdfs_module?"})
+		}
 	}
 	return found
 }
