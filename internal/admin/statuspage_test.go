@@ -52,7 +52,7 @@ func askPage(t *testing.T, req *http.Request, site string) (int, string) {
 	if resp.StatusCode == http.StatusOK {
 		require.Equal(t, status.Policy, resp.Header.Get("Content-Security-Policy"))
 		require.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
-		require.Equal(t, "Accept-Language", resp.Header.Get("Vary"))
+		require.Equal(t, "Accept-Language, Cookie", resp.Header.Get("Vary"))
 	}
 	return resp.StatusCode, string(page)
 }

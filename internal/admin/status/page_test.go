@@ -154,7 +154,7 @@ func TestPageInChinese(t *testing.T) {
 		"<script>"+pageJS, "").Replace(text)
 	text = regexp.MustCompile(`(?s)<code>.*?</code>|<[^>]*>`).ReplaceAllString(text, " ")
 	known := []string{"KB", "MB", "GB", "UTC", "status", "json", "metrics", "locks", "readyz", "Redis", "URL", "ID",
-		"CPU", "panic", "ms", "xx", "http", "tls_key"}
+		"CPU", "panic", "ms", "xx", "http", "tls_key", "English"}
 	for _, word := range latin.FindAllString(text, -1) {
 		require.Contains(t, known, word)
 	}
