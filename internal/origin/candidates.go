@@ -57,59 +57,19 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 }
 
 // byLists chooses the candidates by the present lists.
-//
-// The slot of a trunk file does not prove the source in its id, and all ids of the slot share one
-// entry of the cache. So if lists name storages of the group, these are the candidates for every
-// source, which only comes first if it is one of them. A reply for one id of the slot, also "no
-// such file", is cached for all of them. Otherwise only the source is asked, and its replies are
-// cached for ids with this source only (bySource).
 func (f *fetcher) byLists() candidates {
-	a, id, localErr, now := f.a, f.request.ID, f.localErr, f.now
-	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
-	broken := errors.Is(localErr, local.ErrUnavailable) // a disk failed: the other storages have its files
-	local := broken || errors.Is(localErr, fdfs.ErrNoFile)
-	if f.redirected {
-		return nothing("redirect=1: it was sent here by another server, and is never sent on")
-	}
-	if id.Kind == fdfs.KindTrunk && id.Size+fdfs.SlotHeaderSize > a.o.MaxSlot() {
-		return nothing("no trunk slot is so large: see slot_max_size")
-	}
-	if !local && !a.o.Sources.mayExist(id.Group) {
-		c := nothing("the cluster has no such group")
-		if c.unknown = true; a.o.Sources.areInDoubt() {
-			c.err, c.why = ErrNoLists, "the trackers list no such group, but their lists have just changed"
-		}
+	a, id := f.a, f.request.ID
+	if c, excluded := f.exclude(); excluded {
 		return c
 	}
-	const others = "the other storages of the group: "
 	source, status := a.o.Sources.Of(id)
-	c := candidates{servers: a.replicas(id.Group)}
-	switch {
-	case a.isDeleted(id, localErr, now):
-		return nothing("the source is this host, which has deleted it")
-	case status == SourceSelf:
-		c.why = others + "the source is this host"
-	case broken:
-		c.why = others + "the disk cannot be read"
-	case local && !a.isYoung(id, now):
-		c.why = others + "it should have been replicated here by now"
-	case id.Kind == fdfs.KindTrunk && len(c.servers) > 0:
-		c.why, c.unknown = "the storages of the group: the source in the id is none of them", status != SourceNone
-		if slices.Contains(c.servers, source) {
-			c.servers, c.why, c.unknown = prepend(source, c.servers), "the source in the id", false
-		}
-	case status == SourceAllowed:
-		c.servers, c.why = prepend(source, c.servers), "the source in the id"
-		c.bySource = id.Kind == fdfs.KindTrunk
-	default:
-		c.why, c.unknown = others+"the source in the id "+status.String(), true
-	}
-	if id.Kind == fdfs.KindSlave && a.isYoung(id, now) {
+	c := f.storages(source, status)
+	if id.Kind == fdfs.KindSlave && a.isYoung(id, f.now) {
 		switch status {
 		case SourceAllowed:
 			c.source = source
 		case SourceSelf:
-			c.sourceLacks = errors.Is(localErr, fdfs.ErrNoFile) && a.o.Store.Deleted(id, localErr, now)
+			c.sourceLacks = errors.Is(f.localErr, fdfs.ErrNoFile) && a.o.Store.Deleted(id, f.localErr, f.now)
 		}
 	}
 	switch {
@@ -117,9 +77,65 @@ func (f *fetcher) byLists() candidates {
 	case status != SourceSelf && a.o.Sources.areInDoubt():
 		c.err, c.why = ErrNoLists, "no server to ask: no tracker has replied yet, or their lists have just changed"
 	default:
-		c.err, c.why = a.missing(id, localErr, now), "no server to ask; would be: "+c.why
+		c.err, c.why = a.missing(id, f.localErr, f.now), "no server to ask; would be: "+c.why
 	}
 	return c
+}
+
+// servesGroup reports whether this host is a storage of the group, which does not have the file or
+// whose disk failed.
+func (f *fetcher) servesGroup() bool {
+	return errors.Is(f.localErr, local.ErrUnavailable) || errors.Is(f.localErr, fdfs.ErrNoFile)
+}
+
+// exclude returns candidates without servers for a file that no other host may be asked for.
+func (f *fetcher) exclude() (c candidates, excluded bool) {
+	a, id := f.a, f.request.ID
+	c.err = a.missing(id, f.localErr, f.now)
+	switch {
+	case f.redirected:
+		c.why = "redirect=1: it was sent here by another server, and is never sent on"
+	case id.Kind == fdfs.KindTrunk && id.Size+fdfs.SlotHeaderSize > a.o.MaxSlot():
+		c.why = "no trunk slot is so large: see slot_max_size"
+	case !f.servesGroup() && !a.o.Sources.mayExist(id.Group):
+		c.unknown, c.why = true, "the cluster has no such group"
+		if a.o.Sources.areInDoubt() {
+			c.err, c.why = ErrNoLists, "the trackers list no such group, but their lists have just changed"
+		}
+	case a.isDeleted(id, f.localErr, f.now):
+		c.why = "the source is this host, which has deleted it"
+	default:
+		return candidates{}, false
+	}
+	return c, true
+}
+
+// storages returns the storages to ask for a file with a source of this status.
+//
+// The slot of a trunk file does not prove the source in its id, and all ids of the slot share one
+// entry of the cache. So if lists name storages of the group, these are the candidates for every
+// source, which only comes first if it is one of them. A reply for one id of the slot, also "no
+// such file", is cached for all of them. Otherwise only the source is asked, and its replies are
+// cached for ids with this source only (bySource).
+func (f *fetcher) storages(source client.Server, status SourceStatus) candidates {
+	const others, bySource = "the other storages of the group: ", "the source in the id"
+	id, replicas := f.request.ID, f.a.replicas(f.request.ID.Group)
+	switch {
+	case status == SourceSelf:
+		return candidates{servers: replicas, why: others + "the source is this host"}
+	case errors.Is(f.localErr, local.ErrUnavailable):
+		return candidates{servers: replicas, why: others + "the disk cannot be read"}
+	case f.servesGroup() && !f.a.isYoung(id, f.now):
+		return candidates{servers: replicas, why: others + "it should have been replicated here by now"}
+	case id.Kind == fdfs.KindTrunk && slices.Contains(replicas, source):
+		return candidates{servers: prepend(source, replicas), why: bySource}
+	case id.Kind == fdfs.KindTrunk && len(replicas) > 0:
+		return candidates{servers: replicas, unknown: status != SourceNone,
+			why: "the storages of the group: the source in the id is none of them"}
+	case status == SourceAllowed:
+		return candidates{servers: prepend(source, replicas), why: bySource, bySource: id.Kind == fdfs.KindTrunk}
+	}
+	return candidates{servers: replicas, unknown: true, why: others + "the source in the id " + status.String()}
 }
 
 // deletionDelay is the time after the sync window in which replicas still get requests for a slave
