@@ -83,13 +83,21 @@ const (
 func (r *request) admit() (done bool, err error) {
 	o := &r.h.o
 	if o.HealthPath != "" && r.asksHealth() {
+		r.trace.answer("the state of the gateway (health_path), 503 if it is not ready")
 		r.health()
 		return true, nil
 	}
 	if o.Proxies != nil {
 		r.findClient()
 	}
-	if r.rules = r.findRules(); r.rules == nil {
+	r.rules = r.findRules()
+	if r.trace != nil {
+		if depends := r.rules.String(); depends != "" {
+			r.trace.step("access", "decided by the client's %s", depends)
+		}
+		return false, nil
+	}
+	if r.rules == nil {
 		return false, nil
 	}
 	if err := r.checkClient(); err != nil {
@@ -101,15 +109,10 @@ func (r *request) admit() (done bool, err error) {
 // findRules returns the rules of the file that the request names. A request without a file id has
 // Options.Rules.
 func (r *request) findRules() *Rules {
-	if r.h.rules == nil {
+	if r.h.rules == nil && r.trace == nil || r.findID() != nil {
 		return r.h.o.Rules
 	}
-	id, err := r.h.parse(&r.target, r.ctx.Request.Header.RequestURI())
-	if err != nil {
-		return r.h.o.Rules
-	}
-	r.id = id
-	return r.h.rulesOf(id)
+	return r.h.rulesOf(r.id)
 }
 
 // rulesOf returns the rules of a file; nil if there are none.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/storage/local"
 )
 
@@ -45,120 +45,106 @@ func (e Explanation) String() string {
 	return b.String()
 }
 
-func (e *Explanation) step(name, format string, args ...any) {
-	e.Steps = append(e.Steps, ExplanationStep{name, fmt.Sprintf(format, args...)})
+// trace records the path of a request that is explained and not served: the steps that depend on a
+// client are skipped, other hosts are asked only about the file, and nothing is counted.
+type trace struct {
+	Explanation
+	ctx context.Context
 }
 
-func (e *Explanation) end(status int, format string, args ...any) Explanation {
-	e.Status, e.Response = status, fmt.Sprintf(format, args...)
-	return *e
+func (t *trace) step(name, format string, args ...any) {
+	t.Steps = append(t.Steps, ExplanationStep{name, fmt.Sprintf(format, args...)})
+}
+
+// answer sets the text of the response, if the request is explained.
+func (t *trace) answer(text string) {
+	if t != nil {
+		t.Response = text
+	}
 }
 
 // Explain follows the path of a GET for a URL or a file id, and sends requests to every host that
 // the GET might ask. It fetches no content.
 func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
-	e := Explanation{Asked: urlOrID}
-	if status, text := h.explainURL(urlOrID); status != 0 {
-		return e.end(status, "%s", text)
-	}
-	var t target
-	id, err := h.parseAny(&t, urlOrID)
+	t := &trace{Explanation: Explanation{Asked: urlOrID}, ctx: ctx}
+	r := newRequest(h)
+	r.trace, r.now, r.source = t, now, sourceNone
+	r.x = &httpserver.Exchange{}
+	r.ctx = &r.x.Ctx
+	r.ask(urlOrID)
+	err := r.serve()
+	r.closeFile()
+	t.Status = r.ctx.Response.StatusCode()
 	if err != nil {
-		r := rejectionOf(err)
-		return e.end(r.status, "%s", r.reason)
-	}
-	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex,
-		time.Unix(id.Created, 0).UTC().Format(time.RFC3339))
-	if rules := h.rulesOf(id).String(); rules != "" {
-		e.step("access", "decided by the client's %s", rules)
-	}
-	if h.o.Tokens == nil {
-		e.step("token", "not wanted")
-	} else if err := h.o.Tokens.Check(id.Logic, t.params.token, t.params.ts, now); err != nil {
-		e.step("token", "rejected: %v", err)
-		if h.o.FailFile != nil {
-			return e.end(200, "the token_check_fail file")
-		}
-		return e.end(h.o.FailStatus, "%s", errToken.reason)
-	} else {
-		e.step("token", "accepted")
-	}
-	if id = id.Canonical(); id.Asked != "" && id.Asked != id.Logic {
-		e.step("known as", "%s, like all ids of this file", id)
-	}
-	localErr := h.explainLocal(&e, id)
-	switch {
-	case localErr == nil:
-		return e.end(200, "the file of this host")
-	case !mayBeElsewhere(localErr):
-		r := rejectionOf(localErr)
-		return e.end(r.status, "%s", r.reason)
-	}
-	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
-		Timestamp: t.params.ts}
-	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
-	if out.Err != nil && errors.Is(localErr, local.ErrUnavailable) { // as in find
-		out = origin.Outcome{Err: localErr}
-	}
-	status, text := 200, out.Text
-	switch {
-	case out.Redirect:
-		status = 302
-	case out.Err != nil:
-		r := rejectionOf(out.Err)
-		if status = r.status; text == "" {
-			text = r.reason
+		why := rejectionOf(err)
+		t.Status = why.status
+		if t.Response == "" {
+			t.Response = why.reason
 		}
 	}
-	return e.end(status, "%s", text)
+	return t.Explanation
 }
 
-// explainURL returns the response to a URL if it does not depend on the file; status 0 = it does.
-func (h *Handler) explainURL(text string) (status int, response string) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme == "":
-		return 0, ""
-	case h.o.HealthPath != "" && u.Path == h.o.HealthPath:
-		return 200, "the state of the gateway (health_path), 503 if it is not ready"
-	case h.o.HTTPSPort != 0 && u.Scheme == "http":
-		return 301, "a redirect to the same URL by https (tls_redirect)"
-	}
-	return 0, ""
-}
-
-// parseAny parses a URL, a target or a file id.
-func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
+// ask fills in the request that is explained. Only a whole URL has a scheme, and may be redirected to
+// https.
+func (r *request) ask(urlOrID string) {
+	r.proto = protoHTTPS
 	if u, err := url.Parse(urlOrID); err == nil && u.Host != "" && u.Scheme != "" {
-		urlOrID = u.RequestURI()
+		r.proto, urlOrID = []byte(u.Scheme), u.RequestURI()
+		r.ctx.Request.Header.SetHost(u.Host)
 	}
 	if !strings.HasPrefix(urlOrID, "/") {
 		if id, err := fdfs.Parse(urlOrID); err == nil {
-			return id, nil
+			r.id = id
+			r.traceID()
 		}
 		urlOrID = "/" + urlOrID
 	}
-	return h.parse(t, []byte(urlOrID))
+	r.ctx.Request.Header.SetRequestURI(urlOrID)
 }
 
-// explainLocal adds the step of the store, and returns the error of opening the file there.
-func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
-	where, err := h.o.Store.Path(id)
+// traceID adds the step of the file id.
+func (r *request) traceID() {
+	r.trace.step("file id", "%s: %s, store path %d, created %s", r.id, r.id.Kind, r.id.PathIndex,
+		time.Unix(r.id.Created, 0).UTC().Format(time.RFC3339))
+}
+
+// token adds the step of the token.
+func (t *trace) token(err error) {
 	if err != nil {
-		e.step("this host", "%v", err)
-		return err
+		t.step("token", "rejected: %v", err)
+		return
 	}
-	file, err := h.o.Store.Open(id)
-	if err != nil {
-		e.step("this host", "%s: %v", where, err)
-		return err
+	t.step("token", "accepted")
+}
+
+// traceLocal adds the step of the store, with the result of opening the file there.
+func (r *request) traceLocal(file *local.File, err error) {
+	where, pathErr := r.h.o.Store.Path(r.id)
+	switch {
+	case pathErr != nil:
+		r.trace.step("this host", "%v", pathErr)
+	case err != nil:
+		r.trace.step("this host", "%s: %v", where, err)
+	default:
+		kept := ""
+		if file.InMemory() || file.Copied() {
+			kept = ", kept in memory"
+		}
+		r.trace.step("this host", "%s: found, %d bytes from offset %d%s", where, file.Size(), file.Base(), kept)
 	}
-	kept := ""
-	if file.InMemory() || file.Copied() {
-		kept = ", kept in memory"
+}
+
+// traceRemote explains the search of other hosts.
+func (r *request) traceRemote(localErr error) (responded bool, err error) {
+	out := r.h.o.Origin.Explain(r.trace.ctx, &r.remote, localErr, r.trace.step)
+	if out.Err == nil || !errors.Is(localErr, local.ErrUnavailable) {
+		r.trace.answer(out.Text)
 	}
-	e.step("this host", "%s: found, %d bytes from offset %d%s", where, file.Size(), file.Base(), kept)
-	return file.Close()
+	if out.Redirect {
+		r.ctx.SetStatusCode(302)
+	}
+	return out.Err == nil, out.Err
 }
 
 // Prefetch fetches a whole file into the cache. It returns the size, and "local" for a file of this

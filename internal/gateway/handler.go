@@ -166,23 +166,29 @@ type request struct {
 	target target
 	rules  *Rules      // of this request; nil = none
 	id     fdfs.FileID // canonical, once the token is checked
-	name   []byte      // scratch for the text of id
 	file   *local.File
 	open   bool      // closeFile has to close file
 	info   *fileInfo // of file, or of remote.File
 	rep    representation
 	remote origin.Request // for a file of another host
+	trace  *trace         // nil = the request is served, not explained
 	source string         // one of the source constants, for metrics and logs
 	stale  bool           // the metadata of the file has expired
 
-	conditions httprange.Conditions
-	ranges     [][]byte // lines of the Range field
 	validators httprange.Validators
-	spans      []httprange.Span
-	text       []byte // scratch for header values and part heads
 	body       sendfile.Body
 	streamed   bool // the response has body as its body
-	done       func(sendfile.Result)
+	buffers
+}
+
+// buffers are the parts of a request that the next one uses again.
+type buffers struct {
+	conditions httprange.Conditions
+	ranges     [][]byte // lines of the Range field
+	spans      []httprange.Span
+	name       []byte                // for the text of id
+	text       []byte                // for header values and part heads
+	done       func(sendfile.Result) // sent
 }
 
 // Sources of responses: the values of the label source.
@@ -258,26 +264,28 @@ func (r *request) serve() error {
 		return err
 	}
 	if r.h.o.HTTPSPort != 0 && r.scheme() == "http" {
+		r.trace.answer("a redirect to the same URL by https (tls_redirect)")
 		return r.redirectToHTTPS()
 	}
 	if done, err := r.method(); done || err != nil {
 		return err
 	}
 	if r.h.o.Index != nil && string(r.ctx.Path()) == "/" {
+		r.trace.answer("the index page")
 		r.sendPage("text/html; charset=utf-8", r.h.o.Index)
 		return nil
 	}
-	var err error
-	if r.id.Logic == "" { // findRules has not parsed it
-		if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
-			return err
-		}
+	if err := r.findID(); err != nil {
+		return err
 	}
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
 	r.name = r.id.MakeCanonical(r.name)
-	err = r.findAndRespond(nil)
+	if r.trace != nil && r.id.Asked != "" && r.id.Asked != r.id.Logic {
+		r.trace.step("known as", "%s, like all ids of this file", r.id)
+	}
+	err := r.findAndRespond(nil)
 	var diskErr error
 	switch {
 	// The file changed between the request for its size and the download, or after the check of its
@@ -301,6 +309,10 @@ func (r *request) findAndRespond(diskErr error) error {
 	if responded, err := r.find(diskErr); responded || err != nil {
 		return err
 	}
+	if r.trace != nil {
+		r.trace.answer("the file of this host")
+		return nil
+	}
 	return r.respond()
 }
 
@@ -323,6 +335,9 @@ func (r *request) method() (done bool, err error) {
 func (r *request) checkToken() (served bool, err error) {
 	h := r.h
 	if h.o.Tokens == nil {
+		if r.trace != nil {
+			r.trace.step("token", "not wanted")
+		}
 		return false, nil
 	}
 	if h.o.BypassName != "" {
@@ -334,12 +349,17 @@ func (r *request) checkToken() (served bool, err error) {
 	}
 	q := &r.target.params
 	err = h.o.Tokens.Check(r.id.Logic, q.token, q.ts, r.now)
-	if err == nil {
-		return false, nil
-	}
-	h.o.Metrics.tokenRejected(err)
 	switch {
+	case r.trace != nil:
+		r.trace.token(err)
+	case err != nil:
+		h.o.Metrics.tokenRejected(err)
+	}
+	switch {
+	case err == nil:
+		return false, nil
 	case h.o.FailFile != nil:
+		r.trace.answer("the token_check_fail file")
 		r.sendPage(h.o.FailFile.Type, h.o.FailFile.Body)
 		return true, nil
 	case h.o.FailStatus == errTokenDenied.status:
@@ -354,6 +374,9 @@ func (r *request) find(diskErr error) (responded bool, err error) {
 	file, err := (*local.File)(nil), diskErr
 	if diskErr == nil {
 		file, err = r.h.o.Store.Open(r.id)
+	}
+	if r.trace != nil {
+		r.traceLocal(file, err)
 	}
 	switch {
 	case err == nil:
@@ -372,7 +395,10 @@ func (r *request) find(diskErr error) (responded bool, err error) {
 		case remoteErr != nil:
 			return false, err // the error of this host is the cause, not the one of the others
 		}
-		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
+		if r.trace == nil {
+			r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(),
+				"err", err)
+		}
 		return responded, nil
 	}
 	return r.findRemote(err)
@@ -461,12 +487,8 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 		}
 	}
 	h := r.h
-	r.client, r.proto, r.host, r.quiet = netip.Addr{}, nil, nil, false
-	r.x, r.ctx, r.id, r.file, r.info, r.rules = nil, nil, fdfs.FileID{}, nil, nil, nil
-	r.stale = false
 	r.remote.Reset()
-	r.target = target{scratch: r.target.scratch[:0]}
-	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
-	r.spans, r.text = r.spans[:0], r.text[:0]
+	*r = request{h: h, remote: r.remote, target: target{scratch: r.target.scratch[:0]},
+		body: sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, buffers: r.buffers}
 	h.pool.Put(r)
 }

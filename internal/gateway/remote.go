@@ -36,6 +36,9 @@ func (r *request) findRemote(localErr error) (responded bool, err error) {
 	q, p := &r.remote, &r.target.params
 	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), r.sourcePort()
 	q.Token, q.Timestamp = p.token, p.ts
+	if r.trace != nil {
+		return r.traceRemote(localErr)
+	}
 	host, err := r.h.o.Origin.Find(q, localErr)
 	if err != nil {
 		return false, err

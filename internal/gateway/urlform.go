@@ -8,6 +8,22 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
+// findID sets id, unless findRules has set it already.
+func (r *request) findID() error {
+	if r.id.Logic != "" {
+		return nil
+	}
+	id, err := r.h.parse(&r.target, r.ctx.Request.Header.RequestURI())
+	if err != nil {
+		return err
+	}
+	r.id = id
+	if r.trace != nil {
+		r.traceID()
+	}
+	return nil
+}
+
 // parse reads the file id in a target. The strings of the id are parts of raw or t.
 func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 	t.names = h.o.FilenameParameters
