@@ -142,63 +142,78 @@ type components struct {
 // handler returns the handler in use.
 func (a *App) handler() *gateway.Handler { return a.components.Load().handler }
 
-// use applies a configuration and returns its handler. Components with unchanged settings are
-// reused. After an error the old components, the log files and everything else are as they were.
-func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
-	old, p := a.components.Load(), &components{cfg: c.cfg, access: c.access}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.closeAdded(old))
-		}
-	}()
-	o, err := handlerOptions(c.cfg)
+// use puts a configuration to use, and returns its handler. After an error the old components, the
+// log files and everything else are as they were.
+func (a *App) use(c loaded) (*gateway.Handler, error) {
+	old := a.components.Load()
+	b, err := a.build(c, old)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.closeAdded(old))
 	}
-	secret, err := peerSecret(c.cfg)
-	if err != nil {
-		return nil, err
+	return a.commit(c, b, old), nil
+}
+
+// built are the parts of a configuration whose making may fail.
+type built struct {
+	*components  // with listeners and store only
+	options      gateway.Options
+	upstream     upstreamSettings
+	tokenSecrets []string
+	peerSecret   string
+}
+
+// build reads the files that a configuration names, and opens its listeners, its store and at last
+// its logs. Those with unchanged settings are reused.
+func (a *App) build(c loaded, old *components) (b built, err error) {
+	b.components = &components{cfg: c.cfg, access: c.access}
+	if b.options, err = handlerOptions(c.cfg); err != nil {
+		return b, err
 	}
-	tokenSecrets, err := c.cfg.AntiSteal.ReadSecrets()
-	if err != nil && c.cfg.AntiSteal.CheckToken {
-		return nil, err
+	if b.peerSecret, err = peerSecret(c.cfg); err != nil {
+		return b, err
 	}
-	settings, err := settingsOf(c.cfg)
-	if err != nil {
-		return nil, err
+	if b.tokenSecrets, err = c.cfg.AntiSteal.ReadSecrets(); err != nil && c.cfg.AntiSteal.CheckToken {
+		return b, err
 	}
-	if p.listeners, err = a.bind(c.cfg, old.listeners); err != nil {
-		return nil, err
+	if b.upstream, err = settingsOf(c.cfg); err != nil {
+		return b, err
 	}
-	if p.store, err = a.storeFor(c.cfg, old); err != nil {
-		return nil, err
+	if b.listeners, err = a.bind(c.cfg, old.listeners); err != nil {
+		return b, err
 	}
-	if o.Access, err = a.logs.use(c.cfg); err != nil {
-		return nil, err
+	if b.store, err = a.storeFor(c.cfg, old); err != nil {
+		return b, err
 	}
-	a.logs.recent.SetSecrets(slices.Concat(c.cfg.Secrets(), a.atStart.Secrets(), []string{c.access.Token}, tokenSecrets,
-		a.fleetSecrets, []string{secret}))
+	b.options.Access, err = a.logs.use(c.cfg)
+	return b, err
+}
+
+// commit replaces the old components by those of a configuration that was built.
+func (a *App) commit(c loaded, b built, old *components) *gateway.Handler {
+	p, o := b.components, &b.options
+	a.logs.recent.SetSecrets(slices.Concat(c.cfg.Secrets(), a.atStart.Secrets(), []string{c.access.Token},
+		b.tokenSecrets, a.fleetSecrets, []string{b.peerSecret}))
 	logProblems(a.log, append(c.problems, a.check(c.cfg)...))
 	p.files = filesFor(p, old)
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {
 		a.log.Warn("trunk slots are read and checked for each response", "err", err)
 	}
-	p.upstreams = a.upstreamsFor(settings, old)
-	p.origin = a.originOf(p, &o)
+	p.upstreams = a.upstreamsFor(b.upstream, old)
+	p.origin = a.originOf(p, o)
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
-	a.keepLimiters(&o, old.cfg, c.cfg)
+	a.keepLimiters(o, old.cfg, c.cfg)
 	if c.cfg.Gateway.TLSRedirect {
 		o.HTTPSPort = cmp.Or(p.portOf(roleFilesTLS), 443)
 	}
 	if len(c.cfg.Gateway.TLSListen) > 0 {
 		o.PlainPort = p.portOf(roleFiles)
 	}
-	p.handler = gateway.NewHandler(o)
+	p.handler = gateway.NewHandler(*o)
 	a.components.Store(p)
 	a.retireReplaced(old, p)
-	a.adjust(c, secret)
-	return p.handler, nil
+	a.adjust(c, b.peerSecret)
+	return p.handler
 }
 
 // adjust applies a configuration to the components that stay until Stop. secret is that of [peer].
