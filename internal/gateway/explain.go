@@ -85,8 +85,8 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	return t.Explanation
 }
 
-// ask fills in the request that is explained. Only a whole URL has a scheme, and may be redirected to
-// https.
+// ask fills in the request that is explained. Only a whole URL has a scheme, and may be redirected
+// to https.
 func (r *request) ask(urlOrID string) {
 	r.proto = protoHTTPS
 	if u, err := url.Parse(urlOrID); err == nil && u.Host != "" && u.Scheme != "" {
