@@ -7,6 +7,7 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"fastdfs-gateway/cmd/gateway/command"
 )
@@ -14,6 +15,12 @@ import (
 // version is set by the linker: see the Makefile.
 var version = "development"
 
+// The kernel gives the signals of the process to its main thread if that waits, also in a call that
+// cannot be interrupted, such as an open on a disk that hangs. So this thread does nothing else.
+func init() { runtime.LockOSThread() }
+
 func main() {
-	os.Exit(command.Run(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	code := make(chan int)
+	go func() { code <- command.Run(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }()
+	os.Exit(<-code)
 }

@@ -89,7 +89,7 @@ type App struct {
 	admin        *http.Server // of all admin listeners; there may be none
 	certificates *certificates.Store
 
-	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
+	loading    turn                       // held while a configuration is loaded and put to use
 	components atomic.Pointer[components] // replaced by Reload
 
 	running  sync.WaitGroup // goroutines that Stop waits for
@@ -102,8 +102,8 @@ func New(o Options) *App {
 		o.Inherited = &listen.Sockets{}
 	}
 	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(),
-		history:  status.NewHistory(gateway.FirstByteBounds()),
-		stopping: make(chan struct{}), ended: make(chan error, 1)}
+		history: status.NewHistory(gateway.FirstByteBounds()),
+		loading: make(turn, 1), stopping: make(chan struct{}), ended: make(chan error, 1)}
 	a.components.Store(&components{})
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
 	return a
@@ -205,11 +205,13 @@ func (a *App) moved() uint64 {
 }
 
 // Stop rejects new connections, waits for running responses for at most shutdown_timeout, and
-// closes the gateway. Start must have succeeded.
+// closes the gateway. Start must have succeeded. A disk that hangs delays the end by some seconds.
 func (a *App) Stop() error {
-	a.loading.Lock() // waits for a running handOver; a later one aborts
+	err := a.loading.take() // waits for a running handOver; a later one aborts
 	a.upgrade.end()
-	a.loading.Unlock()
+	if err == nil {
+		a.loading.leave()
+	}
 	a.draining.Store(true)
 	a.notify(daemon.SdNotifyStopping)
 	timeout := a.config().Gateway.ShutdownTimeout
@@ -227,10 +229,17 @@ func (a *App) Stop() error {
 	}
 	_ = a.admin.Close() // aborts running responses to operators
 	close(a.stopping)
-	a.running.Wait()
+	end := func() error { a.running.Wait(); return nil }
+	if _, late := bounded(endTime, end); late != nil {
+		a.log.Warn("stopping before all background work has ended", "err", late)
+	}
 	a.log.Info("stopped")
-	return a.release()
+	failed, late := bounded(endTime, a.release)
+	return errors.Join(failed, late)
 }
+
+// endTime bounds the waits of Stop for the end of background work, and for files to be closed.
+const endTime = 5 * time.Second
 
 // release closes everything that Start has opened; after an error of Start that is a part.
 func (a *App) release() error {

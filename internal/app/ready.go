@@ -39,7 +39,7 @@ func (a *App) ready() error {
 // process from it.
 func (a *App) checkStore() (replaced bool, err error) {
 	p := a.components.Load()
-	return a.bounded(fmt.Sprintf("%p", p.store), func() (any, error) {
+	return a.storesWithin(fmt.Sprintf("%p", p.store), func() (any, error) {
 		err := p.store.Ready()
 		if errors.Is(err, local.ErrNoResponse) {
 			return false, err // storeReplaced would wait for the disk too
@@ -54,7 +54,7 @@ func (a *App) checkStore() (replaced bool, err error) {
 // storesRespond returns an error if a store path of a configuration does not respond: use of the
 // configuration would not return.
 func (a *App) storesRespond(cfg *config.Config) error {
-	_, err := a.bounded(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
+	_, err := a.storesWithin(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
 		missingStores(cfg) // accesses all of them
 		return false, nil
 	})
@@ -64,21 +64,17 @@ func (a *App) storesRespond(cfg *config.Config) error {
 // check returns the problems that Check finds, or none if a disk does not respond within
 // storeCheckTime.
 func (a *App) check(cfg *config.Config) []config.Problem {
-	found := make(chan []config.Problem, 1)
-	go func() { found <- cfg.Check(time.Now()) }() // ends with the disk
-	select {
-	case problems := <-found:
-		return problems
-	case <-time.After(storeCheckTime):
+	problems, late := bounded(storeCheckTime, func() []config.Problem { return cfg.Check(time.Now()) })
+	if late != nil {
 		a.diskHangs.Store(true)
 		a.log.Warn("a disk does not respond: the paths of the configuration are not checked")
-		return nil
 	}
+	return problems
 }
 
-// bounded runs a check of store paths, and waits for at most storeCheckTime. One check of a name
-// runs at a time, so that a disk that hangs holds one thread for each name.
-func (a *App) bounded(name string, check func() (any, error)) (replaced bool, err error) {
+// storesWithin runs a check of store paths, and waits for at most storeCheckTime. One check of a
+// name runs at a time, so that a disk that hangs holds one thread for each name.
+func (a *App) storesWithin(name string, check func() (any, error)) (replaced bool, err error) {
 	select {
 	case result := <-a.storeCheck.DoChan(name, check):
 		return result.Val.(bool), result.Err

@@ -29,8 +29,10 @@ const retireAfter = time.Minute
 // Reload opens the logs anew and replaces the configuration. It rejects a bad configuration with
 // the reasons, and the old one stays in use. The log names the keys of Pending.
 func (a *App) Reload() error {
-	a.loading.Lock()
-	defer a.loading.Unlock()
+	if err := a.loading.take(); err != nil {
+		return err
+	}
+	defer a.loading.leave()
 	a.logs.reopen() // also if the configuration is rejected: logrotate waits for it
 	if a.upgrade.life.Err() != nil {
 		return errStopping
@@ -78,9 +80,12 @@ func (a *App) readReload() (loaded, error) {
 
 // TryReload predicts the result of a Reload from the files, and changes nothing.
 func (a *App) TryReload() admin.Trial {
-	a.loading.Lock()
-	defer a.loading.Unlock()
 	t := admin.Trial{File: a.o.Config}
+	if err := a.loading.take(); err != nil {
+		t.Rejected = err.Error()
+		return t
+	}
+	defer a.loading.leave()
 	if file, err := filepath.Abs(a.o.Config); err == nil {
 		t.File = file
 	}

@@ -42,6 +42,11 @@ func (a *App) Upgrade() {
 	}
 	a.running.Go(func() {
 		next, err := a.startNext()
+		if err == nil {
+			if err = a.loading.take(); err != nil {
+				next.Abort()
+			}
+		}
 		if err != nil {
 			a.upgrade.begun.Store(false)
 			a.log.Error("upgrade failed, this process goes on", "err", err)
@@ -65,9 +70,11 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 	case os.Getpid() == 1:
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
 	}
-	a.loading.Lock() // a reload may close listeners
+	if err := a.loading.take(); err != nil { // a reload may close listeners
+		return nil, err
+	}
 	sockets, names, err := a.copySockets()
-	a.loading.Unlock()
+	a.loading.leave()
 	links, errLinks := a.o.Replaces.Links()
 	defer func() {
 		for _, fd := range slices.Concat(sockets, links) {
@@ -99,9 +106,9 @@ const releaseTime = 5 * time.Second
 // handOver releases the resources that one process at a time may have, stops accepting, and lets
 // the new process serve. This process accepts while it waits for a disk: it stops when the new one
 // can have the folder of the cache, or has to go without. After an error neither process serves.
+// The caller has taken loading.
 func (a *App) handOver(next *upgrade.Successor) error {
-	a.loading.Lock()
-	defer a.loading.Unlock()
+	defer a.loading.leave()
 	if err := a.upgrade.life.Err(); err != nil {
 		next.Abort()
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/doctor"
@@ -37,7 +38,7 @@ func serveCommand(version string) *cobra.Command {
 		o.Starter, o.NoStarter = upgrade.NewStarter() // before privileges are dropped
 		defer o.Starter.Close()                       // its errors change nothing at the end of the process
 		a := app.New(o)
-		if err := a.Start(); err != nil {
+		if err := signals.start(a); err != nil {
 			return fmt.Errorf("cannot start: %w%s", err, listenHint(err))
 		}
 		return runUntilStopped(signals, a)
@@ -76,6 +77,32 @@ func watchSignals() signals {
 	signal.Notify(s.change, syscall.SIGHUP, syscall.SIGUSR2)
 	return s
 }
+
+// startGrace bounds the wait for a start that a signal ends.
+const startGrace = 5 * time.Second
+
+// start starts a gateway. If one of stopSignals comes meanwhile, and the start does not end soon,
+// since a disk hangs, the error is errNotStarted.
+func (s signals) start(a *app.App) error {
+	done := make(chan error, 1)
+	go func() { done <- a.Start() }() // ends with the disk
+	select {
+	case err := <-done:
+		return err
+	case first := <-s.stop:
+		signal.Reset(stopSignals...) // from here on they end the process at once
+		s.stop <- first              // for runUntilStopped
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(startGrace):
+		return errNotStarted
+	}
+}
+
+// errNotStarted is the error of a start that was ended by a signal.
+var errNotStarted = errors.New("a signal has ended the start, which a file or disk holds up")
 
 // runUntilStopped handles signals until one of stopSignals or the end of a gateway, and then stops
 // the gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.

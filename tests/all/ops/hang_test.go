@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,6 +85,35 @@ func TestHangingStore(t *testing.T) {
 			require.Equal(t, 0, p.Cmd.ProcessState.ExitCode(), p.LogText())
 		})
 	}
+}
+
+// TestStopWhileAStartHangs: SIGTERM ends a gateway whose start waits for a disk.
+func TestStopWhileAStartHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	release := hang(t, dir)
+	cmd := exec.Command(e2e.Binary, "serve", "-c", filepath.Join(dir, "mod_fastdfs.conf"))
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		release()
+		<-ended
+	})
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	eventually.True(t, func() bool {
+		names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", cmd.Process.Pid))
+		require.NoError(t, err)
+		return slices.ContainsFunc(names, func(name string) bool {
+			text, _ := os.ReadFile(name) // fails if the thread has ended
+			return strings.Contains(string(text), "fuse")
+		})
+	}, "it reads the configuration")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	eventually.True(t, func() bool { return len(ended) > 0 })
+	require.Contains(t, out.String(), "a signal has ended the start")
 }
 
 // TestStorePathHangs: while the disk of a store path hangs, many requests for its files get the
