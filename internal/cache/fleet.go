@@ -77,6 +77,8 @@ type PeerRequest struct {
 	Copy bool
 	// RequestedAs is Source.RequestedAs at the gateway that sends the request.
 	RequestedAs string `json:"Asked,omitempty"`
+	// Idle bounds the time in which the gateway sends no byte of its response; it is not sent.
+	Idle time.Duration `json:"-"`
 }
 
 // Fleet is the access to the other gateways. Its methods are safe for concurrent use.
@@ -86,8 +88,8 @@ type Fleet interface {
 	Rank(key string, n int) []string
 	// Open returns the result of PeerOpen at a peer. The body is nil for MetaOnly. With
 	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
-	// than io.EOF; the caller closes it. A peer gets no requests for some seconds after ctx has
-	// ended with ErrSilent.
+	// than io.EOF; the caller closes it. A response without a byte for PeerRequest.Idle ends in an
+	// error, and so do all of a peer that shows no sign of life; it gets no requests for some seconds.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// Silence returns the time since the last sign of life of a peer: any bytes that it has sent.
 	// The time in which it owes no response does not count.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/storage/client/stall"
 )
 
 // Requests to other gateways are hedged, as those to storages are. While a gateway is silent, the
@@ -30,10 +31,9 @@ var (
 // peerRequest is a request of a fill to another gateway, and its response.
 type peerRequest struct {
 	PeerRequest
-	peer    string
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	silence *silence
+	peer   string
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 
 	done bool // the fields below are set; guarded by hedge.mu
 	m    Meta
@@ -47,6 +47,21 @@ func (q *peerRequest) close() {
 	if q.body != nil {
 		_ = q.body.Close() // it is not used, or was read
 	}
+}
+
+// maxPeerIdle is the longest time in which a living gateway sends no byte of a response: it may wait
+// for memory and for a slow storage.
+const maxPeerIdle = 30 * time.Second
+
+// peerIdle returns PeerRequest.Idle. A gateway sends the first byte of a file that is verified first
+// only after it has received the last one from a storage, which may take as long as stall.LowRate
+// allows.
+func (c *Cache) peerIdle(f *fill, copied bool) time.Duration {
+	size, verifyFirst := c.o.VerifyFirst(f.key.File)
+	if !verifyFirst || copied {
+		return maxPeerIdle
+	}
+	return maxPeerIdle + time.Duration(size)*time.Second/stall.LowRate
 }
 
 // isAnswer reports whether the response ends the search for the entry.
@@ -85,11 +100,11 @@ func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
 		h.began, h.stopped = time.Now(), 0
 	}
 	q := &peerRequest{peer: peer, PeerRequest: PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge,
-		Copy: copied, RequestedAs: f.src.RequestedAs()}}
+		Copy: copied, RequestedAs: f.src.RequestedAs(), Idle: c.peerIdle(f, copied)}}
 	if v, known := f.expectedVersion(); known {
 		q.Want = &v
 	}
-	q.ctx, q.cancel, q.silence = f.awaitPeer(copied)
+	q.ctx, q.cancel = context.WithCancelCause(f.ctx)
 	h.pending = append(h.pending, q)
 	c.tasks.Go(func() { h.send(q) })
 	return q
@@ -97,8 +112,7 @@ func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
 
 // send waits for the response to a request.
 func (h *hedge) send(q *peerRequest) {
-	m, body, err := h.open(q)
-	q.silence.timer.Stop()
+	m, body, err := h.openEntry(q)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q.m, q.body, q.err, q.done = m, body, err, true
@@ -120,7 +134,7 @@ func (h *hedge) send(q *peerRequest) {
 	}
 }
 
-func (h *hedge) open(q *peerRequest) (m Meta, body io.ReadCloser, err error) {
+func (h *hedge) openEntry(q *peerRequest) (m Meta, body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "asking another gateway")
 	return h.c.o.Fleet.Open(q.ctx, q.peer, q.PeerRequest)
 }

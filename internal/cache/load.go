@@ -355,7 +355,7 @@ func (c *Cache) receiveFrom(f *fill, q *peerRequest) error {
 	if isFresh && c.reserve(f, c.roomOf(q.Copy), q.m.Version, 0) == nil {
 		defer func() { f.sentBy(nil, q.Offset) }() // from an unknown server
 		defer func() { c.n.peerBytes.Add(uint64(f.received() - q.Offset)) }()
-		return c.receive(f, q.m, q.silence.bound(f, q.m.Version.SegmentLength(f.key.Index), q.Copy, q.body))
+		return c.receive(f, q.m, q.body)
 	}
 	closed() // an unread body would fill the connection to the peer; the next request gets it again
 	var err error

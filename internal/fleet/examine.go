@@ -100,7 +100,7 @@ func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth
 	}
 	config := self.tls.Clone()
 	config.NextProtos = []string{"h2"}
-	ctx, cancel := context.WithTimeout(ctx, 2*silence(f.o.LockTTL))
+	ctx, cancel := context.WithTimeout(ctx, 2*maxSilence(f.o.LockTTL))
 	defer cancel()
 	began := time.Now()
 	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)

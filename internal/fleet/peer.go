@@ -45,7 +45,7 @@ import (
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
 // fleet's secret (peerkey.go), and each compares the other side's public key with its own. A host
 // without the secret can neither send requests nor respond, and recorded bytes are of no use: TLS
-// 1.3 has fresh session keys for each connection. HTTP/2 pings find killed and frozen peers.
+// 1.3 has fresh session keys for each connection. Probes find killed and frozen peers (peerlife.go).
 const (
 	entryPath     = "/entry/"
 	alivePath     = "/alive"
@@ -98,12 +98,10 @@ func peerTLS(secret string) (*tls.Config, error) {
 	}, nil
 }
 
-// http2Config returns the limits of both ends. A silent peer gets an HTTP/2 ping, and its
-// connection is closed after silence.
+// http2Config returns the limits of both ends.
 func http2Config(lockTTL time.Duration) *http.HTTP2Config {
-	ping := silence(lockTTL) / 2
 	return &http.HTTP2Config{
-		SendPingTimeout: ping, PingTimeout: ping, WriteByteTimeout: 2 * ping,
+		WriteByteTimeout:     maxSilence(lockTTL),
 		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
 		MaxReceiveBufferPerStream: cache.SegmentSize, MaxReceiveBufferPerConnection: 16 * cache.SegmentSize,
 	}

@@ -102,7 +102,7 @@ func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
 // openSegment requests testKey from otherGateway.
 func openSegment(ctx context.Context, f *Fleet, r cache.PeerRequest) (io.ReadCloser, error) {
 	r.Key = testKey
-	_, body, err := f.open(ctx, otherGateway, entryRequest{PeerRequest: r})
+	_, body, err := f.openEntry(ctx, otherGateway, entryRequest{PeerRequest: r})
 	return body, err
 }
 
@@ -123,11 +123,11 @@ func TestPeerThatFreezes(t *testing.T) {
 				frozen := make(chan time.Time, 1)
 				go func() {
 					<-began
-					time.Sleep(time.Minute) // pings keep the connection meanwhile
+					time.Sleep(time.Minute) // replies to probes keep the connection meanwhile
 					frozen <- time.Now()
 					network.frozen.Store(true)
 				}()
-				body, err := openSegment(t.Context(), p, cache.PeerRequest{Want: &small})
+				body, err := openSegment(t.Context(), p, cache.PeerRequest{Want: &small, Idle: time.Hour})
 				if head == 0 {
 					require.NoError(t, err)
 					var got []byte
@@ -143,8 +143,8 @@ func TestPeerThatFreezes(t *testing.T) {
 	}
 }
 
-// TestPeerThatIsStuck: after a caller has given up with ErrSilent, a gateway that responds to pings
-// and sends nothing is in back-off.
+// TestPeerThatIsStuck: a gateway that replies to probes and sends nothing else is given up after
+// PeerRequest.Idle, before the head and in a body, and is in back-off.
 func TestPeerThatIsStuck(t *testing.T) {
 	for name, head := range map[string]time.Duration{"in a body": 0, "before the head": 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -153,9 +153,8 @@ func TestPeerThatIsStuck(t *testing.T) {
 					body := &slowStream{ctx, 24 * time.Hour, [][]byte{make([]byte, 1000)}, 0}
 					return cache.Meta{Version: cache.Version{Size: 1 << 20}}, body, rest(ctx, head)
 				})
-				ctx, cancel := context.WithCancelCause(t.Context())
-				time.AfterFunc(time.Minute, func() { cancel(cache.ErrSilent) })
-				body, err := openSegment(ctx, p, cache.PeerRequest{})
+				began := time.Now()
+				body, err := openSegment(t.Context(), p, cache.PeerRequest{Idle: time.Minute})
 				if head == 0 {
 					require.NoError(t, err)
 					_, err = io.Copy(io.Discard, body)
@@ -164,6 +163,7 @@ func TestPeerThatIsStuck(t *testing.T) {
 				} else {
 					require.ErrorIs(t, err, cache.ErrNotHere)
 				}
+				require.Equal(t, time.Minute, time.Since(began))
 				require.False(t, p.backoff.Allow(otherGateway))
 			})
 		})
@@ -215,7 +215,7 @@ func TestSlowFillStaysConnected(t *testing.T) {
 				&slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
-		body, err := openSegment(t.Context(), p, cache.PeerRequest{})
+		body, err := openSegment(t.Context(), p, cache.PeerRequest{Idle: 2 * time.Hour})
 		require.NoError(t, err)
 		defer body.Close()
 		first := make([]byte, 10)
@@ -267,7 +267,7 @@ func TestPeerInBackoff(t *testing.T) {
 			return nil, errors.New("no route")
 		}
 		open := func(ctx context.Context, holder string) error {
-			_, _, err := p.open(ctx, holder, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+			_, _, err := p.openEntry(ctx, holder, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 			return err
 		}
 		for range 10 {

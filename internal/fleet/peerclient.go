@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"syscall"
 	"time"
 
@@ -23,17 +22,21 @@ const maxPeers = 1024 // whose state is kept
 // probes it, and all others go to other gateways until the probe has reached it.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
-// silence returns the time after which a connection to a silent gateway is closed: a quarter of the
-// TTL of its leases, so that the next gateway has time to take over when they expire, and at least
-// the time that a gateway needs on a busy host. It bounds connecting and the TLS handshake too.
-func silence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
+// maxSilence returns the time without a sign of life after which the connections to a gateway are
+// closed: a quarter of the TTL of its leases, so that the next gateway has time to take over when
+// they expire, and at least the time that a gateway needs on a busy host. It bounds connecting and
+// the TLS handshake too.
+func maxSilence(lockTTL time.Duration) time.Duration { return max(2*time.Second, lockTTL/4) }
+
+// defaultIdle is the default of cache.PeerRequest.Idle.
+const defaultIdle = 30 * time.Second
 
 // newTransport returns the transport to other gateways. It follows no redirect.
 func newTransport(config *tls.Config, lockTTL time.Duration, lives lives) *http.Transport {
 	return &http.Transport{
-		DialContext:            lives.heardBy((&net.Dialer{Timeout: silence(lockTTL)}).DialContext),
+		DialContext:            lives.heardBy((&net.Dialer{Timeout: maxSilence(lockTTL)}).DialContext),
 		TLSClientConfig:        config,
-		TLSHandshakeTimeout:    silence(lockTTL),
+		TLSHandshakeTimeout:    maxSilence(lockTTL),
 		Protocols:              onlyHTTP2(),
 		HTTP2:                  http2Config(lockTTL),
 		MaxResponseHeaderBytes: 16 << 10,
@@ -47,11 +50,12 @@ var (
 	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
 	errRejected    = errors.New("peer rejects the request")
 	errResponse    = errors.New("peer sends an invalid response")
+	errIdle        = errors.New("peer replies to probes, and sends nothing else")
 )
 
 // Open implements cache.Fleet. The error for a peer that cannot be reached is cache.ErrNotHere too.
 func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
-	m, body, err := f.open(ctx, peer, entryRequest{PeerRequest: r, Purge: f.seen.Load()})
+	m, body, err := f.openEntry(ctx, peer, entryRequest{PeerRequest: r, Purge: f.seen.Load()})
 	if body == nil { // otherwise the end of the body is counted
 		_, result := outcomeOf(err)
 		f.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
@@ -62,8 +66,9 @@ func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cac
 	return m, body, err
 }
 
-// open sends a request and waits for the head of the response.
-func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.Meta, body io.ReadCloser, err error) {
+// openEntry sends a request and waits for the head of the response.
+func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
+	m cache.Meta, body io.ReadCloser, err error) {
 	to, err := parsePeer(peer)
 	self := f.self.Load()
 	switch {
@@ -75,10 +80,12 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
 	defer f.backoff.Abandon(peer) // where neither Fail nor Succeed is called
-	life := f.lives.of(to.Host)
-	life.ask()
-	defer life.end()
-	defer time.AfterFunc(probeAfter, func() { f.probe(to, life) }).Stop()
+	ctx, w := f.watch(ctx, to, cmp.Or(r.Idle, defaultIdle))
+	defer func() {
+		if body == nil {
+			w.endRequest()
+		}
+	}()
 	resp, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection shows whether the peer runs; net/http retries so for HTTP/1 only
 		resp, err = f.transport.RoundTrip(r.make(ctx, to))
@@ -98,7 +105,8 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, left: left, fleet: f, peer: peer}, nil
+	w.idle.Stop()
+	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, watch: w, left: left, fleet: f, peer: peer}, nil
 }
 
 // isCut reports whether a connection ended while a request on it was waiting for its response.
@@ -110,12 +118,12 @@ func isCut(err error) bool {
 // other requests the wait.
 func (f *Fleet) failed(ctx context.Context, peer string, err error) error {
 	cause := context.Cause(ctx)
-	silent := errors.Is(cause, cache.ErrSilent)
-	if cause == nil || silent {
+	idle := errors.Is(cause, errIdle)
+	if cause == nil || idle {
 		f.backoff.Fail(peer)
 	}
 	switch {
-	case silent:
+	case idle:
 		f.warn.Warn(peer, "a peer does not respond", "gateway", peer, "error", cause,
 			"advice", "see that the disk in disk_path of its [cache] works")
 		return fmt.Errorf("%w: %w", errUnreachable, cause)
@@ -172,24 +180,24 @@ func (f *Fleet) accept(peer string, r entryRequest, resp *http.Response) (m cach
 type peerBody struct {
 	io.ReadCloser
 	ctx   context.Context // of the request
-	left  int64           // missing bytes
-	fleet *Fleet          // nil = the read was counted
+	watch *watch
+	left  int64  // missing bytes
+	fleet *Fleet // nil = the read was counted
 	peer  string
 }
 
-// isLost reports whether a peer has not replied to a ping. net/http exports no error for that.
-func isLost(err error) bool { return strings.Contains(err.Error(), "http2: client connection lost") }
-
 // Read implements io.Reader.
 func (b *peerBody) Read(p []byte) (int, error) {
+	b.watch.idle.Reset(b.watch.limit)
 	n, err := b.ReadCloser.Read(p)
+	b.watch.idle.Stop()
 	b.left -= int64(n)
 	switch {
 	case b.left == 0:
 		b.count("ok")
 	case err != nil:
-		// without the back-off, the next attempt would wait for silence again
-		if b.fleet != nil && (isLost(err) || errors.Is(context.Cause(b.ctx), cache.ErrSilent)) {
+		// without the back-off, the next attempt would be idle again
+		if b.fleet != nil && errors.Is(context.Cause(b.ctx), errIdle) {
 			b.fleet.backoff.Fail(b.peer)
 		}
 		b.count("broken")
@@ -210,5 +218,6 @@ func (b *peerBody) count(result string) {
 // stays open.
 func (b *peerBody) Close() error {
 	b.count("abandoned")
+	defer b.watch.endRequest()
 	return b.ReadCloser.Close()
 }

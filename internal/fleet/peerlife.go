@@ -16,20 +16,54 @@ import (
 const (
 	debtTime   = 5 * time.Second        // without a request to a peer until its silence is forgotten
 	probeAfter = 100 * time.Millisecond // silence of a peer that owes a response until it is probed
+	lateBytes  = 50 * time.Millisecond  // after the last timer, for bytes that came while this process did not run
 )
 
-// life holds the signs of life of a peer: all bytes that its connections bring.
+// life holds the signs of life of a peer: all bytes that its connections bring. A peer that owes a
+// response and is silent is probed. After maxSilence its connections are closed, which ends all
+// requests to it.
 type life struct {
-	mu      sync.Mutex // guards the fields below
-	probed  bool       // a goroutine probes the peer
-	waiting int        // requests without a response
-	asked   time.Time  // of the last request
-	owes    time.Time  // of the first request after the last bytes
-	heard   time.Time  // of the last bytes
+	mu       sync.Mutex // guards the fields below
+	probed   bool       // a goroutine probes the peer
+	requests int        // whose responses have not ended
+	asked    time.Time  // of the last request
+	owes     time.Time  // of the first request after the last bytes
+	heard    time.Time  // of the last bytes
+	conns    map[net.Conn]struct{}
 }
 
-// ask notes a request.
-func (l *life) ask() {
+// watch bounds one request to a peer: it is idle for limit at most.
+type watch struct {
+	life   *life
+	limit  time.Duration
+	idle   *time.Timer // cancels the request with errIdle
+	probe  *time.Timer // begins to probe the peer
+	cancel context.CancelCauseFunc
+	ended  sync.Once
+}
+
+// watch returns the context of a request to a peer, and its bounds, until endRequest.
+func (f *Fleet) watch(ctx context.Context, to *url.URL, limit time.Duration) (context.Context, *watch) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &watch{life: f.lives.of(to.Host), limit: limit, cancel: cancel}
+	w.life.addRequest()
+	w.idle = time.AfterFunc(limit, func() { cancel(errIdle) })
+	w.probe = time.AfterFunc(probeAfter, func() { f.probe(to, w.life) })
+	return ctx, w
+}
+
+// endRequest ends the request. Further calls do nothing.
+func (w *watch) endRequest() {
+	w.ended.Do(func() {
+		w.idle.Stop()
+		w.probe.Stop()
+		w.life.removeRequest()
+		w.cancel(nil)
+	})
+}
+
+// addRequest notes a request.
+func (l *life) addRequest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -37,14 +71,14 @@ func (l *life) ask() {
 		l.owes = now
 	}
 	l.asked = now
-	l.waiting++
+	l.requests++
 }
 
-// end notes the end of a request, with a response or without one.
-func (l *life) end() {
+// removeRequest notes the end of a request, with a whole response or without one.
+func (l *life) removeRequest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting--
+	l.requests--
 }
 
 // beginProbes reports whether the caller is the one that probes the peer, until nextProbe returns
@@ -61,11 +95,12 @@ func (l *life) beginProbes() bool {
 func (l *life) nextProbe() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.probed = l.waiting > 0
+	l.probed = l.requests > 0
 	return l.probed
 }
 
-// probe probes a peer while it owes responses and is silent: a living one replies at once.
+// probe probes a peer while it owes responses and is silent: a living one replies at once. A peer
+// that is silent for too long is not asked for a while.
 func (f *Fleet) probe(to *url.URL, l *life) {
 	defer panics.Contain("probing another gateway")
 	if !l.beginProbes() {
@@ -73,22 +108,36 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 	}
 	alive := *to
 	alive.Path = alivePath
-	for l.nextProbe() {
-		left := probeAfter - l.silence()
-		if left <= 0 {
-			f.sendProbe(&alive)
+	for most := maxSilence(f.o.LockTTL) - lateBytes; l.nextProbe(); {
+		silent := l.silence()
+		if silent >= probeAfter {
+			f.sendProbe(&alive, most-silent)
 		}
 		select {
-		case <-time.After(max(left, probeAfter/2)):
+		case <-time.After(max(probeAfter-silent, lateBytes)):
 		case <-f.life.Done():
 			return
+		}
+		if l.silence() >= most {
+			f.backoff.Fail(to.String())
+			l.closeConns()
 		}
 	}
 }
 
+// closeConns closes the connections of the peer.
+func (l *life) closeConns() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for conn := range l.conns {
+		_ = conn.Close() // the peer has sent nothing
+	}
+	clear(l.conns)
+}
+
 // sendProbe sends a probe to a peer, and waits for the response.
-func (f *Fleet) sendProbe(to *url.URL) {
-	ctx, cancel := context.WithTimeout(f.life, silence(f.o.LockTTL))
+func (f *Fleet) sendProbe(to *url.URL, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(f.life, wait)
 	defer cancel()
 	r := (&http.Request{Method: http.MethodGet, URL: to, Header: http.Header{}}).WithContext(ctx)
 	if resp, err := f.transport.RoundTrip(r); err == nil {
@@ -111,7 +160,7 @@ func (l *life) silence() time.Duration {
 	switch {
 	case l.owes.After(l.heard) && time.Since(l.asked) < debtTime:
 		return time.Since(l.owes)
-	case l.waiting > 0:
+	case l.requests > 0:
 		return time.Since(l.heard)
 	}
 	return 0
@@ -129,7 +178,7 @@ func (l lives) of(address string) *life {
 	if known, ok := l.byAddress.Get(address); ok {
 		return known
 	}
-	added := &life{}
+	added := &life{conns: make(map[net.Conn]struct{})}
 	if known, ok, _ := l.byAddress.PeekOrAdd(address, added); ok {
 		return known
 	}
@@ -155,7 +204,11 @@ func (l lives) heardBy(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		return &heardConn{conn, l.of(address)}, nil
+		life := l.of(address)
+		life.mu.Lock()
+		defer life.mu.Unlock()
+		life.conns[conn] = struct{}{}
+		return &heardConn{conn, life}, nil
 	}
 }
 
@@ -163,6 +216,14 @@ func (l lives) heardBy(dial dialer) dialer {
 type heardConn struct {
 	net.Conn
 	life *life
+}
+
+// Close implements net.Conn.
+func (c *heardConn) Close() error {
+	c.life.mu.Lock()
+	delete(c.life.conns, c.Conn)
+	c.life.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // Read implements io.Reader.

@@ -35,11 +35,18 @@ func newPeerServer(
 	config *tls.Config, lockTTL time.Duration, limits *admission, warn *logfile.Warner,
 ) *http.Server {
 	return &http.Server{
-		TLSConfig: config.Clone(), Protocols: onlyHTTP2(), HTTP2: http2Config(lockTTL),
+		TLSConfig: config.Clone(), Protocols: onlyHTTP2(), HTTP2: serverHTTP2(lockTTL),
 		ReadHeaderTimeout: handshakeTime, IdleTimeout: peerIdle, MaxHeaderBytes: 16 << 10,
 		ErrorLog:  log.New(peerLog{warn}, "", 0),
 		ConnState: limits.changed,
 	}
+}
+
+// serverHTTP2 is http2Config with pings, which find requesting gateways that are gone.
+func serverHTTP2(lockTTL time.Duration) *http.HTTP2Config {
+	config := http2Config(lockTTL)
+	config.SendPingTimeout, config.PingTimeout = maxSilence(lockTTL)/2, maxSilence(lockTTL)/2
+	return config
 }
 
 // ServePeers serves other gateways on a listener until HandOver, StopPeers or Close closes that.

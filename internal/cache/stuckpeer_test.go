@@ -31,11 +31,10 @@ func (p stuckPeer) Rank(string, int) []string {
 
 func (p stuckPeer) Open(ctx context.Context, _ string, r PeerRequest) (Meta, io.ReadCloser, error) {
 	if !p.head {
-		<-ctx.Done()
-		return Meta{}, nil, context.Cause(ctx)
+		return Meta{}, nil, sendNothing(ctx, r.Idle)
 	}
 	rest := p.sent[min(r.Offset, int64(len(p.sent))):]
-	return Meta{Version: p.o.v, Checked: time.Now()}, &stuckBody{ctx, rest}, nil
+	return Meta{Version: p.o.v, Checked: time.Now()}, &stuckBody{ctx, r.Idle, rest}, nil
 }
 
 func (p stuckPeer) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
@@ -44,16 +43,26 @@ func (p stuckPeer) AcquireLease(context.Context, string, bool) (context.Context,
 
 func (p stuckPeer) Silence(string) time.Duration { return 0 }
 
+// sendNothing waits for limit, and returns the error for a gateway that has sent nothing meanwhile.
+func sendNothing(ctx context.Context, limit time.Duration) error {
+	select {
+	case <-time.After(limit):
+		return ErrNotHere
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // stuckBody sends some bytes, and then nothing.
 type stuckBody struct {
-	ctx  context.Context
-	rest []byte
+	ctx   context.Context
+	limit time.Duration
+	rest  []byte
 }
 
 func (b *stuckBody) Read(p []byte) (int, error) {
 	if len(b.rest) == 0 {
-		<-b.ctx.Done()
-		return 0, context.Cause(b.ctx)
+		return 0, sendNothing(b.ctx, b.limit)
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
@@ -69,11 +78,11 @@ func TestStuckPeer(t *testing.T) {
 		peer  stuckPeer
 		limit time.Duration
 	}{
-		"no head":                 {stuckPeer{}, fillSilence + second},
-		"no body":                 {stuckPeer{head: true}, fillSilence + second},
-		"in a body":               {stuckPeer{head: true, sent: make([]byte, 1000)}, 2*fillSilence + second},
-		"no copy":                 {stuckPeer{head: true, next: true}, copySilence + second},
-		"in the middle of a copy": {stuckPeer{head: true, next: true, sent: make([]byte, 1000)}, copySilence + second},
+		"no head":                 {stuckPeer{}, maxPeerIdle + second},
+		"no body":                 {stuckPeer{head: true}, maxPeerIdle + second},
+		"in a body":               {stuckPeer{head: true, sent: make([]byte, 1000)}, 2*maxPeerIdle + second},
+		"no copy":                 {stuckPeer{head: true, next: true}, maxPeerIdle + second},
+		"in the middle of a copy": {stuckPeer{head: true, next: true, sent: make([]byte, 1000)}, maxPeerIdle + second},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			o := newOrigin(testFile(1), 1<<20)
@@ -102,7 +111,7 @@ func TestStuckPeerWithSlot(t *testing.T) {
 		defer cancel()
 		r := get(ctx, c, o)
 		requireWhole(t, o, r)
-		require.Less(t, r.total, fillSilence+5*second)
+		require.Less(t, r.total, maxPeerIdle+5*second)
 	})
 }
 
