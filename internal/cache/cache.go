@@ -58,8 +58,12 @@ var (
 	ErrChanged = fdfs.ErrFileChanged
 	// ErrCorrupt: the content of the file has another CRC32 than the file. A Source returns it too.
 	ErrCorrupt = fdfs.ErrFileCRC
-	// ErrNotHere: this gateway neither has an entry nor fetches it for another gateway.
+	// ErrNotHere: a gateway neither has an entry nor fetches it for another gateway.
 	ErrNotHere = errors.New("this gateway does not have the entry")
+	// ErrUnreachable: another gateway has not responded.
+	ErrUnreachable = errors.New("peer cannot be reached")
+	// ErrNotStored: no tier has the bytes.
+	ErrNotStored = errors.New("the bytes are not in the cache")
 	// ErrMiss: Get needs a Source for this file.
 	ErrMiss = errors.New("the source has to be asked")
 	// ErrBusy: no place for another fetch has become free in time.

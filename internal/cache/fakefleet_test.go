@@ -137,7 +137,7 @@ func (m *member) reach(peer string) error {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	if m.f.dead[peer] || m.f.cut[peer] || m.f.cut[m.name] {
-		return fmt.Errorf("%w: connection refused", ErrNotHere)
+		return fmt.Errorf("%w: connection refused", ErrUnreachable)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func (Standalone) Rank(string, int) []string { return nil }
 
 // Open implements Fleet.
 func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
-	return Meta{}, nil, ErrNotHere
+	return Meta{}, nil, ErrUnreachable
 }
 
 // Silence implements Fleet.

@@ -41,11 +41,12 @@ type peerRequest struct {
 	err  error
 }
 
-// close ends the request.
+// close ends the request. Further calls do nothing.
 func (q *peerRequest) close() {
 	q.cancel(errUnneeded)
 	if q.body != nil {
 		_ = q.body.Close() // it is not used, or was read
+		q.body = nil
 	}
 }
 

@@ -28,8 +28,17 @@ const (
 	maxBroken    = 3
 )
 
-// errAgain makes the fill look up the entry again, since a lease or a version has changed.
-var errAgain = errors.New("look again")
+var (
+	// errAgain makes the fill look up the entry again, since a lease or a version has changed.
+	errAgain = errors.New("look again")
+	// errAskAgain: the response is not used. With the metadata that is known now, the same gateway
+	// is asked again.
+	errAskAgain = errors.New("ask again")
+	// errNoPeer: no other gateway has given the entry.
+	errNoPeer = errors.New("no other gateway has the entry")
+	// errPending: the gateway is silent; its request goes on beside the next step.
+	errPending = errors.New("the gateway is silent")
+)
 
 // load is the goroutine of a fill. Like groupcache's load it is the whole path of a miss:
 //
@@ -112,7 +121,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 
 // loadFromPlace loads an entry as its place requires.
 func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) error {
-	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, ErrNotHere) {
+	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, errNoPeer) {
 		return err
 	}
 	lease, release, err := c.acquire(f, place.first, waitBudget > 0)
@@ -263,8 +272,8 @@ func (c *Cache) lookUp(f *fill) (found bool, err error) {
 	return true, nil
 }
 
-// loadFromPeers asks other gateways one after the other. The error is ErrNotHere if none of them
-// has the entry, one of them has failed, or all are silent.
+// loadFromPeers asks other gateways one after the other. The error is errNoPeer if none of them has
+// the entry, one of them has failed, or all are silent.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	for _, peer := range peers {
 		f.setRole(waiter)
@@ -277,18 +286,22 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 			return err
 		case f.received() > before:
 			return errAgain // another gateway may have the lease by now
-		case !errors.Is(err, ErrNotHere): // the source behind the peer may fail for others too
+		case !errors.Is(err, ErrNotHere) && !errors.Is(err, ErrUnreachable) && !errors.Is(err, errPending):
+			// The source behind the peer may fail for others too.
 			c.o.Logger.Info("cannot read from another gateway", "entry", f.leaseKey(), "gateway", peer, "err", err)
-			return ErrNotHere
+			return errNoPeer
 		}
 	}
-	return ErrNotHere
+	return errNoPeer
 }
 
 // loadFromAnswer reads from a gateway that has responded after a silence. The error is errAgain if
 // that gateway fails.
 func (c *Cache) loadFromAnswer(f *fill, answer *peerRequest) error {
 	err := c.receiveFrom(f, answer)
+	if errors.Is(err, errAskAgain) {
+		err = c.loadFromPeer(f, answer.peer, answer.Copy)
+	}
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrBusy) {
 		return errAgain
 	}
@@ -303,7 +316,7 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
 		holder = []string{held.Holder}
 	}
-	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, ErrNotHere) {
+	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, errNoPeer) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(f.step(), waitBudget)
@@ -311,25 +324,34 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 	if err := held.Wait(ctx); err != nil {
 		return errAgain // the next AcquireLease has the outcome
 	}
-	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, ErrNotHere) {
+	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, errNoPeer) {
 		return err
 	}
 	return errAgain
 }
 
 // loadFromPeer reads the missing bytes from another gateway; with copied only bytes that it has
-// stored. The error is ErrNotHere if the gateway is silent.
+// stored. The error is errPending if the gateway is silent.
+//
+// A place for the segment is reserved before the request if the size is known. If the size comes
+// with the response and there is no place at once, the request is repeated when there is one: an
+// unread body would fill the connection to the peer.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	if v, known := f.expectedVersion(); known {
-		if err := c.reserve(f, c.roomOf(copied), v, c.maxWait()); err != nil {
+	for {
+		if v, known := f.expectedVersion(); known {
+			if err := c.reserve(f, c.roomOf(copied), v, c.maxWait()); err != nil {
+				return err
+			}
+		}
+		answer := f.peers.await(c.ask(f, peer, copied))
+		if answer == nil {
+			return errPending
+		}
+		if err := c.receiveFrom(f, answer); !errors.Is(err, errAskAgain) {
 			return err
 		}
+		peer, copied = answer.peer, answer.Copy // it may answer an earlier request
 	}
-	answer := f.peers.await(c.ask(f, peer, copied))
-	if answer == nil {
-		return ErrNotHere
-	}
-	return c.receiveFrom(f, answer)
 }
 
 // roomOf returns the room for bytes of a peer.
@@ -340,10 +362,10 @@ func (c *Cache) roomOf(copied bool) *room {
 	return c.waiterRoom
 }
 
-// receiveFrom reads the missing bytes from the response of another gateway.
+// receiveFrom reads the missing bytes from the response of another gateway, unless its metadata has
+// expired or there is no place for the segment: then the error is errAskAgain.
 func (c *Cache) receiveFrom(f *fill, q *peerRequest) error {
-	closed := sync.OnceFunc(q.close)
-	defer closed()
+	defer q.close()
 	if q.err != nil {
 		if errors.Is(q.err, ErrNotFound) {
 			c.storeMeta(f, q.m)
@@ -351,23 +373,25 @@ func (c *Cache) receiveFrom(f *fill, q *peerRequest) error {
 		return q.err
 	}
 	f.cameFrom(FromPeer)
-	isFresh := q.Want != nil || c.metas.isFresh(q.m, time.Now(), f.maxAge)
-	if isFresh && c.reserve(f, c.roomOf(q.Copy), q.m.Version, 0) == nil {
-		defer func() { f.sentBy(nil, q.Offset) }() // from an unknown server
-		defer func() { c.n.peerBytes.Add(uint64(f.received() - q.Offset)) }()
-		return c.receive(f, q.m, q.body)
+	if q.Want == nil && !c.metas.isFresh(q.m, time.Now(), f.maxAge) {
+		q.close()
+		return askAgain(f, c.confirm(f, q.m))
 	}
-	closed() // an unread body would fill the connection to the peer; the next request gets it again
-	var err error
-	if isFresh {
-		err = c.setMeta(f, q.m)
-	} else {
-		err = c.confirm(f, q.m)
+	if c.reserve(f, c.roomOf(q.Copy), q.m.Version, 0) != nil {
+		q.close()
+		return askAgain(f, c.setMeta(f, q.m))
 	}
+	defer func() { f.sentBy(nil, q.Offset) }() // from an unknown server
+	defer func() { c.n.peerBytes.Add(uint64(f.received() - q.Offset)) }()
+	return c.receive(f, q.m, q.body)
+}
+
+// askAgain returns errAskAgain if metadata was set without an error, and bytes are missing.
+func askAgain(f *fill, err error) error {
 	if err != nil || f.key.Index == MetaOnly {
 		return err
 	}
-	return c.loadFromPeer(f, q.peer, q.Copy)
+	return errAskAgain
 }
 
 // confirm asks the source whether expired metadata of a peer is still valid. If the source fails,

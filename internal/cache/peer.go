@@ -15,7 +15,7 @@ import (
 // Other gateways are never asked for it, and bytes that come from another gateway are not passed
 // on, so requests cannot go in a circle. The error is ErrNotHere if this gateway neither has the
 // entry nor fetches it, ErrChanged if it knows another version, ErrNotFound for the time of
-// Meta.TTL, or one of the source. The stream may end in ErrNotHere too.
+// Meta.TTL, or one of the source. The stream may end in ErrNotHere or ErrNotStored too.
 func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.ReadCloser, err error) {
 	defer func() {
 		if err != nil {

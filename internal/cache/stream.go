@@ -90,7 +90,23 @@ func (s *Stream) Fetched() bool { return s.fetched }
 // in memory, or a part of an open file. A chunk is valid until the next call of any method; bytes
 // in memory stay valid while they are referred to. The error is io.EOF after the last byte and
 // never before it, and ErrChanged if no source has the rest of this version any more.
-func (s *Stream) Next(limit int64) (content.Chunk, error) {
+func (s *Stream) Next(limit int64) (content.Chunk, error) { return s.nextChunk(limit, s.src != nil) }
+
+// NextStored is the first Next of a stream, for bytes that are in a tier. If they are in none the
+// error is ErrNotStored: nothing is fetched, and Next returns the bytes.
+func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
+	if s.by != nil {
+		return content.Chunk{}, ErrNotStored
+	}
+	chunk, err := s.nextChunk(limit, false)
+	if errors.Is(err, ErrNotStored) {
+		s.err, s.index = nil, -1
+	}
+	return chunk, err
+}
+
+// nextChunk is Next. Without fetches the error is ErrNotStored if no tier has the bytes.
+func (s *Stream) nextChunk(limit int64, fetches bool) (content.Chunk, error) {
 	s.view.Release()
 	s.view = tier.View{}
 	for s.err == nil {
@@ -101,7 +117,7 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 		if !s.started && s.f == nil {
 			s.seen = s.c.corrupted.count.Load()
 		}
-		chunk, err := s.next(min(limit, s.left))
+		chunk, err := s.fromSegment(min(limit, s.left), fetches)
 		if err != nil {
 			s.err = s.failed(err)
 			continue
@@ -114,30 +130,18 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 			s.offset += chunk.Length
 			s.left -= chunk.Length
 			s.started, s.busy = true, 0
-			s.lookAhead()
+			if fetches {
+				s.lookAhead()
+			}
 			return chunk, nil
 		}
 	}
 	return content.Chunk{}, s.err
 }
 
-// NextStored is the first Next of a stream, for bytes that are in a tier. If they are in none the
-// error is ErrNotHere: nothing is fetched, and Next returns the bytes.
-func (s *Stream) NextStored(limit int64) (content.Chunk, error) {
-	if s.by != nil {
-		return content.Chunk{}, ErrNotHere
-	}
-	src := s.src
-	s.src = nil
-	chunk, err := s.Next(limit)
-	if s.src = src; errors.Is(err, ErrNotHere) {
-		s.err, s.index = nil, -1
-	}
-	return chunk, err
-}
-
-// next returns bytes of the current segment, or an empty chunk if the caller must call next again.
-func (s *Stream) next(limit int64) (content.Chunk, error) {
+// fromSegment returns bytes of the current segment, or an empty chunk if the caller must call it
+// again.
+func (s *Stream) fromSegment(limit int64, fetches bool) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	if s.f != nil && !s.f.covers(key.Index) {
 		s.leave(&s.f)
@@ -153,8 +157,8 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, s.offset-start(key), limit, first)
 	}
-	if s.src == nil {
-		return content.Chunk{}, ErrNotHere
+	if !fetches {
+		return content.Chunk{}, ErrNotStored
 	}
 	if f := s.evicted(key); f != nil {
 		if view, ok := s.stored(key, false); ok { // a fill has stored the segment since the first look-up
@@ -314,7 +318,7 @@ func (s *Stream) failed(err error) error {
 // time.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
-	if s.src == nil || s.uncached.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
+	if s.uncached.begun() || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
 		return
 	}
 	if s.offset < next*SegmentSize-SegmentSize/2 || s.f != nil && s.f.covers(next) {

@@ -47,7 +47,7 @@ func (p stuckPeer) Silence(string) time.Duration { return 0 }
 func sendNothing(ctx context.Context, limit time.Duration) error {
 	select {
 	case <-time.After(limit):
-		return ErrNotHere
+		return ErrUnreachable
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

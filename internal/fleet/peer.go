@@ -192,7 +192,7 @@ var outcomes = []struct {
 }{
 	{http.StatusOK, nil, "ok"},
 	{http.StatusNotFound, cache.ErrNotFound, "not_found"},
-	{http.StatusMisdirectedRequest, errUnreachable, "unreachable"},
+	{http.StatusMisdirectedRequest, cache.ErrUnreachable, "unreachable"},
 	{http.StatusMisdirectedRequest, cache.ErrNotHere, "not_here"},
 	{http.StatusConflict, cache.ErrChanged, "changed"},
 	{http.StatusServiceUnavailable, errRejected, "refused"},

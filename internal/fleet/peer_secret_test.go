@@ -51,7 +51,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	)
 	require.Empty(t, b.Stats().PeerRequests)
 	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
-	require.ErrorIs(t, err, errUnreachable)
+	require.ErrorIs(t, err, cache.ErrUnreachable)
 	require.Equal(t, 1, here.Count("gateway=https://127.0.0.1:1 error="), here)
 }
 

@@ -228,7 +228,7 @@ func TestPeerThatBreaks(t *testing.T) {
 			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), iotest.ErrReader(broken))
 		}), nil, len(data) - 1},
 		"panics": {func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") },
-			errUnreachable, 0},
+			cache.ErrUnreachable, 0},
 		"gives another version": {gives(testVersion, func(context.Context, cache.PeerRequest) io.Reader {
 			return bytes.NewReader(data)
 		}),
@@ -266,8 +266,8 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 		"half-closed towards the client": {func(r *redistest.Relay) { r.HalfClose(redistest.Client) }, 1, nil},
 		"half-closed towards the peer":   {func(r *redistest.Relay) { r.HalfClose(redistest.Target) }, 1, nil},
 		"known to the client alone":      {func(r *redistest.Relay) { r.Strand(redistest.Client) }, 1, nil},
-		"the second one too":             {(*redistest.Relay).Drop, 2, errUnreachable},
-		"and the peer is gone":           {(*redistest.Relay).Cut, 1, errUnreachable},
+		"the second one too":             {(*redistest.Relay).Drop, 2, cache.ErrUnreachable},
+		"and the peer is gone":           {(*redistest.Relay).Cut, 1, cache.ErrUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var relay *redistest.Relay
@@ -284,7 +284,7 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 			_, _, err := a.Open(t.Context(), peer, cache.PeerRequest{Key: testKey})
 			if c.want == nil {
 				require.ErrorIs(t, err, cache.ErrNotHere)
-				require.NotErrorIs(t, err, errUnreachable)
+				require.NotErrorIs(t, err, cache.ErrUnreachable)
 				require.EqualValues(t, 2, asked.Load())
 				return
 			}

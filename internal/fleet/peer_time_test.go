@@ -161,7 +161,7 @@ func TestPeerThatIsStuck(t *testing.T) {
 					require.Error(t, err)
 					require.NoError(t, body.Close())
 				} else {
-					require.ErrorIs(t, err, cache.ErrNotHere)
+					require.ErrorIs(t, err, cache.ErrUnreachable)
 				}
 				require.Equal(t, time.Minute, time.Since(began))
 				require.False(t, p.backoff.Allow(otherGateway))
@@ -271,7 +271,7 @@ func TestPeerInBackoff(t *testing.T) {
 			return err
 		}
 		for range 10 {
-			require.ErrorIs(t, open(t.Context(), otherGateway), errUnreachable)
+			require.ErrorIs(t, open(t.Context(), otherGateway), cache.ErrUnreachable)
 		}
 		require.EqualValues(t, 1, dials.Load())
 		time.Sleep(peerBackoff.First)

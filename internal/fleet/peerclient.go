@@ -45,15 +45,14 @@ func newTransport(config *tls.Config, lockTTL time.Duration, lives lives) *http.
 	}
 }
 
-// Errors of reading from a peer, besides cache.ErrNotHere and cache.ErrChanged.
+// Errors of reading from a peer, besides those of cache.
 var (
-	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
-	errRejected    = errors.New("peer rejects the request")
-	errResponse    = errors.New("peer sends an invalid response")
-	errIdle        = errors.New("peer replies to probes, and sends nothing else")
+	errRejected = errors.New("peer rejects the request")
+	errResponse = errors.New("peer sends an invalid response")
+	errIdle     = errors.New("peer replies to probes, and sends nothing else")
 )
 
-// Open implements cache.Fleet. The error for a peer that cannot be reached is cache.ErrNotHere too.
+// Open implements cache.Fleet.
 func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 	m, body, err := f.openEntry(ctx, peer, entryRequest{PeerRequest: r, Purge: f.seen.Load()})
 	if body == nil { // otherwise the end of the body is counted
@@ -75,9 +74,9 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 	case err != nil:
 		return m, nil, err
 	case self.advertise == "" || peer == self.advertise:
-		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", errUnreachable)
+		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", cache.ErrUnreachable)
 	case !f.backoff.Allow(peer):
-		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
+		return m, nil, fmt.Errorf("%w: it has failed a moment ago", cache.ErrUnreachable)
 	}
 	defer f.backoff.Abandon(peer) // where neither Fail nor Succeed is called
 	ctx, w := f.watch(ctx, to, cmp.Or(r.Idle, defaultIdle))
@@ -126,9 +125,9 @@ func (f *Fleet) failed(ctx context.Context, peer string, err error) error {
 	case idle:
 		f.warn.Warn(peer, "a peer does not respond", "gateway", peer, "error", cause,
 			"advice", "see that the disk in disk_path of its [cache] works")
-		return fmt.Errorf("%w: %w", errUnreachable, cause)
+		return fmt.Errorf("%w: %w", cache.ErrUnreachable, cause)
 	case cause != nil:
-		return fmt.Errorf("%w: %w", errUnreachable, cause)
+		return fmt.Errorf("%w: %w", cache.ErrUnreachable, cause)
 	case errors.Is(err, ErrSecret):
 		f.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
 			"advice",
@@ -138,7 +137,7 @@ func (f *Fleet) failed(ctx context.Context, peer string, err error) error {
 	}
 	f.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,
 		"advice", "see that it runs, and that advertise in its [peer] leads to its [peer] listen from this host")
-	return fmt.Errorf("%w: %w", errUnreachable, err)
+	return fmt.Errorf("%w: %w", cache.ErrUnreachable, err)
 }
 
 // accept reads the head of a response.
