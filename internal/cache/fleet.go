@@ -89,7 +89,8 @@ type Fleet interface {
 	// Open returns the result of PeerOpen at a peer. The body is nil for MetaOnly. With
 	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
 	// than io.EOF; the caller closes it. A response without a byte for PeerRequest.Idle ends in an
-	// error, and so do all of a peer that shows no sign of life; it gets no requests for some seconds.
+	// error, and so do all of a peer without a sign of life, which gets no requests for some
+	// seconds.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// Silence returns the time since the last sign of life of a peer: any bytes that it has sent.
 	// The time in which it owes no response does not count.

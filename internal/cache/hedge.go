@@ -50,13 +50,13 @@ func (q *peerRequest) close() {
 	}
 }
 
-// maxPeerIdle is the longest time in which a living gateway sends no byte of a response: it may wait
-// for memory and for a slow storage.
+// maxPeerIdle is the longest time in which a living gateway sends no byte of a response: it may
+// wait for memory and for a slow storage.
 const maxPeerIdle = 30 * time.Second
 
-// peerIdle returns PeerRequest.Idle. A gateway sends the first byte of a file that is verified first
-// only after it has received the last one from a storage, which may take as long as stall.LowRate
-// allows.
+// peerIdle returns PeerRequest.Idle. A gateway sends the first byte of a file that is verified
+// first only after it has received the last one from a storage, which may take as long as
+// stall.LowRate allows.
 func (c *Cache) peerIdle(f *fill, copied bool) time.Duration {
 	size, verifyFirst := c.o.VerifyFirst(f.key.File)
 	if !verifyFirst || copied {

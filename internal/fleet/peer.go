@@ -45,7 +45,8 @@ import (
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
 // fleet's secret (peerkey.go), and each compares the other side's public key with its own. A host
 // without the secret can neither send requests nor respond, and recorded bytes are of no use: TLS
-// 1.3 has fresh session keys for each connection. Probes find killed and frozen peers (peerlife.go).
+// 1.3 has fresh session keys for each connection. Probes find killed and frozen peers
+// (peerlife.go).
 const (
 	entryPath     = "/entry/"
 	alivePath     = "/alive"
