@@ -60,7 +60,7 @@ func TestManyFills(t *testing.T) {
 			served += o.served.Load()
 		}
 		require.EqualValues(t, files*SegmentSize, served, "nothing was fetched twice")
-		require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
+		require.True(t, c.leaderRoom.all.tryAcquireBytes(minRoom), "all was given back")
 	})
 	bubble(t, "hanging origin", func(t *testing.T) {
 		const readers = 40 // five times as many as fetch at once

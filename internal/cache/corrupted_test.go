@@ -106,8 +106,8 @@ func TestPeerReadsWhatWasCorrupted(t *testing.T) {
 			o.whole = 10 * second
 			c := newCache(t, Options{Source: func(file, _ string) (Source, error) { return originOf(file), nil }})
 			wrong := func() {
-				c.corrupted.begin(o.file)
-				c.corrupted.end(o.file)
+				c.corrupted.beginPurge(o.file)
+				c.corrupted.endPurge(o.file)
 			}
 			wrong()
 			time.Sleep(time.Hour) // requests to other gateways are allowed again

@@ -372,9 +372,9 @@ func (f *fill) space(grow func(bytes int64)) []byte {
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
 
-// take counts bytes that were written to space, and publishes them. The last bytes of the entry,
+// addBytes counts bytes that were written to space, and publishes them. The last bytes of the entry,
 // and all bytes with verifyFirst, are published after verify.
-func (f *fill) take(p []byte) {
+func (f *fill) addBytes(p []byte) {
 	sum := f.sum // only this goroutine changes it
 	_, _ = sum.Write(p)
 	f.mu.Lock()
@@ -403,7 +403,7 @@ func (f *fill) copyFrom(r io.Reader, grow func(bytes int64)) error {
 		}
 		n, err := r.Read(space)
 		if n > 0 {
-			f.take(space[:n])
+			f.addBytes(space[:n])
 			empty = 0
 			continue // the next read repeats an error that came with bytes
 		}

@@ -24,7 +24,8 @@ type Held struct {
 // Error implements error.
 func (h *Held) Error() string { return "lease is held by " + h.Holder }
 
-// Meta is the metadata of a file, as a storage has reported it.
+// Meta is the metadata of a file by one request to a storage: the version or absence of the file,
+// and the time of the request. Gateways send it to each other.
 type Meta struct {
 	Version Version
 	Gone    bool          // the file does not exist; Version is not valid

@@ -37,7 +37,7 @@ const (
 	Revalidated              // fetched by this request, or by a fill that it has waited for
 )
 
-// Entry is the metadata of a file that exists.
+// Entry is the metadata of a file that exists, for one request: with its freshness.
 type Entry struct {
 	File    string
 	Version Version

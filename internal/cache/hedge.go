@@ -149,7 +149,7 @@ func (h *hedge) await(q *peerRequest) *peerRequest {
 		}
 		return left
 	})
-	if answer := h.take(); answer != nil {
+	if answer := h.takeAnswer(); answer != nil {
 		return answer
 	}
 	h.mu.Lock()
@@ -223,8 +223,8 @@ func (f *fill) step() context.Context {
 	return h.step
 }
 
-// take returns the answer, if there is one, and gives up the other requests.
-func (h *hedge) take() *peerRequest {
+// takeAnswer returns the answer, if there is one, and gives up the other requests.
+func (h *hedge) takeAnswer() *peerRequest {
 	if h == nil {
 		return nil
 	}
@@ -233,13 +233,13 @@ func (h *hedge) take() *peerRequest {
 	q := h.winner
 	if q != nil {
 		h.winner = nil
-		h.endLocked()
+		h.endRequestsLocked()
 	}
 	return q
 }
 
-// end gives up all requests, since a step has succeeded. It returns false if there is an answer.
-func (h *hedge) end() bool {
+// endRequests gives up all requests, since a step has succeeded. It returns false if there is an answer.
+func (h *hedge) endRequests() bool {
 	if h == nil {
 		return true
 	}
@@ -248,12 +248,12 @@ func (h *hedge) end() bool {
 	if h.winner != nil {
 		return false
 	}
-	h.endLocked()
+	h.endRequestsLocked()
 	return true
 }
 
-// endLocked gives up the pending requests. The present step goes on. mu is held.
-func (h *hedge) endLocked() {
+// endRequestsLocked gives up the pending requests. The present step goes on. mu is held.
+func (h *hedge) endRequestsLocked() {
 	for _, q := range h.pending {
 		q.cancel(errUnneeded)
 	}

@@ -60,7 +60,7 @@ func TestSilentPeer(t *testing.T) {
 			}
 			synctest.Wait()
 			room := list[test.by].waiterRoom.all
-			require.True(t, room.tryAcquire(room.size), "all was given back")
+			require.True(t, room.tryAcquireBytes(room.size), "all was given back")
 		})
 	}
 }

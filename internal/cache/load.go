@@ -49,10 +49,10 @@ var (
 // arrive.
 func (c *Cache) load(f *fill) {
 	err := c.loadAndRetry(f)
-	if answer := f.peers.take(); answer != nil {
+	if answer := f.peers.takeAnswer(); answer != nil {
 		answer.close()
 	}
-	f.peers.end()
+	f.peers.endRequests()
 	if err != nil {
 		c.loadFailed(f, err)
 	}
@@ -109,7 +109,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	place := c.rank(f)
 	err := c.loadFromPlace(f, place, waitBudget)
 	if err != nil {
-		if answer := f.peers.take(); answer != nil {
+		if answer := f.peers.takeAnswer(); answer != nil {
 			f.setRole(waiter)
 			if err = c.loadFromAnswer(f, answer); err == nil {
 				err = c.complete(f, context.Background(), place.keep)
@@ -182,7 +182,7 @@ func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 		err = c.loadFromSource(f, lease)
 	}
 	if err != nil {
-		if answer := f.peers.take(); answer != nil {
+		if answer := f.peers.takeAnswer(); answer != nil {
 			return c.loadFromAnswer(f, answer)
 		}
 	}
@@ -441,7 +441,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	got, body, err := f.src.Fetch(f.step(), want, start(f.key)+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // its content was read, or comes from another gateway
-		if !f.peers.end() {
+		if !f.peers.endRequests() {
 			return errAnswered
 		}
 		err = c.receive(f, Meta{Version: got, Checked: time.Now()}, body)

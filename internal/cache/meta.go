@@ -39,7 +39,7 @@ const (
 	gone                          // the file does not exist
 )
 
-// metaRecord is the metadata of a file in this process.
+// metaRecord is a Meta as this process keeps it: with its expiry, and the sums of the segments.
 type metaRecord struct {
 	file    string
 	meta    Meta

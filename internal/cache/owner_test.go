@@ -114,17 +114,17 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{Memory: 16 << 20})
 		c, open := list[1], 0
 		c.o.Fleet = openBodies{c.o.Fleet, &open}
-		require.NoError(t, c.leaderRoom.all.acquire(background, minRoom))
-		require.NoError(t, c.waiterRoom.all.acquire(background, minRoom))
+		require.NoError(t, c.leaderRoom.all.acquireBytes(background, minRoom))
+		require.NoError(t, c.waiterRoom.all.acquireBytes(background, minRoom))
 		done := make(chan result, 1)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(5 * second)
 		synctest.Wait()
 		require.Zero(t, open)
-		c.waiterRoom.all.release(minRoom)
+		c.waiterRoom.all.releaseBytes(minRoom)
 		requireWhole(t, o, <-done)
 		require.EqualValues(t, 1, o.fetches.Load())
-		c.leaderRoom.all.release(minRoom)
+		c.leaderRoom.all.releaseBytes(minRoom)
 	})
 }
 

@@ -33,7 +33,7 @@ func (s *Stream) AwaitRest() error {
 	if !ok || s.err != nil || s.src == nil {
 		return s.err
 	}
-	s.leave(&s.ahead)
+	s.leaveFill(&s.ahead)
 	f := s.c.join(s.c.entryAt(s.file, offset), s.src, fillOptions{want: &s.v}, 0)
 	s.ahead, s.aheadIndex = f, offset/SegmentSize
 	for {

@@ -42,13 +42,13 @@ type limit struct {
 
 func newLimit(size int64) limit { return limit{size, semaphore.NewWeighted(size)} }
 
-func (l limit) acquire(ctx context.Context, bytes int64) error {
+func (l limit) acquireBytes(ctx context.Context, bytes int64) error {
 	return l.semaphore.Acquire(ctx, min(bytes, l.size))
 }
 
-func (l limit) tryAcquire(bytes int64) bool { return l.semaphore.TryAcquire(min(bytes, l.size)) }
+func (l limit) tryAcquireBytes(bytes int64) bool { return l.semaphore.TryAcquire(min(bytes, l.size)) }
 
-func (l limit) release(bytes int64) { l.semaphore.Release(min(bytes, l.size)) }
+func (l limit) releaseBytes(bytes int64) { l.semaphore.Release(min(bytes, l.size)) }
 
 func newRoom(size int64) *room {
 	r := newSimpleRoom(size)
@@ -85,25 +85,25 @@ type reservation struct {
 	share limit
 }
 
-// take acquires a place: first in the share of the source, so that fetches from other sources do
-// not queue behind this one.
-func (r *room) take(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
+// takePlace acquires a place: first in the share of the source, so that fetches from other sources
+// do not queue behind this one.
+func (r *room) takePlace(src Source, bytes int64, acquire func(l limit, bytes int64) bool) (p reservation, ok bool) {
 	p = reservation{bytes, r, r.shareOf(src)}
 	if !acquire(p.share, bytes) {
 		return reservation{}, false
 	}
 	if !acquire(r.all, bytes) {
-		p.share.release(bytes)
+		p.share.releaseBytes(bytes)
 		return reservation{}, false
 	}
 	return p, true
 }
 
-// free releases the place.
-func (p *reservation) free() {
+// freePlace releases the place.
+func (p *reservation) freePlace() {
 	if p.bytes > 0 {
-		p.room.all.release(p.bytes)
-		p.share.release(p.bytes)
+		p.room.all.releaseBytes(p.bytes)
+		p.share.releaseBytes(p.bytes)
 		*p = reservation{}
 	}
 }
@@ -119,7 +119,7 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	if f.key.Index == MetaOnly || length == 0 || hasPlace {
 		return nil
 	}
-	p, ok := r.take(f.src, length, limit.tryAcquire) // the usual case, without a timer
+	p, ok := r.takePlace(f.src, length, limit.tryAcquireBytes) // the usual case, without a timer
 	if !ok {
 		queue := r
 		if length <= tier.ChunkSize {
@@ -127,7 +127,8 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 		}
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
 		defer cancel()
-		p, ok = queue.take(f.src, length, func(l limit, bytes int64) bool { return l.acquire(ctx, bytes) == nil })
+		await := func(l limit, bytes int64) bool { return l.acquireBytes(ctx, bytes) == nil }
+		p, ok = queue.takePlace(f.src, length, await)
 	}
 	switch {
 	case !ok && f.ctx.Err() != nil:
@@ -135,14 +136,14 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	case !ok:
 		return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 	}
-	f.reserved.free()
+	f.reserved.freePlace()
 	f.reserved = p
 	return nil
 }
 
 // unreserve releases the place, and the reserved memory of the tier.
 func (c *Cache) unreserve(f *fill) {
-	f.reserved.free()
+	f.reserved.freePlace()
 	if f.memory > 0 {
 		c.memory.Reserve(-f.memory)
 		f.memory = 0

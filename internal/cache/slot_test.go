@@ -121,15 +121,15 @@ func TestSlotLargerThanShare(t *testing.T) {
 			o.unlisted = unlisted
 			c := newCache(t, options)
 			share := c.leaderRoom.shareOf(o)
-			require.True(t, share.tryAcquire(1)) // as another fetch does
-			time.AfterFunc(second, func() { share.release(1) })
+			require.True(t, share.tryAcquireBytes(1)) // as another fetch does
+			time.AfterFunc(second, func() { share.releaseBytes(1) })
 			began := time.Now()
 			requireWhole(t, o, get(background, c, o))
 			require.Equal(t, second, time.Since(began))
 			require.EqualValues(t, 1, o.fetches.Load())
 			synctest.Wait()
-			require.True(t, share.tryAcquire(minRoom/part), "all was given back")
-			require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
+			require.True(t, share.tryAcquireBytes(minRoom/part), "all was given back")
+			require.True(t, c.leaderRoom.all.tryAcquireBytes(minRoom), "all was given back")
 		})
 	}
 }
@@ -142,9 +142,9 @@ func TestSlotLargerThanRoom(t *testing.T) {
 	f := c.newFill(SegmentKey{File: o.file, Index: Whole}, o, fillOptions{})
 	v := Version{Size: minRoom + 1}
 	require.NoError(t, c.reserve(f, c.leaderRoom, v, 0))
-	require.False(t, c.leaderRoom.all.tryAcquire(1))
+	require.False(t, c.leaderRoom.all.tryAcquireBytes(1))
 	c.unreserve(f)
-	require.True(t, c.leaderRoom.all.tryAcquire(minRoom))
+	require.True(t, c.leaderRoom.all.tryAcquireBytes(minRoom))
 }
 
 // TestSlotInFleet: a fleet fetches a slot once. Bytes of a peer are verified too.

@@ -59,7 +59,7 @@ func TestSharePerSource(t *testing.T) {
 			synctest.Wait()
 			require.Zero(t, c.n.fills.Load(), "what clients have left ends")
 			require.Zero(t, c.lingering)
-			require.True(t, c.leaderRoom.all.tryAcquire(minRoom), "all was given back")
+			require.True(t, c.leaderRoom.all.tryAcquireBytes(minRoom), "all was given back")
 		})
 	}
 }

@@ -144,7 +144,7 @@ func (s *Stream) nextChunk(limit int64, fetches bool) (content.Chunk, error) {
 func (s *Stream) fromSegment(limit int64, fetches bool) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	if s.f != nil && !s.f.covers(key.Index) {
-		s.leave(&s.f)
+		s.leaveFill(&s.f)
 	}
 	if s.f != nil {
 		return s.fromFill(s.offset-start(s.f.key), limit)
@@ -152,7 +152,7 @@ func (s *Stream) fromSegment(limit int64, fetches bool) (content.Chunk, error) {
 	first := key.Index != s.index // look-up of this segment by the stream, which counts as use
 	s.index = key.Index
 	if first {
-		s.uncached.end(s.c)
+		s.uncached.endUse(s.c)
 	}
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, s.offset-start(key), limit, first)
@@ -206,8 +206,8 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	return s.c.find(key, s.v, touch)
 }
 
-// leave ends the use of a fill: of s.f or s.ahead.
-func (s *Stream) leave(f **fill) {
+// leaveFill ends the use of a fill: of s.f or s.ahead.
+func (s *Stream) leaveFill(f **fill) {
 	if *f != nil {
 		s.c.removeOwner(*f, true, isOverdue(s.ctx))
 		*f = nil
@@ -268,7 +268,7 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 			s.cameFrom(from)
 			s.by = s.f
 		}
-		s.leave(&s.f)
+		s.leaveFill(&s.f)
 		return content.Chunk{}, nil
 	case err != nil:
 		return content.Chunk{}, err
@@ -296,7 +296,7 @@ const maxBusy = 3
 func (s *Stream) failed(err error) error {
 	if errors.Is(err, ErrBusy) && s.started && !s.forPeer && s.busy < maxBusy {
 		s.busy++
-		s.leave(&s.f)
+		s.leaveFill(&s.f)
 		return nil
 	}
 	if !errors.Is(err, ErrCorrupt) || s.started || s.src == nil {
@@ -304,7 +304,7 @@ func (s *Stream) failed(err error) error {
 	}
 	if !s.refetched {
 		s.refetched = true
-		s.leave(&s.f)
+		s.leaveFill(&s.f)
 		return nil
 	}
 	if _, ok := s.c.o.VerifyFirst(s.file); ok {
@@ -326,7 +326,7 @@ func (s *Stream) lookAhead() {
 	}
 	s.aheadIndex = next
 	if !s.c.isStored(SegmentKey{File: s.file, Index: next}, s.v) {
-		s.leave(&s.ahead)
+		s.leaveFill(&s.ahead)
 		s.ahead = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
 	}
 }
@@ -393,9 +393,9 @@ var errStreamClosed = errors.New("stream is closed")
 // do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.uncached.end(s.c)
-	s.leave(&s.f)
-	s.leave(&s.ahead)
+	s.uncached.endUse(s.c)
+	s.leaveFill(&s.f)
+	s.leaveFill(&s.ahead)
 	s.view, s.err = tier.View{}, errStreamClosed
 	return nil
 }

@@ -96,7 +96,7 @@ func TestStuckPeer(t *testing.T) {
 			require.Less(t, r.total, test.limit)
 			require.EqualValues(t, 1, o.fetches.Load())
 			require.EqualValues(t, len(o.content)-len(test.peer.sent), o.served.Load())
-			require.True(t, c.waiterRoom.all.tryAcquire(c.waiterRoom.all.size), "all was given back")
+			require.True(t, c.waiterRoom.all.tryAcquireBytes(c.waiterRoom.all.size), "all was given back")
 		})
 	}
 }

@@ -123,10 +123,10 @@ type corruption struct {
 // gateways, which may have stored segments of the same content.
 const corruptedTime = 10 * time.Minute
 
-func (d *corruptions) begin(file string) { d.set(file, math.MaxUint64) }
-func (d *corruptions) end(file string)   { d.set(file, d.count.Add(1)) }
+func (d *corruptions) beginPurge(file string) { d.setPurge(file, math.MaxUint64) }
+func (d *corruptions) endPurge(file string)   { d.setPurge(file, d.count.Add(1)) }
 
-func (d *corruptions) set(file string, count uint64) {
+func (d *corruptions) setPurge(file string, count uint64) {
 	d.files.Add(file, corruption{count, time.Now().Add(corruptedTime)})
 }
 

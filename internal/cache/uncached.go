@@ -32,8 +32,8 @@ type uncached struct {
 
 func (u *uncached) begun() bool { return u.key.File != "" }
 
-// end releases the place, if the stream has one.
-func (u *uncached) end(c *Cache) {
+// endUse releases the place, if the stream has one.
+func (u *uncached) endUse(c *Cache) {
 	if !u.begun() {
 		return
 	}

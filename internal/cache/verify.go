@@ -45,11 +45,11 @@ func (c *Cache) verify(f *fill) error {
 		err = errors.Join(err, againErr)
 	}
 	c.n.corrupt.Add(1)
-	c.corrupted.begin(f.key.File)
+	c.corrupted.beginPurge(f.key.File)
 	c.metas.clearSums(f.key.File)
 	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store corrupted content
 	c.purgeTiers(tier.MatchFile(f.key.File))
-	c.corrupted.end(f.key.File)
+	c.corrupted.endPurge(f.key.File)
 	return err
 }
 

@@ -84,8 +84,8 @@ func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
 	return copy(p, b), err
 }
 
-// release removes a user. The last one closes the file.
-func (f *openFile) release() {
+// removeReader removes a user. The last one closes the file.
+func (f *openFile) removeReader() {
 	f.disk.mu.Lock()
 	f.users--
 	last := f.users == 0

@@ -57,8 +57,8 @@ func (x *index) get(key Key, touch bool) *diskEntry {
 // push puts an entry at the front of a list.
 func (x *index) push(e *diskEntry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
 
-// add puts an entry in the place of one with the same key.
-func (x *index) add(e *diskEntry) {
+// addEntry puts an entry in the place of one with the same key.
+func (x *index) addEntry(e *diskEntry) {
 	x.remove(e.key)
 	x.unlinking.remove(e.key)
 	x.all.set(e.key, e)

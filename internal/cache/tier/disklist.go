@@ -106,8 +106,8 @@ type folder struct {
 	wanted   atomic.Bool // a purge has selected the folder since the last sync
 }
 
-// take returns the entries that were added for files found at start, and empties their list.
-func (f *folder) take() []*diskEntry {
+// takeEntries returns the entries that were added for files found at start, and empties their list.
+func (f *folder) takeEntries() []*diskEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	added := f.added
@@ -115,8 +115,8 @@ func (f *folder) take() []*diskEntry {
 	return added
 }
 
-// keep adds an entry for the next call of take.
-func (f *folder) keep(e *diskEntry) {
+// keepEntry adds an entry for the next call of takeEntries.
+func (f *folder) keepEntry(e *diskEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.added = append(f.added, e)
@@ -212,7 +212,7 @@ func sortByUse(all []listedFile, now time.Time) {
 // error for one of them does not hide the sizes of the others, so that those can be evicted.
 func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 	err = d.io.supervise("list", func() error { return d.readNames(i) })
-	for _, e := range d.folders[i].take() {
+	for _, e := range d.folders[i].takeEntries() {
 		if d.life.Err() != nil {
 			break // Release waits, and another process for the folder
 		}
@@ -221,7 +221,7 @@ func (d *Disk) examineFolder(i int) (found []listedFile, err error) {
 			d.removeMissing(e.key, e)
 		case failure != nil:
 			err = failure
-			d.folders[i].keep(e)
+			d.folders[i].keepEntry(e)
 		default:
 			found = append(found, f)
 		}

@@ -139,7 +139,7 @@ func (d *Disk) stored(j *job, err error) {
 		r := d.startUnlink(key)
 		r.purged = r.purged || j.purged
 	case err == nil:
-		d.index.add(&diskEntry{key: key, bytes: j.segment.roomOnDisk()})
+		d.index.addEntry(&diskEntry{key: key, bytes: j.segment.roomOnDisk()})
 	case !j.canceled:
 		d.stats.Skipped++
 	}

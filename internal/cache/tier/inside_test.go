@@ -285,7 +285,7 @@ func TestMissRemovesNoNewerEntry(t *testing.T) {
 	d, key := openDisk(t, DiskOptions{}), Key{File: "a"}
 	newer := &diskEntry{key: key, bytes: 1}
 	d.mu.Lock()
-	d.index.add(newer)
+	d.index.addEntry(newer)
 	d.mu.Unlock()
 	require.Nil(t, d.openFile(key, &diskEntry{}))
 	require.Equal(t, 1, d.Stats().Entries)
@@ -394,9 +394,9 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 // file of the same segment, which was purged meanwhile.
 func TestRemovalOfANewerFile(t *testing.T) {
 	x, key := newIndex(), Key{File: "group1/a"}
-	x.add(&diskEntry{key: key})
+	x.addEntry(&diskEntry{key: key})
 	older := x.startUnlink(key)
-	x.add(&diskEntry{key: key})
+	x.addEntry(&diskEntry{key: key})
 	newer := x.startUnlink(key)
 	x.endUnlink(key, older)
 	require.Same(t, newer, x.unlinking.get(key))

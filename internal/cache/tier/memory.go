@@ -336,8 +336,8 @@ func (p *extent) use() *extent {
 // isInUse reports whether the extent has readers.
 func (p *extent) isInUse() bool { return p.users.Load()&^listed > 0 }
 
-// release removes a reader. The last user frees the extent.
-func (p *extent) release() {
+// removeReader removes a reader. The last user frees the extent.
+func (p *extent) removeReader() {
 	users := p.users.Add(-1)
 	if users&^listed == 0 {
 		p.memory.inUse.Add(-arena.Cost(p.Length))

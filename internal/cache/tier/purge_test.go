@@ -25,7 +25,7 @@ func fill(m *Memory, d *Disk, n int) {
 	for i := range n {
 		m.Put(tiny(numberedFile(i)))
 		d.mu.Lock()
-		d.index.add(&diskEntry{key: Key{File: numberedFile(i)}, bytes: 4096})
+		d.index.addEntry(&diskEntry{key: Key{File: numberedFile(i)}, bytes: 4096})
 		d.mu.Unlock()
 	}
 }

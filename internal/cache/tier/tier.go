@@ -153,8 +153,8 @@ func (v View) At(offset, limit int64) (content.Chunk, error) {
 func (v View) Release() {
 	switch {
 	case v.file != nil:
-		v.file.release()
+		v.file.removeReader()
 	case v.extent != nil:
-		v.extent.release()
+		v.extent.removeReader()
 	}
 }
