@@ -372,8 +372,8 @@ func (f *fill) space(grow func(bytes int64)) []byte {
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
 
-// addBytes counts bytes that were written to space, and publishes them. The last bytes of the entry,
-// and all bytes with verifyFirst, are published after verify.
+// addBytes counts bytes that were written to space, and publishes them. The last bytes of the
+// entry, and all bytes with verifyFirst, are published after verify.
 func (f *fill) addBytes(p []byte) {
 	sum := f.sum // only this goroutine changes it
 	_, _ = sum.Write(p)

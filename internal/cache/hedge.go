@@ -238,7 +238,8 @@ func (h *hedge) takeAnswer() *peerRequest {
 	return q
 }
 
-// endRequests gives up all requests, since a step has succeeded. It returns false if there is an answer.
+// endRequests gives up all requests, since a step has succeeded. It returns false if there is an
+// answer.
 func (h *hedge) endRequests() bool {
 	if h == nil {
 		return true
