@@ -67,7 +67,7 @@
 //
 // # Known mistakes
 //
-// Each has a test that fails if the package makes it; docs/locks.md names the tests.
+// Each has a test that fails if the package makes it; tests/mutants.md names the tests.
 //
 //   - The expiry is set by a second command: after a crash in between the lock never expires. Here
 //     both are one SET, in a script.
