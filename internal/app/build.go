@@ -81,6 +81,9 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		o.FLVExtension = cfg.FLVExtension
 	}
 	o.HealthPath, o.Proxies = g.HealthPath, proxies(g)
+	if err := addImages(&o, cfg); err != nil {
+		return o, err
+	}
 	if err := addRules(&o, cfg); err != nil {
 		return o, err
 	}

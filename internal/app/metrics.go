@@ -10,6 +10,7 @@ import (
 	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 
@@ -21,8 +22,9 @@ import (
 type counts struct {
 	storages  client.Stats // CRCErrors includes those of files and cache
 	files     local.FileCacheStats
-	cache     *cache.Stats // nil = there is no cache
-	fleet     fleet.Stats  // zero without Redis
+	cache     *cache.Stats   // nil = there is no cache
+	images    *variant.Stats // nil = there is no [image]
+	fleet     fleet.Stats    // zero without Redis
 	lostLines map[string]uint64
 	server    httpserver.Stats
 	origin    origin.Stats
@@ -38,6 +40,10 @@ func (a *App) counts() counts {
 		stats := a.cache.Stats()
 		n.cache = &stats
 		n.storages.CRCErrors += stats.CRCErrors
+	}
+	if p.maker != nil {
+		stats := p.maker.Stats()
+		n.images = &stats
 	}
 	if a.fleet != nil {
 		n.fleet = a.fleet.Stats()
@@ -119,7 +125,23 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	if n.cache != nil {
 		p.cache(n.cache)
 	}
+	if n.images != nil {
+		p.images(n.images)
+	}
 	p.fleet(&n.fleet)
+}
+
+// images shows the counts of the maker of variants.
+func (p page) images(n *variant.Stats) {
+	const variants = "Variants of pictures, by result."
+	counter(p, "images_total", variants, n.Made, "result", "made")
+	counter(p, "images_total", variants, n.Failed, "result", "failed")
+	counter(p, "images_total", variants, n.Rejected, "result", "rejected")
+	const bytes = "Bytes of files of which variants were made, and of these."
+	counter(p, "images_bytes_total", bytes, n.BytesIn, "direction", "in")
+	counter(p, "images_bytes_total", bytes, n.BytesOut, "direction", "out")
+	p.add(prometheus.CounterValue, "images_seconds_total", "Time to make variants.", n.Seconds, nil)
+	gauge(p, "images_waiting", "Variants that are being made, or wait for it.", n.Waiting)
 }
 
 // cache shows the counts of the cache of files of other hosts.

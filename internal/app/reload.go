@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/httpserver/certificates"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/local"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -142,6 +143,7 @@ type components struct {
 	upstreams *Upstreams       // the clients of other hosts
 	origin    *origin.Resolver // finds files with them
 	handler   *gateway.Handler // serves requests with all of these
+	maker     *variant.Maker   // of variants of pictures; nil = none
 }
 
 // handler returns the handler in use.
@@ -204,6 +206,7 @@ func (a *App) commit(c loaded, b built, old *components) *gateway.Handler {
 		a.log.Warn("trunk slots are read and checked for each response", "err", err)
 	}
 	p.upstreams = a.upstreamsFor(b.upstream, old)
+	p.maker = a.makerFor(c.cfg, old)
 	p.origin = a.originOf(p, o)
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
@@ -253,6 +256,7 @@ func (p *components) closeAdded(old *components) error {
 func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.cfg, p.upstreams, p.store)
 	options.Cache, options.Counters = a.cache, &a.fetched
+	options.Maker, options.Files = p.maker, p.files
 	if a.fleet != nil {
 		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -86,6 +87,11 @@ func (a *App) localSnapshot() status.Snapshot {
 			{Name: i18n.Plain("Corrupted content rejected"),
 				Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches, 10)},
 		}
+	}
+	if i := n.images; i != nil {
+		s.Caching = append(s.Caching, status.Fact{Name: i18n.Plain("Pictures made"),
+			Value: fmt.Sprintf("%d, %.1f s; not possible %d, refused %d, waiting %d", i.Made, i.Seconds, i.Failed,
+				i.Rejected, i.Waiting)})
 	}
 	return s
 }

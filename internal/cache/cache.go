@@ -151,6 +151,7 @@ type Cache struct {
 
 	legacyGroups checksum.Groups // groups whose files may have a legacy CRC32
 	bySource     atomic.Bool     // a fill has had a key that contains a source
+	variants     atomic.Bool     // a fill was for a variant of a file
 
 	life  context.Context // of the fills; Close ends it with ErrClosed
 	end   context.CancelCauseFunc
@@ -248,13 +249,24 @@ func (c *Cache) Close() error {
 // later SyncPurges the purge survives a power failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
-	n := c.metas.purge(m) + c.purgeTiers(m)
+	n := c.metas.purge(m) + c.purgeTiers(m) + c.purgeVariants(m)
 	if m.IsFile() && c.bySource.Load() { // walks through the indexes; entries with a source are not on disk
 		m = tier.MatchSources(m)
 		c.invalidate(m, nil)
 		n += c.metas.purge(m) + c.memory.Purge(m)
 	}
 	return n
+}
+
+// purgeVariants purges the variants of a file, which are below it as below a folder. It walks
+// through the indexes, if there may be any variants.
+func (c *Cache) purgeVariants(m Match) int {
+	if !m.IsFile() || !c.variants.Load() && (c.disk == nil || !c.disk.MayHoldVariants()) {
+		return 0
+	}
+	m = tier.MatchVariants(m)
+	c.invalidate(m, nil)
+	return c.metas.purge(m) + c.purgeTiers(m)
 }
 
 // SyncPurges returns when no purged segment is on disk, also after a power failure, or returns the

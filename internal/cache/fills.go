@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -71,6 +72,9 @@ func (c *Cache) startFill(key SegmentKey, src Source, o fillOptions, streams int
 	c.fills[f.key] = f
 	if fdfs.NamesSource(key.File) {
 		c.bySource.Store(true)
+	}
+	if tier.IsVariant(key.File) {
+		c.variants.Store(true)
 	}
 	c.n.fills.Add(1) // before the goroutine starts: a count of 0 means that no fill is about to begin
 	select {

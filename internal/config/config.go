@@ -73,6 +73,7 @@ type Config struct {
 	AccessSections []*AccessSection // of the sections [access SELECTORS], in their order
 	OpenFileCache  OpenFileCache
 	Cache          Cache
+	Image          Image
 	Redis          Redis
 	Lock           Lock
 	Peer           Peer

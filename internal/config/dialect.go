@@ -227,7 +227,7 @@ func (d *reader) find(name string, at position) string {
 
 // ownSections are the sections of the gateway. Lines without = are errors in them; the module
 // ignores such lines.
-var ownSections = []string{"access", "antisteal", "cache", "gateway", "lock", "open_file_cache",
+var ownSections = []string{"access", "antisteal", "cache", "gateway", imageSection, "lock", "open_file_cache",
 	"peer", "redis", addressMap, typesSection, headersSection, errorPagesSection}
 
 func (d *reader) entry(line string, at position) {

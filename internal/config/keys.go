@@ -46,6 +46,7 @@ func newTables(c *Config) tables {
 		"access":          accessKeys(&c.Access),
 		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
 		"cache":           cacheKeys(&c.Cache),
+		imageSection:      imageKeys(&c.Image),
 		"redis":           redisKeys(&c.Redis),
 		"lock":            lockKeys(&c.Lock),
 		"peer":            peerKeys(&c.Peer),

@@ -22,6 +22,7 @@ func (l *loader) lint() {
 	l.lintListeners()
 	l.lintAccess()
 	l.lintServices()
+	l.lintImage()
 	l.lintPorts()
 }
 

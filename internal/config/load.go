@@ -45,6 +45,7 @@ func loadText(file string) (*Config, *report) {
 	l.applyHeaders()
 	l.applyAccess()
 	l.applyErrorPages()
+	l.applyPresets()
 	l.groups()
 	l.checkSections()
 	l.lint()
@@ -189,6 +190,9 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	module := e.section == "" || isGroupSection(e.section)
 	if _, ok := storePathIndex(e.key); ok && module {
 		return // read by groups
+	}
+	if e.section == imageSection && strings.HasPrefix(e.key, presetKey) {
+		return // read by applyPresets
 	}
 	severity, text := Error, i18n.Sprintf("[%s] has no key %q", e.section, clip(e.key))
 	if module {

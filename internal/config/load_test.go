@@ -210,7 +210,7 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 			switch {
 			case own:
 				require.Equal(t, want, set[name], name)
-			case s.def == "" || section == "group1":
+			case s.def == "" || section == "group1" || section == imageSection: // its presence has an effect
 				require.NotEmpty(t, shown[name], name)
 				require.NotContains(t, set, name)
 			default:
@@ -219,11 +219,11 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 		}
 	}
 	// store_path0, group1.store_path0, one address in address_map, one extension in types, two
-	// pages
-	const others = 6
+	// pages, a preset
+	const others = 7
 	require.Equal(t, total+others, len(set)+len(shown), "the sample holds keys that do not exist, or twice")
 	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1", "types.log",
-		"error_pages.404", "error_pages.5xx"} {
+		"error_pages.404", "error_pages.5xx", "image.preset.thumb"} {
 		require.Contains(t, shown, name)
 	}
 }

@@ -55,9 +55,9 @@ func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fi
 	return f
 }
 
-// remoteInfo returns the fileInfo of a file of another host. The tag of a change that is not
-// settled is weak, since another change may follow in the same second.
-func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
+// remoteInfo returns the fileInfo of a file of another host, or of a variant. The tag of a change
+// that is not settled is weak, since another change may follow in the same second.
+func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID, p *picked) *fileInfo {
 	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner {
 		return f
 	}
@@ -68,6 +68,9 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 	} else {
 		f.identifyVersion(f.modTime)
 	}
+	if p != nil && p.name != "" {
+		f.describeVariant(p)
+	}
 	h.complete(f, id)
 	file.Attach(f)
 	return f
@@ -75,7 +78,9 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 
 // complete sets the fields that depend on the configuration or on other fields.
 func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
-	f.owner, f.contentType = h.owner, h.contentType(id)
+	if f.owner = h.owner; f.contentType == "" { // a variant has one
+		f.contentType = h.contentType(id)
+	}
 	f.active = isActive(f.contentType)
 	f.headers = h.headers.Of(id.Group, id.PathIndex, id.Ext())
 	if f.etag = f.tag; f.weak {

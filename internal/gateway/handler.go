@@ -13,7 +13,6 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -31,6 +30,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/local"
 
 	"github.com/valyala/fasthttp"
@@ -68,6 +68,8 @@ type Options struct {
 	XCache       bool            // send X-Cache
 
 	Index []byte // HTML page for the path "/"; nil = 400, as for any path without a file id
+
+	Images *variant.Rules // variants of pictures; nil = none
 
 	Origin         Origin // finds files of other hosts; nil = 404 for these
 	PlainPort      int    // of other hosts' web servers, for requests by TLS; 0 = the local port of the request
@@ -278,6 +280,9 @@ func (r *request) serve() error {
 	if err := r.findID(); err != nil {
 		return err
 	}
+	if err := r.h.readVariant(&r.target, r.id); err != nil {
+		return err
+	}
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
@@ -285,6 +290,14 @@ func (r *request) serve() error {
 	if r.trace != nil && r.id.Asked != "" && r.id.Asked != r.id.Logic {
 		r.trace.step("known as", "%s, like all ids of this file", r.id)
 	}
+	if r.target.picked != nil {
+		return r.sendVariant()
+	}
+	return r.sendFile()
+}
+
+// sendFile finds the file, or its variant, and responds.
+func (r *request) sendFile() error {
 	err := r.findAndRespond(nil)
 	var diskErr error
 	switch {
@@ -330,47 +343,12 @@ func (r *request) method() (done bool, err error) {
 	return true, errMethod
 }
 
-// checkToken rejects a request without a valid token if tokens are required. served is true if
-// FailFile is the response.
-func (r *request) checkToken() (served bool, err error) {
-	h := r.h
-	if h.o.Tokens == nil {
-		if r.trace != nil {
-			r.trace.step("token", "not wanted")
-		}
-		return false, nil
-	}
-	if h.o.BypassName != "" {
-		// The duration of the comparison reveals only the length of the value.
-		value := r.ctx.Request.Header.Peek(h.o.BypassName)
-		if subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1 {
-			return false, nil
-		}
-	}
-	q := &r.target.params
-	err = h.o.Tokens.Check(r.id.Logic, q.token, q.ts, r.now)
-	switch {
-	case r.trace != nil:
-		r.trace.token(err)
-	case err != nil:
-		h.o.Metrics.tokenRejected(err)
-	}
-	switch {
-	case err == nil:
-		return false, nil
-	case h.o.FailFile != nil:
-		r.trace.answer("the token_check_fail file")
-		r.sendPage(h.o.FailFile.Type, h.o.FailFile.Body)
-		return true, nil
-	case h.o.FailStatus == errTokenDenied.status:
-		return false, errTokenDenied
-	}
-	return false, errToken
-}
-
 // find opens the file on this host, or searches the other hosts. responded is true if the client
 // was redirected.
 func (r *request) find(diskErr error) (responded bool, err error) {
+	if r.target.variantName() != "" {
+		return r.findVariant()
+	}
 	file, err := (*local.File)(nil), diskErr
 	if diskErr == nil {
 		file, err = r.h.o.Store.Open(r.id)

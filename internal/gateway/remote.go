@@ -35,7 +35,7 @@ var _ Origin = (*origin.Resolver)(nil)
 func (r *request) findRemote(localErr error) (responded bool, err error) {
 	q, p := &r.remote, &r.target.params
 	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), r.sourcePort()
-	q.Token, q.Timestamp = p.token, p.ts
+	q.Token, q.Timestamp, q.Variant = p.token, p.ts, r.target.variantName()
 	if r.trace != nil {
 		return r.traceRemote(localErr)
 	}
@@ -52,7 +52,7 @@ func (r *request) findRemote(localErr error) (responded bool, err error) {
 	if f.Revalidated() {
 		r.source = sourceOrigin
 	}
-	r.info = r.h.remoteInfo(f, r.id)
+	r.info = r.h.remoteInfo(f, r.id, r.target.picked)
 	return false, nil
 }
 
@@ -79,7 +79,7 @@ func (r *request) location(host string) []byte {
 		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
 	}
 	targets := origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL}
-	return targets.AppendRedirect(b, r.id.AsAsked(), r.target.query)
+	return targets.AppendRedirect(b, r.id.AsAsked(), r.redirectQuery())
 }
 
 // sourcePort returns the port of the web servers of other hosts, which speak plain HTTP: PlainPort
@@ -142,6 +142,9 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 // response needs, or NoHint if the response may need none or the request does not show it.
 func (r *request) Hint() int64 {
 	h := &r.ctx.Request.Header
+	if r.target.variantName() != "" {
+		return 0 // it is made as a whole
+	}
 	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 ||
 		len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
 		return cache.NoHint

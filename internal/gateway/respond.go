@@ -81,6 +81,9 @@ func (r *request) describe() {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
+	if p := r.target.picked; p != nil && p.varies && p.name != "" {
+		h.Add(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	}
 	r.setXCache()
 	if f.headers != nil {
 		setFields(h, f.headers.common)

@@ -13,6 +13,7 @@ type target struct {
 	query   []byte // raw, without "?"
 	params  params
 	names   []string // parameters that may hold a file name; the first one present counts
+	picked  *picked  // variant of the file that the target names; nil = none
 	scratch []byte   // reused for decoded text
 }
 
@@ -47,7 +48,7 @@ func (p *params) redirected() bool { return string(p.redirect) == "1" }
 // parse parses a request target in origin-form (RFC 9112 section 3.2): the guard has converted
 // absolute-form.
 func (t *target) parse(raw []byte) error {
-	t.scratch, t.params = t.scratch[:0], params{}
+	t.scratch, t.params, t.picked = t.scratch[:0], params{}, nil
 	path, query, _ := bytes.Cut(raw, []byte{'?'})
 	t.query = query
 	if err := t.clean(path); err != nil {

@@ -38,7 +38,7 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 		}
 		path = rest
 	}
-	name := bytesString(path[1:])
+	name := h.cutBang(t, bytesString(path[1:]))
 	if h.o.GroupInURL && strings.IndexByte(name, '/') <= 0 {
 		return fdfs.FileID{}, errNoGroup
 	}

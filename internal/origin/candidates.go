@@ -29,6 +29,9 @@ type candidates struct {
 // decide chooses the candidates. If the lists do not contain the group or the source, they are
 // renewed, and the candidates are chosen again.
 func (f *fetcher) decide() candidates {
+	if f.localErr == nil { // of a variant
+		return candidates{err: ErrNotFound, why: "the file is on this host"}
+	}
 	c := f.byLists()
 	if c.unknown && f.a.o.Sources.renew() {
 		c = f.byLists()

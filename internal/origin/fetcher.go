@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 )
@@ -25,8 +27,9 @@ import (
 type fetcher struct {
 	a          *Resolver
 	request    client.FetchRequest
-	localErr   error // the reason for which the file is not here
-	redirected bool  // another server has sent the request here
+	variant    string // name of the variant that is made of the file; empty = none
+	localErr   error  // the reason for which the file is not here
+	redirected bool   // another server has sent the request here
 	now        time.Time
 	trace      *trace // nil = none
 
@@ -41,7 +44,8 @@ var _ cache.Source = (*fetcher)(nil)
 // client, and content is compared with its CRC32 while it is sent: by the Protocol, or for trunk
 // slots by slotStream.
 func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher {
-	f := &fetcher{a: a, localErr: localErr, redirected: r.Redirected, now: r.Now, trace: r.trace}
+	f := &fetcher{a: a, localErr: localErr, redirected: r.Redirected, now: r.Now, trace: r.trace,
+		variant: strings.Clone(r.Variant)}
 	f.request = client.FetchRequest{ID: r.ID.Clone(), Port: r.Port, Unchecked: cached || r.ID.Kind == fdfs.KindTrunk}
 	if !cached && a.usesWeb() {
 		f.request.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
@@ -54,7 +58,7 @@ func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher 
 func (f *fetcher) choose() error {
 	c := f.decide()
 	f.candidates, f.name, f.request.BySource = &c, "", c.bySource
-	if len(c.servers) == 0 {
+	if len(c.servers) == 0 && f.localErr != nil {
 		return c.err
 	}
 	return nil
@@ -113,6 +117,7 @@ func (f *fetcher) RequestedAs() string { return f.request.ID.Asked }
 // Source there. The error is cache.ErrNotHere for the groups of this host, whose storages the other
 // gateway asks itself, and without candidates.
 func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
+	file, name, isVariant := variant.CutKey(file)
 	id, bySource, err := fdfs.ParseKey(file)
 	if err == nil && asked != "" {
 		id, err = askedAs(id, asked)
@@ -120,12 +125,19 @@ func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 	}
-	if _, err := a.o.Store.Path(id); a.o.Redirect || !errors.Is(err, local.ErrNoGroup) {
+	_, localErr := a.o.Store.Path(id)
+	switch {
+	case isVariant && a.o.Maker == nil, !isVariant && !errors.Is(localErr, local.ErrNoGroup),
+		a.o.Redirect && localErr != nil:
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
+	case localErr == nil:
+		if localErr = a.isHere(id); localErr != nil && (a.o.Redirect || a.o.Sources == nil) {
+			return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, localErr)
+		}
 	}
-	f := a.newFetcher(&Request{ID: id, Now: time.Now(), Port: a.o.Port}, local.ErrNoGroup, true)
+	f := a.newFetcher(&Request{ID: id, Variant: name, Now: time.Now(), Port: a.o.Port}, localErr, true)
 	f.request.BySource = bySource
-	if c := f.decided(); len(c.servers) == 0 {
+	if c := f.decided(); len(c.servers) == 0 && localErr != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
 	return f, nil
@@ -188,6 +200,9 @@ func (f *fetcher) Exclude(server string) {
 func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.Sum, senders []string) (
 	again checksum.Sum, err error) {
 	defer panics.ToError(&err, "comparing a file")
+	if f.variant != "" {
+		return again, fdfs.ErrFileCRC
+	}
 	servers, err := f.servers()
 	if err != nil {
 		return again, err
@@ -198,7 +213,11 @@ func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.S
 }
 
 // Stat implements cache.Source.
-func (f *fetcher) Stat(ctx context.Context) (content.Version, error) {
+func (f *fetcher) Stat(ctx context.Context) (_ content.Version, err error) {
+	defer panics.ToError(&err, "making a variant")
+	if f.variant != "" {
+		return f.statVariant(ctx)
+	}
 	info, err := f.stat(ctx)
 	return info.Version, err
 }
@@ -259,6 +278,9 @@ func (f *fetcher) fetchRequest() client.FetchRequest {
 func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, length int64) (v content.Version,
 	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
+	if f.variant != "" {
+		return f.fetchVariant(ctx, want, offset, length)
+	}
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
 		v, body, err = f.fetch(ctx, want, offset, length, servers)
 		return err

@@ -13,9 +13,9 @@ import (
 
 // Find finds a file. localErr is the reason for which the file is not here: fdfs.ErrNoFile in a
 // group of this host, local.ErrNoGroup for a file of another group, local.ErrUnavailable if a disk
-// cannot be read. Either r.File is the file, which the caller closes, or redirect is the host to
-// whose web server the client must be sent. The error is one of this package, or
-// fdfs.ErrFileChanged: then Find may be called again.
+// cannot be read; nil for a variant of a file that is here. Either r.File is the file, which the
+// caller closes, or redirect is the host to whose web server the client must be sent. The error is
+// one of this package, or fdfs.ErrFileChanged: then Find may be called again.
 //
 // Find is the whole path of a miss up to the content:
 //
@@ -27,7 +27,7 @@ import (
 // File.Open continues it: wait for a place -> fetch, through the cache if there is one. The fetcher
 // is the source of both. Explain is the same path with a trace.
 func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
-	if a.o.Sources == nil {
+	if a.o.Sources == nil && localErr != nil || r.Variant != "" && !a.mayHaveVariant(r, localErr) && !a.o.Redirect {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
 	deleted := a.isDeleted(r.ID, localErr, r.Now)
@@ -47,10 +47,12 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 		return "", err
 	}
 	switch {
+	case r.Variant != "" && !cached && !a.o.Redirect: // replication may still bring the file
+		return "", a.missing(r.ID, localErr, r.Now)
 	case r.trace != nil:
 		r.trace.fetcher = f
 		return "", nil
-	case a.o.Redirect:
+	case a.o.Redirect && localErr != nil:
 		return a.redirect(r, f)
 	}
 	file := &r.File
@@ -73,7 +75,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 // that is not here while replication may still bring it, does not: it was deleted, or will be here
 // in a moment.
 func (a *Resolver) usesCache(r *Request, localErr error) bool {
-	if a.o.Cache == nil || a.o.Redirect {
+	if a.o.Cache == nil || a.o.Redirect && localErr != nil {
 		return false
 	}
 	if !errors.Is(localErr, fdfs.ErrNoFile) {
@@ -101,6 +103,8 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 		return entry, err
 	case err != nil:
 		return entry, a.responseErr(r.ID, err, r.Now)
+	case a.isReplaced(r, entry):
+		return cache.Entry{}, cache.ErrMiss
 	}
 	r.File.a, r.File.req, r.File.local, r.File.entry = a, r, localErr, entry
 	return entry, nil
@@ -108,7 +112,7 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 
 // peek returns the metadata in the cache, for the key with or without the source.
 func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry, error) {
-	r.name = r.ID.AppendKey(r.name[:0], bySource)
+	r.name = r.appendKey(r.name[:0], bySource)
 	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
 	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no name without a source
 	return a.o.Cache.Get(context.Background(), name, nil, o)
@@ -154,14 +158,14 @@ func (f *File) describe(cached bool) (err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.a.o.StatTimeout)
 	defer cancel()
 	o := cache.GetOptions{Hint: f.req.Client.Hint(), MaxAge: maxAge(f.local)}
-	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.request.Key(), f.fetcher, o)
+	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.key(), f.fetcher, o)
 	return err
 }
 
 // describeExpired uses the expired metadata in the cache.
 func (f *File) describeExpired() (err error) {
 	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(f.local), NoWait: true}
-	f.entry, err = f.a.o.Cache.Get(f.ctx, f.fetcher.request.Key(), f.fetcher, o)
+	f.entry, err = f.a.o.Cache.Get(f.ctx, f.fetcher.key(), f.fetcher, o)
 	return err
 }
 

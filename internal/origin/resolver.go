@@ -22,17 +22,20 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 )
 
 // Options configure a Resolver.
 type Options struct {
-	Protocol Protocol     // fetches files from other hosts
-	Sources  *Sources     // hosts that may be asked; nil = none, so no file is found
-	Cache    *cache.Cache // nil = each request fetches separately
-	Store    Store        // of this host; nil = none
-	Targets  Targets      // of requests to web servers
+	Protocol Protocol       // fetches files from other hosts
+	Sources  *Sources       // hosts that may be asked; nil = none, so no file is found
+	Cache    *cache.Cache   // nil = each request fetches separately
+	Store    Store          // of this host; nil = none
+	Files    Files          // of this host, for variants
+	Maker    *variant.Maker // makes variants of files; nil = there are none
+	Targets  Targets        // of requests to web servers
 	// Owners returns the gateways of the fleet that own a file, the first in rank first; nil = no
 	// fleet.
 	Owners      func(file string) []string
@@ -98,6 +101,8 @@ type Client interface {
 // with the request that contains it.
 type Request struct {
 	ID               fdfs.FileID // canonical; its strings are valid during the request
+	Variant          string      // name of the variant of the file, see variant.Name; empty = the file
+	ModTime          int64       // of the file, for a variant of a file of this host; 0 = not known
 	Now              time.Time
 	Redirected       bool   // another server has sent the request here, with redirect=1: it is never sent on
 	Port             int    // on which the request came in; 0 = none

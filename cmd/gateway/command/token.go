@@ -8,6 +8,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/variant"
 
 	"github.com/spf13/cobra"
 )
@@ -22,13 +23,14 @@ type link struct {
 // tokenCommand prints the query with the token of a file, and the whole URL.
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "token [-c] FILE [-ts N|-ttl D] [-json] FILE_ID",
+		Use:     "token [-c] FILE [-ts N|-ttl D] [-image SIZE] [-json] FILE_ID",
 		Short:   "print the anti-steal query of a file, and its URL",
 		Example: "gateway token -c /etc/fdfs/mod_fastdfs.conf -ttl 24h " + exampleID,
 	}
 	path := requiredConfigFlag(cmd, 1)
 	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
 	ttl := durationFlag(cmd, "ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
+	image := cmd.Flags().String("image", "", "sign the `variant` of a picture, such as w=300,h=200,fit=cover")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *ts < -1 {
@@ -53,6 +55,16 @@ func tokenCommand() *cobra.Command {
 			return err
 		}
 		query := antisteal.Query(secrets[0], id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
+		if *image != "" {
+			wish, err := variant.ParseWish(*image)
+			if err != nil {
+				return usageError("token: -image: " + err.Error())
+			}
+			signed := wish.String() + "&sig=" + variant.Sign(secrets[0], id.Canonical().Logic, wish)
+			if query += "&" + signed; !cfg.AntiSteal.CheckToken {
+				query = signed
+			}
+		}
 		l := link{FileID: id.String(), Query: query, URL: urlOf(cfg, id) + "?" + query}
 		if *asJSON {
 			return printJSON(cmd, l)

@@ -23,6 +23,7 @@ type index struct {
 	live, old list.List // of *diskEntry, the last used one at the front
 	used      int64     // bytes of the entries in the lists
 	unsized   int       // entries in no list
+	variants  bool      // segments of variants were found at start
 	unlinking files[removal]
 	queue     []Key // whose files are to be removed, in this order; those that are not in unlinking need not
 }
@@ -75,6 +76,7 @@ func (x *index) addName(key Key) *diskEntry {
 	e := &diskEntry{key: key}
 	x.all.set(key, e)
 	x.unsized++
+	x.variants = x.variants || IsVariant(key.File)
 	return e
 }
 

@@ -49,6 +49,13 @@ func (d *Disk) Purge(m Match) (n int) {
 	return n
 }
 
+// MayHoldVariants reports whether an earlier process may have left variants of files.
+func (d *Disk) MayHoldVariants() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.named.Load() || d.index.variants
+}
+
 // maxPurged bounds Disk.purged. Beyond it all segments are purged whose names were not read yet.
 const maxPurged = 1 << 14
 

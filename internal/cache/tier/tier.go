@@ -46,7 +46,7 @@ type Version = content.Version
 
 // Key names a segment.
 type Key struct {
-	File  string // group/Mxx/HH/LL/name; files with @ and a source behind it are kept in memory only
+	File  string // group/Mxx/HH/LL/name[/variant]; with @ and a source behind the name, it is kept in memory only
 	Index int64  // of the segment, from 0
 }
 
@@ -103,6 +103,16 @@ const sourceMark = "@"
 // MatchSources selects the entries of one file, m, whose Key.File contains a source: they came from
 // sources that only file ids name.
 func MatchSources(m Match) Match { return m + sourceMark }
+
+// MatchVariants selects the variants of one file, m.
+func MatchVariants(m Match) Match { return m + "/" }
+
+// slashes is the number of slashes in the name of a file: group/Mxx/HH/LL/name. Variants of the
+// file have one more.
+const slashes = 4
+
+// IsVariant reports whether a key names a variant of a file.
+func IsVariant(file string) bool { return strings.Count(file, "/") > slashes }
 
 // IsFile reports whether m selects one file.
 func (m Match) IsFile() bool {

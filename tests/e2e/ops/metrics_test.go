@@ -23,8 +23,10 @@ import (
 // the file.
 const metricsList = "testdata/metrics.txt"
 
-// withCache matches the series that only a gateway with a cache, or with a certificate, exports.
-var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(certificate_|cache_|stale_served_|peer_bytes_|peer_served_)`)
+// withCache matches the series that only a gateway with a cache, or with a certificate or [image],
+// exports.
+var withCache = regexp.MustCompile(
+	`^\w+ fdfs_gateway_(certificate_|cache_|images_|stale_served_|peer_bytes_|peer_served_)`)
 
 // TestMetricsList: a gateway with all features exports the series of metricsList, and a gateway
 // without a cache those that withCache does not match.
@@ -38,7 +40,7 @@ func TestMetricsList(t *testing.T) {
 	e2e.Certificate(t, certs)
 	full := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "tls_listen = 127.0.0.1:0",
 		"tls_cert = "+certs+"/cert.pem", "tls_key = "+certs+"/key.pem", "[cache]", "disk_path = "+t.TempDir(),
-		"[redis]", "addresses = "+redistest.Start(t).Addr(),
+		"[image]", "sizes = 200x200", "[redis]", "addresses = "+redistest.Start(t).Addr(),
 		"[peer]", "listen = "+peers, "advertise = https://"+peers, "secret = "+lab.Secret)
 	plain := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "memory_max = 0")
 

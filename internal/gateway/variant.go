@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"hash/crc32"
+	"strconv"
+	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/variant"
+	"fastdfs-gateway/internal/variant/picture"
+	"fastdfs-gateway/storage/local"
+)
+
+// picked is the variant of a file that a request names.
+type picked struct {
+	wish   variant.Wish
+	master fdfs.FileID // the file, if no file of the requested name exists; zero: the requested one
+	spec   picture.Spec
+	name   string // see variant.Name; empty: the file itself is sent
+	varies bool   // by the Accept field
+}
+
+var (
+	errVariantParameter = &rejection{status: 400, reason: "bad picture parameters"}
+	errVariant          = &rejection{status: 422, reason: "no picture can be made of the file"}
+)
+
+// cutBang cuts off the variant behind a "!", which no file id has.
+func (h *Handler) cutBang(t *target, name string) string {
+	if h.o.Images == nil || strings.IndexByte(name, '!') < 0 {
+		return name
+	}
+	dir := strings.LastIndexByte(name, '/') + 1
+	file, wish := h.o.Images.ReadName(name[dir:])
+	if file == "" {
+		return name
+	}
+	t.picked = &picked{wish: wish}
+	return name[:dir+len(file)]
+}
+
+// readVariant finds the variant that the target of a request names.
+func (h *Handler) readVariant(t *target, id fdfs.FileID) error {
+	if h.o.Images == nil || t.picked != nil {
+		return nil
+	}
+	wish, err := h.o.Images.ReadQuery(t.query)
+	if err != nil {
+		return &rejection{status: errVariantParameter.status, reason: err.Error()}
+	}
+	if wish != (variant.Wish{}) {
+		t.picked = &picked{wish: wish}
+		return nil
+	}
+	file, wish := h.o.Images.ReadName(id.Name)
+	if file == "" {
+		return nil
+	}
+	master, err := fdfs.ParseLogic(id.Group, strings.TrimSuffix(id.Logic, id.Name)+file)
+	if err == nil {
+		t.picked = &picked{wish: wish, master: master}
+	}
+	return nil
+}
+
+// chooseVariant decides whether the client may have the variant; id is canonical.
+func (r *request) chooseVariant() (err error) {
+	p := r.target.picked
+	accept := r.ctx.Request.Header.Peek("Accept")
+	p.spec, p.varies, err = r.h.o.Images.Resolve(p.wish, r.id.Logic, r.id.Ext(), accept)
+	switch {
+	case r.trace != nil && err != nil:
+		r.trace.step("picture", "%v", err)
+		return errNotFound
+	case errors.Is(err, variant.ErrNotAllowed) || err == nil && r.id.Logic[0] != 'M':
+		r.h.log.Warn("a picture is refused, see sizes, preset.NAME and any in [image]", "target", r.shortTarget(),
+			"err", err)
+		return errNotFound
+	case err != nil:
+		return &rejection{status: errVariantParameter.status, reason: err.Error()}
+	}
+	p.name = variant.Name(p.spec)
+	if r.trace != nil { // the further steps are those of the file
+		r.trace.step("picture", "%s of %s, made by the gateway that owns it, and kept in its cache", p.name, r.id)
+		p.name = ""
+	}
+	return nil
+}
+
+// sendVariant finds the variant of the file and responds. A file of the requested name has
+// priority.
+func (r *request) sendVariant() error {
+	p := r.target.picked
+	if p.master.Logic != "" {
+		if r.trace != nil {
+			r.trace.step("picture", "a file of this name has priority over a variant of %s", p.master)
+		}
+		err := r.sendFile()
+		if err == nil || rejectionOf(err).status != errNotFound.status {
+			return err
+		}
+		r.closeFile()
+		r.resetHeader()
+		r.trace.answer("")
+		r.id = p.master.Canonical()
+	}
+	if err := r.chooseVariant(); err != nil {
+		return err
+	}
+	err := r.sendFile()
+	if err == errVariant && r.h.o.Images.OnErrorOriginal() {
+		r.closeFile()
+		r.resetHeader()
+		p.name = ""
+		err = r.sendFile()
+	}
+	return err
+}
+
+// variantName returns the name of the variant to send; empty = the file itself.
+func (t *target) variantName() string {
+	if t.picked == nil {
+		return ""
+	}
+	return t.picked.name
+}
+
+// findVariant finds the variant in the caches, or has it made.
+func (r *request) findVariant() (responded bool, err error) {
+	file, localErr := r.h.o.Store.Open(r.id)
+	r.remote.ModTime = 0
+	switch {
+	case localErr == nil:
+		r.remote.ModTime = file.ModTime().UnixNano()
+		if err := file.Close(); err != nil {
+			r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
+		}
+	case errors.Is(localErr, local.ErrSlotContent):
+		return false, errNotFound
+	case !mayBeElsewhere(localErr):
+		return false, localErr
+	}
+	if responded, err = r.findRemote(localErr); err == nil && !responded && r.remote.File.Version().Size == 0 {
+		return false, errVariant
+	}
+	return responded, err
+}
+
+// describeVariant replaces the values of the file that are others for its variant. The tag has
+// those of the file and the name of the variant.
+func (f *fileInfo) describeVariant(p *picked) {
+	tag := strconv.AppendUint(append([]byte(f.tag[:len(f.tag)-1]), '-'), uint64(crc32.ChecksumIEEE([]byte(p.name))), 16)
+	f.tag = string(append(tag, '"'))
+	f.contentType = variant.ContentType(p.spec)
+}
+
+// redirectQuery returns the query for the gateway of another host. It names the variant.
+func (r *request) redirectQuery() []byte {
+	p := r.target.picked
+	if p == nil || p.name == "" || bytes.Contains(r.target.query, []byte(p.wish.String())) {
+		return r.target.query
+	}
+	text := p.wish.String()
+	if p.wish.Preset != "" {
+		text = "p=" + p.wish.Preset
+	}
+	if len(r.target.query) > 0 {
+		text = string(r.target.query) + "&" + text
+	}
+	return []byte(text)
+}
+
+var _ origin.Files = (Store)(nil)

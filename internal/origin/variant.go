@@ -1,0 +1,175 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/variant"
+	"fastdfs-gateway/internal/variant/picture"
+	"fastdfs-gateway/storage/local"
+)
+
+// A variant of a file is an entry of the cache of its own, and takes the path of a file of another
+// host: look-up, owner, lease, peers, purge, expiry. Only its source differs: the fetcher makes the
+// variant from the file, which it reads from the store of this host, or through the cache.
+
+// Files opens the files of this host.
+type Files interface {
+	Open(id fdfs.FileID) (*local.File, error)
+}
+
+// appendKey appends the key of the file, or of its variant.
+func (r *Request) appendKey(b []byte, bySource bool) []byte {
+	b = r.ID.AppendKey(b, bySource)
+	if r.Variant != "" {
+		b = append(append(b, '/'), r.Variant...)
+	}
+	return b
+}
+
+// key returns the key of the file in the cache, or of its variant.
+func (f *fetcher) key() string {
+	if f.variant != "" {
+		return f.request.Key() + "/" + f.variant
+	}
+	return f.request.Key()
+}
+
+// mayHaveVariant reports whether a variant of the file can be found, which needs the cache.
+func (a *Resolver) mayHaveVariant(r *Request, localErr error) bool {
+	return a.o.Maker != nil && a.o.Cache != nil && (localErr == nil || !a.o.Redirect)
+}
+
+// isReplaced reports whether a variant was made of another version of the file of this host, and
+// then forgets it.
+func (a *Resolver) isReplaced(r *Request, e cache.Entry) bool {
+	if r.Variant == "" || r.ModTime == 0 || e.Version.ModTime == r.ModTime {
+		return false
+	}
+	a.o.Cache.Purge(cache.Match(e.File))
+	return true
+}
+
+// variantSource returns the file of a variant.
+func (f *fetcher) variantSource() (variant.Source, picture.Spec, error) {
+	spec, ok := variant.ParseName(f.variant)
+	if !ok || f.a.o.Maker == nil {
+		return variant.Source{}, spec, fmt.Errorf("%w: no variants are made here", cache.ErrNotHere)
+	}
+	return variant.Source{
+		Name: f.request.Key(),
+		Version: func(ctx context.Context) (content.Version, error) {
+			v, _, err := f.openFile(ctx, false)
+			return v, err
+		},
+		Open: func(ctx context.Context) (content.Version, io.ReadCloser, error) { return f.openFile(ctx, true) },
+	}, spec, nil
+}
+
+// openFile opens the file of a variant. Without content it returns the version only.
+func (f *fetcher) openFile(ctx context.Context, withContent bool) (content.Version, io.ReadCloser, error) {
+	here, localErr := f.a.o.Files.Open(f.request.ID)
+	if localErr == nil {
+		v := content.Version{Size: here.Size(), ModTime: here.ModTime().UnixNano(), Immutable: !here.Mutable()}
+		if !withContent {
+			return v, http.NoBody, here.Close()
+		}
+		offset := int64(0)
+		next := func() (content.Chunk, error) {
+			c, err := here.At(offset, v.Size-offset)
+			offset += c.Length
+			return c, err
+		}
+		return v, &reader{next: next, closer: here}, nil
+	}
+	if !errors.Is(localErr, fdfs.ErrNoFile) && !errors.Is(localErr, local.ErrNoGroup) &&
+		!errors.Is(localErr, local.ErrUnavailable) || f.a.o.Sources == nil {
+		return content.Version{}, nil, localErr
+	}
+	whole := &fetcher{a: f.a, request: f.request, localErr: localErr, now: f.now}
+	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
+	if withContent {
+		o.Hint = 0
+	}
+	e, err := f.a.o.Cache.Get(ctx, whole.key(), whole, o)
+	if err != nil || !withContent {
+		return e.Version, http.NoBody, err
+	}
+	stream := f.a.o.Cache.Open(ctx, e, whole, 0, e.Version.Size)
+	next := func() (content.Chunk, error) { return stream.Next(cache.SegmentSize) }
+	return e.Version, &reader{next: next, closer: stream}, nil
+}
+
+// isHere returns nil if the file is in the store of this host, else the error of opening it.
+func (a *Resolver) isHere(id fdfs.FileID) error {
+	f, err := a.o.Files.Open(id)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// reader reads chunks.
+type reader struct {
+	next   func() (content.Chunk, error)
+	rest   content.Chunk
+	closer io.Closer
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (n int, err error) {
+	if r.rest.Length == 0 {
+		if r.rest, err = r.next(); err != nil {
+			return 0, err
+		}
+	}
+	n, err = r.rest.Load(p)
+	r.rest = r.rest.Behind(int64(n))
+	return n, err
+}
+
+// Close implements io.Closer.
+func (r *reader) Close() error { return r.closer.Close() }
+
+// statVariant is Stat for a variant.
+func (f *fetcher) statVariant(ctx context.Context) (content.Version, error) {
+	src, spec, err := f.variantSource()
+	if err != nil {
+		return content.Version{}, err
+	}
+	v, err := f.a.o.Maker.Version(ctx, src, spec)
+	return v, variantErr(err)
+}
+
+// fetchVariant is Fetch for a variant.
+func (f *fetcher) fetchVariant(ctx context.Context, want *content.Version, offset, length int64) (
+	content.Version, io.ReadCloser, error) {
+	src, spec, err := f.variantSource()
+	if err != nil {
+		return content.Version{}, nil, err
+	}
+	made, err := f.a.o.Maker.Make(ctx, src, spec)
+	switch {
+	case err != nil:
+		return content.Version{}, nil, variantErr(err)
+	case want != nil && *want != made.Version:
+		return content.Version{}, nil, fdfs.ErrFileChanged
+	}
+	part := made.Body[min(offset, int64(len(made.Body))):]
+	return made.Version, io.NopCloser(bytes.NewReader(part[:min(length, int64(len(part)))])), nil
+}
+
+// variantErr returns an error of the Maker as one of the cache.
+func variantErr(err error) error {
+	if errors.Is(err, variant.ErrBusy) {
+		return fmt.Errorf("%w: %w", cache.ErrBusy, err)
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package picture
+
+import (
+	"bytes"
+	"image/gif"
+	"testing"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
+
+	"github.com/HugoSmits86/nativewebp"
+	"github.com/stretchr/testify/require"
+)
+
+// fuzzDecoder feeds damaged files of one format. A result has the size of the Spec, or less.
+func fuzzDecoder(f *testing.F, magic string, seeds ...[]byte) {
+	for _, seed := range seeds {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		if !hasMagic(file, magic) {
+			return
+		}
+		spec := Spec{Width: 9, Height: 9, Quality: 50, Format: PNG}
+		out, err := Make(t.Context(), file, spec, Limits{Pixels: 1 << 18})
+		if err != nil {
+			return
+		}
+		s, err := inspect(t.Context(), out)
+		require.NoError(t, err)
+		require.LessOrEqual(t, max(s.width, s.height), 9)
+	})
+}
+
+func FuzzJPEG(f *testing.F) {
+	fuzzDecoder(f, codecs[0].magic, asJPEG(f, quarters(24, 16)), withEXIF(asJPEG(f, quarters(24, 16)), 6))
+}
+
+func FuzzPNG(f *testing.F) { fuzzDecoder(f, codecs[1].magic, asPNG(f, quarters(24, 16))) }
+
+func FuzzGIF(f *testing.F) {
+	fuzzDecoder(f, codecs[2].magic,
+		encoded(f, func(b *bytes.Buffer) error { return gif.Encode(b, quarters(24, 16), nil) }))
+}
+
+func FuzzWebP(f *testing.F) {
+	lossy, err := Make(f.Context(), asPNG(f, quarters(24, 16)), Spec{Format: WebP, Quality: 50}, Limits{})
+	require.NoError(f, err)
+	lossless := encoded(f, func(b *bytes.Buffer) error { return nativewebp.Encode(b, quarters(24, 16), nil) })
+	fuzzDecoder(f, codecs[3].magic, lossy, lossless)
+}
+
+func FuzzBMP(f *testing.F) {
+	fuzzDecoder(f, codecs[4].magic, encoded(f, func(b *bytes.Buffer) error { return bmp.Encode(b, quarters(24, 16)) }))
+}
+
+func FuzzTIFF(f *testing.F) {
+	fuzzDecoder(f, "II*\x00", encoded(f, func(b *bytes.Buffer) error { return tiff.Encode(b, quarters(24, 16), nil) }))
+}
+
+// FuzzProfile feeds damaged colour profiles.
+func FuzzProfile(f *testing.F) {
+	f.Add(make([]byte, 200))
+	f.Fuzz(func(t *testing.T, profile []byte) {
+		defer func() { _ = recover() }() // as Make does
+		convertRGB(make([]byte, 64), profile)
+	})
+}

@@ -1,0 +1,180 @@
+package fleet
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/variant/picture"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// photo returns a JPEG that differs at each call.
+func photo(t testing.TB, width, height int) []byte {
+	m := image.NewRGBA(image.Rect(0, 0, width, height))
+	seed := rand.Uint32()
+	for y := range height {
+		for x := range width {
+			m.SetRGBA(x, y, color.RGBA{uint8(x + int(seed)), uint8(y), uint8((x * y) >> 6), 255})
+		}
+	}
+	var b bytes.Buffer
+	require.NoError(t, jpeg.Encode(&b, m, nil))
+	return b.Bytes()
+}
+
+// sizeOf decodes a picture.
+func sizeOf(t *testing.T, body []byte) (image.Point, string) {
+	t.Helper()
+	m, format, err := image.Decode(bytes.NewReader(body))
+	require.NoError(t, err)
+	return m.Bounds().Size(), format
+}
+
+var _ = png.Decode // image.Decode knows PNG
+
+const images = "[image]\nsizes = 200x200, 800x0\npreset.thumb = w=100,h=100,fit=cover\n" +
+	"forms = query, width, suffix, slave, bang\non_error = 422\n"
+
+// TestImageStampede: 500 clients ask for one variant of a cold file over three gateways: the file
+// is downloaded once, the variant is made once, and all clients get the same bytes. A purge of the
+// file removes its variants on all gateways.
+func TestImageStampede(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Disk: true, Lines: []string{images}})
+	file := photo(t, 2000, 1500)
+	id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: file, Ext: "jpg", Created: e2e.LongAgo})
+	variant := func(m *e2e.Member) string { return "http://" + m.Addrs[0] + e2e.Path(id) + "?w=200&h=200" }
+	var urls []string
+	for _, m := range f.Gateways {
+		urls = append(urls, variant(m))
+	}
+	first := f.Gateways[0].Get(e2e.Path(id) + "?w=800&h=0") // the file is cached now
+	require.Equal(t, http.StatusOK, first.StatusCode)
+	size, format := sizeOf(t, first.Body)
+	require.Equal(t, image.Pt(800, 600), size)
+	require.Equal(t, "jpeg", format)
+	require.Equal(t, 1.0, f.Metric(`fdfs_gateway_images_total{result="made"}`))
+	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
+
+	want, err := picture.Make(t.Context(), file, picture.Spec{Width: 200, Height: 200, Quality: 80}, picture.Limits{})
+	require.NoError(t, err)
+	began := time.Now()
+	r := stampede.Run(stampede.Options{Clients: 500, URLs: urls, Want: want})
+	t.Logf("500 clients: first byte p99 %v, whole %v, in %v", r.FirstByte(0.99), r.Whole(1), time.Since(began))
+	e2e.RequireWhole(t, r)
+	require.Equal(t, 2.0, f.Metric(`fdfs_gateway_images_total{result="made"}`))
+	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
+	t.Logf("making one took %.3f s", f.Metric(`fdfs_gateway_images_seconds_total`)/2)
+
+	before := f.Gateways[1].Get(e2e.Path(id) + "?w=200&h=200")
+	for _, m := range f.Gateways {
+		again := m.Get(e2e.Path(id) + "?w=200&h=200")
+		require.Equal(t, before.Body, again.Body)
+		require.Equal(t, before.Header.Get("ETag"), again.Header.Get("ETag"))
+	}
+	status, text := f.Gateways[2].AdminPost("/purge?id="+id.String(), "")
+	require.Equal(t, http.StatusOK, status, text)
+	require.Equal(t, http.StatusOK, f.Gateways[1].Get(e2e.Path(id)+"?w=200&h=200").StatusCode)
+	require.Equal(t, 3.0, f.Metric(`fdfs_gateway_images_total{result="made"}`), "the purge has removed the variants")
+	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads)
+}
+
+// TestImageForms: variants of files of this host by every form of URL, with ranges, conditions,
+// HEAD, and the rules for sizes and signatures. A slave of the requested name has priority.
+func TestImageForms(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	content := photo(t, 1000, 500)
+	file := s.Normal("jpg", content)
+	slave := s.Slave(file, "_800x0", "jpg", []byte("a slave"))
+	text := s.Normal("jpg", []byte("no picture"))
+	p := e2e.Serve(t, s, append(e2e.TokenKeys("http.anti_steal.check_token = false"), images)...)
+	url, stem := file.URL(), file.URL()[:len(file.URL())-4]
+	for target, want := range map[string]image.Point{
+		url + "?w=200&h=200":            {200, 100},
+		url + "?w=200&h=200&fit=cover":  {200, 200},
+		url + "?w=200&h=200&fit=fill":   {200, 200},
+		url + "?width=200&height=200":   {200, 100},
+		url + "?p=thumb":                {100, 100},
+		url + "_200x200.jpg":            {200, 100},
+		stem + "_200x200.jpg":           {200, 100},
+		url + "!200x200":                {200, 100},
+		url + "!thumb":                  {100, 100},
+		url + "?w=200&h=200&format=png": {200, 100},
+		url + "_200x200.png":            {200, 100},
+		url + "?w=800":                  {800, 400},
+	} {
+		r := p.Get(target)
+		require.Equal(t, http.StatusOK, r.StatusCode, target)
+		size, format := sizeOf(t, r.Body)
+		require.Equal(t, want, size, target)
+		require.Equal(t, "image/"+format, r.Header.Get("Content-Type"), target)
+	}
+	for target, status := range map[string]int{
+		url + "?w=201&h=200": 404, url + "?p=other": 404, url + "?w=x": 400, url + "?w=200&h=200&fit=x": 400,
+		url + "_201x200.jpg": 404, url + "!other": 400, text.URL() + "?w=200&h=200": 422,
+		s.Missing("jpg", e2e.LongAgo).URL() + "?w=200&h=200": 404,
+	} {
+		require.Equal(t, status, p.Get(target).StatusCode, target)
+	}
+	require.Contains(t, p.LogText(), "preset.NAME")
+	require.Equal(t, []byte("a slave"), p.Get(slave.URL()).Body)
+	require.Equal(t, content, p.Get(url).Body)
+
+	whole := p.Get(url + "?w=200&h=200")
+	tag := whole.Header.Get("ETag")
+	require.NotEqual(t, tag, p.Get(url).Header.Get("ETag"))
+	require.Equal(t, 304, p.Get(url+"?w=200&h=200", "If-None-Match: "+tag).StatusCode)
+	part := p.Get(url+"?w=200&h=200", "Range: bytes=10-19")
+	require.Equal(t, 206, part.StatusCode)
+	require.Equal(t, whole.Body[10:20], part.Body)
+	head := p.Do("HEAD", url+"?w=200&h=200")
+	require.EqualValues(t, len(whole.Body), head.ContentLength)
+
+	webp := p.Get(url+"?w=200&h=200&format=auto", "Accept: image/webp,*/*")
+	require.Equal(t, "image/webp", webp.Header.Get("Content-Type"))
+	require.Equal(t, "Accept", webp.Header.Get("Vary"))
+	require.Equal(t, "image/jpeg", p.Get(url+"?w=200&h=200&format=auto").Header.Get("Content-Type"))
+
+	signed := e2e.RunOK(t, "token", "-c", p.Conf, "-image", "w=123,h=77,fit=fill", file.ID.String())
+	query, _, _ := strings.Cut(signed, "\n")
+	size, _ := sizeOf(t, p.Get(url+"?"+query).Body)
+	require.Equal(t, image.Pt(123, 77), size)
+	require.Equal(t, 404, p.Get(url+"?"+strings.Replace(query, "w=123", "w=124", 1)).StatusCode)
+}
+
+// TestImageReplaced: variants of a file of this host are those of its present content.
+func TestImageReplaced(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	master := s.Normal("jpg", photo(t, 100, 100))
+	slave := s.Slave(master, "_big", "jpg", photo(t, 400, 200))
+	p := e2e.Serve(t, s, images, "[open_file_cache]", "valid = 0")
+	size, _ := sizeOf(t, p.Get(slave.URL()+"?w=200&h=200").Body)
+	require.Equal(t, image.Pt(200, 100), size)
+	path := s.Root("group1", 0) + "/data/" + slave.ID.TrueName()
+	require.NoError(t, os.WriteFile(path, photo(t, 200, 400), 0o600))
+	later := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(path, later, later))
+	eventually.True(t, func() bool {
+		size, _ := sizeOf(t, p.Get(slave.URL()+"?w=200&h=200").Body)
+		return size == image.Pt(100, 200)
+	})
+	require.NoError(t, os.Remove(path))
+	eventually.True(t, func() bool { return p.Get(slave.URL()+"?w=200&h=200").StatusCode == 404 })
+}
