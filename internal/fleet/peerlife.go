@@ -111,7 +111,7 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 	for most := maxSilence(f.o.LockTTL) - lateBytes; l.nextProbe(); {
 		silent := l.silence()
 		if silent >= probeAfter {
-			f.sendProbe(&alive, most-silent)
+			f.sendProbe(&alive, max(most-silent, probeAfter)) // also after this process was stopped
 		}
 		select {
 		case <-time.After(max(probeAfter-silent, lateBytes)):
