@@ -38,7 +38,7 @@ func waiting(f *Folders) (n int) {
 	f.c.waitQueues.mu.Lock()
 	defer f.c.waitQueues.mu.Unlock()
 	for name, queue := range f.c.waitQueues.m {
-		if strings.HasPrefix(name.key, folderQueuePrefix+f.namespace+"\x00") && queue.entered {
+		if strings.HasPrefix(name.key, folderQueuePrefix+f.namespace+"\x00") && queue.state == entered {
 			n++
 		}
 	}

@@ -155,8 +155,8 @@ func FuzzMessage(f *testing.F) {
 		before := panics.Total()
 		s.onMessage(message)
 		folders := &Folders{c: c, namespace: key}
-		plain, folder := c.waitQueues.join(queueKey{"me", key}, false, false),
-			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, false, false)
+		plain, folder := c.waitQueues.join(queueKey{"me", key}, untried),
+			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, untried)
 		s.onMessage("me p:{3}:lock:" + key)
 		require.Len(t, plain.wake, 1, "notified by the name of the lock, with any bytes")
 		if key != "" && !strings.Contains(key+path, "\x00") {

@@ -34,9 +34,12 @@ func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, t
 		return try(ctx, "")
 	}
 	p := &waitBudget{p: o.Policy, retries: o.Policy.Retries, began: time.Now()}
-	name, attempted, entered := queueKey{c.member(o.Fair), key}, o.Fair, false
+	name, state := queueKey{c.member(o.Fair), key}, untried
+	if o.Fair {
+		state = tried
+	}
 	for {
-		w := c.waitQueues.join(name, attempted, entered)
+		w := c.waitQueues.join(name, state)
 		lock, err := c.wait(ctx, w, p, try)
 		if c.waitQueues.leave(w) {
 			c.leaveQueue(name)
@@ -49,7 +52,7 @@ func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, t
 			c.leaveQueue(to)
 			return lock, err
 		}
-		name, attempted, entered = to, true, w.registered
+		name, state = to, max(tried, w.state)
 	}
 }
 
@@ -123,7 +126,7 @@ func (c *Client) tryAsHead(ctx context.Context, w *waiter, try attempt) (*Lock, 
 		c.waitQueues.recordAttempt(w, err)
 		return nil, err
 	}
-	w.registered = true
+	w.state = entered
 	lock, err := try(ctx, w.name.member)
 	c.waitQueues.recordAttempt(w, err)
 	return lock, err

@@ -19,27 +19,34 @@ type waitQueues struct {
 
 // waitQueue has the waiters with the same queueKey. Only the first one, the head, sends requests.
 type waitQueue struct {
-	waiters   list.List
-	attempted bool       // the attempt that does not enter the queue in Redis was made or is skipped
-	entered   bool       // the name may be in the queue in Redis
-	held      *HeldError // last rejection
-	heldAt    time.Time  // time of the last rejection
+	waiters list.List
+	state   queueState
+	held    *HeldError // last rejection
+	heldAt  time.Time  // time of the last rejection
 }
+
+// queueState is the effect of attempts on the queue in Redis.
+type queueState int
+
+const (
+	untried queueState = iota // the next attempt does not enter the queue
+	tried                     // the next attempt enters it
+	entered                   // the name may be in the queue
+)
 
 // waiter is one waiting call.
 type waiter struct {
-	name       queueKey
-	queue      *waitQueue
-	element    *list.Element
-	wake       chan struct{} // holds one notification
-	registered bool          // has sent a request that enters the queue in Redis
-	failed     error         // error of an earlier head that holds for all
+	name    queueKey
+	queue   *waitQueue
+	element *list.Element
+	wake    chan struct{} // holds one notification
+	state   queueState    // entered after a request of this call that enters the queue
+	failed  error         // error of an earlier head that holds for all
 }
 
-// join adds a waiter. attempted: its first attempt enters the queue in Redis, since the lock is
-// known to be held, or is fair and keeps the order of arrival. entered: the name may be in the
-// queue in Redis.
-func (l *waitQueues) join(name queueKey, attempted, entered bool) *waiter {
+// join adds a waiter. state is tried if its first attempt enters the queue in Redis: the lock is
+// known to be held, or is fair and keeps the order of arrival.
+func (l *waitQueues) join(name queueKey, state queueState) *waiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.m == nil {
@@ -49,8 +56,7 @@ func (l *waitQueues) join(name queueKey, attempted, entered bool) *waiter {
 		l.m[name] = &waitQueue{}
 	}
 	w := &waiter{name: name, queue: l.m[name], wake: make(chan struct{}, 1)}
-	w.queue.attempted = w.queue.attempted || attempted
-	w.queue.entered = w.queue.entered || entered
+	w.queue.state = max(w.queue.state, state)
 	w.element = w.queue.waiters.PushBack(w)
 	return w
 }
@@ -64,7 +70,7 @@ func (l *waitQueues) leave(w *waiter) (last bool) {
 	w.queue.waiters.Remove(w.element)
 	if w.queue.waiters.Len() == 0 {
 		delete(l.m, w.name)
-		return w.queue.entered
+		return w.queue.state == entered
 	}
 	if wasHead {
 		w.queue.head().notify()
@@ -106,8 +112,8 @@ func (l *waitQueues) status(w *waiter) (head bool, failed error) {
 func (l *waitQueues) firstAttempt(w *waiter) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := !w.queue.attempted
-	w.queue.attempted = true
+	first := w.queue.state == untried
+	w.queue.state = max(w.queue.state, tried)
 	return first
 }
 
@@ -119,14 +125,14 @@ func (l *waitQueues) recordAttempt(w *waiter, err error) {
 	h := (*HeldError)(nil)
 	switch {
 	case err == nil:
-		w.queue.entered = false // the script removes the new holder's name from the queue
+		w.queue.state = tried // the script removes the new holder's name from the queue
 	case errors.As(err, &h):
 		if h.queueName() == w.name.key {
 			w.queue.held, w.queue.heldAt = h, time.Now()
-			w.queue.entered = w.queue.entered || w.registered
+			w.queue.state = max(w.queue.state, w.state)
 		}
 	default:
-		w.queue.entered = w.queue.entered || w.registered
+		w.queue.state = max(w.queue.state, w.state)
 		if errors.Is(err, ErrUnreachable) && !errors.Is(err, errLate) {
 			w.queue.fail(w, err)
 		}
