@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -222,7 +223,7 @@ func (k *checker) account() {
 	}
 	account, err := user.Lookup(name)
 	switch {
-	case isUnknown(err):
+	case errors.As(err, new(user.UnknownUserError)):
 		k.keyError(key, fix, "this host has no account %q", name)
 	case err == nil && account.Uid == "0":
 		k.keyError(key, fix, "user = %s is root, so no rights are dropped", name)

@@ -23,7 +23,7 @@ func put(t testing.TB, files map[string]string) string {
 	for name, text := range files {
 		full := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
+		require.NoError(t, os.WriteFile(full, []byte(text), 0o600))
 	}
 	return dir
 }

@@ -1,31 +1,25 @@
 package config
 
 import (
-	"errors"
 	"maps"
 	"os"
-	"os/user"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
-
-	"fastdfs-gateway/internal/i18n"
 )
 
-// secrets reports secret files that other accounts can read.
+// secrets reports files with secrets whose mode gives other accounts any right. A file that cannot
+// be examined is reported where it is read.
 func (k *checker) secrets() {
 	keys, first := k.filesWithSecrets()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		who := k.readers(name)
-		if who.IsZero() {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm()&0o077 == 0 {
 			continue
 		}
 		slices.Sort(keys[name])
-		k.warnf(first[name], "", "chmod 0640, with the group of the gateway's account as its group, or 0600 with "+
-			"that account as its owner",
-			"%q holds a secret (%s), and %s can read it", name, strings.Join(keys[name], ", "), who)
+		k.warnf(first[name], "", "chmod 0600, with the account of the gateway as its owner",
+			"%q holds a secret (%s), and its mode %#o is open to other accounts", name,
+			strings.Join(keys[name], ", "), info.Mode().Perm())
 	}
 }
 
@@ -97,77 +91,4 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 		}
 	}
 	return keys, first
-}
-
-// readers returns a text about the accounts that can read a file, if these are all accounts, or the
-// members of a group that is not private; empty = neither, or the file cannot be examined.
-func (k *checker) readers(name string) i18n.Text {
-	name, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return i18n.Text{}
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return i18n.Text{}
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return i18n.Text{}
-	}
-	mode := info.Mode().Perm()
-	switch {
-	case mode&0o004 != 0 && passable(name, func(uint32) bool { return false }):
-		return i18n.Plain("every account of this host")
-	case mode&0o040 != 0 && !k.isPrivate(st) && passable(name, func(gid uint32) bool { return gid == st.Gid }):
-		return i18n.Sprintf("the group %s", groupName(st.Gid))
-	}
-	return i18n.Text{}
-}
-
-// passable reports whether all accounts, or a group accepted by has, can search every folder above
-// the file.
-func passable(name string, has func(gid uint32) bool) bool {
-	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		info, err := os.Stat(dir)
-		if err != nil {
-			return false
-		}
-		mode := info.Mode().Perm()
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if mode&0o001 == 0 && !(ok && mode&0o010 != 0 && has(st.Gid)) {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			return true
-		}
-	}
-}
-
-// isPrivate reports whether the group of a file is the primary group of its owner, of the gateway's
-// account, or of an account with the name of the group. It is true as well if the accounts of this
-// host cannot be read: Landlock keeps a running gateway from a list that has been replaced.
-func (k *checker) isPrivate(st *syscall.Stat_t) bool {
-	gid := strconv.FormatUint(uint64(st.Gid), 10)
-	isGroupOf := func(account *user.User, err error) bool {
-		return err == nil && account.Gid == gid || err != nil && !isUnknown(err)
-	}
-	return isGroupOf(user.LookupId(strconv.FormatUint(uint64(st.Uid), 10))) ||
-		isGroupOf(user.Lookup(groupName(st.Gid))) ||
-		k.c.Gateway.User != "" && isGroupOf(user.Lookup(k.c.Gateway.User))
-}
-
-// isUnknown reports whether the error of a look-up means that the account does not exist.
-func isUnknown(err error) bool {
-	var name user.UnknownUserError
-	var id user.UnknownUserIdError
-	return errors.As(err, &name) || errors.As(err, &id)
-}
-
-// groupName returns the name of a group, or its number if it has no name.
-func groupName(gid uint32) string {
-	id := strconv.FormatUint(uint64(gid), 10)
-	if group, err := user.LookupGroupId(id); err == nil {
-		return group.Name
-	}
-	return id
 }
