@@ -65,9 +65,6 @@ func (c *Conn) Parked() bool { return c.parked }
 
 var _ net.Conn = (*Conn)(nil)
 
-// NetConn returns the wrapped connection.
-func (c *Conn) NetConn() net.Conn { return c.Conn }
-
 // Values of Conn.idle besides times, which are positive.
 const (
 	busy    = 0  // a request is being served
