@@ -22,6 +22,8 @@ func TestExamples(t *testing.T) {
 	require.Len(t, files, 3)
 	for _, file := range append(files, "../../packaging/gateway.conf") {
 		dir := t.TempDir()
+		require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the account of the gateway writes its log there
+		require.NoError(t, os.Chmod(dir, 0o777))
 		conf := filepath.Join(dir, "gateway.conf")
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

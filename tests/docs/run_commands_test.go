@@ -1,10 +1,13 @@
 package docs
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"fastdfs-gateway/tests/e2e"
@@ -64,7 +67,7 @@ func TestDocumentedCommands(t *testing.T) {
 				continue
 			case "demo":
 				line += " -listen 127.0.0.1:0 -token-listen 127.0.0.1:0 -admin-listen 127.0.0.1:0"
-				e2e.StartCommand(t, other, exec.Command("sh", "-c", "exec "+line)).Shutdown()
+				runDemo(t, line)
 				continue
 			case "purge", "prefetch":
 				line = strings.Replace(line, words[1], words[1]+" -admin "+admin, 1)
@@ -78,4 +81,20 @@ func TestDocumentedCommands(t *testing.T) {
 			require.Contains(t, lines, excepted, "%s does not have it any more", document)
 		}
 	}
+}
+
+// runDemo runs a command line of gateway demo until all is served.
+func runDemo(t *testing.T, line string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "exec "+line)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "Stop with Ctrl-C."; {
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
 }
