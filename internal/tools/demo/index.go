@@ -23,6 +23,9 @@ var indexText string
 var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
 	"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
 	"size": status.Bytes,
+	"presets": func() []template.URL { // of [image] in the configuration
+		return []template.URL{"p=square", "p=wide", "w=160"}
+	},
 	"name": func(f File) string { return strings.ReplaceAll(f.Title.String(), " ", "-") + "." + f.ID.Ext() },
 }).Parse(indexText))
 
