@@ -71,8 +71,8 @@ func (t *translator) checkIn(s *server, l *location, chain [][]*directive) *dire
 			switch {
 			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
 				return d
-			case d.name == "include" && slices.Contains(t.tree.missing, d) && i < len(chain)-1 &&
-				(hasWord(d.arg(0), includeWords) || !hasWord(d.arg(0), harmlessWords)):
+			case d.name == "include" && slices.Contains(t.tree.missing, d) &&
+				(hasWord(d.arg(0), includeWords) || i < len(chain)-1 && !hasWord(d.arg(0), harmlessWords)):
 				return d
 			case t.looksLikeCheck(d):
 				return d
@@ -100,7 +100,9 @@ func (t *translator) decides(s *server, l *location, pass *directive) bool {
 	if !l.serves {
 		return l.path != "/"
 	}
-	if strings.HasPrefix(target(pass), "$") || slices.ContainsFunc(s.every(), func(o *location) bool {
+	host, _, _ := strings.Cut(pass.arg(0)[strings.Index(pass.arg(0), "://")+3:], "/")
+	host = strings.TrimSuffix(strings.TrimSuffix(host, "$request_uri"), "$uri")
+	if strings.Contains(host, "$") || slices.ContainsFunc(s.every(), func(o *location) bool {
 		return first(o.d.block, "internal") != nil && first(o.d.block, "root", "alias", "ngx_fastdfs_module") != nil &&
 			!isPage(o)
 	}) {
@@ -113,15 +115,33 @@ func (t *translator) decides(s *server, l *location, pass *directive) bool {
 			hosts = append(hosts, d.arg(0))
 		}
 	}
-	return slices.ContainsFunc(t.tree.servers(), func(d *directive) bool {
-		return hasChecks(d.block) && slices.ContainsFunc(named(d.block, "listen"), func(l *directive) bool {
-			at := listen{address: listenAddress(l.arg(0))}
-			return slices.ContainsFunc(hosts, func(h string) bool {
-				to := listen{address: listenAddress(h)}
-				return to.address == at.address || to.isLoopback() && to.port() == at.port()
-			})
-		})
-	})
+	return slices.ContainsFunc(hosts, func(h string) bool { return t.checkedBy(s, listen{address: listenAddress(h)}) })
+}
+
+// checkedBy reports whether an address is one of this nginx with a check, or one of a program of
+// this host. A server that listens on all addresses may have any address and name.
+func (t *translator) checkedBy(s *server, to listen) bool {
+	known := false
+	for _, o := range t.all {
+		for _, l := range o.listens {
+			name, _, _ := strings.Cut(to.address, ":")
+			own := l.address == to.address || to.isLoopback() || slices.Contains(o.names, name)
+			if l.port() != to.port() || !own && (o == s || l.host() != "") {
+				continue
+			}
+			known = true
+			files := slices.DeleteFunc(slices.Clone(o.d.block), func(d *directive) bool { return d.name == "location" })
+			for _, l := range o.locations {
+				if own || l.serves || l.path == "/" {
+					files = append(files, l.d)
+				}
+			}
+			if hasChecks(files) {
+				return true
+			}
+		}
+	}
+	return to.isLoopback() && !known
 }
 
 // isPage reports whether a location is for pages of errors.
@@ -143,7 +163,7 @@ func (t *translator) leads(s *server, d *directive) bool {
 			return false
 		}
 	case "error_page":
-		if !strings.HasPrefix(to, "@") {
+		if !strings.HasPrefix(to, "@") && !strings.Contains(to, "$") {
 			return false
 		}
 	default:
@@ -163,18 +183,23 @@ func hasChecks(block []*directive) bool {
 	})
 }
 
-// freeConditions are the tests of an if that is no check of rights.
-var freeConditions = []string{"$http_user_agent", "$http_referer", "$invalid_referer", "$request_method", "$host",
-	"$http_host", "$server_name", "$scheme", "$https", "$ssl_protocol", "$server_port", "$http_x_forwarded_proto",
-	"-f", "!-f", "-e", "!-e", "-d", "!-d", "$http_range", "$w", "$h", "$width", "$height", "$arg_w", "$arg_h"}
-
-// isFree reports whether the condition of an if shows that it is no check of rights. A condition on
-// the path is compared with the kinds of files. A test of the method is one if it rejects
-// downloads.
+// isFree reports whether the condition of an if shows that it is no check of rights: a test that
+// rejects browsers by their name, ranges, files that are not there, or methods other than GET, or
+// the test of valid_referers. A condition on the path is compared with the kinds of files.
 func isFree(d *directive) bool {
 	_, onPath := conditionPattern(d)
-	rejects := d.arg(0) == "$request_method" && first(d.block, "return", "rewrite") != nil && holds(d.args, "GET")
-	return onPath || slices.Contains(freeConditions, d.arg(0)) && !rejects
+	returns := !slices.ContainsFunc(d.block, func(d *directive) bool { return diverts(d) && d.name != "return" })
+	switch variable := d.arg(0); variable {
+	case "$invalid_referer":
+		return len(d.args) == 1 || d.arg(1) == "=" && d.arg(2) == "1"
+	case "$request_method":
+		return returns && !holds(d.args, "GET")
+	case "$http_user_agent", "$http_range":
+		return returns && !strings.HasPrefix(d.arg(1), "!")
+	case "!-f", "!-e", "!-d", "-f", "-e", "-d":
+		return returns
+	}
+	return onPath
 }
 
 // conditionPattern returns the pattern of a condition on the path, or of a rewrite.
@@ -206,7 +231,7 @@ func (t *translator) conditionOn(s *server, l *location, c cell) *directive {
 				continue
 			}
 			if p, ok := conditionPattern(d); ok {
-				if can, _ := p.match(c, t.groupInURL); can {
+				if can, _ := p.match(t.universe.shapes[c]); can {
 					return d
 				}
 			}

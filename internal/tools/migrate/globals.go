@@ -302,7 +302,7 @@ func (t *translator) errorPage(s *server, d *directive) {
 	}
 	file := ""
 	for _, l := range s.locations {
-		if l.op == "=" && l.path == uri || l.pat.re != nil && l.pat.re.MatchString(uri) && isPage(l) {
+		if l.op == "=" && l.path == uri || strings.HasPrefix(l.op, "~") && isPage(l) {
 			if root := last(s.chain(l), "root"); root != nil && strings.HasPrefix(root.arg(0), "/") {
 				file = strings.TrimSuffix(root.arg(0), "/") + uri
 			}

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -245,8 +246,10 @@ func (t *translator) writeField(name string, values map[cell]string, from map[st
 // writeCORS writes a key of CORS, which is for all files, and removes the field from files that do
 // not have it.
 func (t *translator) writeCORS(name, key string, values map[cell]string, from map[string][]*directive) {
-	value, ok := t.universe.commonest(values, func(c cell) bool { return values[c] != "" })
-	if !ok {
+	set := maps.Clone(values)
+	maps.DeleteFunc(set, func(_ cell, v string) bool { return v == "" })
+	value := t.universe.commonest(set)
+	if value == "" {
 		return
 	}
 	for _, d := range others(from, value) {

@@ -82,7 +82,7 @@ func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys .
 // limit writes a key of [gateway] with the value that most files have, which it returns.
 func (t *translator) limit(name string, get func(chain [][]*directive) attribute, key string) (value string) {
 	values, from := t.perCell(func(s *server, l *location) attribute { return get(s.chain(l)) })
-	value, _ = t.universe.commonest(values, func(cell) bool { return true })
+	value = t.universe.commonest(values)
 	number, now := part(value, 0), "there is none"
 	if number != "" && number != "0" {
 		t.out.set("gateway", key, number, from[value]...)

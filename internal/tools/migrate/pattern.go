@@ -10,25 +10,33 @@ import (
 
 // Marks in the globs of a pattern, and in the path of a kind of files.
 const (
-	wild   = '\x02' // in a glob: any text
-	run    = '\x01' // in a glob: any text without a slash
-	begin  = '\x03' // in a glob that is not complete: the beginning of the path
-	end    = '\x04' // its end
+	run     = '\x01' // in a glob: any text without a slash
+	wild    = '\x02' // any text
+	begin   = '\x03' // in a glob that is not complete: the beginning of the path
+	end     = '\x04' // its end
+	char    = '\x05' // one character
+	digits  = '\x0e' // any digits
+	hexes   = '\x0f' // one character, at least of the hexadecimal digits
+	runPlus = '\x10' // run of one or more characters
+	plus    = '\x11' // wild of one or more characters
+
 	other  = '\x06' // in a path: a text that no pattern names
-	letter = '\x07' // in a path: any letters and digits, also none
-	hex    = '\x08' // the same of hexadecimal digits
-	name   = '\x09' // the same of characters that names of files have
-	one    = '\x0b' // in a path: one of these characters
+	letter = '\x07' // any letters and digits, also none
+	hex    = '\x08' // one hexadecimal digit
+	name   = '\x09' // any characters that names of files have, also none
+	one    = '\x0b' // one of these characters
 )
 
-// maxGlobs bounds the globs of one expression. Parts with more alternatives become a run.
+// lastMark is the largest of the marks.
+const lastMark = plus
+
+// maxGlobs bounds the globs of one expression. Parts with more alternatives become wild.
 const maxGlobs = 400
 
 // pattern is the pattern of a location or condition as globs over whole paths.
 type pattern struct {
 	globs []string
-	re    *regexp.Regexp // nil = a prefix
-	loose bool           // the globs match more than the expression
+	loose bool // the globs match more than the expression: it matches no kind of files as a whole
 	fold  bool
 }
 
@@ -62,11 +70,6 @@ func newPattern(op, text string) pattern {
 		}
 		p.globs = append(p.globs, at+s+to)
 	}
-	flag := ""
-	if p.fold {
-		flag = "(?i)"
-	}
-	p.re, _ = regexp.Compile(flag + text)
 	return p
 }
 
@@ -83,7 +86,7 @@ func (p *pattern) expand(re *syntax.Regexp) []string {
 	case syntax.OpCharClass:
 		return p.class(re.Rune)
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		return []string{string(wild)}
+		return []string{string(char)}
 	case syntax.OpBeginText, syntax.OpBeginLine:
 		return []string{string(begin)}
 	case syntax.OpEndText, syntax.OpEndLine:
@@ -93,13 +96,7 @@ func (p *pattern) expand(re *syntax.Regexp) []string {
 	case syntax.OpQuest:
 		return append(p.expand(re.Sub[0]), "")
 	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
-		if sub := re.Sub[0]; sub.Op == syntax.OpCharClass && !inClass(sub.Rune, '/') {
-			p.loose = p.loose || !p.digitsOnly(sub.Rune)
-			return []string{string(run)}
-		} else if sub.Op != syntax.OpAnyChar && sub.Op != syntax.OpAnyCharNotNL {
-			p.loose = true
-		}
-		return []string{string(wild)}
+		return p.repeat(re, re.Sub[0])
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range re.Sub {
@@ -109,16 +106,7 @@ func (p *pattern) expand(re *syntax.Regexp) []string {
 	case syntax.OpConcat:
 		all := []string{""}
 		for _, sub := range re.Sub {
-			parts, joined := p.expand(sub), []string(nil)
-			if len(parts)*len(all) > maxGlobs {
-				p.loose, parts = true, []string{string(wild)}
-			}
-			for _, a := range all {
-				for _, b := range parts {
-					joined = append(joined, a+b)
-				}
-			}
-			all = joined
+			all = p.join(all, p.expand(sub))
 		}
 		return all
 	case syntax.OpEmptyMatch:
@@ -128,8 +116,52 @@ func (p *pattern) expand(re *syntax.Regexp) []string {
 	return []string{string(wild)}
 }
 
-// class returns the characters of a class, or a run.
+// join returns each text of a list with each end.
+func (p *pattern) join(list, ends []string) (joined []string) {
+	if len(ends)*len(list) > maxGlobs {
+		p.loose, ends = true, []string{string(wild)}
+	}
+	for _, a := range list {
+		for _, b := range ends {
+			joined = append(joined, a+b)
+		}
+	}
+	return joined
+}
+
+// repeat returns the globs of a repeated expression.
+func (p *pattern) repeat(re, sub *syntax.Regexp) []string {
+	anyChar := sub.Op == syntax.OpAnyChar || sub.Op == syntax.OpAnyCharNotNL
+	class := sub.Op == syntax.OpCharClass
+	switch {
+	case re.Op == syntax.OpRepeat && re.Min == re.Max && re.Min <= 4 && (anyChar || class):
+		all := []string{""}
+		for range re.Min {
+			all = p.join(all, p.expand(sub))
+		}
+		return all
+	case re.Op == syntax.OpRepeat || !anyChar && !class:
+	case anyChar && re.Op == syntax.OpStar:
+		return []string{string(wild)}
+	case anyChar:
+		return []string{string(plus)}
+	case has(sub.Rune, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-.") && !has(sub.Rune, "/"):
+		return []string{string(map[bool]rune{true: run, false: runPlus}[re.Op == syntax.OpStar])}
+	case len(sub.Rune) == 2 && has(sub.Rune, "0123456789") && sub.Rune[1] == '9' && re.Op == syntax.OpPlus:
+		return p.join(p.class(sub.Rune), []string{string(digits)})
+	}
+	p.loose = true
+	if class && !has(sub.Rune, "/") {
+		return []string{string(run)}
+	}
+	return []string{string(wild)}
+}
+
+// class returns the characters of a class, or a mark.
 func (p *pattern) class(ranges []rune) (all []string) {
+	if has(ranges, "0123456789ABCDEF") && !has(ranges, "/") {
+		return []string{string(hexes)}
+	}
 	for i := 0; i < len(ranges); i += 2 {
 		for c := ranges[i]; c <= ranges[i+1]; c++ {
 			if all = append(all, string(c)); len(all) > 36 || c > '~' {
@@ -141,45 +173,44 @@ func (p *pattern) class(ranges []rune) (all []string) {
 	return all
 }
 
-func inClass(ranges []rune, c rune) bool {
-	for i := 0; i < len(ranges); i += 2 {
-		if ranges[i] <= c && c <= ranges[i+1] {
-			return true
+// has reports whether a class has all characters of a text.
+func has(ranges []rune, text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool {
+		for i := 0; i < len(ranges); i += 2 {
+			if ranges[i] <= c && c <= ranges[i+1] {
+				return false
+			}
 		}
-	}
-	return false
+		return true
+	})
 }
 
-// digitsOnly reports whether a class is one of digits, as in group\d+: kinds of files that patterns
-// name are compared with the expression itself.
-func (p *pattern) digitsOnly(ranges []rune) bool { return len(ranges) == 2 && inClass(ranges, '5') }
-
 // match reports whether a pattern can match a file of a kind, and whether it matches all of them.
-func (p pattern) match(c cell, groupInURL bool) (can, all bool) {
-	path := c.path0(groupInURL)
+func (p pattern) match(path string) (can, all bool) {
+	if p.fold {
+		path = strings.ToLower(path)
+	}
 	for _, g := range p.globs {
 		if p.fold {
-			g, path = strings.ToLower(g), strings.ToLower(path)
+			g = strings.ToLower(g)
 		}
-		if !can && glob(g, path, true) {
-			can = true
-		}
-		if !all && can && glob(g, path, false) {
-			all = true
+		if (!can || !all && !p.loose) && glob(g, path, true) {
+			can, all = true, all || !p.loose && glob(g, path, false)
 		}
 	}
-	if all && p.loose {
-		all = p.re != nil && c.group != otherGroup && c.path != otherPath && p.re.MatchString(c.sample(groupInURL))
-	}
-	return can, all && (p.re == nil || c.group == otherGroup || c.path == otherPath ||
-		p.re.MatchString(c.sample(groupInURL)))
+	return can, all
 }
 
 // glob reports whether a glob matches a path. With loose, the characters of the glob may be a part
-// of an unknown text of the path.
+// of an unknown text of the path; without, the glob has to match whatever the text is.
 func glob(g, path string, loose bool) bool {
-	for i := 0; i < len(g) && i < len(path) && g[i] > one && path[i] > one; i++ {
+	for i := 0; i < len(g) && i < len(path) && g[i] > lastMark && path[i] > lastMark; i++ {
 		if g[i] != path[i] {
+			return false
+		}
+	}
+	for i, k := len(g)-1, len(path)-1; i >= 0 && k >= 0 && g[i] > lastMark && path[k] > lastMark; i, k = i-1, k-1 {
+		if g[i] != path[k] {
 			return false
 		}
 	}
@@ -187,38 +218,18 @@ func glob(g, path string, loose bool) bool {
 	now[0] = true
 	skip := func(set []bool) {
 		for i := range g {
-			if set[i] && (g[i] == wild || g[i] == run) {
+			if set[i] && (g[i] == wild || g[i] == run || g[i] == digits) {
 				set[i+1] = true
 			}
 		}
 	}
 	skip(now)
 	for k := range len(path) {
-		c := path[k]
 		clear(next)
-		alive := false
 		for i, on := range now {
-			if !on {
-				continue
+			if on {
+				step(g, i, path[k], loose, next)
 			}
-			unknown := c >= letter && c <= name
-			next[i] = next[i] || unknown && loose
-			if i < len(g) {
-				next[i] = next[i] || g[i] == wild || g[i] == run && c != '/'
-				if c == one && loose && isIn(c, g[i]) {
-					next[i+1] = true
-				} else if unknown && loose {
-					for j := i; j < len(g) && isIn(c, g[j]); j++ {
-						next[j+1] = true
-					}
-				} else if g[i] == c {
-					next[i+1] = true
-				}
-			}
-			alive = alive || next[i] || i < len(g) && next[i+1]
-		}
-		if !alive {
-			return false
 		}
 		skip(next)
 		now, next = next, now
@@ -226,11 +237,39 @@ func glob(g, path string, loose bool) bool {
 	return now[len(g)]
 }
 
+// step marks the places of a glob behind place i and one character of a path.
+func step(g string, i int, c byte, loose bool, next []bool) {
+	unknown := c == letter || c == name
+	if unknown && loose {
+		next[i] = true
+		for j := i; j < len(g) && isIn(c, g[j]); j++ {
+			next[j+1] = true
+			next[j] = next[j] || g[j] != char && g[j] < lastMark+1
+		}
+	}
+	if i == len(g) {
+		return
+	}
+	stays := g[i] == wild || g[i] == plus || c != '/' && (g[i] == run || g[i] == runPlus) ||
+		g[i] == digits && (c >= '0' && c <= '9' || loose && c != '/')
+	next[i] = next[i] || stays
+	goes := stays && (g[i] == plus || g[i] == runPlus) && !unknown
+	switch {
+	case g[i] == char:
+		goes = goes || !unknown && (loose || c != other)
+	case g[i] == hexes:
+		goes = goes || c == hex || c == other || loose && c != '/' || isIn(hex, c)
+	case g[i] > lastMark:
+		goes = goes || g[i] == c || loose && (c == hex || c == one) && isIn(c, g[i])
+	}
+	next[i+1] = next[i+1] || goes
+}
+
 // isIn reports whether an unknown text of a kind can have a character of a glob.
 func isIn(kind, c byte) bool {
 	digit, lower, upper := c >= '0' && c <= '9', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z'
 	switch {
-	case c == wild || c == run:
+	case c <= lastMark:
 		return true
 	case kind == hex:
 		return digit || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
@@ -271,15 +310,14 @@ const (
 // pattern names.
 type cell struct{ group, path, ext string }
 
-// path0 returns the path of the files with marks for what differs between them.
-func (c cell) path0(groupInURL bool) string {
-	const any = string(letter) + string(other) + string(letter)
+// shape returns the path of the files with marks for what differs between them.
+func (c cell) shape(groupInURL bool) string {
 	group, path, ext := "/"+c.group, c.path, c.ext
 	switch {
 	case !groupInURL:
 		group = ""
 	case c.group == otherGroup:
-		group = "/" + any
+		group = "/" + string(letter) + string(other) + string(letter)
 	}
 	if c.path == otherPath {
 		path = "M" + string(hex) + string(other)
@@ -287,22 +325,14 @@ func (c cell) path0(groupInURL bool) string {
 	if ext == "" {
 		ext = string(other)
 	}
-	return group + "/" + path + "/" + string(hex) + "/" + string(hex) + "/" + string(one) + string(name) + "." + ext
-}
-
-// sample returns the path of a file.
-func (c cell) sample(groupInURL bool) string {
-	path := "/" + c.path + "/00/1A/wKgABF5xyzmAAAAAAAAAAAAAAAA123." + c.ext
-	if groupInURL {
-		path = "/" + c.group + path
-	}
-	return path
+	const folder = "/" + string(hex) + string(hex)
+	return group + "/" + path + folder + folder + "/" + string(one) + string(name) + "." + ext
 }
 
 var (
-	namedGroup = regexp.MustCompile(`^\x02?/?([A-Za-z0-9]{1,16})[/\x02]`)
-	namedPath  = regexp.MustCompile(`(?:^|[/\x02])(M[0-9A-F]{2})(?:[/\x02]|$)`)
-	namedExt   = regexp.MustCompile(`[.\x02]([A-Za-z0-9_-]{1,6})\x02?$`)
+	namedGroup = regexp.MustCompile(`^[\x02\x11]?/?([A-Za-z0-9]{1,16})[/\x01-\x11]`)
+	namedPath  = regexp.MustCompile(`(?:^|[/\x01-\x11])(M[0-9A-F]{2})(?:[/\x01-\x11]|$)`)
+	namedExt   = regexp.MustCompile(`[.\x01-\x11]([A-Za-z0-9_-]{1,6})\x02?$`)
 	storePath  = regexp.MustCompile(`^M[0-9A-F]{2}$`)
 )
 
@@ -311,6 +341,7 @@ type universe struct {
 	groups, paths []string // otherGroup and otherPath are last
 	exts          []string // the empty one is first
 	all           []cell
+	shapes        map[cell]string
 }
 
 // add adds the names of a pattern.
@@ -337,7 +368,8 @@ func (u *universe) add(p pattern, groupInURL bool, types map[string]string) {
 }
 
 // finish makes the kinds of files of all names; it reports whether there are few enough.
-func (u *universe) finish() bool {
+func (u *universe) finish(groupInURL bool) bool {
+	u.shapes = map[cell]string{}
 	slices.Sort(u.paths)
 	u.groups, u.paths, u.exts = append(u.groups, otherGroup), append(u.paths, otherPath), append([]string{""},
 		u.exts...)
@@ -347,7 +379,8 @@ func (u *universe) finish() bool {
 	for _, g := range u.groups {
 		for _, p := range u.paths {
 			for _, e := range u.exts {
-				u.all = append(u.all, cell{g, p, e})
+				c := cell{g, p, e}
+				u.all, u.shapes[c] = append(u.all, c), c.shape(groupInURL)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -213,7 +214,7 @@ func (t *translator) findFiles() {
 		}
 		t.addConditions(s.d.block)
 	}
-	fits := t.universe.finish()
+	fits := t.universe.finish(t.groupInURL)
 	for _, s := range t.servers {
 		if !fits || s.globs()*len(t.universe.all) > maxMatches {
 			s.left = s.d
@@ -253,8 +254,19 @@ func (t *translator) addConditions(block []*directive) {
 
 // candidate is a location that nginx may choose for files of a kind.
 type candidate struct {
-	l   *location
-	all bool // it is for all files of the kind
+	l     *location
+	all   bool // it is for all files of the kind
+	exact bool // also for those whose extension has another case
+}
+
+// newCandidate compares a location with a kind of files.
+func (t *translator) newCandidate(l *location, c cell) (x candidate, can bool) {
+	can, all := l.pat.match(t.universe.shapes[c])
+	exact := all
+	if all && l.op == "~" && !l.pat.fold && c.ext != "" {
+		_, exact = l.pat.match(t.universe.shapes[cell{c.group, c.path, ""}])
+	}
+	return candidate{l, all, exact}, can
 }
 
 // candidates returns the locations that nginx may choose, in its order; the last one holds for all
@@ -266,21 +278,18 @@ func (t *translator) candidates(locations []*location, c cell) (list []candidate
 	})
 	skip := false
 	for _, l := range byLength {
-		if strings.HasPrefix(l.op, "~") || l.op == "@" {
-			continue
-		}
-		can, all := l.pat.match(c, t.groupInURL)
+		x, can := t.newCandidate(l, c)
 		switch {
-		case !can:
+		case strings.HasPrefix(l.op, "~") || l.op == "@" || !can:
 			continue
 		case l.op == "=":
-			list = append(list, candidate{l, false})
+			list = append(list, candidate{l: l})
 			continue
 		}
 		in, done := t.candidates(l.nested, c)
 		inner = append(inner, in...)
-		prefixes = append(prefixes, candidate{l, all})
-		if all {
+		prefixes = append(prefixes, x)
+		if x.all {
 			if done {
 				return append(list, inner...), true
 			}
@@ -289,13 +298,10 @@ func (t *translator) candidates(locations []*location, c cell) (list []candidate
 		}
 	}
 	for _, l := range locations {
-		if !strings.HasPrefix(l.op, "~") || skip {
-			continue
-		}
-		if can, all := l.pat.match(c, t.groupInURL); can {
+		if x, can := t.newCandidate(l, c); strings.HasPrefix(l.op, "~") && !skip && can {
 			in, _ := t.candidates(l.nested, c)
-			list = append(append(list, in...), candidate{l, all})
-			if all {
+			list = append(append(list, in...), x)
+			if x.exact {
 				early := slices.DeleteFunc(append(inner, prefixes...), func(p candidate) bool { return p.all })
 				return append(early, list...), true
 			}
@@ -308,35 +314,32 @@ func (t *translator) candidates(locations []*location, c cell) (list []candidate
 // of them is a check for the kind.
 func (t *translator) find(s *server, server *location, c cell) (p place) {
 	list, _ := t.candidates(s.locations, c)
-	list = append(list, candidate{server, true})
-	var ruled []candidate
+	list = append(list, candidate{server, true, true})
 	var maybe *location // serves some of the files
-	for _, x := range list {
-		exact := x.all && (x.l.pat.re == nil || x.l.pat.fold || c.ext == "")
+	for i, x := range list {
+		if p.check == nil {
+			p.check = x.l.check
+		}
 		if p.loc == nil {
 			if x.all {
 				p.loc, p.reject = x.l, x.l.reject
-			}
-			if check := x.l.check; check != nil && p.check == nil {
-				p.check = check
-			} else if !x.all && x.l.reject != nil && p.check == nil {
+			} else if x.l.reject != nil && p.check == nil {
 				p.check = x.l.reject
 			}
-			if ruled = append(ruled, x); !x.all && x.l.serves && !x.l.image && x.l.check == nil && maybe == nil {
+			if !x.all && x.l.serves && !x.l.image && x.l.check == nil && maybe == nil {
 				maybe = x.l
 			}
-		} else if x.l != server && x.l.check != nil && p.check == nil { // of files whose extension has another case
-			p.check = x.l.check
 		}
-		if exact {
+		if x.exact {
+			list = list[:i+1]
 			break
 		}
 	}
 	if p.check == nil {
 		p.check = t.conditionOn(s, p.loc, c)
 	}
-	for _, x := range ruled {
-		if x.l != p.loc && x.l.rule.value != "" && x.l.rule.value != p.loc.rule.value && p.check == nil {
+	for _, x := range list {
+		if x.l.rule.value != "" && x.l.rule.value != p.loc.rule.value && p.check == nil {
 			p.check = x.l.rule.from[0]
 		}
 	}
@@ -385,6 +388,9 @@ func (t *translator) opened(s *server) *directive {
 		}
 		for _, c := range t.universe.all {
 			mine, its := s.found[c], o.found[c]
+			if its.open() && !mine.open() && o.hides(s) {
+				return cmp.Or(mine.check, mine.reject, o.d)
+			}
 			if !its.open() || mine.loc == nil {
 				continue
 			}
@@ -397,6 +403,14 @@ func (t *translator) opened(s *server) *directive {
 		}
 	}
 	return nil
+}
+
+// hides reports whether a server listens on addresses of its own only, and another one on others.
+func (s *server) hides(other *server) bool {
+	return !slices.ContainsFunc(s.listens, func(l listen) bool { return l.host() == "" || l.isLoopback() }) &&
+		slices.ContainsFunc(other.listens, func(l listen) bool {
+			return !slices.ContainsFunc(s.listens, func(own listen) bool { return own.host() == l.host() })
+		})
 }
 
 // title returns the server as findings name it: by its names, or its address.

@@ -35,139 +35,117 @@ func (u universe) overlap(a, b choice) bool {
 	return slices.ContainsFunc(u.all, func(c cell) bool { return a.has(c) && b.has(c) })
 }
 
-// spread returns few choices that result in the values of the cells. Later choices win: choices for
-// all extensions come first, then choices for some. Cells without a value may get any.
+// spread returns few choices that result in the values of the cells: first those for all
+// extensions, then those for some; for all places, for store paths of all groups, for groups, and
+// for store paths of one group. Later choices win. Cells without a value get one of their
+// neighbours, but no denial.
 func (u universe) spread(values map[cell]string) (choices []choice) {
-	base := u.base(values)
-	choices = u.byPlace(base, map[cell]string{}, nil)
-	var byExt []choice
-	for _, e := range u.exts[1:] {
-		here := map[cell]string{}
-		for place := range base {
-			if v, ok := values[cell{place.group, place.path, e}]; ok {
-				here[place] = v
+	got := map[cell]string{}
+	for _, e := range u.exts {
+		from := len(choices)
+		pick := func(group, path string, places ...string) {
+			v, ok := u.pick(values, got, group, path, e)
+			if !ok {
+				return
 			}
-		}
-		for _, c := range u.byPlace(here, maps.Clone(base), []string{e}) {
-			same := func(o choice) bool { return o.value == c.value && slices.Equal(o.places, c.places) }
-			if i := slices.IndexFunc(byExt, same); i >= 0 {
-				byExt[i].exts = append(byExt[i].exts, e)
+			i := slices.IndexFunc(choices[from:], func(c choice) bool {
+				return c.value == v && len(c.places) > 0 && len(places) > 0 && level(c.places[0]) == level(places[0])
+			})
+			if i >= 0 {
+				choices[from+i].places = append(choices[from+i].places, places...)
 			} else {
-				byExt = append(byExt, c)
+				choices = append(choices, choice{places: places, value: v})
 			}
-		}
-	}
-	return append(choices, byExt...)
-}
-
-// base returns the value of each group and store path, as the value of the cell without an
-// extension. If only files with some extensions have a value, groups and store paths that no
-// pattern names have the value of those that patterns name.
-func (u universe) base(values map[cell]string) map[cell]string {
-	base := map[cell]string{}
-	for _, g := range u.groups {
-		for _, p := range u.paths {
-			v, ok := u.commonest(values, func(c cell) bool { return c.group == g && c.path == p })
-			if _, general := values[cell{g, p, ""}]; !general && (g == otherGroup || p == otherPath) {
-				if named, any := u.commonest(base, func(c cell) bool {
-					return g == otherGroup && c.path == p || g != otherGroup && c.group == g
-				}); any {
-					v = named
+			for _, g := range u.groups {
+				for _, p := range u.paths {
+					for _, ext := range u.exts {
+						if (group == "" || g == group) && (path == "" || p == path) && (e == "" || ext == e) {
+							got[cell{g, p, ext}] = v
+						}
+					}
 				}
 			}
-			if ok {
-				base[cell{g, p, ""}] = v
+		}
+		pick("", "")
+		for _, p := range u.paths[:len(u.paths)-1] {
+			pick("", p, p+"/")
+		}
+		for _, g := range u.groups[:len(u.groups)-1] {
+			pick(g, "", g+"/")
+		}
+		for _, g := range u.groups[:len(u.groups)-1] {
+			for _, p := range u.paths[:len(u.paths)-1] {
+				pick(g, p, g+"/"+p+"/")
 			}
 		}
+		if e != "" {
+			choices = joinExts(choices, from, e)
+		}
 	}
-	return base
+	return choices
 }
 
-// byPlace returns the choices for the wanted values of groups and store paths: one for all places,
-// then choices for store paths of all groups, for groups, and for store paths of one group. A
-// choice exists only where the choices before it result in another value; got holds their values.
-// Places that have the same value at the same level share a choice.
-func (u universe) byPlace(want, got map[cell]string, exts []string) []choice {
-	var levels [4][]choice
-	set := func(level int, value string, of func(cell) bool, places ...string) {
-		needed := false
-		for c, w := range want {
-			g, given := got[c]
-			needed = needed || of(c) && w == value && (!given || g != value)
-		}
-		if !needed {
-			return
-		}
-		i := slices.IndexFunc(levels[level], func(c choice) bool { return c.value == value })
-		if i < 0 {
-			i = len(levels[level])
-			levels[level] = append(levels[level], choice{exts: exts, value: value})
-		}
-		levels[level][i].places = append(levels[level][i].places, places...)
-		for c := range want {
-			if (choice{places: places}).has(c) {
-				got[c] = value
-			}
+// joinExts adds an extension to the choices from an index on, or to equal ones before it.
+func joinExts(choices []choice, from int, ext string) []choice {
+	kept := choices[:from:from]
+	for _, c := range choices[from:] {
+		i := slices.IndexFunc(kept, func(o choice) bool {
+			return len(o.exts) > 0 && o.value == c.value && slices.Equal(o.places, c.places)
+		})
+		if i >= 0 {
+			kept[i].exts = append(kept[i].exts, ext)
+		} else {
+			c.exts = []string{ext}
+			kept = append(kept, c)
 		}
 	}
-	of := func(group string) func(cell) bool { return func(c cell) bool { return c.group == group } }
-	if v, ok := uniform(want); ok {
-		set(0, v, func(cell) bool { return true })
-	} else if v, ok := u.commonest(want, of(otherGroup)); ok {
-		set(0, v, of(otherGroup))
-	}
-	for _, g := range append([]string{otherGroup}, u.groups[:len(u.groups)-1]...) {
-		place, level := "", 1
-		if g != otherGroup {
-			place, level = g+"/", 3
-			if v, ok := u.commonest(want, of(g)); ok {
-				set(2, v, of(g), place)
-			}
-		}
-		for _, p := range u.paths {
-			if v, ok := want[cell{g, p, ""}]; ok {
-				set(level, v, func(c cell) bool { return c == cell{g, p, ""} }, place+p+"/")
-			}
-		}
-	}
-	return slices.Concat(levels[:]...)
+	return kept
 }
 
-// commonest returns the value that most cells have. Cells that no pattern names outweigh all
-// others: first a cell for any group, then for any store path, then for any extension.
-func (u universe) commonest(values map[cell]string, of func(cell) bool) (value string, ok bool) {
+// level tells a group, a store path and a store path of a group apart.
+func level(place string) int {
+	if storePath.MatchString(strings.TrimSuffix(place, "/")) {
+		return 0
+	}
+	return strings.Count(place, "/")
+}
+
+// pick returns the value that a choice for a group, a store path and an extension has to have: that
+// of files that no pattern names, else of the first cell. ok is false if it changes nothing.
+func (u universe) pick(values, got map[cell]string, group, path, ext string) (value string, ok bool) {
+	found := false
+	for _, g := range slices.Backward(u.groups) {
+		for _, p := range slices.Backward(u.paths) {
+			v, has := values[cell{g, p, ext}]
+			if !has || group != "" && g != group || path != "" && p != path {
+				continue
+			}
+			general := (group != "" || g == otherGroup) && (path != "" || p == otherPath)
+			if !found && (general || !strings.HasSuffix(v, everybody)) {
+				value, found = v, true
+			}
+			ok = ok || found && v == value && got[cell{g, p, ext}] != v
+		}
+	}
+	return value, ok && found
+}
+
+// commonest returns the value that most cells have, where those that no pattern names count first.
+func (u universe) commonest(values map[cell]string) (value string) {
 	count, best := map[string]int{}, 0
 	for _, c := range u.all {
 		v, here := values[c]
-		if !here || !of(c) {
+		if !here {
 			continue
 		}
-		weight := 1
-		if c.ext == "" {
-			weight = maxExts
+		if count[v]++; c.ext == "" {
+			count[v] += maxCells
 		}
-		if c.path == otherPath {
-			weight *= maxExts * maxPaths * 2
-		}
-		if c.group == otherGroup {
-			weight *= maxExts * maxPaths * maxPaths * maxGroups * 4
-		}
-		if count[v] += weight; count[v] > best {
-			best, value, ok = count[v], v, true
+		if count[v] > best {
+			best, value = count[v], v
 		}
 	}
-	return value, ok
-}
-
-// uniform returns the value that all cells have; ok is false if they differ.
-func uniform(values map[cell]string) (value string, ok bool) {
-	for _, v := range values {
-		if ok && v != value {
-			return "", false
-		}
-		value, ok = v, true
-	}
-	return value, ok
+	return value
 }
 
 // attribute is a setting of nginx for some files, with its directives.
@@ -264,6 +242,3 @@ func others(from map[string][]*directive, value string) (found []*directive) {
 	}
 	return found
 }
-
-// Weights of the kinds of files that no pattern names.
-const maxGroups, maxPaths, maxExts = 32, 16, 48

@@ -162,7 +162,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 	case first(block, "proxy_cache_purge") != nil:
 		t.say(l.d, "files are purged by gateway purge, or POST /purge at the admin listener"+clients,
 			"run gateway purge -id FILE_ID")
-	case reply != nil && reply.arg(0) == "200" && l.pat.re == nil && healthName.MatchString(l.path) &&
+	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName.MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
 		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
@@ -187,7 +187,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 // closesNothing reports whether a location can be for no file.
 func (t *translator) closesNothing(s *server, l *location) bool {
 	return !slices.ContainsFunc(t.universe.all, func(c cell) bool {
-		can, _ := l.pat.match(c, t.groupInURL)
+		can, _ := l.pat.match(t.universe.shapes[c])
 		return can
 	})
 }

@@ -143,7 +143,8 @@ var said = map[string]advice{
 var checks = map[string]string{
 	"auth_basic": "off", "auth_request": "off", "auth_jwt": "off", "secure_link": "", "secure_link_secret": "",
 	"internal": "", "ssl_verify_client": "off", "js_access": "", "js_content": "", "perl": "", "testcookie": "off",
-	"access_by_lua": "", "access_by_lua_file": "", "access_by_lua_block": "", "rewrite_by_lua": "",
+	"access_by_lua": "", "access_by_lua_file": "", "access_by_lua_block": "", "server_rewrite_by_lua_file": "",
+	"server_rewrite_by_lua_block": "", "rewrite_by_lua": "",
 	"rewrite_by_lua_file": "", "rewrite_by_lua_block": "", "content_by_lua": "", "content_by_lua_file": "",
 	"content_by_lua_block": "",
 }
