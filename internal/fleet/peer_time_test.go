@@ -49,6 +49,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case p.dialled <- &freezable{far, p}:
 		return &freezable{near, p}, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
