@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/fileselect"
+	"fastdfs-gateway/internal/variant"
 
 	"github.com/stretchr/testify/require"
 )
@@ -121,6 +122,20 @@ mutable_ttl = 1500ms
 negative_ttl = 2s
 stale_while_revalidate = 3s
 stale_if_error = 4s
+[image]
+forms = query, bang
+sizes = 200x200, 800x0
+preset.thumb = w=100,fit=cover
+any = false
+fit = contain
+quality = 70
+on_error = 422
+source_max = 1MB
+pixels_max = 9
+timeout = 2s
+makers = 3
+queue = 4
+memory = 8MB
 [redis]
 addresses = a:1, b:2
 mode = sentinel
@@ -248,6 +263,10 @@ func everyKeyConfig(dir string) *Config {
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache: Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second,
 			3 * time.Second, 4 * time.Second},
+		Image: Image{Enabled: true, Presets: map[string]variant.Wish{"thumb": {Width: 100, Fit: "cover"}},
+			Sizes: []variant.Size{{Width: 200, Height: 200}, {Width: 800}}, Forms: variant.Query | variant.Bang,
+			Fit: "contain", Quality: 70, OnError: "422", SourceMax: 1 << 20, PixelsMax: 9, Timeout: 2 * time.Second,
+			Makers: 3, Queue: 4, Memory: 8 << 20},
 		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p",
 			PasswordFile: dir + "/pw",
 			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key",

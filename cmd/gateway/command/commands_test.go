@@ -80,9 +80,10 @@ func TestHelpJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &all))
 	require.Len(t, all, len(New("").Commands()))
 	i := slices.IndexFunc(all, func(h commandHelp) bool { return h.Name == "token" })
-	require.Equal(t, "gateway token [-c] FILE [-ts N|-ttl D] [-json] FILE_ID", all[i].Usage)
+	require.Equal(t, "gateway token [-c] FILE [-ts N|-ttl D] [-image SIZE] [-json] FILE_ID", all[i].Usage)
 	require.Equal(t, []flagHelp{
 		{Name: "c", Value: "FILE", About: "the configuration FILE, an ordinary mod_fastdfs.conf"},
+		{Name: "image", Value: "SIZE", About: "sign a picture of the SIZE, such as w=300,h=200,fit=cover"},
 		{Name: "json", About: "print JSON: an object a line", Default: "false"},
 		{Name: "ts", Value: "N", Default: "-1",
 			About: "put the unix time N into the token; 0 never expires, -1 is now"},

@@ -30,7 +30,7 @@ func tokenCommand() *cobra.Command {
 	path := requiredConfigFlag(cmd, 1)
 	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
 	ttl := durationFlag(cmd, "ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
-	image := cmd.Flags().String("image", "", "sign the `variant` of a picture, such as w=300,h=200,fit=cover")
+	image := cmd.Flags().String("image", "", "sign a picture of the `SIZE`, such as w=300,h=200,fit=cover")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *ts < -1 {
