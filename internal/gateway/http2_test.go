@@ -238,6 +238,45 @@ func TestHTTP2StalledMakeRoom(t *testing.T) {
 	}
 }
 
+// TestHTTP2StalledConnectionsMakeRoom: at the limit of connections, new clients are served in place
+// of those with stalled streams. A connection with a request that waits for another host stays.
+func TestHTTP2StalledConnectionsMakeRoom(t *testing.T) {
+	const most = 20
+	s := storetest.New(t)
+	large, small := s.Normal("mp4", s.Bytes(1<<20)), s.Normal("jpg", s.Bytes(2000))
+	missing := s.Missing("jpg", time.Now().Add(-time.Hour))
+	w := &waiting{Origin: origin.NewResolver(origin.Options{}), waits: make(chan struct{})}
+	r, config := runHTTP2(t, Options{Store: openLocal(t, s), Origin: w},
+		httpserver.Options{MaxConnections: most, MinSendRate: 1000}, time.Hour)
+	fetching := r.stall(config, 0)
+	require.NoError(t, errors.Join(fetching.get(1, large.URL()), fetching.get(3, missing.URL())))
+	<-w.waits
+	for range most - 2 { // requests have the same limit
+		require.NoError(t, r.stall(config, 0).get(1, large.URL()))
+	}
+	eventually.True(t, func() bool { return r.left().files == most-1 })
+	for range most / 4 {
+		browser := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}
+		t.Cleanup(browser.CloseIdleConnections)
+		eventually.True(t, func() bool {
+			resp, err := browser.Get("https://" + r.address + small.URL())
+			if err != nil { // it is not admitted
+				return false
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			return assert.NoError(t, err) && bytes.Equal(small.Content, body)
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		t.Cleanup(cancel)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+missing.URL(), nil)
+		require.NoError(t, err)
+		go func() { _, _ = browser.Do(req) }() // keeps the connection busy, until it is canceled
+		<-w.waits
+	}
+	require.False(t, fetching.hasEnded())
+}
+
 // renew resets the streams of clients every 900 ms, n of each, and opens new ones, until the result
 // is called.
 func renew(t *testing.T, clients []*staller, n int, url string) (stop func()) {

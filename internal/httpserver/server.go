@@ -38,7 +38,8 @@ type Options struct {
 	IdleTimeout time.Duration // between requests; default 75 s
 	MinSendRate int64         // bytes per second that a client must take; 0 = any
 	// MaxConnections bounds the connections; default 100,000. A further one evicts the longest idle
-	// one, or gets 503 if all are busy.
+	// one, or else the HTTP/2 connection that is stalled for the longest time, or gets 503 if all
+	// are busy.
 	MaxConnections int
 	// MaxConnectionsPerIP bounds the connections of one address (one /64 for IPv6) in the same way,
 	// with 429. 0 means an eighth of MaxConnections, which applies while at least half of them are
@@ -329,6 +330,9 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Conf
 	}
 	s.sockets.Add(1)
 	replaced, reason := s.addConn(c)
+	for reason == overloaded && s.endStalled() {
+		replaced, reason = s.addConn(c)
+	}
 	if reason != nil {
 		s.sockets.Add(-1)
 		s.counters.rejected[reason.reason].Add(1)

@@ -19,8 +19,8 @@
 // The server ends the connection of a client that floods it with frames or resets, that does not
 // finish a frame or a header block, or that takes its responses too slowly. A request whose body is
 // late is rejected. A stream whose response the client does not accept is reset after a time, or by
-// EvictStalled, when another request needs its place. No input of a client makes the server hold
-// more than a bounded amount of memory.
+// EvictStalled, when another request needs its place; EndStalled does the same for connections. No
+// input of a client makes the server hold more than a bounded amount of memory.
 package http2server
 
 import (
@@ -81,8 +81,9 @@ type Options struct {
 	Idle        func() time.Duration // time for which a connection may be without a request
 	MinSendRate int64                // bytes per second that a client must take, over Window; 0 = any
 	Window      time.Duration
-	Crowded     func() bool                    // requests may soon need the places of stalled ones: see EvictStalled
-	OnEnd       func(t Transport, cause error) // called when a connection ends by ErrFlood, ErrSlow or a late frame
+	// Crowded: others may soon need the places of stalled ones, see EvictStalled and EndStalled.
+	Crowded func() bool
+	OnEnd   func(t Transport, cause error) // called when a connection ends by ErrFlood, ErrSlow or a late frame
 }
 
 // Server serves any number of connections.
@@ -95,7 +96,8 @@ type Server struct {
 	mu      sync.Mutex // guards the fields below
 	conns   map[*conn]struct{}
 	empty   sync.Cond // conns is empty
-	stalled []stalled // the longest stalled last
+	stalled []stalled // responses, the longest stalled last
+	starved []stalled // connections, the longest stalled last
 	started bool      // the watcher runs
 	stopped bool      // Shutdown was called
 }

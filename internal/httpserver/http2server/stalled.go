@@ -57,17 +57,66 @@ func (st *Stream) waits() bool {
 	return !st.answered && !st.awaitsBody && st.err == nil && (st.stall.waiting || st.c.waiting > 0)
 }
 
-// noteStarved updates the time for which the client had room for no more than MinSendRate while
-// responses waited for it. New streams in place of others do not end it.
-func (c *conn) noteStarved(d time.Duration) {
-	w, waits := &c.watched, false
+// noteStarved updates the time for which the client took no more than MinSendRate of bodies while
+// responses waited for it. New streams in place of others do not end it. taken is the number of
+// bytes of responses that the client's host has.
+func (c *conn) noteStarved(d time.Duration, taken int64) {
+	w, waits := &c.watched, c.blocked()
 	for _, st := range c.streams {
 		waits = waits || st.waits()
 	}
-	if w.starved += d; !waits || float64(c.bodies-w.last) > float64(c.s.o.MinSendRate)*d.Seconds() {
+	bodies := c.bodies - (c.appended - taken) // those that the client has for sure
+	if w.starved += d; !waits || float64(bodies-w.last) > float64(c.s.o.MinSendRate)*d.Seconds() {
 		w.starved = 0
 	}
-	w.last = c.bodies
+	w.last = max(w.last, bodies)
+}
+
+// minStarved is the time after which EndStalled ends a connection: a network may fail for a moment.
+const minStarved = 3 * time.Second
+
+// EndStalled makes room for another connection: it ends the one whose client has been taking
+// nothing for the longest time, while nothing else holds up its responses, and returns it; nil if
+// there is none. It knows those of the last look while Options.Crowded was true.
+func (s *Server) EndStalled() Transport {
+	for {
+		c := s.takeStalledConn()
+		if c == nil {
+			return nil
+		}
+		c.mu.Lock()
+		ends := c.err == nil && c.isStarved()
+		c.mu.Unlock()
+		if ends {
+			c.fail(ErrSlow)
+			return c.t
+		}
+	}
+}
+
+// isStarved reports whether only the client holds up the responses of the connection, and has done
+// so for minStarved.
+func (c *conn) isStarved() bool {
+	for _, st := range c.streams {
+		if !st.waits() && !st.awaitsBody && !st.answered {
+			return false
+		}
+	}
+	return c.watched.starved >= minStarved
+}
+
+// takeStalledConn removes the longest stalled connection from the list.
+func (s *Server) takeStalledConn() *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.starved) - 1
+	if last < 0 {
+		return nil
+	}
+	c := s.starved[last].c
+	s.starved[last] = stalled{}
+	s.starved = s.starved[:last]
+	return c
 }
 
 // takeStalled removes the longest stalled response from the list.
@@ -96,50 +145,41 @@ func (st *Stream) evict(sent int64) bool {
 	return true
 }
 
-// listStalled replaces the list of stalled responses.
-func (s *Server) listStalled(conns []*conn, now time.Time) {
-	var list []stalled
+// listStalled replaces the lists of stalled responses and connections.
+func (s *Server) listStalled(conns []*conn) {
+	var responses, whole []stalled
 	if s.o.Crowded() {
 		for _, c := range conns {
-			list = c.appendStalled(list, now)
+			responses, whole = c.appendStalled(responses, whole)
 		}
-		slices.SortFunc(list, func(a, b stalled) int { return cmp.Compare(a.time, b.time) })
+		byTime := func(a, b stalled) int { return cmp.Compare(a.time, b.time) }
+		slices.SortFunc(responses, byTime)
+		slices.SortFunc(whole, byTime)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stalled = list
+	s.stalled, s.starved = responses, whole
 }
 
-// appendStalled adds the stalled responses of the connection.
-func (c *conn) appendStalled(list []stalled, now time.Time) []stalled {
+// appendStalled adds the stalled responses of the connection, and the connection if it is stalled.
+func (c *conn) appendStalled(responses, whole []stalled) (_, _ []stalled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d := c.watched.starved; d > 0 {
-		return append(list, stalled{c: c, time: d})
+	if c.isStarved() {
+		whole = append(whole, stalled{c: c, time: c.watched.starved})
 	}
-	rate, all := c.s.o.MinSendRate, c.stalledFor(now)
+	if d := c.watched.starved; d > 0 {
+		return append(responses, stalled{c: c, time: d}), whole
+	}
 	for _, st := range c.streams {
 		if st.awaitsBody || st.answered { // it takes no place
 			continue
 		}
-		if d := max(all, st.stall.time(rate)); d > 0 {
-			list = append(list, stalled{c, st, d, st.stall.sent})
+		if d := st.stall.time(c.s.o.MinSendRate); d > 0 {
+			responses = append(responses, stalled{c, st, d, st.stall.sent})
 		}
 	}
-	return list
-}
-
-// stalledFor returns the time for which the connection has taken no more than MinSendRate.
-func (c *conn) stalledFor(now time.Time) time.Duration {
-	w := &c.watched
-	if w.windowStart.IsZero() || !c.blocked() || c.clears != w.clears {
-		return 0
-	}
-	d, taken := now.Sub(w.windowStart), c.sent-c.t.Unacknowledged()-w.taken
-	if float64(taken) > float64(c.s.o.MinSendRate)*d.Seconds() {
-		return 0
-	}
-	return d
+	return responses, whole
 }
 
 // time returns the time for which the client has accepted no more than rate bytes per second.

@@ -37,7 +37,7 @@ type progress struct {
 	waiting int    // number of handlers that wait for room in the connection
 	clears  uint64 // number of times that blocked became false
 	sent    int64  // bytes of HEADERS and DATA given to the transport
-	bodies  int64  // bytes of bodies added to the output: their clients have room for them
+	bodies  int64  // bytes of bodies added to the output
 }
 
 // waits waits for a condition in a write.
@@ -94,8 +94,8 @@ type watched struct {
 	lateSince time.Time // first look at the frame or header block that is incomplete; zero = none is
 	complete  uint64    // value of conn.complete at lateSince
 
-	starved time.Duration // time for which responses have waited and bodies grew by MinSendRate at most
-	last    int64         // value of progress.bodies at the last look
+	starved time.Duration // time for which responses have waited and last grew by MinSendRate at most
+	last    int64         // bytes of bodies that the client had taken at the last look
 
 	windowStart time.Time // start of the window in which responses are blocked; zero = they are not
 	clears      uint64    // value of progress.clears at windowStart
@@ -115,7 +115,7 @@ func (s *Server) watch() {
 			return
 		case now := <-tick.C:
 			conns := s.snapshot()
-			s.listStalled(conns, now)
+			s.listStalled(conns)
 			for _, c := range conns {
 				if cause := c.watch(now, now.Sub(last)); cause != nil {
 					c.fail(cause)
@@ -140,7 +140,7 @@ func (c *conn) watch(now time.Time, d time.Duration) error {
 	defer c.mu.Unlock()
 	c.budget.refill(d)
 	taken := c.sent - c.t.Unacknowledged()
-	c.noteStarved(d)
+	c.noteStarved(d, taken)
 	for _, st := range c.streams {
 		switch {
 		case st.awaitsBody && now.Sub(st.opened) >= o.ReadTimeout:
