@@ -109,7 +109,7 @@ func rank(name string) int {
 func (e entry) write(b *strings.Builder) {
 	seen := map[string]bool{}
 	for _, d := range e.from {
-		if line := fmt.Sprintf("# %s:%d %s\n", oneLine(d.file, 200), d.line, d); !seen[line] {
+		if line := fmt.Sprintf("# %s\n", oneLine(d.place(), 400)); !seen[line] {
 			seen[line] = true
 			b.WriteString(line)
 		}

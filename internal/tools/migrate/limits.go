@@ -1,53 +1,95 @@
 package migrate
 
 import (
-	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// limitKey is the key by which a zone counts.
-type limitKey int
-
-const (
-	byOther limitKey = iota
-	byAddress
-	byServer
-)
-
-// zone is a zone of limit_req or limit_conn.
+// zone is a zone of limit_req or limit_conn by the address of the client.
 type zone struct {
-	d         *directive // nil = there is none
-	by        limitKey
+	d         *directive
 	unlimited string       // the networks for which its key is empty
 	from      []*directive // the directives that define the networks
 }
 
-// zone returns a zone by its name, with its key.
-func (t *translator) zone(kind, name string) zone {
-	for _, z := range named(t.http, kind) {
-		if z.option("zone") != name && !strings.HasPrefix(z.option("zone"), name+":") {
+// zone returns a zone by its name. ok is false if it does not count by the address.
+func (t *translator) zone(kind, name string) (z zone, ok bool) {
+	for _, d := range named(t.http, kind) {
+		if zoneName, _, _ := strings.Cut(d.option("zone"), ":"); zoneName != name {
 			continue
 		}
-		switch key := zoneKey(z); key {
-		case "$binary_remote_addr", "$remote_addr":
-			return zone{d: z, by: byAddress, from: []*directive{z}}
-		case "$server_name", "$host", "$http_host":
-			return zone{d: z, by: byServer}
-		case "$http_x_forwarded_for", "$http_x_real_ip":
-			t.note(z, "the address of the client is the key", "set trusted_proxies and client_address")
-			return zone{d: z, by: byAddress}
-		default:
-			return t.mappedZone(z, key)
+		key := strings.NewReplacer("{", "", "}", "").Replace(d.arg(0))
+		if isAddress(key) {
+			return zone{d: d}, true
 		}
+		networks, from, ok := t.unlimitedOf(key)
+		return zone{d, networks, from}, ok
 	}
-	return zone{}
+	return z, false
 }
 
-// zoneKey returns the variable by which a zone counts.
-func zoneKey(z *directive) string { return strings.NewReplacer("{", "", "}", "").Replace(z.arg(0)) }
+// isAddress reports whether a value is a variable with the address of the client.
+func isAddress(value string) bool { return value == "$binary_remote_addr" || value == "$remote_addr" }
+
+// unlimitedOf returns the networks for which a key is empty: a map of the values of a geo, to the
+// address and an empty text. ok is false for any other key.
+func (t *translator) unlimitedOf(key string) (networks string, from []*directive, ok bool) {
+	keys := t.mapOf(key)
+	if keys == nil || len(keys.args) != 2 {
+		return "", nil, false
+	}
+	geo := t.mapOf(keys.arg(0))
+	if geo == nil || geo.name != "geo" || len(geo.args) != 1 {
+		return "", nil, false
+	}
+	values := map[string]string{}
+	for _, line := range keys.block {
+		if len(line.args) != 1 || line.arg(0) != "" && !isAddress(line.arg(0)) {
+			return "", nil, false
+		}
+		values[line.name] = line.arg(0)
+	}
+	var empty, counted []netip.Prefix
+	for _, line := range geo.block {
+		value, known := values[line.arg(0)]
+		if !known {
+			value = values["default"]
+		}
+		network, ok := networksOf(line.name)
+		switch {
+		case line.name == "default" && value != "":
+			continue
+		case !ok || line.name == "all":
+			return "", nil, false
+		case value == "":
+			empty = append(empty, network...)
+		default:
+			counted = append(counted, network...)
+		}
+	}
+	for _, a := range empty {
+		if slices.ContainsFunc(counted, a.Overlaps) {
+			return "", nil, false
+		}
+	}
+	return list(empty), []*directive{geo, keys}, len(empty) <= maxNetworks
+}
+
+// maxNetworks bounds the networks without limits.
+const maxNetworks = 64
+
+// mapOf returns the map or geo block of a variable, or nil.
+func (t *translator) mapOf(variable string) *directive {
+	for _, d := range named(t.http, "map", "geo") {
+		if variable != "" && d.arg(len(d.args)-1) == variable {
+			return d
+		}
+	}
+	return nil
+}
 
 // option returns the value of a parameter name=value.
 func (d *directive) option(name string) string {
@@ -62,69 +104,48 @@ func (d *directive) option(name string) string {
 // translateLimits writes the limits of requests, connections and rates. The limits of connections
 // are the same for all files: the values that most files have win.
 func (t *translator) translateLimits() {
-	t.statuses()
-	connections := t.limit("limit_conn", t.connectionLimit(byAddress), "max_connections_per_ip")
-	t.limit("limit_conn", t.connectionLimit(byServer), "max_connections")
-	t.limit("max_ranges", t.rangeLimit, "max_ranges")
-	requests := t.limitFiles(t.requestLimit, "requests_per_second", "requests_burst")
-	t.limitFiles(t.rateLimit, "send_rate", "send_rate_after")
-	t.translateUnlimited(connections, requests)
-}
-
-// limitFiles writes keys of [access] by groups, store paths and extensions, and returns the values
-// of each kind of files.
-func (t *translator) limitFiles(get func(chain [][]*directive) attribute, keys ...string) map[cell]string {
-	values, from := t.perCell(func(s *server, l *location) attribute { return get(s.chain(l)) })
-	t.writeChoices("access", t.universe.spread(values), from, keys...)
-	return values
-}
-
-// limit writes a key of [gateway] with the value that most files have, which it returns.
-func (t *translator) limit(name string, get func(chain [][]*directive) attribute, key string) (value string) {
-	values, from := t.perCell(func(s *server, l *location) attribute { return get(s.chain(l)) })
-	value = t.universe.commonest(values)
-	number, now := part(value, 0), "there is none"
-	if number != "" && number != "0" {
-		t.out.set("gateway", key, number, from[value]...)
-		now = key + " = " + number
-	}
-	for _, d := range others(from, value) {
-		if !strings.HasSuffix(d.name, "_zone") {
-			t.say(d, fmt.Sprintf("%s is the same for all files: %s", name, now),
-				"run a second gateway on another address for files with a limit of their own")
+	requests, from := t.perCell(func(s *server, l *location) attribute { return t.requestLimit(s.chain(l)) })
+	t.writeChoices("access", t.universe.spread(requests), from, "requests_per_second", "requests_burst")
+	t.writeFiles("access", func(s *server, l *location) attribute { return t.rateLimit(s.chain(l)) },
+		"send_rate", "send_rate_after")
+	for _, all := range []bool{false, true} {
+		key := map[bool]string{false: "max_connections_per_ip", true: "max_connections"}[all]
+		values, from := t.perCell(func(s *server, l *location) attribute {
+			return t.connectionLimit(s.chain(l), all)
+		})
+		if !all {
+			t.writeUnlimited(requests, values)
+		}
+		value := t.universe.commonest(values)
+		for _, d := range others(from, value) {
+			if d.name == "limit_conn" {
+				t.say(d, "limit_conn is the same for all files: "+key+" = "+part(value, 0),
+					"run a second gateway on another address for files with a limit of their own")
+			}
+		}
+		if value != "" {
+			t.out.set("gateway", key, part(value, 0), from[value]...)
 		}
 	}
-	bare := slices.ContainsFunc(t.universe.all, func(c cell) bool { v, ok := values[c]; return ok && v == "" })
-	if n := len(from[value]); bare && n > 0 && value != "" {
-		t.note(from[value][n-1], "the limit holds for all files, also for those of other locations", "")
-	}
-	return value
 }
 
-// rangeLimit returns the limit of ranges in one response.
-func (t *translator) rangeLimit(chain [][]*directive) (a attribute) {
-	d := last(chain, "max_ranges")
-	if d == nil {
-		return a
-	}
-	t.done(d)
-	if n, _ := strconv.Atoi(d.arg(0)); n >= 1 && n <= 1000 {
-		return attribute{d.arg(0), []*directive{d}}
-	}
-	t.say(d, "one response has 1 to 1000 ranges", "set max_ranges")
-	return a
-}
-
-// statuses adds notes about limits with a status other than 429.
-func (t *translator) statuses() {
-	chain := t.kept[0].chain(nil)
-	for _, name := range []string{"limit_req", "limit_conn"} {
-		d := last(chain, name+"_status")
-		if d != nil && d.arg(0) != "429" {
-			t.note(d, "a request over a limit is 429 with Retry-After", "")
+// writeUnlimited writes the networks without limits. [access] has those of the limit of
+// connections, which is the same for all files.
+func (t *translator) writeUnlimited(requests, connections map[cell]string) {
+	general := part(t.universe.commonest(connections), 1)
+	values := map[cell]string{{otherGroup, otherPath, ""}: general}
+	for _, c := range t.universe.all {
+		if requests[c] != "" && (c != cell{otherGroup, otherPath, ""} || general == "") {
+			values[c] = part(requests[c], 2)
 		}
-		t.done(withoutNil(d)...)
 	}
+	t.writeChoices("access", t.universe.spread(values), nil, "unlimited")
+}
+
+// writeFiles writes keys by groups, store paths and extensions.
+func (t *translator) writeFiles(section string, get func(s *server, l *location) attribute, keys ...string) {
+	values, from := t.perCell(get)
+	t.writeChoices(section, t.universe.spread(values), from, keys...)
 }
 
 var zoneRate = regexp.MustCompile(`^(\d+)r/([sm])$`)
@@ -132,13 +153,12 @@ var zoneRate = regexp.MustCompile(`^(\d+)r/([sm])$`)
 // requestLimit returns requests per second, the burst, and the networks without the limit.
 func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 	for _, d := range inForce(chain, "limit_req") {
-		z := t.zone("limit_req_zone", d.option("zone"))
-		if z.d == nil || z.by != byAddress {
-			continue
+		z, ok := t.zone("limit_req_zone", d.option("zone"))
+		if !ok || a.value != "" {
+			continue // said
 		}
 		m := zoneRate.FindStringSubmatch(z.d.option("rate"))
-		if m == nil || a.value != "" {
-			t.say(d, "one limit of requests holds, the first one", "")
+		if m == nil {
 			continue
 		}
 		rate, _ := strconv.ParseFloat(m[1], 64)
@@ -146,10 +166,11 @@ func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 			rate /= 60
 		}
 		burst, _ := strconv.Atoi(d.option("burst")) // nginx adds it to the first request
-		a.value = parts(trimFloat(min(rate, maxRequests)), strconv.Itoa(min(max(burst, 1), maxRequests)), z.unlimited)
-		a.from = append(a.from, z.d, d)
-		t.done(z.d)
-		if t.done(d); d.option("burst") != "" && !d.has("nodelay") {
+		text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(min(rate, maxRequests), 'f', 4, 64), "0"), ".")
+		a.value = parts(text, strconv.Itoa(min(max(burst, 1), maxRequests)), z.unlimited)
+		a.from = append(append(a.from, z.from...), z.d, d)
+		t.doneAll(a.from...)
+		if d.option("burst") != "" && !d.has("nodelay") {
 			t.note(d, "requests within the burst are served at once, not delayed", "")
 		}
 	}
@@ -159,55 +180,41 @@ func (t *translator) requestLimit(chain [][]*directive) (a attribute) {
 // maxRequests bounds requests_per_second and requests_burst.
 const maxRequests = 1_000_000
 
-// trimFloat returns a number with at most four digits behind the point.
-func trimFloat(v float64) string {
-	text := strconv.FormatFloat(v, 'f', 4, 64)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
-
-// connectionLimit returns the number of connections from one address, or of the server, and the
-// networks without the limit.
-func (t *translator) connectionLimit(of limitKey) func(chain [][]*directive) attribute {
-	return func(chain [][]*directive) (a attribute) {
-		for _, d := range inForce(chain, "limit_conn") {
-			z := t.zone("limit_conn_zone", d.arg(0))
-			if z.d == nil || z.by != of || a.value != "" {
-				continue
-			}
-			a.value, a.from = parts(d.arg(1), z.unlimited), append(a.from, z.d, d)
-			t.done(z.d, d)
+// connectionLimit returns the number of connections from one address, or of the server.
+func (t *translator) connectionLimit(chain [][]*directive, all bool) (a attribute) {
+	for _, d := range inForce(chain, "limit_conn") {
+		z, ok := t.zone("limit_conn_zone", d.arg(0))
+		if all {
+			ofServer := []string{"$server_name", "$host", "$http_host"}
+			z, ok = zone{d: z.d}, z.d != nil && slices.Contains(ofServer, z.d.arg(0))
 		}
-		return a
+		if !ok || a.value != "" {
+			continue // said
+		}
+		a = attribute{parts(d.arg(1), z.unlimited), []*directive{z.d, d}}
+		t.done(a.from...)
+		t.doneAll(z.from...)
 	}
+	return a
 }
 
 // rateLimit returns the rate of one response and the bytes before it.
 func (t *translator) rateLimit(chain [][]*directive) (a attribute) {
 	d, after := last(chain, "limit_rate"), last(chain, "limit_rate_after")
-	for _, set := range inForce(chain, "set") {
-		if set.arg(0) == "$limit_rate" {
-			d = set // $limit_rate wins over limit_rate
-		}
-	}
-	t.done(withoutNil(after)...)
 	if d == nil {
 		return a
 	}
-	rate, ok := nginxSize(d.arg(len(d.args) - 1))
+	rate, ok := nginxSize(d.arg(0))
 	if !ok {
-		t.say(d, "a rate by a variable is not translated", "set send_rate to a number of bytes")
-		return a
+		return a // said
 	}
-	t.done(d)
-	a.from = append(a.from, d)
-	if rate == "0" {
-		return a
+	if t.done(withoutNil(d, after)...); rate == "0" {
+		return attribute{"", []*directive{d}}
 	}
-	a.value = rate
+	a = attribute{rate, []*directive{d}}
 	if after != nil {
 		if size, ok := nginxSize(after.arg(0)); ok {
-			a.value = parts(rate, size)
-			a.from = append(a.from, after)
+			a = attribute{parts(rate, size), []*directive{d, after}}
 		}
 	}
 	return a

@@ -121,7 +121,6 @@ func translateAll(tree *Tree, o Options) (*translator, Result) {
 		t.translateGlobals()
 		t.translateLogs()
 		t.translateCache()
-		t.translatePages()
 		t.sweep()
 	}
 	t.otherServers()
@@ -129,6 +128,7 @@ func translateAll(tree *Tree, o Options) (*translator, Result) {
 	if len(t.kept) == 0 {
 		return t, Result{Findings: findings}
 	}
+	t.listNothing()
 	return t, Result{Config: t.out.text(t, findings), Findings: findings, Nothing: t.nothing}
 }
 

@@ -42,6 +42,9 @@ func (d *directive) String() string {
 	return oneLine(text, 120)
 }
 
+// place returns the directive with its position.
+func (d *directive) place() string { return fmt.Sprintf("%s:%d %s", d.file, d.line, d) }
+
 // arg returns argument n, or an empty string.
 func (d *directive) arg(n int) string {
 	if n >= 0 && n < len(d.args) {

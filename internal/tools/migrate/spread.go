@@ -111,23 +111,25 @@ func level(place string) int {
 }
 
 // pick returns the value that a choice for a group, a store path and an extension has to have: that
-// of files that no pattern names, else of the first cell. ok is false if it changes nothing.
+// of files that no pattern names, else the one that all others have. ok is false if the choice
+// changes nothing.
 func (u universe) pick(values, got map[cell]string, group, path, ext string) (value string, ok bool) {
-	found := false
+	general, differ, known := false, false, false
 	for _, g := range slices.Backward(u.groups) {
 		for _, p := range slices.Backward(u.paths) {
 			v, has := values[cell{g, p, ext}]
 			if !has || group != "" && g != group || path != "" && p != path {
 				continue
 			}
-			general := (group != "" || g == otherGroup) && (path != "" || p == otherPath)
-			if !found && (general || !strings.HasSuffix(v, everybody)) {
-				value, found = v, true
+			general = general || (group != "" || g == otherGroup) && (path != "" || p == otherPath)
+			if !known {
+				value, known = v, true
 			}
-			ok = ok || found && v == value && got[cell{g, p, ext}] != v
+			differ = differ || v != value
+			ok = ok || v == value && got[cell{g, p, ext}] != v
 		}
 	}
-	return value, ok && found
+	return value, ok && (general || !differ && !strings.HasSuffix(value, everybody))
 }
 
 // commonest returns the value that most cells have, where those that no pattern names count first.

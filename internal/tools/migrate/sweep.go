@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sweep gives each directive of the translated servers that has no key yet its finding, or counts
-// it among those that need nothing.
+// sweep gives each directive of the translated servers that has no key yet its finding, or lists it
+// among those that need nothing.
 func (t *translator) sweep() {
 	for _, d := range t.tree.missing {
 		if !t.handled[d] && !hasWord(d.arg(0), harmlessWords) {
@@ -30,13 +30,49 @@ func (t *translator) sweep() {
 			if !reached[l] && !t.handled[l.d] {
 				t.otherLocation(s, l)
 			}
-			t.needsNone(l.d)
 			t.sweepBlock(l.d.block, reached[l])
 		}
 	}
 	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.tree.root),
 		func(d *directive) bool { return d.name == "http" }), true)
-	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.http), t.overridden), true)
+	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.http), func(d *directive) bool { // in force in no translated server
+		return !slices.ContainsFunc(t.kept, func(s *server) bool { return len(named(s.d.block, d.name)) == 0 })
+	}), true)
+}
+
+// listNothing lists the directives of the translated servers, and of the blocks around them, that
+// are no finding and no source of a key.
+func (t *translator) listNothing() {
+	known := map[string]bool{}
+	for _, f := range t.findings {
+		known[fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Directive)] = true
+	}
+	for _, s := range t.out.sections {
+		for _, e := range s.entries {
+			for _, d := range e.from {
+				known[d.place()] = true
+			}
+		}
+	}
+	var walk func(block []*directive, text string)
+	walk = func(block []*directive, text string) {
+		for _, d := range block {
+			isKept := func(s *server) bool { return s.d == d }
+			if d.name == "server" && d.isBlock && !slices.ContainsFunc(t.kept, isKept) {
+				continue // left as it is
+			}
+			inner := text
+			if !known[d.place()] {
+				known[d.place()] = true
+				t.nothing = append(t.nothing, Finding{Kind: Nothing, File: d.file, Line: d.line,
+					Directive: d.String(), Text: text})
+			} else if d.isBlock && d.name != "server" && d.name != "http" {
+				inner = fmt.Sprintf("it is a part of line %d", d.line)
+			}
+			walk(d.block, inner)
+		}
+	}
+	walk(t.tree.root, "it needs no translation")
 }
 
 // noteOthers adds a note if the gateway serves files for which nginx has no location.
@@ -66,15 +102,6 @@ func (t *translator) unknown(block []*directive) {
 	}
 }
 
-// needsNone counts a directive among those that need nothing, unless it is handled.
-func (t *translator) needsNone(d *directive) {
-	if !t.handled[d] && d.name != "" {
-		t.nothing = append(t.nothing, Finding{Kind: Nothing, File: d.file, Line: d.line, Directive: d.String(),
-			Text: "it needs no translation"})
-		t.done(d)
-	}
-}
-
 // sweepBlock handles the directives of a block. Those of a location without files are a part of its
 // finding.
 func (t *translator) sweepBlock(block []*directive, served bool) {
@@ -82,46 +109,22 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 		row, listed := said[d.name]
 		_, check := checks[d.name]
 		switch {
-		case d.name == "location" || d.name == "server" && d.isBlock || d.name == "include":
-			continue
-		case t.handled[d]:
+		case d.name == "location" || d.name == "server" && d.isBlock || d.name == "include" || t.handled[d]:
 		case !isKnown(d.name) && d.name != "":
 			t.say(d, "this directive is not known"+t.hint(d.name), "")
 		case needsNothing[d.name], d.name == "", !served && !strings.HasPrefix(d.name, "image_filter"),
 			check && d.arg(0) == "off":
-		case d.name == "map" || d.name == "geo" || d.name == "split_clients":
-			if t.uses(d.arg(len(d.args) - 1)) {
-				t.say(d, "variables are not translated", "keep nginx in front where they matter")
-			}
+		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
+			t.note(d, "the page /50x.html is not translated", "")
+		case (d.name == "map" || d.name == "geo" || d.name == "split_clients") && !t.uses(d.arg(len(d.args)-1)):
 		case listed && row.note:
 			t.note(d, row.text, row.advice)
 		case listed && row.applies(d):
-			t.sayRow(d, row)
+			t.say(d, row.text, row.advice)
 		case !listed:
 			t.say(d, "this directive is not translated", "")
 		}
-		t.needsNone(d)
-		for _, inner := range d.block {
-			t.needsNone(inner)
-		}
 	}
-}
-
-// sayRow adds the finding of the table, for conditions with the advice for their variable.
-func (t *translator) sayRow(d *directive, row advice) {
-	if d.name == "if" {
-		switch d.arg(0) {
-		case "$http_user_agent":
-			row = advice{text: "user agents are not rejected",
-				advice: "limit them by requests_per_second, or keep nginx in front"}
-		case "$http_referer":
-			row = advice{text: "this test of the referer is not translated",
-				advice: "write host names to [access] referers"}
-		case "$http_x_forwarded_proto":
-			row.advice = "let the balancer redirect clients without TLS"
-		}
-	}
-	t.say(d, row.text, row.advice)
 }
 
 // uses reports whether a translated server uses a variable.
@@ -131,12 +134,9 @@ func (t *translator) uses(variable string) bool {
 		return slices.ContainsFunc(d.args, func(a string) bool { return strings.Contains(a, variable) }) ||
 			slices.ContainsFunc(d.block, in)
 	}
-	return variable != "" && slices.ContainsFunc(t.kept, func(s *server) bool { return in(s.d) })
-}
-
-// overridden reports whether a directive of the http block is in force in no translated server.
-func (t *translator) overridden(d *directive) bool {
-	return !slices.ContainsFunc(t.kept, func(s *server) bool { return len(named(s.d.block, d.name)) == 0 })
+	return variable != "" && slices.ContainsFunc(t.http, func(d *directive) bool {
+		return (d.name == "limit_req_zone" || d.name == "limit_conn_zone") && in(d)
+	}) || slices.ContainsFunc(t.kept, func(s *server) bool { return in(s.d) })
 }
 
 // healthName matches the paths that balancers request for their health checks.
@@ -166,30 +166,22 @@ func (t *translator) otherLocation(s *server, l *location) {
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
 		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
-	case l.reject != nil || l.check != nil && t.handled[l.check], isPage(l) && first(block, "internal") != nil:
+	case l.reject != nil || l.check != nil && t.handled[l.check], isPage(l):
 	case l.op == "=" && (reply == nil || len(reply.args) == 1) &&
 		first(block, "proxy_pass", "ngx_fastdfs_module") == nil:
-	case reply != nil:
-		t.say(l.d, fmt.Sprintf("nginx responds with %s; %s", reply.arg(0), fileOnly), "keep nginx for this path")
-	case l.check != nil && t.closesNothing(s, l):
-		t.say(l.check, "no file id has such a path, so nothing is denied", inFront)
+	case l.check != nil && !slices.ContainsFunc(t.universe.all, func(c cell) bool {
+		can, _ := l.pat.match(t.universe.shapes[c])
+		return can
+	}):
+		t.say(l.d, "no file id has such a path, so nothing is denied", inFront)
 	case l.image:
-		t.say(l.d, "pictures are changed here: originals are served from the store",
-			"keep nginx or imgproxy for these paths")
+		t.say(l.d, "pictures are changed here: originals are served from the store", makeImages)
 	case l.serves:
 		t.say(l.d, "this pattern is no group, store path or extension, so what is in force here is not translated",
 			"compare its links by gateway compare; links with a path in front of the group need url_prefix")
 	default:
 		t.say(l.d, fileOnly, "keep nginx for this path, or leave it out")
 	}
-}
-
-// closesNothing reports whether a location can be for no file.
-func (t *translator) closesNothing(s *server, l *location) bool {
-	return !slices.ContainsFunc(t.universe.all, func(c cell) bool {
-		can, _ := l.pat.match(t.universe.shapes[c])
-		return can
-	})
 }
 
 // otherServers adds findings about the servers that are not translated and stay in nginx.
@@ -208,7 +200,6 @@ func (t *translator) otherServers() {
 		if at == nil || s.names[0] == "_" {
 			at = s.d
 		}
-		shared := slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] })
 		switch {
 		case s.left != nil:
 			text := "the server is left to nginx: the gateway does not have this check"
@@ -220,12 +211,12 @@ func (t *translator) otherServers() {
 			t.say(s.left, text, "keep nginx on its address, with the gateway as its source")
 			for _, block := range s.blocks() {
 				for _, d := range block {
-					if strings.HasPrefix(d.name, "image_filter") && said[d.name].text != "" {
-						t.say(d, said[d.name].text, said[d.name].advice)
+					if row := said[d.name]; strings.HasPrefix(d.name, "image_filter") && row.text != "" {
+						t.say(d, row.text, row.advice)
 					}
 				}
 			}
-		case shared:
+		case slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] }):
 			t.say(at,
 				fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
 					s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")

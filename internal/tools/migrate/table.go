@@ -78,11 +78,13 @@ func (a advice) applies(d *directive) bool {
 
 const inFront = "keep nginx in front for these files, with the gateway as its source"
 
+// makeImages is the advice for pictures that nginx changes.
+const makeImages = "write the sizes to [image], with forms = slave for NAME_200x200.jpg, or keep nginx in front"
+
 var (
 	unserved  = advice{text: "it is in force where no file is served"}
-	unchanged = advice{text: "pictures are not changed", advice: "keep nginx or imgproxy in front for these locations",
-		unless: "off"}
-	unpacked = advice{text: "files are sent as they are stored, not compressed",
+	unchanged = advice{text: "pictures are not changed", advice: makeImages, unless: "off"}
+	unpacked  = advice{text: "files are sent as they are stored, not compressed",
 		advice: "let a proxy in front compress text, or store compressed files", unless: "off"}
 	noGeoIP = advice{text: "there is no GeoIP", advice: "keep nginx in front"}
 	allTime = advice{note: true,
@@ -92,7 +94,7 @@ var (
 
 // said are the directives without a key.
 var said = map[string]advice{
-	"add_header": unserved, "more_set_headers": unserved, "expires": unserved, "allow": unserved, "deny": unserved,
+	"add_header": unserved, "expires": unserved, "allow": unserved, "deny": unserved,
 	"image_filter": unchanged, "image_filter_sharpen": unchanged, "image_filter_jpeg_quality": unchanged,
 	"image_filter_webp_quality": unchanged, "image_filter_transparency": unchanged, "image_filter_interlace": unchanged,
 	"small_light": unchanged, "geoip_country": noGeoIP, "geoip2": noGeoIP, "gzip": unpacked, "brotli": unpacked,
@@ -108,7 +110,9 @@ var said = map[string]advice{
 	"proxy_no_cache":     {text: "all files are cached"},
 	"rewrite":            {text: "paths are not rewritten", advice: "keep nginx in front, or change the links"},
 	"return":             {text: "this response is not translated"},
-	"error_page":         {text: "the page is not translated", advice: "set [error_pages]"},
+	"error_page": {text: "the page is not translated",
+		advice: "set [error_pages] STATUS = FILE; 497 needs a port of its own with tls_redirect"},
+	"more_set_headers": {text: "this field is not translated", advice: "write it to [headers]"},
 	"try_files": {text: "a missing file is searched on other hosts, and is 404",
 		advice: "set [error_pages] 404"},
 	"sub_filter":     {text: "the content of files is not changed", advice: "keep nginx in front"},
@@ -133,7 +137,8 @@ var said = map[string]advice{
 	"proxy_cache": {text: "there is one cache"},
 	"map":         {text: "variables are not translated", advice: "keep nginx in front where they matter"},
 	"geo":         {text: "variables are not translated", advice: "keep nginx in front where they matter"},
-	"if":          {text: "conditions are not translated", advice: "keep nginx in front where it matters"},
+	"if": {text: "conditions are not translated",
+		advice: "limit clients by requests_per_second, set tls_redirect, or keep nginx in front"},
 	"set_real_ip_from": {text: "trusted_proxies has addresses and networks only",
 		advice: "write the address in place of the name"},
 }
