@@ -25,7 +25,7 @@ type entry struct {
 }
 
 // order is the order of sections; sections with selectors follow [access] and [headers].
-var order = []string{"", "gateway", "access", "headers", "error_pages", "types", "cache"}
+var order = []string{"", "gateway", "access", "headers", "error_pages", "image", "cache"}
 
 func (o *document) section(name string) *section {
 	for _, s := range o.sections {

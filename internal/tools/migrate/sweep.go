@@ -174,6 +174,7 @@ func (t *translator) otherLocation(s *server, l *location) {
 		return can
 	}):
 		t.say(l.d, "no file id has such a path, so nothing is denied", inFront)
+	case l.image && t.translateImages(l):
 	case l.image:
 		t.say(l.d, "pictures are changed here: originals are served from the store", makeImages)
 	case l.serves:

@@ -78,9 +78,6 @@ func (a advice) applies(d *directive) bool {
 
 const inFront = "keep nginx in front for these files, with the gateway as its source"
 
-// makeImages is the advice for pictures that nginx changes.
-const makeImages = "write the sizes to [image], with forms = slave for NAME_200x200.jpg, or keep nginx in front"
-
 var (
 	unserved  = advice{text: "it is in force where no file is served"}
 	unchanged = advice{text: "pictures are not changed", advice: makeImages, unless: "off"}
