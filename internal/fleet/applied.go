@@ -31,6 +31,7 @@ type AppliedFile struct {
 	fence   int64         // of the last Store
 	storing chan struct{} // closed when the fence is stored, or could not be; nil = no goroutine stores it
 	err     error         // the result
+	again   *time.Timer   // calls Store after a failure; nil = there was none
 	closed  bool
 }
 
@@ -91,7 +92,11 @@ func (p *AppliedFile) Store(fence int64) error {
 	return p.err
 }
 
-// store stores the last fence, and again while a newer one has come.
+// storeAgain is the pause after a failure. While the tier is off, an attempt takes no time.
+const storeAgain = 5 * time.Second
+
+// store stores the last fence, and again while a newer one has come. After a failure it tries again
+// later, since the disk may respond again before the next purge.
 func (p *AppliedFile) store(done chan struct{}) {
 	for {
 		p.mu.Lock()
@@ -104,12 +109,24 @@ func (p *AppliedFile) store(done chan struct{}) {
 		p.mu.Lock()
 		if err != nil || p.fence == fence || p.closed {
 			p.storing, p.err = nil, err
+			if p.again != nil {
+				p.again.Stop()
+			}
+			if err != nil && !p.closed {
+				p.again = time.AfterFunc(storeAgain, func() { _ = p.Store(p.last()) }) // the log has the first error
+			}
 			p.mu.Unlock()
 			close(done)
 			return
 		}
 		p.mu.Unlock()
 	}
+}
+
+func (p *AppliedFile) last() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fence
 }
 
 func (p *AppliedFile) isClosed() bool {
@@ -124,7 +141,9 @@ func (p *AppliedFile) Close() {
 	if p != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.closed = true
+		if p.closed = true; p.again != nil {
+			p.again.Stop()
+		}
 	}
 }
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -87,4 +90,48 @@ func TestAppliedFileOnSlowDisk(t *testing.T) {
 	failure := errors.New("input/output error")
 	go func() { removed <- failure }()
 	require.ErrorIs(t, p.Store(15), failure)
+}
+
+// written is a Folder in memory.
+type written struct{ text []byte }
+
+func (w *written) ReadFile(string) ([]byte, error) { return w.text, nil }
+
+func (w *written) WriteFile(_ string, text []byte) error { w.text = text; return nil }
+
+// TestAppliedFileStoredLater: a fence that could not be stored while the disk was off is stored
+// when the disk is back, without another purge. After Close nothing is stored.
+func TestAppliedFileStoredLater(t *testing.T) {
+	for name, closed := range map[string]bool{"stored": false, "closed": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failure := errors.New("the disk hangs")
+				var off atomic.Bool
+				off.Store(true)
+				var folder written
+				p := NewAppliedFile(&folder, "0123456789abcdef", func() error {
+					if off.Load() {
+						return failure
+					}
+					return nil
+				})
+				require.ErrorIs(t, p.Store(13), failure)
+				require.ErrorIs(t, p.Store(14), failure)
+				time.Sleep(time.Minute)
+				off.Store(false)
+				if closed {
+					p.Close()
+				}
+				time.Sleep(storeAgain)
+				synctest.Wait()
+				if closed {
+					require.Empty(t, folder.text)
+					return
+				}
+				n, err := p.Load()
+				require.NoError(t, err)
+				require.EqualValues(t, 14, n)
+			})
+		})
+	}
 }
