@@ -28,12 +28,15 @@ type PurgeTarget struct {
 type Purged struct {
 	Gateways int      `json:"gateways"`          // number of gateways that have applied the purge
 	Missing  []string `json:"missing,omitempty"` // names of the others, or one sentence with a reason
-	Dropped  int      `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
+	// Unconfirmed: Redis does not answer, so no other gateway is known to have applied the purge.
+	// Missing names those that this gateway knows.
+	Unconfirmed bool `json:"unconfirmed,omitempty"`
+	Dropped     int  `json:"dropped,omitempty"` // purged entries of this gateway, if it is in no fleet
 }
 
 // Complete reports whether the purge is in force in all gateways. A purge that has reached none is
 // not.
-func (p Purged) Complete() bool { return p.Gateways > 0 && len(p.Missing) == 0 }
+func (p Purged) Complete() bool { return p.Gateways > 0 && len(p.Missing) == 0 && !p.Unconfirmed }
 
 // ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.
 var ErrPurgeTarget = errors.New("cannot tell what to purge")

@@ -75,6 +75,9 @@ func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, i
 	switch {
 	case err != nil:
 		result = &status.Result{State: status.Bad, Title: i18n.Plain("not purged"), Text: i18n.ErrorText(err)}
+	case purged.Unconfirmed:
+		result = &status.Result{State: status.Warn, Title: i18n.Plain("not purged everywhere"),
+			Text: i18n.Plain("Redis does not answer: no other gateway could be asked. Repeat the purge.")}
 	case !purged.Complete():
 		result = &status.Result{State: status.Warn, Title: i18n.Plain("not purged everywhere"),
 			Text: i18n.Sprintf("Not yet applied by %s.", strings.Join(purged.Missing, ", "))}

@@ -158,6 +158,7 @@ func TestPurgeByFormFails(t *testing.T) {
 		"no id":     {Purged{}, nil, " ", 400, "The file id is missing."},
 		"a folder":  {Purged{}, fmt.Errorf("%w: <no file>", ErrPurgeTarget), "x", 400, "&lt;no file&gt;"},
 		"nowhere":   {Purged{}, nil, "x", 504, "not purged everywhere"},
+		"no redis":  {Purged{Gateways: 1, Unconfirmed: true}, nil, "x", 504, "no other gateway could be asked"},
 		"missing":   {Purged{Gateways: 1, Missing: []string{"a", "b"}}, nil, "x", 504, "Not yet applied by a, b."},
 		"a failure": {Purged{}, errors.New("out of luck"), "x", 500, "out of luck"},
 		"too long":  {Purged{}, nil, strings.Repeat("x", maxForm), 400, "cannot read the form"},

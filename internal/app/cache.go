@@ -139,8 +139,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		if err := a.syncPurges(); err != nil {
 			return admin.Purged{}, err
 		}
-		missing = []string{"all others: redis has not confirmed the purge, repeat it"}
-		return admin.Purged{Gateways: 1, Missing: missing}, nil
+		return admin.Purged{Gateways: 1, Missing: missing, Unconfirmed: true}, nil
 	}
 	return admin.Purged{Gateways: gateways, Missing: missing}, err
 }

@@ -26,7 +26,8 @@ import (
 // each gateway invalidates its fills when it applies the purge.
 //
 // After the error cachelock.ErrHeld, no gateway has applied the purge. After cache.ErrFleetDown,
-// this gateway has applied it; the others do so only if Redis wrote it down and its reply was lost.
+// this gateway has applied it; the others, of which it names the known members, do so only if Redis
+// wrote it down and its reply was lost.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
@@ -36,7 +37,7 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 	}
 	if err != nil {
 		f.local.Load().Purge(m)
-		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
+		return 1, f.others(), fmt.Errorf("cannot purge %s everywhere: %w", m, err)
 	}
 	f.wake()
 	names := f.mustApply(written)
@@ -116,6 +117,14 @@ func (f *Fleet) mustApply(p writtenPurge) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// others returns the names of the known members, without this gateway.
+func (f *Fleet) others() []string {
+	members := f.members.Load()
+	names := append(members.names(), members.lost...)
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == f.Name() })
 }
 
 // unacknowledged returns the names of the gateways that have not confirmed a purge yet. A gateway

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -13,12 +14,16 @@ import (
 )
 
 // TestPurgeNamesTheUnheard: a gateway that was registered, has not left and was not heard for
-// longer than members are is named as missing until purgeLimits.forget is over.
+// longer than members are is named as missing until purgeLimits.forget is over. A gateway that does
+// not reach Redis names the members that it knows.
 func TestPurgeNamesTheUnheard(t *testing.T) {
 	t.Parallel()
 	var ma, mb, mc memory
-	a, _, c, relay := threeMembers(t, redistest.Shared(t), &ma, &mb, &mc)
+	a, b, c, relay := threeMembers(t, redistest.Shared(t), &ma, &mb, &mc)
 	relay.Cut()
+	_, others, err := c.Purge(t.Context(), tier.MatchFile(testFile))
+	require.ErrorIs(t, err, cache.ErrFleetDown)
+	require.Equal(t, []string{a.o.Name, b.o.Name}, others, "those that it knows")
 	unheard := func(since time.Duration) { // a heartbeat of before the cut may come late
 		require.NoError(t, a.rdb.ZAdd(t.Context(), a.key("gateways"),
 			z(float64(time.Now().Add(-since).UnixMilli()), c.o.Name)).Err())

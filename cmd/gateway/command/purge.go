@@ -79,9 +79,16 @@ func printPurged(cmd *cobra.Command, done admin.Purged, asJSON bool) (err error)
 		err = printJSON(cmd, done)
 	} else {
 		out := cmd.OutOrStdout()
-		fmt.Fprintf(out, "applied by %d of %d gateways\n", done.Gateways, done.Gateways+len(done.Missing))
+		if done.Unconfirmed && len(done.Missing) == 0 {
+			fmt.Fprintln(out, "applied by this gateway; others are not known")
+		} else {
+			fmt.Fprintf(out, "applied by %d of %d gateways\n", done.Gateways, done.Gateways+len(done.Missing))
+		}
 		for _, name := range done.Missing {
 			fmt.Fprintf(out, "%s %s\n", paint(cmd, "missing:", red), name)
+		}
+		if done.Unconfirmed {
+			fmt.Fprintln(out, "redis does not answer, so no other gateway could be asked: repeat the purge")
 		}
 	}
 	if err == nil && !done.Complete() {
