@@ -122,7 +122,7 @@ func (f *openFile) load() (*Segment, error) {
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {
 		_, length := f.chunk(i)
 		p := make([]byte, length) // not used again if the read is late
-		if err := doOnly(f.disk.io, "read", func() error { return f.read(i, p) }); err != nil {
+		if err := readOnly(f.disk.io, "read", func() error { return f.read(i, p) }); err != nil {
 			return nil, err
 		}
 		s.Chunks = append(s.Chunks, p)

@@ -16,20 +16,23 @@ import (
 const (
 	hangTime  = 4 * time.Second
 	graceTime = time.Second
+
+	// readTime bounds the wait of a reader, which goes on with the source then, as at a store path.
+	readTime = 2 * time.Second
 )
 
 // maxOperations bounds the operations of readers at a time, and with them the threads that a disk
 // holds when it hangs.
 const maxOperations = 128
 
-// errOff is the error of an operation while the disk hangs.
+// errOff is the error of an operation while the disk hangs, or for whose end a reader does not wait.
 var errOff = errors.New("the cache's disk hangs")
 
 // diskIO bounds the time of every operation on the disk of a Disk: none is done without it. When an
 // operation takes too long the tier is off for everybody at once: all that wait for the disk give
 // up, and no further operation of a reader begins. Disk.attend turns the tier on again.
 //
-// Background goroutines call supervise, and may hang; all others call do.
+// Background goroutines call supervise, and may hang; readers call read, all others do.
 type diskIO struct {
 	path  string
 	log   *slog.Logger
@@ -70,10 +73,24 @@ func (x *diskIO) supervise(op string, call func() error) error {
 // do returns the result of an operation, or errOff as soon as the tier is off. The operation has a
 // goroutine, which ends with it; a late result that is an io.Closer is closed there.
 func do[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
-	off, err := x.begin(op)
+	return doUntil(x, op, nil, call)
+}
+
+// read is do for a reader, which gets errOff after readTime too.
+func read[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
+	late := time.NewTimer(readTime)
+	defer late.Stop()
+	return doUntil(x, op, late.C, call)
+}
+
+// doUntil is do, which returns errOff when it receives from late, too.
+func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T, error)) (v T, err error) {
+	off, err := x.begin(op, late)
 	if err != nil {
 		return v, err
 	}
+	left := make(chan struct{})
+	defer close(left)
 	type outcome struct {
 		v   T
 		err error
@@ -89,7 +106,7 @@ func do[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
 		})
 		select {
 		case done <- o:
-		case <-off:
+		case <-left:
 			if c, ok := any(o.v).(io.Closer); ok && o.err == nil {
 				_ = c.Close() // nothing was written
 			}
@@ -99,8 +116,15 @@ func do[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
 	case o := <-done:
 		return o.v, o.err
 	case <-off:
-		return v, errOff
+	case <-late:
 	}
+	return v, errOff
+}
+
+// readOnly is read for an operation without a result.
+func readOnly(x *diskIO, op string, call func() error) error {
+	_, err := read(x, op, func() (struct{}, error) { return struct{}{}, call() })
+	return err
 }
 
 // doOnly is do for an operation without a result.
@@ -110,8 +134,9 @@ func doOnly(x *diskIO, op string, call func() error) error {
 }
 
 // begin waits for the place of an operation, and returns the channel that is closed when the tier
-// is turned off. If no place becomes free in time, the disk is as good as one that hangs.
-func (x *diskIO) begin(op string) (off <-chan struct{}, err error) {
+// is turned off. If no place becomes free in time, the disk is as good as one that hangs; a reader
+// gives up earlier, when it receives from leave.
+func (x *diskIO) begin(op string, leave <-chan time.Time) (off <-chan struct{}, err error) {
 	off = x.offChannel()
 	if x.isOff.Load() {
 		return nil, errOff
@@ -128,6 +153,7 @@ func (x *diskIO) begin(op string) (off <-chan struct{}, err error) {
 		return off, nil
 	case <-late.C:
 		x.turnOff(op, nil)
+	case <-leave:
 	case <-off:
 	}
 	return nil, errOff
