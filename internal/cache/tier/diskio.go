@@ -25,7 +25,7 @@ const (
 // holds when it hangs.
 const maxOperations = 128
 
-// errOff is the error of an operation while the disk hangs, or for whose end a reader does not wait.
+// errOff is the error of an operation while the disk hangs, or for which a reader waits no longer.
 var errOff = errors.New("the cache's disk hangs")
 
 // diskIO bounds the time of every operation on the disk of a Disk: none is done without it. When an
