@@ -110,7 +110,7 @@ func printDemo(w io.Writer, lang i18n.Language, store demo.Store, u urls) {
 	say("  never expires: %s", u.never)
 	say("  for any other file: %s token -c %s FILE_ID", os.Args[0], store.TokenConfig)
 	if u.admin != "" {
-		say("\nThe state of the gateway: %s/status, for programs /readyz and /metrics", u.admin)
+		say("\nThe state of the gateway, with /readyz and /metrics for programs: %s/status", u.admin)
 	}
 	say("Next: make run-cluster starts three gateways in front of three storages.")
 	say("Stop with Ctrl-C.")

@@ -17,6 +17,7 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/assert"
@@ -87,6 +88,44 @@ func TestHangingStore(t *testing.T) {
 	}
 }
 
+// requireHangs waits until a thread of a process waits for the file system of hang.
+func requireHangs(t *testing.T, pid int) {
+	t.Helper()
+	eventually.True(t, func() bool {
+		names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+		require.NoError(t, err)
+		return slices.ContainsFunc(names, func(name string) bool {
+			text, _ := os.ReadFile(name) // fails if the thread has ended
+			return strings.Contains(string(text), "fuse")
+		})
+	}, "it reads no file there")
+}
+
+// TestStopDuringReload: while a reload waits for a disk, a second SIGTERM ends the gateway.
+func TestStopDuringReload(t *testing.T) {
+	t.Parallel()
+	s, dir, addr := storetest.New(t), t.TempDir(), lab.Address(lab.Port())
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+addr, "admin_listen =", "landlock = false"))
+	p, err := lab.Start(addr, filepath.Join(t.TempDir(), "log"), lab.Listens(addr), e2e.Binary, "serve", "-c", conf)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	hang(t, dir)
+	include := "\n#include " + filepath.Join(dir, "http.conf") + "\n"
+	text, err := os.ReadFile(conf)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(conf, append(text, include...), 0o600))
+	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGHUP))
+	requireHangs(t, p.PID())
+	eventually.True(t, func() bool {
+		select {
+		case <-p.Done:
+			return true
+		default: // the first SIGTERM waits for the reload, the second one does not
+			return syscall.Kill(p.PID(), syscall.SIGTERM) != nil
+		}
+	}, "it does not end")
+}
+
 // TestStopWhileAStartHangs: SIGTERM ends a gateway whose start waits for a disk.
 func TestStopWhileAStartHangs(t *testing.T) {
 	t.Parallel()
@@ -103,14 +142,7 @@ func TestStopWhileAStartHangs(t *testing.T) {
 		<-ended
 	})
 	go func() { ended <- cmd.Wait(); close(ended) }()
-	eventually.True(t, func() bool {
-		names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", cmd.Process.Pid))
-		require.NoError(t, err)
-		return slices.ContainsFunc(names, func(name string) bool {
-			text, _ := os.ReadFile(name) // fails if the thread has ended
-			return strings.Contains(string(text), "fuse")
-		})
-	}, "it reads the configuration")
+	requireHangs(t, cmd.Process.Pid)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	eventually.True(t, func() bool { return len(ended) > 0 })
 	require.Contains(t, out.String(), "a signal has ended the start")

@@ -93,31 +93,6 @@ func TestSecondSignal(t *testing.T) {
 	require.NotContains(t, p.Log(), "msg=stopped")
 }
 
-// TestStopDuringReload: a second SIGTERM ends the process at once, also while a reload hangs.
-func TestStopDuringReload(t *testing.T) {
-	t.Parallel()
-	s, dir, addr := storetest.New(t), t.TempDir(), lab.Address(lab.Port())
-	text := s.Config("[gateway]", "listen = "+addr, "admin_listen =", "landlock = false")
-	conf, fifo := e2e.WriteConfig(t, text), filepath.Join(dir, "fifo")
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), e2e.Binary, "serve", "-c", conf)
-	require.NoError(t, err)
-	t.Cleanup(p.Kill)
-	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
-	require.NoError(t, os.WriteFile(conf, []byte(text+"\n#include "+fifo+"\n"), 0o600))
-	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGHUP))
-	writer, err := os.OpenFile(fifo, os.O_WRONLY, 0) // blocks until the reload opens the fifo
-	require.NoError(t, err)
-	defer writer.Close()
-	eventually.True(t, func() bool {
-		select {
-		case <-p.Done:
-			return true
-		default: // the first SIGTERM waits for the reload, the second one does not
-			return syscall.Kill(p.PID(), syscall.SIGTERM) != nil
-		}
-	}, "it does not end")
-}
-
 // TestReload: SIGHUP and POST /reload apply a changed configuration. A bad one is rejected with its
 // errors, and the old one stays.
 func TestReload(t *testing.T) {
