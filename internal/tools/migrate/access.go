@@ -34,8 +34,10 @@ func (t *translator) judge(s *server, l *location) {
 	}
 	if l.check == nil {
 		l.rule = t.ruleOf(s, chain)
-		if a := accessOf(inForce(chain, "allow", "deny")); a.unreadable || a.closed && len(a.allow) == 0 {
-			l.check = inForce(chain, "allow", "deny")[0]
+		rules := inForce(chain, "allow", "deny")
+		if a := accessOf(rules); a.unreadable || a.closed && len(a.allow) == 0 ||
+			len(rules) > 0 && t.clientIsLost(chain) {
+			l.check = rules[0]
 		}
 		public := slices.ContainsFunc(t.servers, func(s *server) bool { return !s.isLoopback() })
 		if s.isLoopback() && public && part(l.rule.value, 0) == "" {
@@ -43,6 +45,33 @@ func (t *translator) judge(s *server, l *location) {
 			l.rule.from = append(l.rule.from, s.listens[0].d)
 		}
 	}
+}
+
+// clientIsLost reports whether the gateway sees other addresses of clients than nginx: those of
+// balancers that it does not know, or those in fields that it does not read.
+func (t *translator) clientIsLost(chain [][]*directive) bool {
+	kind, first := "x-real-ip", t.servers[0].chain(nil)
+	if d := last(chain, "real_ip_header"); d != nil {
+		kind = strings.ToLower(d.arg(0))
+	}
+	proxies := inForce(chain, "set_real_ip_from")
+	for _, s := range t.servers {
+		if len(proxies) > 0 && kind != "proxy_protocol" &&
+			slices.ContainsFunc(s.listens, func(l listen) bool { return l.d.has("proxy_protocol") }) {
+			return true
+		}
+		if !slices.EqualFunc(inForce(s.chain(nil), "set_real_ip_from"), proxies,
+			func(a, b *directive) bool { return a.String() == b.String() }) {
+			return true
+		}
+	}
+	known := kind == "x-real-ip" || kind == "x-forwarded-for" || kind == "proxy_protocol"
+	header := last(first, "real_ip_header")
+	return len(proxies) > 0 && (!known || header != nil && strings.ToLower(header.arg(0)) != kind) ||
+		slices.ContainsFunc(proxies, func(d *directive) bool {
+			_, ok := networksOf(d.arg(0))
+			return !ok || d.arg(0) == "all" || strings.HasSuffix(d.arg(0), "/0")
+		})
 }
 
 // checkIn returns a check of a location that the gateway does not have, or nil.
@@ -197,7 +226,8 @@ func isFree(d *directive) bool {
 	case "$http_user_agent", "$http_range":
 		return returns && !strings.HasPrefix(d.arg(1), "!")
 	case "!-f", "!-e", "!-d", "-f", "-e", "-d":
-		return returns
+		path := strings.NewReplacer("$request_filename", "", "$document_root", "", "$uri", "").Replace(d.arg(1))
+		return returns && !strings.Contains(path, "$")
 	}
 	return onPath
 }
@@ -268,7 +298,8 @@ func diverts(d *directive) bool {
 	case "deny", "auth_basic", "auth_request", "proxy_pass", "ngx_fastdfs_module":
 		return true
 	}
-	return slices.Contains(applications, d.name)
+	_, check := checks[d.name]
+	return check || slices.Contains(applications, d.name)
 }
 
 // everybody is the value of deny that closes files to all clients.

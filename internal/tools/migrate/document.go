@@ -98,7 +98,7 @@ func rank(name string) int {
 	switch first := words[min(1, len(words)-1)]; {
 	case strings.Count(first, "/") > 1:
 		place += 3
-	case len(first) == 4 && storePath.MatchString(first):
+	case storePath.MatchString(strings.TrimSuffix(first, "/")):
 		place++
 	case strings.HasSuffix(first, "/"):
 		place += 2

@@ -92,6 +92,18 @@ func TestHostile(t *testing.T) {
 		{"a phase of the server", "server { server_rewrite_by_lua_block { x() } location /group1/ { M; } }",
 			"group1/0/jpg"},
 		{"a phase of http", "rewrite_by_lua_file x.lua; server { location /group1/ { M; } }", "group1/0/jpg"},
+		{"a balancer with a name", "set_real_ip_from lb.test; real_ip_header X-Forwarded-For; " +
+			"server { location /group1/ { allow 10.0.0.0/8; deny all; M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"a field of a provider", "set_real_ip_from 10.0.0.9; real_ip_header CF-Connecting-IP; " +
+			"server { location /group1/ { deny 192.0.2.1; M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"a balancer of one server", "server { set_real_ip_from 10.0.0.9; location /group2/ { M; } } " +
+			"server { location /group1/ { allow 10.0.0.0/8; deny all; M; } }", "group1/0/jpg"},
+		{"a file by its token", "server { location /group1/ { if (!-f /keys/$arg_token) { return 403; } M; } }",
+			"group1/0/jpg"},
+		{"a phase in a free condition", "server { location /group1/ { if ($http_user_agent ~ x) { " +
+			"access_by_lua_file a.lua; } M; } }", "group1/0/jpg"},
+		{"a phase behind the file", "server { location /group1/ { header_filter_by_lua_file a.lua; M; } }",
+			"group1/0/jpg"},
 		{"clients by certificate", "server { listen 443 ssl; ssl_verify_client optional; location /group1/ { if " +
 			"($ssl_client_verify != SUCCESS) { return 403; } M; } }", "group1/0/jpg"},
 	} {

@@ -226,10 +226,14 @@ func glob(g, path string, loose bool) bool {
 	skip(now)
 	for k := range len(path) {
 		clear(next)
+		alive := false
 		for i, on := range now {
-			if on {
+			if alive = alive || on; on {
 				step(g, i, path[k], loose, next)
 			}
+		}
+		if !alive {
+			return false
 		}
 		skip(next)
 		now, next = next, now

@@ -148,7 +148,8 @@ var checks = map[string]string{
 	"access_by_lua": "", "access_by_lua_file": "", "access_by_lua_block": "", "server_rewrite_by_lua_file": "",
 	"server_rewrite_by_lua_block": "", "rewrite_by_lua": "",
 	"rewrite_by_lua_file": "", "rewrite_by_lua_block": "", "content_by_lua": "", "content_by_lua_file": "",
-	"content_by_lua_block": "",
+	"content_by_lua_block": "", "header_filter_by_lua": "", "header_filter_by_lua_file": "",
+	"header_filter_by_lua_block": "",
 }
 
 // ownBlock are the checks that an inner block does not inherit.

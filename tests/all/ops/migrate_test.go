@@ -106,7 +106,8 @@ func TestTranslationServes(t *testing.T) {
 		require.Equal(t, was, is, "%s %q", c.path, c.referer)
 	}
 	paths := filepath.Join(dir, "paths")
-	require.NoError(t, os.WriteFile(paths, []byte(strings.Join([]string{jpg.URL(), txt.URL(), other.URL()}, "\n")), 0o600))
+	list := strings.Join([]string{jpg.URL(), txt.URL(), other.URL()}, "\n")
+	require.NoError(t, os.WriteFile(paths, []byte(list), 0o600))
 	code, stdout, stderr = e2e.Run(t, "compare", "-ranges", "http://"+addr, "http://"+p.Addrs[0], paths)
 	require.Equal(t, 0, code, stdout+stderr)
 	require.Contains(t, respond(t, p.Addrs[0], "/health", ""), "200")
