@@ -19,7 +19,7 @@ var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recove
 // trunk slot is free or another file's. openErr is the error of a call of Open that began after
 // since. The state of the folder may be a second old. The state of the file must be newer than that
 // of the folder. So Deleted looks for the file again, unless the folder was found sound before
-// since and openErr is ErrMissing.
+// since, and openErr is ErrMissing or that of a slot which is free or another file's.
 func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	p, err := l.find(id)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	switch {
 	case !sound:
 		return false
-	case openErr == ErrMissing && at.Before(since):
+	case (openErr == ErrMissing || openErr == errSlot) && at.Before(since):
 		return true
 	}
 	there, err := dir.exists(name)

@@ -51,7 +51,8 @@ func (o FileCacheOptions) withDefaults() FileCacheOptions {
 // trunk slots are not cached. The content of a file of at most MaxBody is read into memory at the
 // second request for a cached file, unless it is an appender. If the id has a CRC32, the content
 // must match. A file that does not match stays cached as such, and is not found until it changes.
-// Missing files are not cached: replication may create them at any time.
+// Missing files and slots are not cached: replication may create them at any time. The trunk file of
+// a missing slot stays open, see trunkfile.go.
 //
 // A larger trunk slot is copied into memory while it is checked, or at a later request, if there is
 // room. Each eighth request that finds no copy may also evict copies of slots that were not
@@ -202,8 +203,8 @@ func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if path.missing(id) {
-		return nil, ErrMissing
+	if err := c.missing(path, id); err != nil {
+		return nil, err
 	}
 	key := fileKey{id.Group, id.Logic}
 	f, ours, lead := s.join(key)
@@ -228,7 +229,9 @@ func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 	purges := c.purges.Load()
 	file, err := (*File)(nil), errBroken // result if c.open panics
 	defer func() { s.complete(c, key, file, err, purges) }()
-	file, err = c.open(id)
+	if file, err = c.open(id); err == errSlot {
+		c.keepTrunkFile(id)
+	}
 	return file, err
 }
 

@@ -110,14 +110,30 @@ func (s *shard) join(key fileKey) (f *File, ours *flight, lead bool) {
 func (s *shard) complete(c *FileCache, key fileKey, file *File, err error, purges uint64) {
 	s.mu.Lock()
 	defer s.unlock()
-	// under mu: Purge increments the counter before it searches
-	if file != nil && !s.closed && c.keeps(file) && purges == c.purges.Load() {
-		s.add(file.retain())
+	if file != nil && c.keeps(file) {
+		s.addUnlessPurged(c, file, purges)
 	}
 	ours := s.flights[key]
 	delete(s.flights, key)
 	ours.err = err
 	close(ours.done)
+}
+
+// keep caches a file that no flight has opened, under the condition of complete. It replaces one
+// that another request has opened meanwhile.
+func (s *shard) keep(c *FileCache, f *File, purges uint64) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.files.Remove(f.key)
+	s.addUnlessPurged(c, f, purges)
+}
+
+// addUnlessPurged adds a reference to a file, and caches it, unless Purge was called after the
+// caller had read purges. s.mu is held: Purge increments the counter before it searches.
+func (s *shard) addUnlessPurged(c *FileCache, f *File, purges uint64) {
+	if !s.closed && purges == c.purges.Load() {
+		s.add(f.retain())
+	}
 }
 
 // add caches a file, whose reference it takes over, and evicts the least recently used ones. s.mu

@@ -272,7 +272,7 @@ func TestFileCacheTrunkFileReplaced(t *testing.T) {
 		requireRead(t, c, a, "slot a", false)
 		third := s.slot(768, fdfs.SlotFile, "slot c", nil)
 		requireRead(t, c, third, "slot c", false)
-		require.EqualValues(t, 2, c.Stats().Descriptors, "that of the old trunk file is closed")
+		require.EqualValues(t, 3, c.Stats().Descriptors, "a, the third, the trunk file; that of the old one is closed")
 	})
 }
 

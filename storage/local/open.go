@@ -55,7 +55,7 @@ func (l *Store) open(id fdfs.FileID) (*File, error) {
 		}
 		file, target, err := l.openOne(path, at)
 		switch {
-		case err == ErrMissing && hop > 0: // the link is there
+		case hop > 0 && (err == ErrMissing || err == errSlot): // the link is there
 			return nil, fdfs.ErrNoFile
 		case err != nil:
 			return nil, err
