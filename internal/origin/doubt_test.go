@@ -117,6 +117,37 @@ func TestYoungSlaveThatItsSourceLacks(t *testing.T) {
 	}
 }
 
+// TestYoungSlaveIsAskedOnceASecond: the storages are asked for a young slave file of this host that
+// none of them has once a second, and not at each request. A purge ends that, and a file that
+// arrives is found.
+func TestYoungSlaveIsAskedOnceASecond(t *testing.T) {
+	t.Parallel()
+	c := newCache(t, cache.Options{Memory: 64 << 20})
+	r := newRig(t, func(*fdfstest.Cluster) {}, func(s *SourcesOptions, o *Options) {
+		s.HasStore, o.Store, o.Cache = func(string) bool { return true }, deletingStore{}, c
+	})
+	source, replica := r.Storage(0).AddrPort().Addr(), r.Storage(1)
+	r.a.o.Sources.o.LocalIPs = []netip.Addr{source}
+	id, err := fdfs.EncodeSlave(fileID(t, []byte("hello"), func(f *fdfs.Fields) {
+		f.Source, f.Created = source.As4(), time.Now().Add(-time.Minute).Unix()
+	}), "_small", "jpg")
+	require.NoError(t, err)
+	begin := time.Now()
+	for range 500 {
+		require.ErrorIs(t, r.find(id, fdfs.ErrNoFile), ErrNotYet)
+	}
+	asked := replica.Counts().Total()
+	require.LessOrEqual(t, time.Duration(asked-1)*900*time.Millisecond, time.Since(begin), "%d requests", asked)
+	eventually.True(t, func() bool {
+		require.ErrorIs(t, r.find(id, fdfs.ErrNoFile), ErrNotYet)
+		return replica.Counts().Total() > asked
+	}, "it is asked again")
+
+	_, err = r.Put(fdfstest.FileSpec{ID: id.String(), Content: []byte("hello"), On: []*fdfstest.Storage{replica}})
+	require.NoError(t, err)
+	eventually.True(t, func() bool { return r.find(id, fdfs.ErrNoFile) == nil }, "it has arrived")
+}
+
 // TestMissingPartOfADownSource: if the cache has only the first bytes of the range, and all
 // storages are down, the request fails before the first byte of its response. It does not if the
 // storages run, or if the range is here.

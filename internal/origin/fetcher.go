@@ -155,11 +155,14 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	return other, nil
 }
 
-// NegativeTTL implements cache.Source: "no such file" is not cached while replication may still
-// bring the file.
+// youngTTL is the time for which "no such file" is cached while replication may still bring the
+// file.
+const youngTTL = time.Second
+
+// NegativeTTL implements cache.Source.
 func (f *fetcher) NegativeTTL() time.Duration {
 	if f.a.isYoung(f.request.ID, time.Now()) {
-		return -1
+		return youngTTL
 	}
 	return 0
 }

@@ -73,7 +73,8 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 
 // usesCache reports whether a file comes through the cache. A file whose source is this host, and
 // that is not here while replication may still bring it, does not: it was deleted, or will be here
-// in a moment.
+// in a moment. A slave file does: it may have been uploaded to another storage, and clients request
+// many that nobody has uploaded, which the cache remembers for a second (fetcher.NegativeTTL).
 func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if a.o.Cache == nil || a.o.Redirect && localErr != nil {
 		return false
@@ -81,7 +82,7 @@ func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if !errors.Is(localErr, fdfs.ErrNoFile) {
 		return true
 	}
-	return !a.isOwn(r.ID) || !a.isYoung(r.ID, r.Now.Add(-deletionDelay))
+	return r.ID.Kind == fdfs.KindSlave || !a.isOwn(r.ID) || !a.isYoung(r.ID, r.Now.Add(-deletionDelay))
 }
 
 // lookUp fills in r.File if the cache has fresh metadata. The error is cache.ErrMiss if a host must
