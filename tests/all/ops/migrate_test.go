@@ -105,11 +105,6 @@ func TestTranslationServes(t *testing.T) {
 		was, is := respond(t, addr, c.path, c.referer), respond(t, p.Addrs[0], c.path, c.referer)
 		require.Equal(t, was, is, "%s %q", c.path, c.referer)
 	}
-	paths := filepath.Join(dir, "paths")
-	list := strings.Join([]string{jpg.URL(), txt.URL(), other.URL()}, "\n")
-	require.NoError(t, os.WriteFile(paths, []byte(list), 0o600))
-	code, stdout, stderr = e2e.Run(t, "compare", "-ranges", "http://"+addr, "http://"+p.Addrs[0], paths)
-	require.Equal(t, 0, code, stdout+stderr)
 	require.Contains(t, respond(t, p.Addrs[0], "/health", ""), "200")
 	closed := s.In(storetest.Other, 0, "txt", s.Bytes(10))
 	require.Contains(t, respond(t, p.Addrs[0], closed.URL(), ""), "403", "never opened without its check")
