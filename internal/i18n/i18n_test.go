@@ -11,7 +11,7 @@ import (
 )
 
 func TestText(t *testing.T) {
-	inner := Sprintf("the group %s", "fdfs")
+	inner := Sprintf("URLs with the group (%s)", "f:1")
 	for _, c := range []struct {
 		text             Text
 		english, chinese string
@@ -20,8 +20,8 @@ func TestText(t *testing.T) {
 		{Plain("renew it"), "renew it", "更新证书"},
 		{Plain("no such sentence"), "no such sentence", "no such sentence"},
 		{Sprintf("[%s] has no key %q", "cache", "x"), `[cache] has no key "x"`, `[cache] 没有配置项 "x"`},
-		{Sprintf("%q holds a secret (%s), and %s can read it", "f", "k", inner),
-			`"f" holds a secret (k), and the group fdfs can read it`, `"f" 中有密钥（k），而用户组 fdfs 可以读取它`},
+		{Sprintf("%s: %s: %s", "f", Plain("error"), inner), "f: error: URLs with the group (f:1)",
+			"f: 错误：URL 带组名（f:1）"},
 		{Sprintf("not translated: %s", Plain("renew it")), "not translated: renew it", "not translated: 更新证书"},
 		{Sprintf("cannot read %q: %v", "f", fs.ErrPermission), `cannot read "f": permission denied`,
 			`无法读取 "f"：没有权限`},
@@ -29,7 +29,7 @@ func TestText(t *testing.T) {
 		{ErrorText(errors.Join(Errorf("stopping"))), "stopping", "正在停止"},
 		{ErrorText(fs.ErrExist), "file already exists", "file already exists"},
 		{Of("renew it"), "renew it", "更新证书"},
-		{Of(inner), "the group fdfs", "用户组 fdfs "},
+		{Of(inner), "URLs with the group (f:1)", "URL 带组名（f:1）"},
 	} {
 		require.Equal(t, c.english, c.text.String())
 		require.Equal(t, c.english, c.text.In(English))

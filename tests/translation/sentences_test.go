@@ -64,7 +64,7 @@ func TestSentences(t *testing.T) {
 	for _, folder := range scanned {
 		s.folder(t, folder)
 	}
-	s.page(t)
+	s.pages(t)
 	require.Greater(t, len(s.found), 300, "the scan finds few sentences")
 	for _, problem := range s.problems {
 		t.Error(problem)
@@ -213,14 +213,15 @@ func hasWords(format string) bool {
 	return strings.TrimSpace(verb.ReplaceAllString(format, "")) != ""
 }
 
-// page collects the sentences of the status page.
-func (s *scan) page(t *testing.T) {
-	const page = "internal/admin/status/page.html"
-	text, err := os.ReadFile("../../" + page)
-	require.NoError(t, err)
-	for n, line := range strings.Split(string(text), "\n") {
-		for _, m := range inAction.FindAllStringSubmatch(line, -1) {
-			s.found[m[1]] = fmt.Sprintf("%s:%d", page, n+1)
+// pages collects the sentences of the pages.
+func (s *scan) pages(t *testing.T) {
+	for _, page := range []string{"internal/admin/status/page.html", "internal/tools/demo/index.html"} {
+		text, err := os.ReadFile("../../" + page)
+		require.NoError(t, err)
+		for n, line := range strings.Split(string(text), "\n") {
+			for _, m := range inAction.FindAllStringSubmatch(line, -1) {
+				s.found[m[1]] = fmt.Sprintf("%s:%d", page, n+1)
+			}
 		}
 	}
 }

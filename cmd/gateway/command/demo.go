@@ -40,7 +40,7 @@ func demoCommand(version string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		index, err := store.Index(urls.links)
+		index, err := store.Index(urls.links, *lang)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package demo
 
 import (
+	"fastdfs-gateway/internal/i18n"
+
 	"bytes"
 	"hash/crc32"
 	"image"
@@ -91,7 +93,7 @@ func TestIndex(t *testing.T) {
 	s, err := Write(t.TempDir()+"/demo", now, Options{})
 	require.NoError(t, err)
 	page, err := s.Index(Links{Status: "http://localhost:1/status", Rejected: "http://h/a",
-		Token: `http://h/a?token="><script>`})
+		Token: `http://h/a?token="><script>`}, i18n.English)
 	require.NoError(t, err)
 	for _, f := range s.Files {
 		require.Contains(t, string(page), `href="/`+f.ID.String()+`"`)
@@ -100,6 +102,11 @@ func TestIndex(t *testing.T) {
 	require.NotContains(t, string(page), "<script")
 	require.Equal(t, 1, strings.Count(string(page), "<video"))
 	require.Equal(t, 1, strings.Count(string(page), "<audio"))
+	page, err = s.Index(Links{}, i18n.Chinese)
+	require.NoError(t, err)
+	require.Contains(t, string(page), `<html lang="zh-CN">`)
+	require.Contains(t, string(page), ">图片<")
+	require.NotContains(t, string(page), "Demonstration")
 }
 
 func TestWriteRejects(t *testing.T) {

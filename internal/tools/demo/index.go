@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/admin/status"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Links are shown on the index page beside the files.
@@ -20,19 +21,29 @@ type Links struct {
 //go:embed index.html
 var indexText string
 
-var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
-	"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
-	"size": status.Bytes,
-	"presets": func() []template.URL { // of [image] in the configuration
-		return []template.URL{"p=square", "p=wide", "w=160"}
-	},
-	"name": func(f File) string { return strings.ReplaceAll(f.Title.String(), " ", "-") + "." + f.ID.Ext() },
-}).Parse(indexText))
+// indexFuncs returns the functions of the page in a language.
+func indexFuncs(l i18n.Language) template.FuncMap {
+	return template.FuncMap{
+		"tag":  l.Tag,
+		"t":    func(sentence string) string { return i18n.Plain(sentence).In(l) },
+		"in":   func(text i18n.Text) string { return text.In(l) },
+		"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
+		"size": status.Bytes,
+		"presets": func() []template.URL { // of [image] in the configuration
+			return []template.URL{"p=square", "p=wide", "w=160"}
+		},
+		"name": func(f File) string { return strings.ReplaceAll(f.Title.String(), " ", "-") + "." + f.ID.Ext() },
+	}
+}
 
 // Index returns a page in HTML that shows the files of the store. It needs no scripts.
-func (s Store) Index(l Links) ([]byte, error) {
+func (s Store) Index(l Links, lang i18n.Language) ([]byte, error) {
+	page, err := template.New("index").Funcs(indexFuncs(lang)).Parse(indexText)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the index page: %w", err)
+	}
 	var b bytes.Buffer
-	err := indexTemplate.Execute(&b, struct {
+	err = page.Execute(&b, struct {
 		Links
 		Files []File
 	}{l, s.Files})
