@@ -23,8 +23,8 @@ func scale(ctx context.Context, img image.Image, s *source, part area, width, he
 	pix := out.Pix
 	switch _, isCMYK := img.(*image.CMYK); {
 	case isCMYK:
-		convertCMYK(pix, s.profile)
-		return out, nil
+		convertCMYK(ctx, pix, s.profile)
+		return out, context.Cause(ctx)
 	case p.channels == 1:
 		for i := 0; i < len(pix); i += 4 {
 			pix[i+1], pix[i+2], pix[i+3] = pix[i], pix[i], 255
@@ -34,8 +34,8 @@ func scale(ctx context.Context, img image.Image, s *source, part area, width, he
 			divide(pix[i : i+4 : i+4])
 		}
 	}
-	convertRGB(pix, s.profile)
-	return out, nil
+	convertRGB(ctx, pix, s.profile)
+	return out, context.Cause(ctx)
 }
 
 // divide divides the colour of a pixel by its alpha.
@@ -75,8 +75,8 @@ func scaleYCbCr(ctx context.Context, m *image.YCbCr, s *source, part area, width
 		c[0], c[1], c[2] = toRGB(c[0], c[1], c[2], s.limited)
 		c[3] = 255
 	}
-	convertRGB(out.Pix, s.profile)
-	return out, nil
+	convertRGB(ctx, out.Pix, s.profile)
+	return out, context.Cause(ctx)
 }
 
 // subsampling returns the size in pixels of a sample of Cb or Cr.
@@ -193,15 +193,18 @@ func transformOf(profile []byte, channels int) *icc.Pipeline {
 	return t
 }
 
-// convertRGB converts pixels from the colours of a profile to sRGB.
-func convertRGB(pix, profile []uint8) {
+// convertStep is the number of bytes of pixels that are converted between two looks at the context.
+const convertStep = 1 << 16
+
+// convertRGB converts pixels from the colours of a profile to sRGB, until the context ends.
+func convertRGB(ctx context.Context, pix, profile []uint8) {
 	t := transformOf(profile, 3)
 	if t == nil {
 		return
 	}
 	var before, after [3]uint8 // neighbours often have the same colour
 	known := false
-	for i := 0; i < len(pix); i += 4 {
+	for i := 0; i < len(pix) && (i%convertStep != 0 || ctx.Err() == nil); i += 4 {
 		c := (*[3]uint8)(pix[i:])
 		if !known || *c != before {
 			r, g, b := t.Transform(float64(c[0])/255, float64(c[1])/255, float64(c[2])/255)
@@ -211,11 +214,12 @@ func convertRGB(pix, profile []uint8) {
 	}
 }
 
-// convertCMYK converts pixels from CMYK to sRGB, by the profile if there is one.
-func convertCMYK(pix, profile []uint8) {
+// convertCMYK converts pixels from CMYK to sRGB, by the profile if there is one,
+// until the context ends.
+func convertCMYK(ctx context.Context, pix, profile []uint8) {
 	t := transformOf(profile, 4)
 	var in, out [4]float64
-	for i := 0; i < len(pix); i += 4 {
+	for i := 0; i < len(pix) && (i%convertStep != 0 || ctx.Err() == nil); i += 4 {
 		c := pix[i : i+4 : i+4]
 		if t == nil {
 			c[0], c[1], c[2] = color.CMYKToRGB(c[0], c[1], c[2], c[3])

@@ -53,6 +53,9 @@ func flatten(m *image.NRGBA) {
 // drawings most of the time.
 func encodeWebP(w *writer, m *image.NRGBA, quality int) error {
 	if !m.Opaque() {
+		if m.Rect.Dx()*m.Rect.Dy() > maxLossless {
+			return fmt.Errorf("%w: %v, for lossless WebP", ErrTooLarge, m.Rect.Size())
+		}
 		return nativewebp.Encode(w, m, nil)
 	}
 	if max(m.Rect.Dx(), m.Rect.Dy()) >= 1<<14 {

@@ -63,6 +63,6 @@ func FuzzProfile(f *testing.F) {
 	f.Add(make([]byte, 200))
 	f.Fuzz(func(t *testing.T, profile []byte) {
 		defer func() { _ = recover() }() // as Make does
-		convertRGB(make([]byte, 64), profile)
+		convertRGB(t.Context(), make([]byte, 64), profile)
 	})
 }

@@ -181,7 +181,8 @@ func pngMeta(s *source) {
 			s.multiplied = body[12] != 0
 		case kind == "eXIf":
 			s.orientation, _ = readTIFF(body)
-		case kind == "iCCP":
+		case kind == "iCCP" && s.profile == nil:
+			s.profile = []byte{} // no second one is unpacked
 			_, packed, _ := bytes.Cut(body, []byte{0})
 			if len(packed) == 0 {
 				break

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
 	"io"
 	"math"
 	"time"
@@ -91,7 +92,7 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 		return nil, err
 	}
 	if l.Room != nil {
-		release, err := l.Room(ctx, src.memory()+int64(width)*int64(height)*outMemory)
+		release, err := l.Room(ctx, src.memory()+src.memoryOf(int64(width)*int64(height), s.Format))
 		if err != nil {
 			return nil, err
 		}
@@ -130,6 +131,26 @@ func (src *source) make(ctx context.Context, s Spec, most time.Duration, crop ar
 // outMemory bounds the bytes for one pixel of the result: the scaled samples, two pictures in
 // colour, and the encoder.
 const outMemory = 16
+
+// Bounds of lossless WebP: its encoder cannot be interrupted (2 megapixels take a second at most),
+// and has copies of all pixels as integers.
+const (
+	maxLossless    = 2 << 20 // pixels
+	losslessMemory = 104     // bytes for one pixel, besides outMemory
+)
+
+// memoryOf bounds the bytes for a result. Only transparent pictures become lossless WebP.
+func (src *source) memoryOf(pixels int64, f Format) int64 {
+	n := pixels * outMemory
+	switch src.model {
+	case color.YCbCrModel, color.GrayModel, color.Gray16Model, color.CMYKModel:
+		return n
+	}
+	if f == WebP {
+		n += min(pixels, maxLossless) * losslessMemory
+	}
+	return n
+}
 
 func (l *Limits) check(width, height int) error {
 	if width <= 0 || height <= 0 || width > l.Side || height > l.Side || int64(width)*int64(height) > l.Pixels {

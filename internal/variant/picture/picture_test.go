@@ -2,6 +2,7 @@ package picture
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
 	"encoding/binary"
 	"hash/crc32"
@@ -287,6 +288,54 @@ func TestBombs(t *testing.T) {
 	for n := range len(good) {
 		_, _ = Make(t.Context(), good[:n], Spec{Width: 10, Quality: 50}, Limits{}) // no panic
 	}
+}
+
+// TestOneProfile: of several profiles in a PNG only the first is unpacked, so that the time of a
+// file of such bombs is bounded.
+func TestOneProfile(t *testing.T) {
+	file := asPNG(t, image.NewGray(image.Rect(0, 0, 1, 1)))[:33]
+	for _, profile := range []string{"first", "second"} {
+		var packed bytes.Buffer
+		w := zlib.NewWriter(&packed)
+		_, _ = w.Write([]byte(profile))
+		require.NoError(t, w.Close())
+		file = binary.BigEndian.AppendUint32(file, uint32(3+packed.Len()))
+		file = append(append(append(file, "iCCPx\x00\x00"...), packed.Bytes()...), 0, 0, 0, 0)
+	}
+	s := &source{file: file}
+	pngMeta(s)
+	require.Equal(t, "first", string(s.profile))
+}
+
+// TestLosslessBound: a transparent picture whose encoder would take too long is rejected, and the
+// memory of that encoder is asked for.
+func TestLosslessBound(t *testing.T) {
+	file := asPNG(t, image.NewNRGBA(image.Rect(0, 0, 2, 2)))
+	asked := map[Format]int64{}
+	for _, format := range []Format{PNG, WebP} {
+		_, err := Make(t.Context(), file, Spec{Width: 100, Height: 100, Fit: Fill, Format: format}, Limits{
+			Room: func(_ context.Context, n int64) (func(), error) {
+				asked[format] = n
+				return func() {}, nil
+			}})
+		require.NoError(t, err)
+	}
+	require.Greater(t, asked[WebP], asked[PNG]+100*100*64)
+	_, err := Make(t.Context(), file, Spec{Width: 1500, Height: 1500, Fit: Fill, Format: WebP}, Limits{})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+// TestInterrupted: the conversion of colours and the last pass over a WebP end with the context.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	e := &vp8{width: 1, height: 1, blocks: make([]macroblock, 1)}
+	cancel()
+	visited := false
+	counter := &tokenizer{put: func(bool, int, int, int, int) { visited = true }}
+	counter.visit(ctx, e)
+	require.False(t, visited)
+	_, err := scale(ctx, image.NewGray(image.Rect(0, 0, 9, 9)), &source{}, area{x1: 9, y1: 9}, 3, 3)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // endless is a JPEG whose scans never end.

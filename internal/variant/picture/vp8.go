@@ -97,7 +97,7 @@ func encodeVP8(ctx context.Context, m *image.NRGBA, quality int) ([]byte, error)
 			e.encodeMacroblock(x, y)
 		}
 	}
-	return e.write(m.Rect.Dx(), m.Rect.Dy()), nil
+	return e.write(ctx, m.Rect.Dx(), m.Rect.Dy()), context.Cause(ctx)
 }
 
 // load converts the picture to Y, Cb and Cr in the limited range, and repeats its last samples up

@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 )
@@ -84,10 +85,10 @@ var categories = []struct {
 	{67, [][2]int{{6, 1}, {8, 1}, {10, 1}}, []uint8{254, 254, 243, 230, 196, 177, 153, 140, 133, 130, 129}},
 }
 
-// visit visits all levels.
-func (t *tokenizer) visit(e *vp8) {
+// visit visits all levels, until the context ends.
+func (t *tokenizer) visit(ctx context.Context, e *vp8) {
 	t.above = make([][9]uint8, e.width)
-	for y := range e.height {
+	for y := 0; y < e.height && ctx.Err() == nil; y++ {
 		t.left = [9]uint8{}
 		for x := range e.width {
 			if mb := &e.blocks[y*e.width+x]; mb.empty {
@@ -175,8 +176,8 @@ func (t *tokenizer) level(size, kind, band, context int) {
 }
 
 // write returns the frame: its tag, the partition of modes, and the one of levels (section 9).
-func (e *vp8) write(width, height int) []byte {
-	tokens, head := e.learn(), newArithmetic()
+func (e *vp8) write(ctx context.Context, width, height int) []byte {
+	tokens, head := e.learn(ctx), newArithmetic()
 	head.putBits(0, 2) // colour space, clamping
 	head.putBits(0, 1) // no segments
 	head.putBits(0, 1) // normal loop filter
@@ -207,7 +208,7 @@ func (e *vp8) write(width, height int) []byte {
 			}
 		},
 	}
-	t.visit(e)
+	t.visit(ctx, e)
 	first, second := head.bytes(), body.bytes()
 	const keyFrame, shown = 0, 1 << 4
 	tag := keyFrame | shown | len(first)<<5
@@ -257,7 +258,7 @@ func probability(no, yes int) uint8 {
 }
 
 // learn returns the probabilities of the picture, where they save more bits than they cost.
-func (e *vp8) learn() probabilities {
+func (e *vp8) learn(ctx context.Context) probabilities {
 	var counts [4][8][3][11][2]int
 	t := &tokenizer{
 		put: func(bit bool, kind, band, context, node int) {
@@ -270,7 +271,7 @@ func (e *vp8) learn() probabilities {
 		},
 		bits: func(int, int, []uint8) {},
 	}
-	t.visit(e)
+	t.visit(ctx, e)
 	tokens := defaultTokens
 	for kind := range tokens {
 		for band := range tokens[kind] {
