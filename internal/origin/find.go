@@ -74,7 +74,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 // usesCache reports whether a file comes through the cache. A file whose source is this host, and
 // that is not here while replication may still bring it, does not: it was deleted, or will be here
 // in a moment. A slave file does: it may have been uploaded to another storage, and clients request
-// many that nobody has uploaded, which the cache remembers for a second (fetcher.NegativeTTL).
+// many that do not exist, which the cache remembers for a second (fetcher.NegativeTTL).
 func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if a.o.Cache == nil || a.o.Redirect && localErr != nil {
 		return false

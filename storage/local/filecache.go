@@ -51,8 +51,8 @@ func (o FileCacheOptions) withDefaults() FileCacheOptions {
 // trunk slots are not cached. The content of a file of at most MaxBody is read into memory at the
 // second request for a cached file, unless it is an appender. If the id has a CRC32, the content
 // must match. A file that does not match stays cached as such, and is not found until it changes.
-// Missing files and slots are not cached: replication may create them at any time. The trunk file of
-// a missing slot stays open, see trunkfile.go.
+// Missing files and slots are not cached: replication may create them at any time. The trunk file
+// of a missing slot stays open, see trunkfile.go.
 //
 // A larger trunk slot is copied into memory while it is checked, or at a later request, if there is
 // room. Each eighth request that finds no copy may also evict copies of slots that were not
