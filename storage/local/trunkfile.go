@@ -2,9 +2,9 @@ package local
 
 import "fastdfs-gateway/internal/fdfs"
 
-// After a request for a missing slot the cache keeps its trunk file open, as a File of its own. From
-// then on a request for any missing slot of this trunk file costs one read of the slot's header.
-// The cache keeps nothing of the id, so the slot is found as soon as it is written.
+// After a request for a missing slot the cache keeps its trunk file open, as a File of its own.
+// From then on a request for any missing slot of this trunk file costs one read of the slot's
+// header. The cache keeps nothing of the id, so the slot is found as soon as it is written.
 
 // missing returns the reason if the file of an id certainly does not exist, at the cost of one
 // system call. If the result is nil, the file may still not exist.
