@@ -16,6 +16,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -100,7 +101,8 @@ func CloseFile(file *os.File) error {
 	return file.Close()
 }
 
-// OpenFile opens a file as Open does.
+// OpenFile opens a file as Open does. A FIFO that no program reads is an error: its open would wait
+// for one.
 func OpenFile(path string) (*os.File, error) {
 	switch path {
 	case "":
@@ -108,8 +110,11 @@ func OpenFile(path string) (*os.File, error) {
 	case "-":
 		return os.Stdout, nil
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-	if err != nil {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
+	switch {
+	case errors.Is(err, syscall.ENXIO):
+		return nil, fmt.Errorf("cannot open log %s: it is a FIFO that no program reads", path)
+	case err != nil:
 		return nil, fmt.Errorf("cannot open log: %w", err)
 	}
 	return f, nil

@@ -87,6 +87,13 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, "kept\n", content(t, path))
 }
 
+func TestFIFOWithoutReader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, unix.Mkfifo(path, 0o600))
+	_, err := Open(path, 0)
+	require.ErrorContains(t, err, "it is a FIFO that no program reads")
+}
+
 // TestStuckPipe: if a pipe has no reader, writers do not wait, memory is bounded, and Close returns
 // after a while.
 func TestStuckPipe(t *testing.T) {
