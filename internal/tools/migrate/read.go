@@ -308,19 +308,6 @@ func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
 	return t, err
 }
 
-// httpBlock returns the directives of all http blocks.
-func (t *Tree) httpBlock() (all []*directive) {
-	for _, h := range named(t.root, "http") {
-		all = append(all, h.block...)
-	}
-	return all
-}
-
-// servers returns all server blocks.
-func (t *Tree) servers() []*directive {
-	return named(t.httpBlock(), "server")
-}
-
 // lineOf returns the line of an argument, which may be below the first line of a long directive.
 func (t *Tree) lineOf(d *directive, arg string) int {
 	lines := t.texts[d.file]
