@@ -118,8 +118,7 @@ func TestYoungSlaveThatItsSourceLacks(t *testing.T) {
 }
 
 // TestYoungSlaveIsAskedOnceASecond: the storages are asked for a young slave file of this host that
-// none of them has once a second, and not at each request. A purge ends that, and a file that
-// arrives is found.
+// none of them has once a second, and not at each request. A file that arrives is found.
 func TestYoungSlaveIsAskedOnceASecond(t *testing.T) {
 	t.Parallel()
 	c := newCache(t, cache.Options{Memory: 64 << 20})

@@ -155,16 +155,20 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	return other, nil
 }
 
-// youngTTL is the time for which "no such file" is cached while replication may still bring the
-// file.
+// youngTTL is the time for which "no such file" is cached for a slave file that replication may
+// still bring: clients request many that were never uploaded. It is not cached for other files,
+// which were uploaded.
 const youngTTL = time.Second
 
 // NegativeTTL implements cache.Source.
 func (f *fetcher) NegativeTTL() time.Duration {
-	if f.a.isYoung(f.request.ID, time.Now()) {
+	switch id := f.request.ID; {
+	case !f.a.isYoung(id, time.Now()):
+		return 0
+	case id.Kind == fdfs.KindSlave:
 		return youngTTL
 	}
-	return 0
+	return -1
 }
 
 // servers returns the servers to ask. The error without a server does not mean that the file is

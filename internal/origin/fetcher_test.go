@@ -41,11 +41,14 @@ func TestTokensOfFetches(t *testing.T) {
 	}
 }
 
-// TestNegativeTTL: a negative entry of a file that replication may still bring lasts a second.
+// TestNegativeTTL: of files that replication may still bring, only slave files get negative entries,
+// which last a second.
 func TestNegativeTTL(t *testing.T) {
 	old := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
 	young := old
 	young.Created = time.Now().Unix()
+	slave := young
+	slave.Kind = fdfs.KindSlave
 	delay := func() time.Duration { return time.Hour }
 	storages := NewResolver(Options{Protocol: Storages{}, SyncDelay: delay})
 	web := NewResolver(Options{Protocol: Storages{Web: true}, SyncDelay: delay})
@@ -54,6 +57,8 @@ func TestNegativeTTL(t *testing.T) {
 	}
 	require.Zero(t, ttl(storages, old), "the default of the cache")
 	require.Zero(t, ttl(web, old), "the default of the cache")
-	require.Equal(t, time.Second, ttl(storages, young))
-	require.Equal(t, time.Second, ttl(web, young))
+	require.Negative(t, ttl(storages, young))
+	require.Negative(t, ttl(web, young))
+	require.Equal(t, time.Second, ttl(storages, slave))
+	require.Equal(t, time.Second, ttl(web, slave))
 }
