@@ -79,6 +79,7 @@ func TestAppliedFileOnSlowDisk(t *testing.T) {
 		syncs <- struct{}{}
 		return <-removed
 	})
+	defer p.Close() // ends the attempts after the failure
 	require.ErrorIs(t, p.Store(13), errStoreLate)
 	require.ErrorIs(t, p.Store(14), errStoreLate)
 	_, err := p.Load()
