@@ -41,8 +41,8 @@ func TestTokensOfFetches(t *testing.T) {
 	}
 }
 
-// TestNegativeTTL: of files that replication may still bring, only slave files get negative entries,
-// which last a second.
+// TestNegativeTTL: of files that replication may still bring, only slave files get negative
+// entries, which last a second.
 func TestNegativeTTL(t *testing.T) {
 	old := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
 	young := old
