@@ -87,9 +87,9 @@ func hasMagic(file []byte, magic string) bool {
 }
 
 // memory bounds the bytes that decode allocates.
-func (s *source) memory() int64 {
+func (src *source) memory() int64 {
 	perPixel := int64(4)
-	switch s.model {
+	switch src.model {
 	case color.GrayModel:
 		perPixel = 1
 	case color.YCbCrModel:
@@ -99,15 +99,15 @@ func (s *source) memory() int64 {
 	case color.RGBA64Model, color.NRGBA64Model, color.CMYKModel:
 		perPixel = 8
 	}
-	if s.multiplied {
+	if src.multiplied {
 		perPixel *= 5
 	}
 	const block = 64 // sides are rounded up to blocks
-	return int64(s.width+block) * int64(s.height+block) * (perPixel + s.codec.memory)
+	return int64(src.width+block) * int64(src.height+block) * (perPixel + src.codec.memory)
 }
 
-func (s *source) decode(ctx context.Context) (image.Image, error) {
-	return s.codec.decode(newReader(ctx, s.file))
+func (src *source) decode(ctx context.Context) (image.Image, error) {
+	return src.codec.decode(newReader(ctx, src.file))
 }
 
 // decodeGIF returns the first frame, at its place in the whole picture.
