@@ -4,58 +4,79 @@
 // Scripts that share functions begin with their files: common.lua, wake.lua, folder_common.lua.
 package lua
 
-import "embed"
-
-//go:embed *.lua
-var files embed.FS
+import _ "embed"
 
 // Locks.
 var (
 	// Acquire acquires locks, all or none.
-	Acquire = join("common", "acquire")
+	Acquire = common + acquire
 	// Release releases locks and notifies the first waiter of each.
-	Release = join("wake", "release")
+	Release = wake + release
 	// Extend sets a new time to live on locks.
-	Extend = join("extend")
+	Extend = extend
 	// Leave removes a waiter from a lock's queue.
-	Leave = join("wake", "leave")
+	Leave = wake + leave
 	// Reenter acquires a lock that its owner may acquire again.
-	Reenter = join("common", "reenter")
+	Reenter = common + reenter
 	// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies
 	// the first waiter.
-	ReenterRelease = join("wake", "reenter_release")
+	ReenterRelease = wake + reenterRelease
 )
 
 // Locks of folders.
 var (
 	// FolderAcquire claims paths of a tree, all or none.
-	FolderAcquire = join("common", "folder_common", "folder_acquire")
+	FolderAcquire = common + folderCommon + folderAcquire
 	// FolderExtend sets a new time to live on such claims.
-	FolderExtend = join("common", "folder_common", "folder_extend")
+	FolderExtend = common + folderCommon + folderExtend
 	// FolderRelease releases such claims and notifies the waiters.
-	FolderRelease = join("common", "folder_common", "folder_release")
+	FolderRelease = common + folderCommon + folderRelease
 )
 
 // The fleet.
 var (
 	// FleetPurge adds a purge to the log and returns the gateways that have to apply it.
-	FleetPurge = join("fleet_purge")
+	FleetPurge = fleetPurge
 	// FleetSync is the heartbeat of a gateway, which returns the purges and the other members.
-	FleetSync = join("fleet_sync")
+	FleetSync = fleetSync
 	// FleetGateways lists the registered gateways.
-	FleetGateways = join("fleet_gateways")
+	FleetGateways = fleetGateways
 	// FleetLeave removes a gateway from that list.
-	FleetLeave = join("fleet_leave")
+	FleetLeave = fleetLeave
 )
 
-// join returns the named files as one script.
-func join(names ...string) (script string) {
-	for _, name := range names {
-		text, err := files.ReadFile(name + ".lua")
-		if err != nil {
-			panic("BUG: " + err.Error())
-		}
-		script += string(text)
-	}
-	return script
-}
+// The files.
+var (
+	//go:embed acquire.lua
+	acquire string
+	//go:embed common.lua
+	common string
+	//go:embed extend.lua
+	extend string
+	//go:embed fleet_gateways.lua
+	fleetGateways string
+	//go:embed fleet_leave.lua
+	fleetLeave string
+	//go:embed fleet_purge.lua
+	fleetPurge string
+	//go:embed fleet_sync.lua
+	fleetSync string
+	//go:embed folder_acquire.lua
+	folderAcquire string
+	//go:embed folder_common.lua
+	folderCommon string
+	//go:embed folder_extend.lua
+	folderExtend string
+	//go:embed folder_release.lua
+	folderRelease string
+	//go:embed leave.lua
+	leave string
+	//go:embed reenter.lua
+	reenter string
+	//go:embed reenter_release.lua
+	reenterRelease string
+	//go:embed release.lua
+	release string
+	//go:embed wake.lua
+	wake string
+)

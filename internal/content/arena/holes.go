@@ -64,7 +64,8 @@ func (s settings) noHugePages() error {
 // errHoles is the error for a system on which an arena cannot rely on holes.
 var errHoles = errors.New("a hole in a file in memory changes bytes that are on their way, or gives nothing back")
 
-// proveHoles writes probeSize bytes, probeChunk at a time.
+// proveHoles writes probeChunk bytes in the middle of probeSize, where the largest page of a kernel
+// has room for them.
 const probeChunk, probeSize = 256 << 10, 4 << 20
 
 // proveHoles makes a hole in an empty file. It checks that bytes which were spliced out of the file
@@ -72,10 +73,11 @@ const probeChunk, probeSize = 256 << 10, 4 << 20
 // probeSize is left in the file.
 func proveHoles(file *os.File) error {
 	content := bytes.Repeat([]byte("pages that are on their way."), probeChunk/28+1)[:probeChunk]
-	for offset := int64(0); offset < probeSize; offset += probeChunk {
-		if _, err := file.WriteAt(content, offset); err != nil {
-			return err
-		}
+	if err := file.Truncate(probeSize); err != nil {
+		return err
+	}
+	if _, err := file.WriteAt(content, probeSize/2); err != nil {
+		return err
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
