@@ -61,58 +61,65 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	return max(p95, hedgeFloor), ok
 }
 
+// attempt is a request to one of the servers of a race.
+type attempt struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	reply  reply
+	err    error
+}
+
+func newAttempt(ctx context.Context) *attempt {
+	a := &attempt{}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	return a
+}
+
 // race sends a request to the first server and, if that is slower than usual, to the second one
 // too. The first good reply counts, and the other request is cancelled. errs has one error for each
 // server that got the request; one of them is nil if there is a reply.
-func (c *Client) race(ctx context.Context, servers []Server, q request) (a reply, errs []error) {
+func (c *Client) race(ctx context.Context, servers []Server, q request) (_ reply, errs []error) {
 	c.budget.earn()
-	ctx1, cancel1 := context.WithCancelCause(ctx)
+	first := newAttempt(ctx)
 	delay, mayHedge := c.hedgeDelay(servers)
 	if !mayHedge {
-		a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
-		return a, []error{err}
+		c.attempt(first, servers, q)
+		return first.reply, []error{first.err}
 	}
-	type outcome struct {
-		reply
-		err        error
-		asked, won bool
-	}
-	var decided atomic.Bool // one of the servers has won
-	second := make(chan outcome, 1)
-	ctx2, cancel2 := context.WithCancelCause(ctx)
+	second := newAttempt(ctx)
+	var winner atomic.Pointer[attempt]
+	hedge := make(chan bool, 1) // gets whether the second server was asked, when its attempt is over
 	timer := time.AfterFunc(delay, func() {
-		o := outcome{asked: c.budget.spend()}
-		if o.asked {
+		affordable := c.budget.spend()
+		if affordable {
 			c.counts.hedges.Add(1)
-			o.reply, o.err = c.try(ctx2, cancel2, servers[1], q, len(servers)-2)
-			o.won = o.err == nil && decided.CompareAndSwap(false, true)
+			c.attempt(second, servers[1:], q)
+			if second.err == nil && winner.CompareAndSwap(nil, second) {
+				first.cancel(errHedgeWon)
+			}
 		}
-		if o.won {
-			cancel1(errHedgeWon)
-		}
-		second <- o
+		hedge <- affordable
 	})
-	a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
-	if timer.Stop() {
-		cancel2(nil)
-		return a, []error{err}
+	c.attempt(first, servers, q)
+	if first.err == nil && winner.CompareAndSwap(nil, first) {
+		second.cancel(errUnneeded)
 	}
-	if err == nil && decided.CompareAndSwap(false, true) {
-		cancel2(errUnneeded)
+	if timer.Stop() || !<-hedge { // the hedge ends soon: its request is cancelled, or has a reply
+		second.cancel(nil)
+		return first.reply, []error{first.err}
 	}
-	o := <-second // soon if the second server has lost: its request is cancelled
-	switch {
-	case !o.asked:
-		cancel2(nil)
-		return a, []error{err}
-	case o.won:
-		if err == nil {
-			a.drop()
-		}
+	winning, other := first, second
+	if winner.Load() == second {
 		c.counts.hedgeWins.Add(1)
-		a = o.reply
-	case o.err == nil:
-		o.drop()
+		winning, other = second, first
 	}
-	return a, []error{err, o.err}
+	if other.err == nil {
+		other.reply.drop()
+	}
+	return winning.reply, []error{first.err, second.err}
+}
+
+// attempt sends the request to the first one of the servers; the others are those that are left.
+func (c *Client) attempt(a *attempt, servers []Server, q request) {
+	a.reply, a.err = c.try(a.ctx, a.cancel, servers[0], q, len(servers)-1)
 }
