@@ -3,7 +3,6 @@ package local
 import (
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -35,16 +34,7 @@ type File struct {
 	slot       fdfs.SlotContent // of a trunk slot
 	refs       atomic.Int64     // one for each Open, and one for the FileCache; at 0 disk is released
 
-	// The fields below belong to the FileCache.
-	key     fileKey
-	viaSlot bool                  // reached through a trunk slot of type 'L'
-	checked atomic.Int64          // time of the last successful check, by the cache's clock
-	tried   atomic.Bool           // reading the content into memory has begun or failed
-	written atomic.Int64          // modification time of the trunk file before the last check of the slot's content
-	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
-	copied  atomic.Pointer[slotCopy]
-	copying atomic.Bool // one request reads the content for copied, and owns uses
-	uses    int         // requests that found no copy
+	cacheState
 }
 
 var _ content.File = (*File)(nil)
@@ -154,16 +144,6 @@ func (f *File) Attachment() any {
 // Attach stores a value that was computed from the file for later callers. It may be called
 // concurrently.
 func (f *File) Attach(v any) { f.attachment.Store(&v) }
-
-// Suspect marks the file for a check before the FileCache returns it again. Call it when the
-// content could not be read completely, because the file was truncated or the disk fails.
-func (f *File) Suspect() {
-	f.written.Store(longAgo) // a write may have left the modification time
-	f.checked.Store(longAgo)
-}
-
-// longAgo is before all times of a FileCache's clock.
-const longAgo = math.MinInt64 / 2
 
 // retain adds a reference. The caller has one, or holds a lock that keeps one.
 func (f *File) retain() *File {

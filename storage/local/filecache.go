@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"hash/maphash"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,29 @@ type FileCache struct {
 
 // fileKey is a requested file id.
 type fileKey struct{ group, logic string }
+
+// cacheState is the part of a File that belongs to its FileCache.
+type cacheState struct {
+	key     fileKey
+	viaSlot bool                  // reached through a trunk slot of type 'L'
+	checked atomic.Int64          // time of the last successful check, by the cache's clock
+	tried   atomic.Bool           // reading the content into memory has begun or failed
+	written atomic.Int64          // modification time of the trunk file before the last check of the slot's content
+	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
+	copied  atomic.Pointer[slotCopy]
+	copying atomic.Bool // one request reads the content for copied, and owns uses
+	uses    int         // requests that found no copy
+}
+
+// Suspect marks the file for a check before the FileCache returns it again. Call it when the
+// content could not be read completely, because the file was truncated or the disk fails.
+func (f *File) Suspect() {
+	f.written.Store(longAgo) // a write may have left the modification time
+	f.checked.Store(longAgo)
+}
+
+// longAgo is before all times of a FileCache's clock.
+const longAgo = math.MinInt64 / 2
 
 // NewFileCache returns an empty cache in front of l. The caller closes the cache, then l.
 func NewFileCache(l *Store, o FileCacheOptions) *FileCache {

@@ -59,8 +59,8 @@ func (f *File) inMemory(c *FileCache) *File {
 		return nil
 	}
 	g := &File{body: body, path: f.path, name: f.name, seen: f.seen, base: f.base, size: f.size, mtime: f.mtime,
-		modTime: f.modTime,
-		content: f.content, linked: f.linked, mutable: f.mutable, viaSlot: f.viaSlot, key: f.key}
+		modTime: f.modTime, content: f.content, linked: f.linked, mutable: f.mutable,
+		cacheState: cacheState{key: f.key, viaSlot: f.viaSlot}}
 	g.attachment.Store(f.attachment.Load())
 	g.checked.Store(f.checked.Load())
 	g.refs.Store(1)

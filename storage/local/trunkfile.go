@@ -53,7 +53,7 @@ func (c *FileCache) keepTrunkFile(id fdfs.FileID) {
 	if err != nil {
 		return
 	}
-	f := &File{disk: d, seen: seen, path: path, name: name, key: trunkFileKey(id.Clone())}
+	f := &File{disk: d, seen: seen, path: path, name: name, cacheState: cacheState{key: trunkFileKey(id.Clone())}}
 	f.refs.Store(1)
 	f.checked.Store(now)
 	if seen.regular() {
