@@ -68,8 +68,9 @@ func (s *Server) serveTLS(c *conn) {
 	case err != nil:
 		s.rejectPlain(c, err)
 	case c.tls.ConnectionState().NegotiatedProtocol == "h2":
-		c.http2.Store(true)
-		s.http2.Serve(&http2Conn{Conn: c.tls, marker: c.guarded, counted: c})
+		t := &http2Conn{Conn: c.tls, marker: c.guarded, counted: c}
+		c.http2.Store(t)
+		s.http2.Serve(t)
 	default:
 		s.serveRequests(c)
 	}

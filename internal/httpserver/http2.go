@@ -23,11 +23,8 @@ func (s *Server) newHTTP2() *http2server.Server {
 		Idle:        func() time.Duration { return min(s.o.IdleTimeout, s.maxIdle()) },
 		MinSendRate: s.o.MinSendRate,
 		Window:      s.o.SendWindow,
-		Crowded: func() bool {
-			most := int64(s.o.MaxConnections)
-			return 2*s.requests.Load() > most || s.open.Load() >= most
-		},
-		OnEnd: s.http2Ended,
+		Crowded:     func() bool { return 2*s.requests.Load() > int64(s.o.MaxConnections) },
+		OnEnd:       s.http2Ended,
 	})
 }
 
@@ -47,17 +44,6 @@ func (s *Server) beginRequest(c *conn) error {
 		return ErrTooManyRequests
 	}
 	return nil
-}
-
-// endStalled ends the HTTP/2 connection whose client has been taking nothing for the longest time,
-// for a new connection; false if there is none.
-func (s *Server) endStalled() bool {
-	t, ok := s.http2.EndStalled().(*http2Conn)
-	if ok {
-		s.counters.evicted[overload].Add(1)
-		s.removeConn(t.counted)
-	}
-	return ok
 }
 
 // endRequest undoes the counting of beginRequest.

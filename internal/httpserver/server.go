@@ -38,8 +38,7 @@ type Options struct {
 	IdleTimeout time.Duration // between requests; default 75 s
 	MinSendRate int64         // bytes per second that a client must take; 0 = any
 	// MaxConnections bounds the connections; default 100,000. A further one evicts the longest idle
-	// one, or else the HTTP/2 connection that is stalled for the longest time, or gets 503 if all
-	// are busy.
+	// one, or else the one that is stalled for the longest time, or gets 503 if all are busy.
 	MaxConnections int
 	// MaxConnectionsPerIP bounds the connections of one address (one /64 for IPv6) in the same way,
 	// with 429. 0 means an eighth of MaxConnections, which applies while at least half of them are
@@ -103,6 +102,7 @@ type Server struct {
 
 	waits    *waits
 	counters counters
+	crowd    crowd
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -225,6 +225,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	close(ended)
 	closer.Wait()
 	s.rejecter.wg.Wait()
+	s.crowd.look.Wait()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}
@@ -264,7 +265,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		var idle []*conn
 		s.mu.Lock()
 		for c := range s.all.conns {
-			if c.http2.Load() { // http2server closes it after its GOAWAY
+			if c.http2.Load() != nil { // http2server closes it after its GOAWAY
 				continue
 			}
 			if since, ok := c.guarded.IdleSince(); ok && !c.hasInput() && c.guarded.ClaimIdle(since) {
@@ -330,7 +331,7 @@ func (s *Server) admit(socket *eventloop.Conn, peer netip.Addr, config *tls.Conf
 	}
 	s.sockets.Add(1)
 	replaced, reason := s.addConn(c)
-	for reason == overloaded && s.endStalled() {
+	for reason == overloaded && s.evictStalled() {
 		replaced, reason = s.addConn(c)
 	}
 	if reason != nil {
@@ -369,6 +370,9 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 	s.all.add(c)
 	s.addPerIP(c)
 	s.open.Store(int64(len(s.all.conns)))
+	if s.isFull() {
+		s.crowd.begin(s)
+	}
 	return replaced, nil
 }
 
@@ -413,11 +417,12 @@ type conn struct {
 	socket   *eventloop.Conn
 	proxy    *proxyHeader // in front of the first request; nil = none
 	guarded  *guard.Conn
-	tls      *tls.Conn     // wraps this conn, and is wrapped by guarded; nil = a plain connection
-	number   uint64        // value of Server.accepted for this connection
-	requests atomic.Uint64 // since the connection began
-	http2    atomic.Bool   // http2server reads the connection
+	tls      *tls.Conn                 // wraps this conn, and is wrapped by guarded; nil = a plain connection
+	number   uint64                    // value of Server.accepted for this connection
+	requests atomic.Uint64             // since the connection began
+	http2    atomic.Pointer[http2Conn] // http2server reads the connection; nil = it does not
 	closed   atomic.Bool
+	stall    stall
 }
 
 // Close removes the connection from the counted ones and then closes it. In this order a client

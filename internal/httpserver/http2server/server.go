@@ -19,8 +19,8 @@
 // The server ends the connection of a client that floods it with frames or resets, that does not
 // finish a frame or a header block, or that takes its responses too slowly. A request whose body is
 // late is rejected. A stream whose response the client does not accept is reset after a time, or by
-// EvictStalled, when another request needs its place; EndStalled does the same for connections. No
-// input of a client makes the server hold more than a bounded amount of memory.
+// EvictStalled, when another request needs its place. No input of a client makes the server hold
+// more than a bounded amount of memory.
 package http2server
 
 import (
@@ -81,7 +81,7 @@ type Options struct {
 	Idle        func() time.Duration // time for which a connection may be without a request
 	MinSendRate int64                // bytes per second that a client must take, over Window; 0 = any
 	Window      time.Duration
-	// Crowded: others may soon need the places of stalled ones, see EvictStalled and EndStalled.
+	// Crowded: others may soon need the places of stalled ones, see EvictStalled.
 	Crowded func() bool
 	OnEnd   func(t Transport, cause error) // called when a connection ends by ErrFlood, ErrSlow or a late frame
 }
@@ -94,17 +94,16 @@ type Server struct {
 	ended   chan struct{} // closed when Shutdown returns
 
 	mu      sync.Mutex // guards the fields below
-	conns   map[*conn]struct{}
+	conns   map[Transport]*conn
 	empty   sync.Cond // conns is empty
 	stalled []stalled // responses, the longest stalled last
-	starved []stalled // connections, the longest stalled last
 	started bool      // the watcher runs
 	stopped bool      // Shutdown was called
 }
 
 // New returns a Server without connections.
 func New(o Options) *Server {
-	s := &Server{o: o, conns: map[*conn]struct{}{}, ended: make(chan struct{})}
+	s := &Server{o: o, conns: map[Transport]*conn{}, ended: make(chan struct{})}
 	s.empty.L = &s.mu
 	return s
 }
@@ -132,17 +131,24 @@ func (s *Server) add(c *conn) bool {
 		s.started = true
 		s.watcher.Go(s.watch)
 	}
-	s.conns[c] = struct{}{}
+	s.conns[c.t] = c
 	return true
 }
 
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	delete(s.conns, c.t)
 	if len(s.conns) == 0 {
 		s.empty.Broadcast()
 	}
+}
+
+// connOf returns the connection on a transport; nil = it has ended.
+func (s *Server) connOf(t Transport) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[t]
 }
 
 // snapshot returns the current connections.
@@ -150,7 +156,7 @@ func (s *Server) snapshot() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
+	for _, c := range s.conns {
 		list = append(list, c)
 	}
 	return list

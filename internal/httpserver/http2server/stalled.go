@@ -72,51 +72,28 @@ func (c *conn) noteStarved(d time.Duration, taken int64) {
 	w.last = max(w.last, bodies)
 }
 
-// minStarved is the time after which EndStalled ends a connection: a network may fail for a moment.
-const minStarved = 3 * time.Second
-
-// EndStalled makes room for another connection: it ends the one whose client has been taking
-// nothing for the longest time, while nothing else holds up its responses, and returns it; nil if
-// there is none. It knows those of the last look while Options.Crowded was true.
-func (s *Server) EndStalled() Transport {
-	for {
-		c := s.takeStalledConn()
-		if c == nil {
-			return nil
-		}
-		c.mu.Lock()
-		ends := c.err == nil && c.isStarved()
-		c.mu.Unlock()
-		if ends {
-			c.fail(ErrSlow)
-			return c.t
-		}
+// StalledFor returns the time for which the client of a connection has been taking nothing, while
+// nothing else holds up its responses; 0 = it has none that wait for it.
+func (s *Server) StalledFor(t Transport) time.Duration {
+	c := s.connOf(t)
+	if c == nil {
+		return 0
 	}
-}
-
-// isStarved reports whether only the client holds up the responses of the connection, and has done
-// so for minStarved.
-func (c *conn) isStarved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, st := range c.streams {
 		if !st.waits() && !st.awaitsBody && !st.answered {
-			return false
+			return 0
 		}
 	}
-	return c.watched.starved >= minStarved
+	return c.watched.starved
 }
 
-// takeStalledConn removes the longest stalled connection from the list.
-func (s *Server) takeStalledConn() *conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := len(s.starved) - 1
-	if last < 0 {
-		return nil
+// End ends a connection whose client is too slow.
+func (s *Server) End(t Transport) {
+	if c := s.connOf(t); c != nil {
+		c.fail(ErrSlow)
 	}
-	c := s.starved[last].c
-	s.starved[last] = stalled{}
-	s.starved = s.starved[:last]
-	return c
 }
 
 // takeStalled removes the longest stalled response from the list.
@@ -145,41 +122,36 @@ func (st *Stream) evict(sent int64) bool {
 	return true
 }
 
-// listStalled replaces the lists of stalled responses and connections.
+// listStalled replaces the list of stalled responses.
 func (s *Server) listStalled(conns []*conn) {
-	var responses, whole []stalled
+	var list []stalled
 	if s.o.Crowded() {
 		for _, c := range conns {
-			responses, whole = c.appendStalled(responses, whole)
+			list = c.appendStalled(list)
 		}
-		byTime := func(a, b stalled) int { return cmp.Compare(a.time, b.time) }
-		slices.SortFunc(responses, byTime)
-		slices.SortFunc(whole, byTime)
+		slices.SortFunc(list, func(a, b stalled) int { return cmp.Compare(a.time, b.time) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stalled, s.starved = responses, whole
+	s.stalled = list
 }
 
-// appendStalled adds the stalled responses of the connection, and the connection if it is stalled.
-func (c *conn) appendStalled(responses, whole []stalled) (_, _ []stalled) {
+// appendStalled adds the stalled responses of the connection.
+func (c *conn) appendStalled(list []stalled) []stalled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isStarved() {
-		whole = append(whole, stalled{c: c, time: c.watched.starved})
-	}
 	if d := c.watched.starved; d > 0 {
-		return append(responses, stalled{c: c, time: d}), whole
+		return append(list, stalled{c: c, time: d})
 	}
 	for _, st := range c.streams {
 		if st.awaitsBody || st.answered { // it takes no place
 			continue
 		}
 		if d := st.stall.time(c.s.o.MinSendRate); d > 0 {
-			responses = append(responses, stalled{c, st, d, st.stall.sent})
+			list = append(list, stalled{c, st, d, st.stall.sent})
 		}
 	}
-	return responses, whole
+	return list
 }
 
 // time returns the time for which the client has accepted no more than rate bytes per second.

@@ -72,8 +72,9 @@ type Conn struct {
 	err      error
 	inWindow bool        // the write deadline is the end of a window
 	bounded  atomic.Bool // the caller has set a write deadline
-	written  int64       // bytes that the socket accepted since the connection began
-	taken    int64       // of these, acknowledged at the start of the window
+	taken    int64       // bytes that the client had acknowledged at the start of the window
+
+	written atomic.Int64 // bytes that the socket accepted since the connection began
 
 	room int // result of roomStep
 
@@ -126,7 +127,7 @@ const brief = 64 << 10
 // Brief reports whether so few bytes were written that Close need not wait until the client has
 // them. A client that does not read then costs no more than its socket buffer, for the time for
 // which the kernel keeps a socket without a process (tcp_orphan_retries, tcp(7)).
-func (c *Conn) Brief() bool { return c.written <= brief }
+func (c *Conn) Brief() bool { return c.written.Load() <= brief }
 
 // SetWriteDeadline implements net.Conn. Until it is called with the zero time, the deadline bounds
 // writes in place of the pace.
@@ -234,6 +235,9 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow || c.bounded.Load() {
 			c.endWindow()
+			if err != nil && c.abandoned.Load() {
+				err = ErrSlowClient
+			}
 			return err
 		}
 		taken := c.clientTook()
@@ -284,7 +288,7 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	for len(c.buf)+len(c.behind) > 0 {
 		n, err := sys.SendNoWait(fd, c.buf, c.behind, flags)
 		if n > 0 {
-			c.written += int64(n)
+			c.written.Add(int64(n))
 			first := min(n, len(c.buf))
 			c.buf, c.behind = c.buf[first:], c.behind[n-first:]
 		}
@@ -305,7 +309,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		n, err := c.sendfileOnce(fd, int(min(c.left, chunk)))
 		if n > 0 {
 			c.left -= int64(n)
-			c.written += int64(n)
+			c.written.Add(int64(n))
 			if c.burst += int64(n); c.burst >= turn && c.left > 0 {
 				c.burst = 0
 				c.detach()
@@ -372,4 +376,14 @@ func (c *Conn) endWindow() {
 }
 
 // clientTook returns the number of bytes that the client's host has acknowledged.
-func (c *Conn) clientTook() int64 { return c.written - c.Unacknowledged() }
+func (c *Conn) clientTook() int64 {
+	_, taken := c.Progress()
+	return taken
+}
+
+// Progress returns the number of written bytes that the client's host has not acknowledged, and of
+// those that it has. Any goroutine may call it.
+func (c *Conn) Progress() (lacks, taken int64) {
+	lacks = c.Unacknowledged() // first: a write meanwhile makes taken too large, not too small
+	return lacks, c.written.Load() - lacks
+}

@@ -109,7 +109,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	full := func() bool { // both buffers are full, and stay so
 		before := conn.clientTook()
 		time.Sleep(20 * time.Millisecond)
-		return before == conn.clientTook() && before < conn.written
+		return before == conn.clientTook() && before < conn.written.Load()
 	}
 	for began := time.Now(); !full() && time.Since(began) < waitBudget; {
 		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
@@ -118,7 +118,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 		}
 	}
 	before := conn.clientTook()
-	require.Less(t, before, conn.written)
+	require.Less(t, before, conn.written.Load())
 	_, err = io.CopyN(io.Discard, client, before)
 	require.NoError(t, err)
 	eventually.True(t, func() bool { return conn.clientTook() > before })

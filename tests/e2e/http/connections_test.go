@@ -3,6 +3,7 @@ package http
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -25,15 +26,18 @@ import (
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	f := s.Normal("mp4", s.Bytes(32<<20))
+	f, small := s.Normal("mp4", s.Bytes(32<<20)), s.Normal("jpg", s.Bytes(1000))
 	for name, tt := range map[string]struct{ key, status, reason string }{
 		"all":         {"max_connections = 2", "HTTP/1.1 503 ", "overload"},
 		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := e2e.Serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s")
+			p := e2e.Serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s", "[access]", "send_rate = 100KB")
 			_, first := p.Download(f.URL())
-			p.Download(f.URL())
+			_, second := p.Download(f.URL())
+			for _, c := range []net.Conn{first, second} {
+				go func() { _, _ = io.Copy(io.Discard, c) }() // ends with the connection
+			}
 			rejected := p.Raw(e2e.Request(http.MethodGet, f.URL()))
 			require.True(t, strings.HasPrefix(rejected, tt.status), "%.100q", rejected)
 			require.Contains(t, rejected, "\r\nRetry-After: ")
@@ -43,7 +47,7 @@ func TestConnectionLimits(t *testing.T) {
 			})
 			require.NoError(t, first.Close())
 			eventually.True(t, func() bool { return p.Metric("fdfs_gateway_connections") == 1 })
-			eventually.True(t, func() bool { return p.Sends(f.URL()) })
+			eventually.True(t, func() bool { return p.Sends(small.URL()) })
 		})
 	}
 }
@@ -112,6 +116,62 @@ func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, sm
 	got, err := io.ReadAll(busy.Body)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(large.Content, got), "the download is whole")
+}
+
+// TestStalledClientsMakeRoom: if clients that take nothing of a response hold all connections,
+// others are served in their place. Clients that read slowly keep theirs.
+func TestStalledClientsMakeRoom(t *testing.T) {
+	t.Parallel()
+	const most, readers = 200, 20
+	s := storetest.New(t)
+	large := s.Normal("mp4", s.Bytes(16<<20))
+	line := fmt.Sprintf("max_connections = %d", most)
+	for name, p := range map[string]*e2e.Process{
+		"plain": e2e.Serve(t, s, "[gateway]", line, "shutdown_timeout = 1s"),
+		"TLS":   e2e.ServeHTTP2(t, s, "[gateway]", line, "shutdown_timeout = 1s"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := func() (c net.Conn, began bool) {
+				if p.TLS == nil {
+					c = p.In(t).Dial()
+				} else if secure, err := tls.Dial("tcp", p.Addrs[0], p.TLS); err == nil {
+					c = secure
+					t.Cleanup(func() { _ = c.Close() })
+				} else { // it is rejected
+					return nil, false
+				}
+				head := make([]byte, len("HTTP/1.1 200"))
+				_, err := io.WriteString(c, e2e.Request(http.MethodGet, large.URL()))
+				if err == nil {
+					_, err = io.ReadFull(c, head)
+				}
+				return c, err == nil && string(head) == "HTTP/1.1 200"
+			}
+			var slow []net.Conn
+			for i := range most {
+				c, began := begin()
+				require.True(t, began)
+				if i < readers {
+					slow = append(slow, c)
+				}
+			}
+			read := func(bytes int64) {
+				for _, c := range slow {
+					_, err := io.CopyN(io.Discard, c, bytes)
+					require.NoError(t, err)
+				}
+			}
+			for range most / 2 {
+				eventually.True(t, func() bool {
+					read(10_000)
+					_, began := begin() // and left open
+					return began
+				})
+			}
+			read(100_000)
+		})
+	}
 }
 
 // TestNoResponseIsCutForRoom: with many more clients than connections, the gateway may close a
