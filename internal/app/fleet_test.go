@@ -64,7 +64,9 @@ func (f *remoteFile) Exclude(string)             {}
 func (f *remoteFile) Recheck(_ context.Context, _ cache.Version, sum checksum.Sum, _ []string) (checksum.Sum, error) {
 	return sum, nil
 }
-func (f *remoteFile) Stat(context.Context) (cache.Version, error) { return f.version(), nil }
+func (f *remoteFile) Stat(context.Context, cache.Version) (cache.Version, error) {
+	return f.version(), nil
+}
 
 func (f *remoteFile) Fetch(ctx context.Context, _ *cache.Version, offset, length int64) (
 	cache.Version, io.ReadCloser, error,

@@ -75,8 +75,8 @@ type late struct {
 	asked, reply chan struct{}
 }
 
-func (l late) Stat(context.Context) (Version, error) {
-	v, err := l.origin.Stat(background)
+func (l late) Stat(context.Context, Version) (Version, error) {
+	v, err := l.origin.Stat(background, Version{})
 	close(l.asked)
 	<-l.reply
 	return v, err

@@ -167,7 +167,7 @@ func (o *origin) part(offset, length int64) []byte {
 	return o.content[from:min(from+length, int64(len(o.content)))]
 }
 
-func (o *origin) Stat(ctx context.Context) (Version, error) {
+func (o *origin) Stat(ctx context.Context, _ Version) (Version, error) {
 	o.stats.Add(1)
 	if err := sleep(ctx, o.first); err != nil {
 		return Version{}, err

@@ -34,11 +34,11 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, streams int) *fi
 
 // joinMeta returns the fill that fetches the metadata of a file, and starts one if there is none.
 // The caller is an owner until removeOwner. For an unknown file the fill is that of the segment
-// which the request needs: the metadata comes with the segment.
+// which the request needs: the metadata comes with the segment. That of a variant comes only so.
 func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshness) *fill {
 	metaKey := SegmentKey{File: file, Index: MetaOnly}
 	key := metaKey
-	if at := c.entryAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
+	if at := c.entryAt(file, max(0, o.Hint)); freshness == unknown && (o.Hint >= 0 || tier.IsVariant(file)) {
 		if _, held := c.holds(at); !held {
 			key = at
 		}

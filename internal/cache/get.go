@@ -120,6 +120,7 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 		if !errors.Is(err, ErrChanged) {
 			break
 		}
+		freshness = unknown
 	}
 	return m, f, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client/stall"
 )
@@ -413,8 +414,12 @@ func (c *Cache) confirm(f *fill, m Meta) error {
 // stored if the lease was lost meanwhile.
 func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	if f.key.Index == MetaOnly {
-		m, err := c.stat(f, Version{})
+		m, err := c.stat(f, c.knownVariant(f.key.File))
 		switch {
+		case errors.Is(err, ErrChanged):
+			c.metas.purge(tier.MatchFile(f.key.File))
+			c.purgeTiers(tier.MatchFile(f.key.File))
+			return err
 		case err != nil:
 			return err
 		case lease.Err() != nil:
@@ -453,12 +458,24 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	return err
 }
 
+// knownVariant returns the version of a variant that this gateway has; zero = none.
+func (c *Cache) knownVariant(file string) (v Version) {
+	if !tier.IsVariant(file) {
+		return v
+	}
+	if m, _, ok := c.metas.peek(file); ok && !m.Gone { // it may have expired
+		return m.Version
+	}
+	v, _ = c.holdsSegment(tier.KeyAt(file, 0))
+	return v
+}
+
 // stat requests the metadata from the source. The error is ErrChanged if its version is not want,
 // unless want is zero.
 func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	ctx, cancel := context.WithTimeout(f.step(), statTimeout)
 	defer cancel()
-	v, err := f.src.Stat(ctx)
+	v, err := f.src.Stat(ctx, want)
 	if err == nil && want != (Version{}) && v != want {
 		err = ErrChanged
 	}

@@ -18,7 +18,7 @@ import (
 // cutOff is the source of a gateway that reaches no storage.
 type cutOff struct{ *origin }
 
-func (cutOff) Stat(context.Context) (Version, error) { return Version{}, errOrigin }
+func (cutOff) Stat(context.Context, Version) (Version, error) { return Version{}, errOrigin }
 
 func (cutOff) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	return Version{}, nil, errOrigin

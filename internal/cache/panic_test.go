@@ -14,9 +14,9 @@ import (
 // broken is a source with a bug.
 type broken struct{ *origin }
 
-func (broken) Name() string                          { panic("bug") }
-func (broken) NegativeTTL() time.Duration            { panic("bug") }
-func (broken) Stat(context.Context) (Version, error) { panic("bug") }
+func (broken) Name() string                                   { panic("bug") }
+func (broken) NegativeTTL() time.Duration                     { panic("bug") }
+func (broken) Stat(context.Context, Version) (Version, error) { panic("bug") }
 
 func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	panic("bug")

@@ -16,8 +16,10 @@ type Source interface {
 	// Unlisted reports whether only a file id names the source: then its share of the memory for
 	// fetches is smaller.
 	Unlisted() bool
-	// Stat returns the version. The error is ErrNotFound if the file does not exist.
-	Stat(ctx context.Context) (Version, error)
+	// Stat returns the version. The error is ErrNotFound if the file does not exist. known is the
+	// version of a variant that a gateway has; zero = none. The version of another one is known
+	// from making it: then the error is ErrChanged, and Fetch makes it.
+	Stat(ctx context.Context, known Version) (Version, error)
 	// Fetch returns length bytes of the file from offset on, fewer at its end, and their version.
 	// want is the expected version; nil = any. A stream that ends early, or with ctx, ends in an
 	// error other than io.EOF. The caller closes it.

@@ -47,7 +47,7 @@ func (o *origin) now() ([]byte, cache.Version) {
 	return o.data, cache.Version{Size: int64(len(o.data)), ModTime: content.Nanoseconds(1 + o.changes)}
 }
 
-func (o *origin) Stat(context.Context) (cache.Version, error) {
+func (o *origin) Stat(context.Context, cache.Version) (cache.Version, error) {
 	_, v := o.now()
 	return v, nil
 }

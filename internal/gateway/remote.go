@@ -142,9 +142,6 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 // response needs, or NoHint if the response may need none or the request does not show it.
 func (r *request) Hint() int64 {
 	h := &r.ctx.Request.Header
-	if r.target.variantName() != "" {
-		return 0 // it is made as a whole
-	}
 	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 ||
 		len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
 		return cache.NoHint

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/variant"
@@ -131,10 +132,10 @@ func (t *target) variantName() string {
 // findVariant finds the variant in the caches, or has it made.
 func (r *request) findVariant() (responded bool, err error) {
 	file, localErr := r.h.o.Store.Open(r.id)
-	r.remote.ModTime = 0
+	r.remote.Here = content.Version{}
 	switch {
 	case localErr == nil:
-		r.remote.ModTime = file.ModTime().UnixNano()
+		r.remote.Here = origin.VersionHere(file, r.now)
 		if err := file.Close(); err != nil {
 			r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
 		}

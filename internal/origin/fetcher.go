@@ -220,10 +220,10 @@ func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.S
 }
 
 // Stat implements cache.Source.
-func (f *fetcher) Stat(ctx context.Context) (_ content.Version, err error) {
-	defer panics.ToError(&err, "making a variant")
+func (f *fetcher) Stat(ctx context.Context, known content.Version) (_ content.Version, err error) {
+	defer panics.ToError(&err, "asking for a file")
 	if f.variant != "" {
-		return f.statVariant(ctx)
+		return f.statVariant(ctx, known)
 	}
 	info, err := f.stat(ctx)
 	return info.Version, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
@@ -22,7 +23,7 @@ func TestTokensOfFetches(t *testing.T) {
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
 	f := &fetcher{a: a, request: client.FetchRequest{ID: id}}
 	f.candidates = &candidates{servers: []client.Server{web.server}}
-	_, err := f.Stat(t.Context())
+	_, err := f.Stat(t.Context(), cache.Version{})
 	require.NoError(t, err)
 	_, body, err := f.Fetch(t.Context(), nil, 0, 5)
 	require.NoError(t, err)

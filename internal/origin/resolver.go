@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/variant"
@@ -100,9 +101,9 @@ type Client interface {
 // Request is the request of a client for a file that is not on this host. It is reused together
 // with the request that contains it.
 type Request struct {
-	ID               fdfs.FileID // canonical; its strings are valid during the request
-	Variant          string      // name of the variant of the file, see variant.Name; empty = the file
-	ModTime          int64       // of the file, for a variant of a file of this host; 0 = not known
+	ID               fdfs.FileID     // canonical; its strings are valid during the request
+	Variant          string          // name of the variant of the file, see variant.Name; empty = the file
+	Here             content.Version // of the file, for a variant of a file of this host; zero = it is not here
 	Now              time.Time
 	Redirected       bool   // another server has sent the request here, with redirect=1: it is never sent on
 	Port             int    // on which the request came in; 0 = none

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/variant"
-	"fastdfs-gateway/internal/variant/picture"
 	"fastdfs-gateway/storage/local"
 )
 
@@ -47,37 +47,27 @@ func (a *Resolver) mayHaveVariant(r *Request, localErr error) bool {
 	return a.o.Maker != nil && a.o.Cache != nil && (localErr == nil || !a.o.Redirect)
 }
 
+// VersionHere returns the version of a file of this host, which other hosts report too.
+func VersionHere(f *local.File, now time.Time) content.Version {
+	v := content.Version{Size: f.Size(), ModTime: content.Nanoseconds(f.ModTime().Unix()), Immutable: !f.Mutable()}
+	return v.AsOf(now)
+}
+
 // isReplaced reports whether a variant was made of another version of the file of this host, and
 // then forgets it.
 func (a *Resolver) isReplaced(r *Request, e cache.Entry) bool {
-	if r.Variant == "" || r.ModTime == 0 || e.Version.ModTime == r.ModTime {
+	if r.Variant == "" || r.Here == (content.Version{}) || variant.IsOf(e.Version, r.Here) {
 		return false
 	}
 	a.o.Cache.Purge(cache.Match(e.File))
 	return true
 }
 
-// variantSource returns the file of a variant.
-func (f *fetcher) variantSource() (variant.Source, picture.Spec, error) {
-	spec, ok := variant.ParseName(f.variant)
-	if !ok || f.a.o.Maker == nil {
-		return variant.Source{}, spec, fmt.Errorf("%w: no variants are made here", cache.ErrNotHere)
-	}
-	return variant.Source{
-		Name: f.request.Key(),
-		Version: func(ctx context.Context) (content.Version, error) {
-			v, _, err := f.openFile(ctx, false)
-			return v, err
-		},
-		Open: func(ctx context.Context) (content.Version, io.ReadCloser, error) { return f.openFile(ctx, true) },
-	}, spec, nil
-}
-
 // openFile opens the file of a variant. Without content it returns the version only.
 func (f *fetcher) openFile(ctx context.Context, withContent bool) (content.Version, io.ReadCloser, error) {
 	here, localErr := f.a.o.Files.Open(f.request.ID)
 	if localErr == nil {
-		v := content.Version{Size: here.Size(), ModTime: here.ModTime().UnixNano(), Immutable: !here.Mutable()}
+		v := VersionHere(here, time.Now())
 		if !withContent {
 			return v, http.NoBody, here.Close()
 		}
@@ -139,37 +129,42 @@ func (r *reader) Read(p []byte) (n int, err error) {
 func (r *reader) Close() error { return r.closer.Close() }
 
 // statVariant is Stat for a variant.
-func (f *fetcher) statVariant(ctx context.Context) (content.Version, error) {
-	src, spec, err := f.variantSource()
-	if err != nil {
-		return content.Version{}, err
+func (f *fetcher) statVariant(ctx context.Context, known content.Version) (content.Version, error) {
+	v, body, err := f.openFile(ctx, false)
+	switch {
+	case err != nil:
+		return v, err
+	case known.Size == 0 || !variant.IsOf(known, v): // none could be made: perhaps one can now
+		err = fdfs.ErrFileChanged
 	}
-	v, err := f.a.o.Maker.Version(ctx, src, spec)
-	return v, variantErr(err)
+	return known, errors.Join(err, body.Close())
 }
 
 // fetchVariant is Fetch for a variant.
 func (f *fetcher) fetchVariant(ctx context.Context, want *content.Version, offset, length int64) (
 	content.Version, io.ReadCloser, error) {
-	src, spec, err := f.variantSource()
-	if err != nil {
-		return content.Version{}, nil, err
+	spec, ok := variant.ParseName(f.variant)
+	if !ok || f.a.o.Maker == nil {
+		return content.Version{}, nil, fmt.Errorf("%w: no such variants are made here", cache.ErrNotHere)
 	}
-	made, err := f.a.o.Maker.Make(ctx, src, spec)
+	made, err := f.a.o.Maker.Make(ctx, variant.Source{
+		Name: f.request.Key(),
+		Open: func(ctx context.Context) (content.Version, io.ReadCloser, error) { return f.openFile(ctx, true) },
+	}, spec)
 	switch {
+	case errors.Is(err, variant.ErrBusy):
+		return content.Version{}, nil, fmt.Errorf("%w: %w", cache.ErrBusy, err)
 	case err != nil:
-		return content.Version{}, nil, variantErr(err)
+		return content.Version{}, nil, err
 	case want != nil && *want != made.Version:
-		return content.Version{}, nil, fdfs.ErrFileChanged
+		return content.Version{}, nil, errors.Join(fdfs.ErrFileChanged, made.Close())
 	}
 	part := made.Body[min(offset, int64(len(made.Body))):]
-	return made.Version, io.NopCloser(bytes.NewReader(part[:min(length, int64(len(part)))])), nil
+	return made.Version, &madeReader{bytes.NewReader(part[:min(length, int64(len(part)))]), made}, nil
 }
 
-// variantErr returns an error of the Maker as one of the cache.
-func variantErr(err error) error {
-	if errors.Is(err, variant.ErrBusy) {
-		return fmt.Errorf("%w: %w", cache.ErrBusy, err)
-	}
-	return err
+// madeReader reads a variant.
+type madeReader struct {
+	*bytes.Reader
+	io.Closer
 }

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/content"
@@ -39,18 +38,53 @@ var (
 // Source is a file.
 type Source struct {
 	Name string // the key of the file
-	// Version returns the version of the file.
-	Version func(ctx context.Context) (content.Version, error)
 	// Open returns the content of the file, which the caller closes.
 	Open func(ctx context.Context) (content.Version, io.ReadCloser, error)
 }
 
-// Made is a variant.
+// Made is a variant, whose bytes count in MakerOptions.Memory until Close.
 type Made struct {
-	// Version has the time of the file, and size and CRC32 of the variant. Its Size is 0 if no
-	// variant can be made of the file: that is remembered like a variant.
+	// Version has the time of the file, and size and CRC32 of the variant; the variant of a file
+	// that can change has the size of the file in the place of a CRC32, see IsOf. Its Size is 0 if
+	// no variant can be made of the file.
 	Version content.Version
 	Body    []byte
+
+	m    *Maker
+	held int64 // bytes of Maker.decoded
+}
+
+// IsOf reports whether a variant was made of a version of its file.
+func IsOf(v, file content.Version) bool {
+	return v.ModTime == file.ModTime && v.Immutable == file.Immutable &&
+		(v.Immutable || v.CRC32 == uint32(file.Size))
+}
+
+// Close frees the memory of the variant. Further calls do nothing.
+func (d *Made) Close() error {
+	d.shrink(0)
+	d.Body = nil
+	return nil
+}
+
+// grow reserves memory for a decoded picture.
+func (d *Made) grow(ctx context.Context, n int64) error {
+	if n > d.m.o.Memory-d.m.o.Memory/4 {
+		return fmt.Errorf("%w: it needs %d bytes", picture.ErrTooLarge, n)
+	}
+	if err := d.m.decoded.Acquire(ctx, n); err != nil {
+		return context.Cause(ctx)
+	}
+	d.held = n
+	return nil
+}
+
+// shrink frees all memory but n bytes.
+func (d *Made) shrink(n int64) {
+	if free := d.held - n; free > 0 {
+		d.m.decoded.Release(free)
+		d.held = n
+	}
 }
 
 // Maker makes variants. It is safe for concurrent use.
@@ -59,8 +93,6 @@ type Maker struct {
 	places  *semaphore.Weighted // Makers
 	files   *semaphore.Weighted // bytes of files: a quarter of Memory
 	decoded *semaphore.Weighted // bytes of decoded pictures: the rest
-	known   *lru.Cache[string, known]
-	bodies  *lru.Cache[string, Made]
 
 	mu      sync.Mutex // guards the fields below
 	waiting int
@@ -77,17 +109,6 @@ type queue struct {
 	waiting int
 }
 
-// known is the version of a variant that was made of a version of a file.
-type known struct{ file, variant content.Version }
-
-// Bounds of what a Maker remembers: versions, and bodies for a fetch after a request for the
-// version.
-const (
-	maxKnown  = 8192
-	maxBodies = 16
-	maxBody   = 1 << 20
-)
-
 // NewMaker returns a Maker for the options.
 func NewMaker(o MakerOptions) *Maker {
 	orDefault(&o.Makers, runtime.GOMAXPROCS(0))
@@ -98,11 +119,8 @@ func NewMaker(o MakerOptions) *Maker {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Maker{o: o, places: semaphore.NewWeighted(int64(o.Makers)), files: semaphore.NewWeighted(o.Memory / 4),
+	return &Maker{o: o, places: semaphore.NewWeighted(int64(o.Makers)), files: semaphore.NewWeighted(o.Memory / 4),
 		decoded: semaphore.NewWeighted(o.Memory - o.Memory/4), queues: map[string]*queue{}}
-	m.known, _ = lru.New[string, known](maxKnown) // fails only for sizes below 1
-	m.bodies, _ = lru.New[string, Made](maxBodies)
-	return m
 }
 
 func orDefault[T int | int64 | time.Duration](v *T, def T) {
@@ -111,56 +129,35 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// Version returns the version of a variant. It is made only if the file has changed since it was
-// made, or this process has not made it.
-func (m *Maker) Version(ctx context.Context, src Source, s picture.Spec) (content.Version, error) {
-	if k, ok := m.known.Get(Key(src.Name, s)); ok {
-		v, err := src.Version(ctx)
-		if err != nil || v == k.file {
-			return k.variant, err
-		}
-	}
-	made, err := m.Make(ctx, src, s)
-	if err == nil && len(made.Body) > 0 && len(made.Body) <= maxBody {
-		m.bodies.Add(Key(src.Name, s), made)
-	}
-	return made.Version, err
-}
-
-// Make makes a variant. It ends soon after ctx.
-func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (Made, error) {
-	key := Key(src.Name, s)
+// Make makes a variant, which the caller closes. It ends soon after ctx.
+func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (*Made, error) {
 	leave, err := m.enter(ctx, src.Name)
 	if err != nil {
-		return Made{}, err
+		return nil, err
 	}
 	defer leave()
-	if made, ok := m.bodies.Get(key); ok { // a request for the version has made it
-		m.bodies.Remove(key)
-		if v, err := src.Version(ctx); err == nil && v.ModTime == made.Version.ModTime {
-			return made, nil
-		}
-	}
 	v, body, err := src.Open(ctx)
 	if err != nil {
-		return Made{}, err
+		return nil, err
 	}
 	defer body.Close()
-	out, err := m.makeOf(ctx, v, body, s)
-	late := errors.Is(err, picture.ErrTime)
-	switch {
+	made := &Made{m: m}
+	switch made.Body, err = m.makeOf(ctx, made, v, body, s); {
 	case err == nil:
 		m.made.Add(1)
-		m.bytesOut.Add(uint64(len(out)))
-	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge), late:
+		m.bytesOut.Add(uint64(len(made.Body)))
+	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrTime):
 		m.failed.Add(1)
 		m.o.Log.Warn("no picture is made of this file", "file", src.Name, "variant", Name(s), "err", err)
 	default:
-		return Made{}, err
+		made.shrink(0)
+		return nil, err
 	}
-	made := Made{Version: content.Version{Size: int64(len(out)), ModTime: v.ModTime, CRC32: crc32.ChecksumIEEE(out),
-		Immutable: v.Immutable && !late}, Body: out} // after a lack of time the next request may try again
-	m.known.Add(key, known{v, made.Version})
+	made.shrink(int64(cap(made.Body)))
+	made.Version = content.Version{Size: int64(len(made.Body)), ModTime: v.ModTime, Immutable: v.Immutable}
+	if made.Version.CRC32 = uint32(v.Size); v.Immutable {
+		made.Version.CRC32 = crc32.ChecksumIEEE(made.Body)
+	}
 	return made, nil
 }
 
@@ -202,7 +199,8 @@ func (m *Maker) enter(ctx context.Context, file string) (leave func(), err error
 
 // makeOf makes a variant from the content of a file. A slow source of the file holds memory for the
 // file, but no place of a maker.
-func (m *Maker) makeOf(ctx context.Context, v content.Version, body io.Reader, s picture.Spec) ([]byte, error) {
+func (m *Maker) makeOf(ctx context.Context, made *Made, v content.Version, body io.Reader, s picture.Spec) (
+	[]byte, error) {
 	if v.Size <= 0 || v.Size > min(m.o.SourceMax, m.o.Memory/4) {
 		return nil, fmt.Errorf("%w: a file of %d bytes", picture.ErrTooLarge, v.Size)
 	}
@@ -220,20 +218,9 @@ func (m *Maker) makeOf(ctx context.Context, v content.Version, body io.Reader, s
 	}
 	defer m.places.Release(1)
 	began := time.Now()
-	out, err := picture.Make(ctx, file, s, picture.Limits{Pixels: m.o.Pixels, Time: m.o.Timeout, Room: m.room})
+	out, err := picture.Make(ctx, file, s, picture.Limits{Pixels: m.o.Pixels, Time: m.o.Timeout, Room: made.grow})
 	m.nanoseconds.Add(uint64(time.Since(began)))
 	return out, err
-}
-
-// room reserves memory for a decoded picture.
-func (m *Maker) room(ctx context.Context, n int64) (release func(), err error) {
-	if n > m.o.Memory-m.o.Memory/4 {
-		return nil, fmt.Errorf("%w: it needs %d bytes", picture.ErrTooLarge, n)
-	}
-	if err := m.decoded.Acquire(ctx, n); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	return func() { m.decoded.Release(n) }, nil
 }
 
 // Stats are the counts of a Maker.

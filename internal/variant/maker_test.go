@@ -3,6 +3,7 @@ package variant
 import (
 	"bytes"
 	"context"
+	"hash/crc32"
 	"image"
 	"image/jpeg"
 	"io"
@@ -30,7 +31,6 @@ func sourceOf(name string, file []byte, ready <-chan struct{}) (Source, *atomic.
 	opened := &atomic.Int32{}
 	v := content.Version{Size: int64(len(file)), ModTime: 1e9, Immutable: true}
 	return Source{Name: name,
-		Version: func(context.Context) (content.Version, error) { return v, nil },
 		Open: func(ctx context.Context) (content.Version, io.ReadCloser, error) {
 			opened.Add(1)
 			select {
@@ -48,41 +48,62 @@ func closedChannel() <-chan struct{} {
 	return c
 }
 
-// TestMaker: a variant has the time of its file; the version of a variant that was made needs no
-// other making; a file of which none can be made is remembered.
+// TestMaker: a variant has the time of its file, so that it is known of which version it was made;
+// one that cannot be made is empty.
 func TestMaker(t *testing.T) {
 	m := NewMaker(MakerOptions{})
-	src, opened := sourceOf("f", picturesOf(t, 64, 32), closedChannel())
+	src, _ := sourceOf("f", picturesOf(t, 64, 32), closedChannel())
 	spec := picture.Spec{Width: 16, Quality: 80}
-	v, err := m.Version(t.Context(), src, spec)
-	require.NoError(t, err)
 	made, err := m.Make(t.Context(), src, spec)
 	require.NoError(t, err)
-	require.Equal(t, v, made.Version)
-	require.EqualValues(t, 1, opened.Load(), "the body for the version was kept")
-	require.EqualValues(t, 1e9, v.ModTime)
-	again, err := m.Version(t.Context(), src, spec)
+	require.EqualValues(t, len(made.Body), made.Version.Size)
+	require.Equal(t, crc32.ChecksumIEEE(made.Body), made.Version.CRC32)
+	require.True(t, IsOf(made.Version, content.Version{ModTime: 1e9, Immutable: true}))
+	require.NoError(t, made.Close())
+
+	changing, _ := sourceOf("g", picturesOf(t, 64, 32), closedChannel())
+	file, body, err := changing.Open(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, v, again)
-	require.EqualValues(t, 1, opened.Load())
+	file.Immutable = false
+	changing.Open = func(context.Context) (content.Version, io.ReadCloser, error) { return file, body, nil }
+	made, err = m.Make(t.Context(), changing, spec)
+	require.NoError(t, err)
+	require.True(t, IsOf(made.Version, file))
+	require.False(t, IsOf(made.Version, content.Version{ModTime: 1e9, Size: file.Size + 1}))
+	require.False(t, IsOf(made.Version, content.Version{ModTime: 2e9, Size: file.Size}))
 
 	for _, file := range [][]byte{[]byte("no picture"), {}} {
 		bad, _ := sourceOf("bad", file, closedChannel())
 		made, err := m.Make(t.Context(), bad, spec)
 		require.NoError(t, err)
 		require.Zero(t, made.Version.Size)
-		require.True(t, made.Version.Immutable)
 	}
 	late := NewMaker(MakerOptions{Timeout: time.Nanosecond})
 	large, _ := sourceOf("large", picturesOf(t, 3000, 3000), closedChannel())
 	made, err = late.Make(t.Context(), large, spec)
 	require.NoError(t, err)
 	require.Zero(t, made.Version.Size)
-	require.False(t, made.Version.Immutable, "the next request may have more time")
 	small := NewMaker(MakerOptions{Memory: 8000})
 	made, err = small.Make(t.Context(), src, spec)
 	require.NoError(t, err)
 	require.Zero(t, made.Version.Size)
+}
+
+// TestBudget: the bytes of a variant count in the memory of all pictures until it is closed; those
+// of its decoded picture do not.
+func TestBudget(t *testing.T) {
+	m := NewMaker(MakerOptions{Memory: 4 << 20})
+	src, _ := sourceOf("f", picturesOf(t, 640, 320), closedChannel())
+	made, err := m.Make(t.Context(), src, picture.Spec{Quality: 80})
+	require.NoError(t, err)
+	whole := m.o.Memory - m.o.Memory/4
+	require.False(t, m.decoded.TryAcquire(whole-int64(len(made.Body))+1))
+	require.True(t, m.decoded.TryAcquire(whole-int64(cap(made.Body))))
+	m.decoded.Release(whole - int64(cap(made.Body)))
+	require.NoError(t, made.Close())
+	require.NoError(t, made.Close())
+	require.True(t, m.decoded.TryAcquire(whole))
+	require.True(t, m.files.TryAcquire(m.o.Memory/4))
 }
 
 // TestQueue: beyond the queue requests are rejected at once; variants of one file are made one by

@@ -34,16 +34,16 @@ func TestRules(t *testing.T) {
 		name  string
 		err   error
 	}{
-		{r, Wish{Width: 200, Height: 200}, "w200-h200-scale-down-q80-jpeg", nil},
-		{r, Wish{Width: 800, Fit: "cover", Quality: 84}, "w800-h0-contain-q80-jpeg", nil},
-		{r, Wish{Width: 200, Height: 200, Quality: 1, Format: "webp"}, "w200-h200-scale-down-q10-webp", nil},
-		{r, Wish{Preset: "thumb"}, "w100-h50-cover-q0-png", nil},
+		{r, Wish{Width: 200, Height: 200}, "v1-w200-h200-scale-down-q80-jpeg", nil},
+		{r, Wish{Width: 800, Fit: "cover", Quality: 84}, "v1-w800-h0-contain-q80-jpeg", nil},
+		{r, Wish{Width: 200, Height: 200, Quality: 1, Format: "webp"}, "v1-w200-h200-scale-down-q10-webp", nil},
+		{r, Wish{Preset: "thumb"}, "v1-w100-h50-cover-q0-png", nil},
 		{r, Wish{Preset: "other"}, "", ErrNotAllowed},
 		{r, Wish{Preset: "thumb", Width: 200, Height: 200}, "", ErrMalformed},
 		{r, Wish{Width: 201, Height: 200}, "", ErrNotAllowed},
 		{r, Wish{Format: "webp"}, "", ErrNotAllowed},
-		{any, Wish{Width: 201, Height: 7}, "w201-h7-scale-down-q80-jpeg", nil},
-		{r, signed, "w123-h0-contain-q77-jpeg", nil},
+		{any, Wish{Width: 201, Height: 7}, "v1-w201-h7-scale-down-q80-jpeg", nil},
+		{r, signed, "v1-w123-h0-contain-q77-jpeg", nil},
 		{r, forged, "", ErrNotAllowed},
 		{r, other, "", ErrNotAllowed},
 	} {
@@ -132,11 +132,11 @@ func TestKey(t *testing.T) {
 	file, name, ok := CutKey(key)
 	require.True(t, ok)
 	require.Equal(t, "group1/"+logic, file)
-	require.Equal(t, "w1-h0-scale-down-q0-jpeg", name)
+	require.Equal(t, "v1-w1-h0-scale-down-q0-jpeg", name)
 	_, _, ok = CutKey("group1/" + logic)
 	require.False(t, ok)
-	for _, wrong := range []string{"", "w1", "w1-h1-no-q1-jpeg", "w1-h1-cover-q101-jpeg", "w01-h1-cover-q1-jpeg",
-		"w1-h1-cover-q1-gif", "w1-h1-cover-q1"} {
+	for _, wrong := range []string{"", "w1", "v1-w1-h1-no-q1-jpeg", "w1-h1-cover-q101-jpeg", "w01-h1-cover-q1-jpeg",
+		"w1-h1-cover-q1-gif", "v1-w1-h1-cover-q1"} {
 		_, ok := ParseName(wrong)
 		require.False(t, ok, wrong)
 	}

@@ -136,19 +136,24 @@ func (w Wish) String() string {
 	return b.String()
 }
 
+// generation begins the names of variants. It is another one for a program that makes other bytes:
+// gateways never mix them, and find no variants of other programs on their disks.
+const generation = "v1-"
+
 // Name returns the canonical name of a variant, of characters that file ids have too:
-// w200-h200-cover-q80-jpeg.
+// v1-w200-h200-cover-q80-jpeg.
 func Name(s picture.Spec) string {
-	return "w" + strconv.Itoa(s.Width) + "-h" + strconv.Itoa(s.Height) + "-" + fits[s.Fit] + "-q" +
+	return generation + "w" + strconv.Itoa(s.Width) + "-h" + strconv.Itoa(s.Height) + "-" + fits[s.Fit] + "-q" +
 		strconv.Itoa(s.Quality) + "-" + formats[s.Format]
 }
 
 // ParseName is the inverse of Name.
 func ParseName(name string) (s picture.Spec, ok bool) {
-	first, format, last := strings.Cut(name, "-q")
+	rest, ours := strings.CutPrefix(name, generation)
+	first, format, last := strings.Cut(rest, "-q")
 	quality, format, _ := strings.Cut(format, "-")
 	parts := strings.SplitN(first, "-", 3)
-	if !last || len(parts) != 3 || len(parts[0]) < 2 || len(parts[1]) < 2 {
+	if !ours || !last || len(parts) != 3 || len(parts[0]) < 2 || len(parts[1]) < 2 {
 		return s, false
 	}
 	ok = number(parts[0][1:], 0, maxSide, &s.Width) == nil && number(parts[1][1:], 0, maxSide, &s.Height) == nil &&

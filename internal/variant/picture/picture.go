@@ -58,8 +58,9 @@ type Limits struct {
 	Side   int   // longest side of both; default 65,535
 	// Time is the time for the work, after Room; default: none but that of the context.
 	Time time.Duration
-	// Room reserves memory before it is allocated, and releases it. Nil: all pictures have room.
-	Room func(ctx context.Context, bytes int64) (release func(), err error)
+	// Room reserves memory before it is allocated; the caller of Make frees it. Nil: all pictures
+	// have room.
+	Room func(ctx context.Context, bytes int64) error
 }
 
 // The errors of Make, besides those of the context and of Room.
@@ -92,11 +93,9 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 		return nil, err
 	}
 	if l.Room != nil {
-		release, err := l.Room(ctx, src.memory()+src.memoryOf(int64(width)*int64(height), s.Format))
-		if err != nil {
+		if err := l.Room(ctx, src.memory()+src.memoryOf(int64(width)*int64(height), s.Format)); err != nil {
 			return nil, err
 		}
-		defer release()
 	}
 	return src.make(ctx, s, l.Time, crop, width, height)
 }

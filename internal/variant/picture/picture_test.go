@@ -269,9 +269,9 @@ func bomb(w, h uint32) []byte {
 // damaged ones without a panic.
 func TestBombs(t *testing.T) {
 	good := asJPEG(t, quarters(64, 64))
-	never := Limits{Room: func(context.Context, int64) (func(), error) {
+	never := Limits{Room: func(context.Context, int64) error {
 		require.Fail(t, "memory was asked for")
-		return nil, nil
+		return nil
 	}}
 	for _, side := range []uint32{40_000, 65_535, 1<<31 - 1} {
 		_, err := Make(t.Context(), bomb(side, side), Spec{Width: 10}, never)
@@ -314,9 +314,9 @@ func TestLosslessBound(t *testing.T) {
 	asked := map[Format]int64{}
 	for _, format := range []Format{PNG, WebP} {
 		_, err := Make(t.Context(), file, Spec{Width: 100, Height: 100, Fit: Fill, Format: format}, Limits{
-			Room: func(_ context.Context, n int64) (func(), error) {
+			Room: func(_ context.Context, n int64) error {
 				asked[format] = n
-				return func() {}, nil
+				return nil
 			}})
 		require.NoError(t, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/variant/picture"
 	"fastdfs-gateway/tests/e2e"
@@ -92,6 +93,67 @@ func TestImageStampede(t *testing.T) {
 	require.Equal(t, http.StatusOK, f.Gateways[1].Get(e2e.Path(id)+"?w=200&h=200").StatusCode)
 	require.Equal(t, 3.0, f.Metric(`fdfs_gateway_images_total{result="made"}`), "the purge has removed the variants")
 	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads)
+}
+
+// TestImageRestart: after a restart of all gateways, the variants on their disks are served, and
+// none is made again. A purge of the file removes them, on every gateway.
+func TestImageRestart(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Disk: true, Cache: []string{"copies = 2"},
+		Lines: []string{images}})
+	const made = `fdfs_gateway_images_total{result="made"}`
+	content := map[string][]byte{} // by URL
+	var ids []fdfs.FileID
+	for i := range 3 {
+		spec := fdfstest.FileSpec{Group: "group1", Content: photo(t, 600, 500+i), Ext: "jpg", Created: e2e.LongAgo}
+		ids = append(ids, e2e.Put(t, f.Cluster, spec))
+		content[e2e.Path(ids[i])+"?w=200&h=200"] = nil
+	}
+	requireSame := func() {
+		t.Helper()
+		for url, want := range content {
+			for _, m := range f.Gateways {
+				r := m.Get(url)
+				require.Equal(t, http.StatusOK, r.StatusCode, url)
+				require.True(t, want == nil || bytes.Equal(want, r.Body))
+				want = r.Body
+			}
+			content[url] = want
+		}
+	}
+	requireSame()
+	require.EqualValues(t, 3, f.Metric(made))
+	variants := func() (n int) {
+		for _, m := range f.Gateways {
+			for _, file := range m.SegmentFiles(t) {
+				if strings.Contains(file, "w200-h200-") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	eventually.True(t, func() bool { return variants() >= 2*3 })
+	restart := func() {
+		for _, m := range f.Gateways {
+			m.Gateway.Stop()
+		}
+		for _, m := range f.Gateways {
+			m.Start(t)
+		}
+		f.Met()
+	}
+	restart()
+	requireSame()
+	require.Zero(t, f.Metric(made), "the variants are on the disks")
+	restart() // now no gateway has heard of them
+	for _, id := range ids {
+		status, text := f.Gateways[0].AdminPost("/purge?id="+id.String(), "")
+		require.Equal(t, http.StatusOK, status, text)
+	}
+	eventually.True(t, func() bool { return variants() == 0 })
+	requireSame()
+	require.EqualValues(t, 3, f.Metric(made), "the purge has removed the variants")
 }
 
 // TestImageForms: variants of files of this host by every form of URL, with ranges, conditions,
