@@ -25,8 +25,10 @@ const (
 	maxDepth = 128  // segments
 )
 
-// Folders acquires locks on the paths of a tree. Two paths overlap if they are equal or one lies
-// below the other: a lock on a/b excludes locks on a, a/b and a/b/c, but not on a/c or a/bc.
+// Folders acquires locks on the paths of a tree: for programs that move or delete whole folders
+// while others write below them. The gateway does not use it. Two paths overlap if they are equal
+// or one lies below the other: a lock on a/b excludes locks on a, a/b and a/b/c, but not on a/c or
+// a/bc.
 //
 // A path has segments separated by "/"; one leading and one trailing "/" are ignored, and "/" alone
 // is the root with everything below it. All bytes except "/" and NUL are ordinary. The empty path

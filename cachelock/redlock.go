@@ -19,6 +19,9 @@ import (
 // slowly. Use an odd number of servers that do not fail together. The caller closes the Redis
 // clients; set ContextTimeoutEnabled in their options to abandon hanging nodes at once.
 //
+// Redlock is for programs that have to lock while any one Redis host is lost, and have no use for
+// fences. The gateway keeps its locks on one Redis: without it, gateways fetch by themselves.
+//
 // Its guarantee depends on the clocks of the nodes: a node whose clock jumps, or that restarts
 // without its data before its locks have expired, may grant a lock twice. The fence of such a lock
 // is 0, since counters of independent masters are not one sequence: data that two holders must
