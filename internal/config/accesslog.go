@@ -9,6 +9,24 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
+// accessLog parses a path, "-", or nginx's word off.
+func accessLog(p *string) field {
+	f := pathOrDash(p)
+	parse := f.parse
+	f.parse = func(v string, at position) *parseError {
+		if strings.EqualFold(v, "off") {
+			v = ""
+		}
+		if strings.ContainsAny(v, blanks) {
+			_ = parse(v, at) // no path is an error
+			return questionable("write access_log = FILE, and the format as access_log_format",
+				"names a file with a blank in its name")
+		}
+		return parse(v, at)
+	}
+	return f
+}
+
 // logFormat parses combined, json, or a template of package logtemplate.
 func logFormat(p *string) field {
 	const fix = "write combined, json, or a template such as $remote_addr [$time_local] \"$request\" $status"

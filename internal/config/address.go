@@ -15,16 +15,7 @@ const maxListeners = 64 // each listener is compared with all others
 
 // listeners parses a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	list := commaList(p, func(part string) (string, *parseError) {
-		if part == "0" {
-			return part, invalid("write a port from 1 to 65535, or :0 for any free port, another one after each start",
-				"holds 0, which is no port")
-		}
-		if isPort(part, 0) { // nginx's form
-			part = ":" + part
-		}
-		return part, checkListener(part)
-	})
+	list := commaList(p, listenAddress)
 	return field{parse: func(v string, at position) *parseError {
 		if n := len(splitList(v)); n > maxListeners {
 			return invalid(i18n.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
@@ -45,12 +36,24 @@ func needed(list field) field {
 
 // listener parses one host:port or unix:/path, or nothing.
 func listener(p *string) field {
-	return checkedText(p, func(v string) *parseError {
-		if v == "" {
-			return nil
+	return field{parse: func(v string, _ position) (r *parseError) {
+		if *p = v; v != "" {
+			*p, r = listenAddress(v)
 		}
-		return checkListener(v)
-	})
+		return r
+	}}
+}
+
+// listenAddress parses host:port, unix:/path, or nginx's form, a port.
+func listenAddress(v string) (string, *parseError) {
+	if v == "0" {
+		return v, invalid("write a port from 1 to 65535, or :0 for any free port, another one after each start",
+			"holds 0, which is no port")
+	}
+	if _, err := strconv.ParseUint(v, 10, 64); err == nil {
+		v = ":" + v
+	}
+	return v, checkListener(v)
 }
 
 const listenFix = "write host:port, :port, [IPv6]:port or unix:/path"

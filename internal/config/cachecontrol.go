@@ -56,7 +56,7 @@ func checkCacheControl(v string) *parseError {
 // cacheControlFix returns the fix for an unknown directive: for a duration max-age, else the most
 // similar one.
 func cacheControlFix(directive string) i18n.Text {
-	if d, ok := parseDuration(directive); ok && d >= time.Second {
+	if d, ok := ParseDuration(directive); ok && d >= time.Second {
 		return i18n.Sprintf("did you mean max-age=%d?", int64(d/time.Second))
 	}
 	name, _, _ := strings.Cut(directive, "=")

@@ -63,38 +63,40 @@ func (c *Config) Places() i18n.Text {
 // problems.
 func CheckFile(file string, now time.Time) (*Config, []Problem) {
 	c, r := loadText(file)
-	switch {
-	case c == nil:
+	if c == nil {
 		return nil, r.problems
-	case r.failed:
-		return nil, slices.Concat(r.problems, c.checkPaths(now))
 	}
-	return c, slices.Concat(r.problems, c.Check(now))
+	problems := slices.Concat(r.problems, c.check(now, r))
+	if r.failed {
+		c = nil
+	}
+	return c, problems
 }
 
-// checkPaths returns the problems of the files and folders that a configuration names.
-func (c *Config) checkPaths(now time.Time) []Problem {
+// Check returns the problems of this host: of the folders and files that the configuration names,
+// and of the clock, which reads now. Load returns the problems of the text.
+func (c *Config) Check(now time.Time) []Problem { return c.check(now, &report{}) }
+
+// check is Check for a configuration with the problems text: what may be missing because of one of
+// them is left out.
+func (c *Config) check(now time.Time, text *report) []Problem {
 	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
+	k.clock()
+	if !text.incomplete {
+		k.lists()
+	}
+	if !text.failed {
+		k.sources()
+	}
+	k.pages()
+	k.secrets()
+	k.tls()
+	k.redis()
 	k.stores()
 	k.account()
 	k.secretFiles()
 	k.logs()
 	k.disk()
-	return k.sorted(c.Files)
-}
-
-// Check returns the problems of this host: of the folders and files that the configuration names,
-// and of the clock, which reads now. Load returns the problems of the text.
-func (c *Config) Check(now time.Time) []Problem {
-	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
-	k.clock()
-	k.lists()
-	k.sources()
-	k.pages()
-	k.secrets()
-	k.tls()
-	k.redis()
-	k.problems = append(k.problems, c.checkPaths(now)...)
 	return k.sorted(c.Files)
 }
 

@@ -23,6 +23,9 @@ const (
 	maxIncludeDepth = 8
 )
 
+// byteOrderMark is the mark that some editors write in front of UTF-8.
+const byteOrderMark = "\xef\xbb\xbf"
+
 // blanks are the characters that the dialect trims around names and values.
 const blanks = " \t\r\v\f"
 
@@ -45,6 +48,10 @@ type document struct {
 func readDocument(path string, r *report) document {
 	d := &reader{report: r, left: maxConfigBytes, document: document{sections: map[string]position{}}}
 	d.file(path, position{file: path})
+	if len(d.entries) == 0 && len(r.problems) > 0 && !r.failed {
+		r.errorf(position{file: path}, "", "give the path of a mod_fastdfs.conf", "%q has no line key = value", path)
+		r.incomplete = true
+	}
 	return d.document
 }
 
@@ -151,7 +158,7 @@ func (d *reader) stop(at position, format string, limit int) {
 }
 
 func (d *reader) lines(path string, data []byte) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	d.section = ""
 	d.cutOut = ""
 	for n := 1; len(data) > 0 && !d.full; n++ {
@@ -233,15 +240,11 @@ var ownSections = []string{"access", "antisteal", "cache", "gateway", imageSecti
 func (d *reader) entry(line string, at position) {
 	key, value, ok := parseLine(line)
 	if !ok || key == "" {
-		if isOwn(d.section) {
-			d.report.errorf(at, "", "write key = value, or # in front of a comment",
-				"a line without = is no setting of [%s]", d.section)
-			return
-		}
-		d.ignored(line, at)
+		d.noSetting(line, at)
 		return
 	}
-	if !isOwn(d.section) && d.nearInclude(line, at) {
+	if fix, ok := includeFix(line); ok && !isOwn(d.section) {
+		d.report.warnf(at, "", fix, noInclude)
 		return
 	}
 	if len(d.entries) >= maxEntries {

@@ -120,7 +120,7 @@ func httpKeys(c *Config) []setting {
 			"list of media types by extension"},
 		{"http.multi_range.enabled", "true", flag(&c.MultiRange),
 			"send several ranges in one response"},
-		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken),
+		{"http.anti_steal.check_token", "false", tokenFlag(&c.AntiSteal.CheckToken),
 			"serve only requests with a valid token"},
 		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, Error),
 			"seconds for which a token is valid"},
@@ -210,8 +210,8 @@ func gatewayProcessKeys(g *Gateway) []setting {
 			"most connections at a time from one address; 0 = an eighth of all; unlimited"},
 		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day),
 			"time for running responses to end when the gateway stops"},
-		{"access_log", "", pathOrDash(&g.AccessLog),
-			"a file, - for standard output, or empty for none"},
+		{"access_log", "", accessLog(&g.AccessLog),
+			"a file, - for standard output, or empty or off for none"},
 		{"access_log_format", "combined", logFormat(&g.AccessLogFormat),
 			"combined, json, or a template with variables of nginx such as $remote_addr"},
 		{"access_log_except", "", selectors(&g.AccessLogExcept),
@@ -262,11 +262,11 @@ func openFileCacheKeys(o *OpenFileCache) []setting {
 func cacheKeys(c *Cache) []setting {
 	const second, year = time.Second, 365 * 24 * time.Hour
 	return []setting{
-		{"memory_max", "256MB", size(&c.MemoryMax),
+		{"memory_max", "256MB", budget(&c.MemoryMax),
 			"memory for files of other hosts"},
 		{"disk_path", "", path(&c.DiskPath),
 			"folder for files of other hosts; empty = none on disk"},
-		{"disk_max", "10GB", size(&c.DiskMax),
+		{"disk_max", "10GB", budget(&c.DiskMax),
 			"disk space for them; when the disk is full, a 32nd of the oldest is removed each minute"},
 		{"ttl", "10m", duration(&c.TTL, second, year),
 			"time for which an entry is fresh"},

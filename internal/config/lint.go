@@ -24,6 +24,16 @@ func (l *loader) lint() {
 	l.lintServices()
 	l.lintImage()
 	l.lintPorts()
+	l.lintDisk()
+}
+
+// lintDisk reports a size of the disk cache, other than the default one, without its folder.
+func (l *loader) lintDisk() {
+	const key, standard = "cache.disk_max", 10 << 30
+	if c := l.c.Cache; c.DiskPath == "" && c.DiskMax != 0 && c.DiskMax != standard {
+		l.keyWarning(key, "set disk_path to a folder, or remove the line",
+			"disk_max is set, but without disk_path nothing is kept on disk")
+	}
 }
 
 // checkSections reports sections that are not used.

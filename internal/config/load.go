@@ -211,7 +211,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 		return
 	}
 	if home, ok := l.homeOf(e.key); ok {
-		l.add(severity, e.at, full(e.section, e.key), text, i18n.Sprintf("%s belongs in %s", e.key, home))
+		l.add(severity, e.at, full(e.section, e.key), text, home)
 		return
 	}
 	fix := i18n.Plain("correct the name, or remove the line")
@@ -236,17 +236,19 @@ func (l *loader) losesTokens(e entry, names []string) bool {
 		!slices.ContainsFunc(l.bySection[""], func(e entry) bool { return e.key == checkTokenKey })
 }
 
-// homeOf returns the section that has a key, as text for a message.
+// homeOf returns the name of a key with its section, as text for a message, if another section has
+// the key.
 func (l *loader) homeOf(key string) (i18n.Text, bool) {
 	if _, ok := storePathIndex(key); ok {
-		return i18n.Plain("the global section, above every [section], or in a [groupN]"), true
+		return i18n.Sprintf("%s belongs in the global section, above every [section], or in a [groupN]", key), true
 	}
 	for _, section := range l.keys.sections() {
 		for _, s := range l.keys[section] {
-			if s.key == key && section == "" {
-				return i18n.Plain("the global section, above every [section]"), true
-			} else if s.key == key {
-				return i18n.Sprintf("[%s]", section), true
+			switch {
+			case section == "" && (s.key == key || strings.HasSuffix(s.key, "."+key)):
+				return i18n.Sprintf("%s belongs in the global section, above every [section]", s.key), true
+			case s.key == key:
+				return i18n.Sprintf("%s belongs in [%s]", key, section), true
 			}
 		}
 	}

@@ -9,23 +9,31 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// nginxBlock matches the line that opens a block of nginx.conf.
-var nginxBlock = regexp.MustCompile(`(?m)^\s*(http|server|events|location|upstream)\b[^=#\n]*\{\s*$`)
+// nginxLine matches a line that opens a block of nginx.conf, or has a directive that only nginx
+// has.
+var nginxLine = regexp.MustCompile(`(?m)^\s*((http|server|events|upstream)(\s[^=#\n]*)?\{|location\s[^;\n]*\{|` +
+	`(worker_processes|ngx_fastdfs_module)\b[^=\n]*;)`)
+
+// nginxBlock matches a block whose brace is on the line below its name.
+var nginxBlock = regexp.MustCompile(`(?m)^\s*(http|server|events)\s*\n\s*\{`)
+
+// loneCR matches the end of a line that is CR alone.
+var loneCR = regexp.MustCompile(`\r+[^\r\n]`)
 
 // otherFormat returns what a file is in place of a configuration, and a fix; ok is false for a
 // configuration.
 func otherFormat(data []byte) (what, fix i18n.Text, ok bool) {
-	text := bytes.TrimSpace(data)
+	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark)))
 	switch {
 	case bytes.IndexByte(data, 0) >= 0:
 		return i18n.Plain("holds NUL bytes, it is no text (or UTF-16)"),
 			i18n.Plain("save it as UTF-8 or plain ASCII text"), true
-	case bytes.IndexByte(text, '\r') >= 0 && bytes.IndexByte(data, '\n') < 0:
-		return i18n.Plain("has lines that end with CR alone, so it is one line"),
+	case len(loneCR.FindAll(text, -1)) > bytes.Count(text, []byte("\n")):
+		return i18n.Plain("has lines that end with CR alone, so they are one line"),
 			i18n.Plain("save it with lines that end with LF, or CR and LF"), true
-	case len(text) > 0 && text[0] == '{' && json.Valid(text):
+	case len(text) > 0 && (text[0] == '{' || text[0] == '[' && json.Valid(text)):
 		return i18n.Plain("is JSON"), i18n.Plain("write lines key = value, as in mod_fastdfs.conf"), true
-	case nginxBlock.Match(data):
+	case nginxLine.Match(data), nginxBlock.Match(data):
 		return i18n.Plain("is a configuration of nginx"), i18n.Plain("gateway migrate -nginx FILE translates it"), true
 	}
 	return i18n.Text{}, i18n.Text{}, false
@@ -35,68 +43,106 @@ func otherFormat(data []byte) (what, fix i18n.Text, ok bool) {
 // case, as the module does.
 var includeLine = regexp.MustCompile(`(?i)^#include(?:[ \t\r\v\f]+(.*))?$`)
 
-// nearInclude matches a line that was meant to include a file, and that neither the module nor the
-// gateway reads so: the beginning of a comment, and the name.
-var nearInclude = regexp.MustCompile(`(?i)^(#\s*)?include(?:\s*[:=]\s*|\s+)(\S+)$`)
-
 // commentDirective matches a directive of libfastcommon that the gateway does not evaluate.
-var commentDirective = regexp.MustCompile(`^#@(if|for|set)\b`)
+var commentDirective = regexp.MustCompile(`^#\s*@\s*((?i)if|for|set|function)\b`)
 
 // comment warns of a comment that was meant as a directive.
 func (d *reader) comment(line string, at position) {
-	if d.nearInclude(line, at) {
-		return
-	}
-	if m := commentDirective.FindString(line); m != "" {
+	if fix, ok := includeFix(line); ok {
+		d.report.warnf(at, "", fix, noInclude)
+	} else if m := commentDirective.FindStringSubmatch(line); m != nil {
 		d.report.warnf(at, "", "write the lines that hold on this host, without directives",
-			"%s is not evaluated: it is a comment here, and all lines below it count", m)
+			"#@%s is not evaluated: it is a comment here, and all lines below it count", m[1])
 	}
 }
 
-// nearInclude warns of a line that was meant as an include, and reports whether it was one.
-func (d *reader) nearInclude(line string, at position) bool {
-	m := nearInclude.FindStringSubmatch(line)
-	if m == nil || len(m[1]) > 1 && !strings.ContainsAny(m[2], "./") { // a sentence such as "# include all"
-		return false
-	}
-	d.report.warnf(at, "", i18n.Sprintf("did you mean #include %s?", clip(m[2])),
-		"this line includes no file and is ignored")
-	return true
-}
+const noInclude = "this line includes no file and is ignored"
 
-// ignored warns of a line without = in the part of the module, which the module ignores. Its value
-// may be a secret, so the message has the key alone.
-func (d *reader) ignored(line string, at position) {
+// wideBlanks are blanks that look like those of the dialect and are none: U+00A0 and U+3000.
+const wideBlanks = "\u00a0\u3000"
+
+// includeFix returns a fix for a line that was meant as an include and that neither the module nor
+// the gateway reads so. ok is false for other lines, such as a sentence, and for "##include", which
+// is an include that was switched off.
+func includeFix(line string) (fix i18n.Text, ok bool) {
+	isComment := line[0] == '#'
+	noLetter := func(c rune) bool { return c|0x20 < 'a' || c|0x20 > 'z' }
+	text := strings.TrimLeftFunc(line, noLetter)
+	if isComment {
+		text = strings.TrimLeft(line[1:], blanks+wideBlanks)
+	}
+	word := text[:len(text)-len(strings.TrimLeftFunc(text, func(c rune) bool { return !noLetter(c) }))]
+	const include = "include"
 	switch {
-	case line[0] == '[':
-		d.report.warnf(at, "", "write the name in brackets and nothing behind it",
-			"a line that begins with [ but does not end with ] opens no section and is ignored")
-		return
-	case d.nearInclude(line, at):
-		return
+	case strings.EqualFold(word, "import"), distance(strings.ToLower(word), include) <= 2:
+	case len(word) > len(include) && strings.EqualFold(word[:len(include)], include):
+		word = word[:len(include)]
+	default:
+		return i18n.Text{}, false
 	}
-	word := line
-	if i := strings.IndexAny(line, blanks+":＝"); i >= 0 {
-		word = line[:i]
+	name := strings.Trim(text[len(word):], blanks+wideBlanks+`:=：＝"'<>;`)
+	sure := !isComment || line[1] == word[0] && strings.EqualFold(word, include)
+	if name == "" || strings.ContainsAny(name, blanks) || !sure && !strings.ContainsAny(name[:len(name)-1], "./") {
+		return i18n.Text{}, false
 	}
-	fix := i18n.Plain("write key = value, or # in front of a comment")
-	if key, ok := Nearest(word, moduleNames()); ok {
-		value := strings.Trim(line[len(word):], blanks+":＝")
-		if looksSecret.MatchString(key) || value == "" {
-			value = "..."
-		}
-		fix = i18n.Sprintf("did you mean %s = %s?", key, clip(value))
-	}
-	d.report.warnf(at, "", fix, "a line without = is ignored")
+	return i18n.Sprintf("did you mean #include %s?", clip(name)), true
 }
 
-// moduleNames returns the names of the keys of the module.
-func moduleNames() []string {
+// noSetting reports a line without =. In the part of the module, it is ignored, as by the module.
+func (d *reader) noSetting(line string, at position) {
+	section, severity, text := "", Warning, i18n.Plain("a line without = is ignored")
+	if isOwn(d.section) {
+		section, severity = d.section, Error
+		text = i18n.Sprintf("a line without = is no setting of [%s]", section)
+	}
 	names := []string{"store_path0"}
-	for _, s := range newTables(&Config{})[""] {
+	for _, s := range newTables(&Config{})[section] {
 		names = append(names, s.key)
 	}
-	return names
+	if name := strings.TrimLeft(line, openBrackets); name != line {
+		d.noSection(name, at)
+	} else if fix, ok := includeFix(line); ok && section == "" {
+		d.report.warnf(at, "", fix, noInclude)
+	} else {
+		d.report.add(severity, at, "", text, settingFix(line, names))
+	}
+}
+
+// openBrackets and closeBrackets are characters around the name of a section, also full-width ones.
+const openBrackets, closeBrackets = "[({［【（", "])}］】）"
+
+// noSection reports a line that was meant to open a section. It is an error for a section of the
+// gateway: its keys would not count.
+func (d *reader) noSection(name string, at position) {
+	if end := strings.IndexAny(name, closeBrackets); end >= 0 {
+		name = name[:end]
+	}
+	severity, fix := Warning, i18n.Plain("write the name in brackets and nothing behind it")
+	if words := strings.Fields(name); len(words) > 0 {
+		if near, ok := Nearest(words[0], ownSections); ok {
+			severity, fix = Error, i18n.Sprintf("did you mean [%s]?", near)
+		}
+	}
+	d.report.add(severity, at, "", i18n.Plain("this line opens no section and is ignored"), fix)
+}
+
+// settingFix returns a fix for a line without =. Its value may be a secret, so the fix has the key
+// alone where that looks so.
+func settingFix(line string, names []string) i18n.Text {
+	const between = blanks + wideBlanks + ":：＝"
+	word := line
+	if i := strings.IndexAny(line, between); i >= 0 {
+		word = line[:i]
+	}
+	key, ok := Nearest(word, names)
+	if !ok {
+		return i18n.Plain("write key = value, or # in front of a comment")
+	}
+	value := strings.Trim(line[len(word):], between+"->")
+	if looksSecret.MatchString(key) || value == "" {
+		value = "..."
+	}
+	return i18n.Sprintf("did you mean %s = %s?", key, clip(value))
 }
 
 // looksSecret matches names of keys whose values are not shown.

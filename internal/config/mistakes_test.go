@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,71 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
-
-// TestMistakes: lines that were typed by mistake, or copied from an old guide, have a problem with
-// their line. The first line of base is line 1.
-func TestMistakes(t *testing.T) {
-	const ignored = "warning: a line without = is ignored; "
-	const noInclude = "warning: this line includes no file and is ignored; did you mean #include http.conf?"
-	const noKey = "warning: %s is no known key and is ignored; remove the line; tokens are checked with " +
-		"http.anti_steal.check_token = true and http.anti_steal.secret_key"
-	const noDirective = "warning: %s is not evaluated: it is a comment here, and all lines below it count; " +
-		"write the lines that hold on this host, without directives"
-	for _, c := range []struct{ line, want string }{
-		{"include http.conf", noInclude},
-		{"# include http.conf", noInclude},
-		{"include=http.conf", noInclude},
-		{"#include: http.conf", noInclude},
-		{"# include the following", ""},
-		{"#include", "warning: #include names no file and is ignored; " +
-			"write `#include FILE`, or a blank behind the # if it is a comment"},
-		{"http.anti_steal.check_token true", ignored + "did you mean http.anti_steal.check_token = true?"},
-		{"http.anti_steal.secret_key: 1234", ignored + "did you mean http.anti_steal.secret_key = ...?"},
-		{"group_name＝group1", ignored + "did you mean group_name = group1?"},
-		{"something else", ignored + "write key = value, or # in front of a comment"},
-		{"[group1", "warning: a line that begins with [ but does not end with ] opens no section and is ignored; " +
-			"write the name in brackets and nothing behind it"},
-		{"http.anti_steal_token = true", fmt.Sprintf(noKey, `"http.anti_steal_token"`)},
-		{"http.secret_key = 1234", fmt.Sprintf(noKey, `"http.secret_key"`)},
-		{"http.anti_steal.enable = 1", fmt.Sprintf(noKey, `"http.anti_steal.enable"`)},
-		{"foo = bar", `warning: "foo" is no known key and is ignored; correct the name, or remove the line`},
-		{"http.anti_steal.chek_token = true", `error: "http.anti_steal.chek_token" is no known key here, so no ` +
-			"token is checked; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
-		{"http.anti_steal.chek_token = false", `warning: "http.anti_steal.chek_token" is no known key and is ` +
-			"ignored; did you mean http.anti_steal.check_token (serve only requests with a valid token)?"},
-		{"http.anti_steal.check_token = yes", "error: tokens are checked, but http.anti_steal.secret_key is empty: " +
-			"anyone can make a token; set a long random secret, or secret_files in [antisteal]"},
-		{"[gateway]\nlisten = 0", `error: listen = "0" holds 0, which is no port; ` +
-			"write a port from 1 to 65535, or :0 for any free port, another one after each start"},
-		{"#@if ON", fmt.Sprintf(noDirective, "#@if")},
-		{"#@for i from 0 to 3", fmt.Sprintf(noDirective, "#@for")},
-		{"[gateway]\nlisten = :88888",
-			`error: listen = ":88888" holds ":88888", and 88888 is no port; write a port from 0 to 65535`},
-		{"[gateway]\nidle_timeout = 900d", `error: idle_timeout = "900d" is not a duration in range; ` +
-			"write a duration from 1ms to 1d, such as 500ms, 10s, 1h, 1d or plain seconds"},
-		{"[gateway]\ncache_control = 30d",
-			`warning: cache_control = "30d" holds "30d", which no cache knows; did you mean max-age=2592000?`},
-		{"[gateway]\ncache_control = public, max-age", `warning: cache_control = "public, max-age" holds "max-age", ` +
-			"which has no number of seconds; write max-age=SECONDS"},
-		{"[headers]\nCache-Control = publik",
-			`warning: Cache-Control = "publik" holds "publik", which no cache knows; did you mean public?`},
-		{"[access]\nallow = 10.0.0.0/8\ndeny = all", "error: deny has all clients, and wins over allow: nobody is " +
-			"served; remove the line: where allow is set, all others are denied already"},
-		{"[gateway]\ncors = *", `error: [gateway] has no key "cors"; remove the line; ` +
-			"the most similar keys are cors_origin, cors_expose, cors_headers"},
-	} {
-		_, problems := load(t, base+c.line+"\n")
-		if c.want == "" {
-			require.Empty(t, problems, c.line)
-			continue
-		}
-		require.Len(t, problems, 1, c.line)
-		text := problems[0].String()
-		require.Equal(t, c.want, text[strings.Index(text, ": ")+2:], c.line)
-		require.Equal(t, 3+strings.Count(c.line, "\n"), problems[0].Line, c.line)
-		require.NotContains(t, text, "1234", "the value may be a secret")
-	}
-}
 
 // TestForms: forms that operators know from nginx or write by habit.
 func TestForms(t *testing.T) {
@@ -114,22 +48,6 @@ func TestNestedInclude(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.conf"), []byte("flv_extension = sub\n"), 0o600))
 	_, problems = Load(filepath.Join(dir, "m.conf"))
 	require.Empty(t, problems, "they do not differ")
-}
-
-// TestOtherFormats: a file that is no configuration has one problem, which names its format.
-func TestOtherFormats(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"listen": ":8888"}`: "is JSON; write lines key = value",
-		"http {\n  server {\n    listen 80;\n  }\n}\n": "is a configuration of nginx; gateway migrate -nginx FILE " +
-			"translates it",
-		"a = 1\rb = 2\r":  "has lines that end with CR alone, so it is one line; save it with lines that end with LF",
-		"a\x00=\x001\x00": "holds NUL bytes, it is no text (or UTF-16); save it as UTF-8",
-	} {
-		c, problems := CheckFile(filepath.Join(put(t, map[string]string{"m.conf": text}), "m.conf"), time.Now())
-		require.Nil(t, c)
-		require.Len(t, problems, 1)
-		require.Equal(t, 1, found(problems, Error, 0, want))
-	}
 }
 
 // TestAllProblems: a problem of the text hides none of the host, and a key that may be in a file

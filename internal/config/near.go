@@ -5,19 +5,22 @@ import (
 	"strings"
 )
 
-// Nearest returns the candidate with the most similar spelling; ok is false if none is similar.
+// Nearest returns the candidate with the most similar spelling; ok is false if none is similar. Of
+// a candidate with dots, the end counts as well: check_token is http.anti_steal.check_token.
 func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	best, bestDistance := "", 3
 	for _, c := range candidates {
-		if strings.EqualFold(fold(name), fold(c)) {
-			return c, true
-		}
-		limit := 2
-		if len(c) < 6 {
-			limit = 1
-		}
-		if d := distance(name, c); d <= limit && d < bestDistance {
-			best, bestDistance = c, d
+		for end, more := c, true; more; _, end, more = strings.Cut(end, ".") {
+			if strings.EqualFold(fold(name), fold(end)) {
+				return c, true
+			}
+			limit := 2
+			if len(end) < 6 {
+				limit = 1
+			}
+			if d := distance(name, end); d <= limit && d < bestDistance {
+				best, bestDistance = c, d
+			}
 		}
 	}
 	return best, best != ""

@@ -233,6 +233,22 @@ func flag(p *bool) field {
 	}}
 }
 
+// tokenFlag parses a boolean as flag does. A value that is neither true nor false is an error: it
+// may have been meant to switch the check of tokens on.
+func tokenFlag(p *bool) field {
+	const fix = "write true or false"
+	return field{parse: func(v string, at position) *parseError {
+		if v == "" {
+			*p = false
+			return questionable(fix, "is empty and counts as false")
+		}
+		if r := flag(p).parse(v, at); r != nil {
+			return invalid(fix, "is neither true nor false, so no token is checked")
+		}
+		return nil
+	}}
+}
+
 // isTrue reports whether a value of flag is true.
 func isTrue(v string) bool {
 	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(v))
@@ -299,17 +315,18 @@ func moduleSeconds(p *time.Duration, outside Severity) field {
 	}}
 }
 
-// duration parses a duration: 500ms, 10s, 1h30m, 1d, 2w, or plain seconds.
+// duration parses a duration from low to high.
 func duration(p *time.Duration, low, high time.Duration) field {
 	fix := i18n.Sprintf("write a duration from %s to %s, such as 500ms, 10s, 1h, 1d or plain seconds",
-		written(low), written(high))
+		Written(low), Written(high))
 	return parsed(p, fix, "is not a duration in range", func(v string) (time.Duration, bool) {
-		d, ok := parseDuration(v)
+		d, ok := ParseDuration(v)
 		return d, ok && d >= low && d <= high
 	})
 }
 
-func parseDuration(v string) (time.Duration, bool) {
+// ParseDuration parses a duration: 500ms, 10s, 1h30m, 1d, 2w, or plain seconds.
+func ParseDuration(v string) (time.Duration, bool) {
 	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
 		return time.Duration(n) * time.Second, n >= 0 && n <= math.MaxInt64/int64(time.Second)
 	}
@@ -335,8 +352,8 @@ var dayUnits = regexp.MustCompile(`^(?:(\d+)w)?(?:(\d+)d)?(.*)$`)
 
 const maxDays = 36500
 
-// written returns a duration as people write it: 500ms, 30s, 1h, 365d.
-func written(d time.Duration) string {
+// Written returns a duration as people write it: 500ms, 30s, 1h, 365d.
+func Written(d time.Duration) string {
 	for _, unit := range []struct {
 		length time.Duration
 		name   string
@@ -351,6 +368,20 @@ func written(d time.Duration) string {
 // size parses a size: 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
 func size(p *int64) field {
 	return parsed(p, "write a size such as 256KB, 64MB, 10GB or plain bytes", "is not a size", parseSize)
+}
+
+// budget parses a size of a cache. One below 1 MB is taken for a number without its unit.
+func budget(p *int64) field {
+	f := size(p)
+	parse := f.parse
+	f.parse = func(v string, at position) *parseError {
+		r := parse(v, at)
+		if r == nil && *p > 0 && *p < 1<<20 {
+			return questionable(i18n.Sprintf("write a unit, such as %dMB", *p), "is %d bytes and holds no file", *p)
+		}
+		return r
+	}
+	return f
 }
 
 func parseSize(v string) (int64, bool) {

@@ -184,7 +184,6 @@ var (
 	errNoGroup   error = &idError{"it must be group/Mxx/HH/LL/name"}
 	errGroup     error = &idError{"group name is not 1 to 16 letters and digits"}
 	errPathIndex error = &idError{"path index is not M and two hexadecimal digits"}
-	errSmallM    error = &idError{"path index begins with a small m: write it in capitals, as in M00"}
 	errDirs      error = &idError{"sub directories are not two upper-case hexadecimal digits each"}
 	errChars     error = &idError{"name holds more than letters, digits, dot, hyphen and underscore"}
 	errShort     error = &idError{"name is shorter than 34 characters"}
@@ -193,6 +192,9 @@ var (
 	errSpareBits error = &idError{"name's base64 ends in bits that belong to no field"}
 	errSource    error = &idError{"source server is zero"}
 )
+
+// ErrSmallM is the error for an id that would be one with a capital M in front of the path index.
+var ErrSmallM error = &idError{"path index begins with a small m: write it in capitals, as in M00"}
 
 // Parse parses an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as FastDFS before 1.12
 // wrote it (path index 0). It allocates nothing.
@@ -226,7 +228,7 @@ func ParseLogic(group, logic string) (FileID, error) {
 	case len(group) == 3 && group[0] == 'M' && isHexPair(group[1:]):
 		return FileID{}, errNoGroup // Mxx/HH/LL/name without a group
 	case strings.HasPrefix(logic, "m"):
-		return FileID{}, errSmallM
+		return FileID{}, ErrSmallM
 	}
 	if len(rest) < dirsLen || !isHexPair(rest) || rest[2] != '/' || !isHexPair(rest[3:]) || rest[5] != '/' {
 		return FileID{}, errDirs

@@ -115,7 +115,7 @@ func TestParseRejects(t *testing.T) {
 		{"group of 17", strings.Repeat("g", 17) + "/" + mustParse(t, normalID).Logic, errGroup},
 		{"group with a dot", edit("group1", "group.1"), errGroup},
 		{"group with NUL", edit("group1", "group\x00"), errGroup},
-		{"lower-case m", edit("M00", "m00"), errSmallM},
+		{"lower-case m", edit("M00", "m00"), ErrSmallM},
 		{"one digit", edit("M00", "M0"), errPathIndex},
 		{"three digits", edit("M00", "M000"), errPathIndex},
 		{"no digits", edit("M00", "Mzz"), errPathIndex},

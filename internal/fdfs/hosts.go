@@ -46,12 +46,15 @@ func ParseHosts(s string) (hosts []string, port int, ok bool) {
 }
 
 // ValidHost reports whether s is an IP address, possibly with a zone, or a host name of at most 253
-// characters.
+// characters, of which one is no digit.
 func ValidHost(s string) bool {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		return addr.Zone() == "" || ValidHost(addr.Zone())
 	}
 	if s == "" || len(s) > maxHost || s[0] == '-' || s[0] == '.' {
+		return false
+	}
+	if strings.Trim(s, "0123456789.") == "" { // an address that does not parse, such as 10.0.0.300
 		return false
 	}
 	for i := range len(s) {

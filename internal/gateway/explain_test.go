@@ -53,6 +53,7 @@ func TestURLForms(t *testing.T) {
 		logged  bool
 	}{
 		{false, "/group1/M00/" + id, "400: bad path: begins with a group, and url_have_group_name is false", true},
+		{false, "/group1/m00/" + id, "400: bad path: begins with a group, and url_have_group_name is false", true},
 		{true, "/M00/" + id, "400: bad path: no group in front, and url_have_group_name is true", true},
 		{true, "/group1/m00/" + id, smallM, false},
 		{false, "/m00/" + id, smallM, false},

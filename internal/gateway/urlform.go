@@ -44,7 +44,7 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 	}
 	id, err := h.parseID(name, h.o.GroupInURL)
 	if err != nil && !strings.HasPrefix(name, "m00/") { // M00 in small letters, and no group
-		if _, otherwise := h.parseID(name, !h.o.GroupInURL); otherwise == nil {
+		if _, otherwise := h.parseID(name, !h.o.GroupInURL); otherwise == nil || otherwise == fdfs.ErrSmallM {
 			err = h.otherForm()
 		}
 	}

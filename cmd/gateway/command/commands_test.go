@@ -102,7 +102,7 @@ func TestUsage(t *testing.T) {
 		"purge":                        "purge: give one of -id, -prefix and -all",
 		"check -config":                "check: flag needs an argument: -config",
 		"-jsno":                        "serve: there is no flag -jsno",
-		"check -lang fr":               `check: invalid value "fr" for flag -lang`,
+		"check -lang fr":               `check: invalid value "fr" for flag -lang: the languages are en and zh`,
 		"check -c x more":              `check: "more" is one argument too many`,
 		"inspect":                      "inspect: an argument is missing",
 		"inspect -file x a b":          "inspect: -file takes one id",

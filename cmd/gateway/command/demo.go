@@ -11,6 +11,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/demo"
 
@@ -106,7 +107,7 @@ func printDemo(w io.Writer, lang i18n.Language, store demo.Store, u urls) {
 	}
 	say("\nThe same store where each download needs a token:\n")
 	say("  rejected: %s", u.links.Rejected)
-	say("  good for %s: %s", u.ttl, u.links.Token)
+	say("  good for %s: %s", config.Written(u.ttl), u.links.Token)
 	say("  never expires: %s", u.never)
 	say("  for any other file: %s token -c %s FILE_ID", os.Args[0], store.TokenConfig)
 	if u.admin != "" {

@@ -1,14 +1,17 @@
 package command
 
 import (
-	"strconv"
+	"errors"
+	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/config"
 
 	"github.com/spf13/cobra"
 )
 
-// duration is the value of a flag: 500ms, 10s, 1h, or plain seconds, like the keys of a
-// configuration.
+// duration is the value of a flag: 500ms, 10s, 1h, 1d, or plain seconds, like the keys of a
+// configuration. It may be negative.
 type duration time.Duration
 
 // durationFlag adds a flag with a duration.
@@ -19,18 +22,20 @@ func durationFlag(cmd *cobra.Command, name string, byDefault time.Duration, usag
 }
 
 // String implements pflag.Value.
-func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) String() string { return config.Written(time.Duration(*d)) }
 
 // Type implements pflag.Value.
 func (*duration) Type() string { return "duration" }
 
 // Set implements pflag.Value.
 func (d *duration) Set(text string) error {
-	if n, err := strconv.ParseInt(text, 10, 32); err == nil {
-		*d = duration(time.Duration(n) * time.Second)
-		return nil
+	digits, negative := strings.CutPrefix(text, "-")
+	parsed, ok := config.ParseDuration(digits)
+	if !ok {
+		return errors.New("write a duration such as 10s, 1h or 1d")
 	}
-	parsed, err := time.ParseDuration(text)
-	*d = duration(parsed)
-	return err
+	if *d = duration(parsed); negative {
+		*d = -*d
+	}
+	return nil
 }

@@ -20,7 +20,7 @@ const purgeTimeout = 30 * time.Second
 // is a failure.
 func purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:         "purge [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] -id ID|-prefix FOLDER|-all",
+		Use:         "purge [-admin ADDR|[-c] FILE] [-admin-token-file FILE] [-json] -id ID|-prefix FOLDER|-all",
 		Short:       "remove files from the caches of a running gateway and its fleet",
 		Example:     "gateway purge -prefix group1/M00/0A/",
 		Annotations: exit1("a gateway has not applied the purge"),
@@ -29,6 +29,7 @@ func purgeCommand() *cobra.Command {
 	id := cmd.Flags().String("id", "", "purge the file with this `ID`")
 	prefix := cmd.Flags().String("prefix", "", "purge all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
 	all := cmd.Flags().Bool("all", false, "purge all files")
+	acceptFile(cmd, listener.config, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query := url.Values{}
 		if *id != "" {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fastdfs-gateway/internal/config"
@@ -190,8 +191,14 @@ func unknownCommand(root *cobra.Command, name string) error {
 	if isReadable(name) {
 		return usageError(fmt.Sprintf("there is no command %q; gateway -c FILE serves it", name))
 	}
+	if slices.Contains([]string{"reload", "stop", "quit", "reopen", "restart"}, name) {
+		return usageError(fmt.Sprintf("there is no command %q%s", name, signalsHint))
+	}
 	return usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
 }
+
+// signalsHint is the hint for a command or flag of nginx that sends a signal.
+const signalsHint = " (signals: kill -HUP reloads, kill -QUIT stops)"
 
 // didYouMean returns a suggestion for a misspelt name: the nearest candidate.
 func didYouMean(name string, candidates []string, prefix string) string {
@@ -220,12 +227,15 @@ func flagError(cmd *cobra.Command, err error) error {
 		case len(name) > 1:
 			text += didYouMean(name, names, "-")
 		case name == "s": // nginx's
-			text += " (signals: kill -HUP reloads, kill -QUIT stops)"
+			text += signalsHint
 		}
 	case errors.As(err, &missing):
 		text = "flag needs an argument: -" + missing.GetSpecifiedName()
 	case errors.As(err, &invalid):
 		text = fmt.Sprintf("invalid value %q for flag -%s", invalid.GetValue(), shortName(invalid.GetFlag()))
+		if cause := errors.Unwrap(err); cause != nil && !errors.As(err, new(*strconv.NumError)) {
+			text += ": " + cause.Error()
+		}
 	}
 	return usageError(cmd.Name() + ": " + text)
 }
