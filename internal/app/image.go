@@ -1,8 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
@@ -28,9 +31,12 @@ func addImages(o *gateway.Options, cfg *config.Config) error {
 // makerOptions returns the limits of the maker of variants.
 func makerOptions(cfg *config.Config, log *slog.Logger) variant.MakerOptions {
 	i := &cfg.Image
-	return variant.MakerOptions{Makers: i.Makers, Queue: i.Queue, Memory: i.Memory, SourceMax: i.SourceMax,
+	return variant.MakerOptions{Makers: cmp.Or(i.Makers, processors()), Queue: i.Queue, Memory: i.Memory, SourceMax: i.SourceMax,
 		Pixels: int64(i.PixelsMax), Timeout: i.Timeout, Log: log}
 }
+
+// processors is the number of processors for Go at the start.
+var processors = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
 
 // makerFor makes the maker of variants, or returns the old one if its limits are the same; nil =
 // there is no [image].
@@ -41,5 +47,9 @@ func (a *App) makerFor(cfg *config.Config, old *components) *variant.Maker {
 	if old.maker != nil && makerOptions(cfg, nil) == makerOptions(old.cfg, nil) {
 		return old.maker
 	}
-	return variant.NewMaker(makerOptions(cfg, logfile.Limit(a.log)))
+	o := makerOptions(cfg, logfile.Limit(a.log))
+	// Makers compute for long. Go lets each of them run for 10 ms before another goroutine of its
+	// processor; the kernel lets a thread that has waited run at once.
+	runtime.GOMAXPROCS(processors() + min(o.Makers, processors()))
+	return variant.NewMaker(o)
 }
