@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,6 +107,7 @@ type fill struct {
 	// Only the goroutine of the fill uses the fields below.
 	reserved reservation // of the room for fetches
 	peers    *hedge      // requests to other gateways; nil = none was sent
+	lost     int         // number of leases that were given up, see awaitHolder
 	memory   int64       // bytes reserved in the memory tier for chunks
 }
 
@@ -134,10 +136,11 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 
 // leaseKey returns the key of the lease of the entry.
 func (f *fill) leaseKey() string {
-	if f.key.Index == MetaOnly {
-		return f.key.File
+	key := f.key.File
+	if f.key.Index != MetaOnly {
+		key = f.key.String()
 	}
-	return f.key.String()
+	return key + strings.Repeat("+", f.lost)
 }
 
 // metaKey returns the key of the metadata of the file.

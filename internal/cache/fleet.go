@@ -94,7 +94,8 @@ type Fleet interface {
 	// seconds.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// Silence returns the time since the last sign of life of a peer: any bytes that it has sent.
-	// The time in which it owes no response does not count.
+	// The time in which it owes no response does not count, nor the one that it usually takes for a
+	// reply.
 	Silence(peer string) time.Duration
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
 	// another gateway has it. The lease is renewed until release; the context lease ends if the

@@ -346,16 +346,15 @@ func TestFleetDown(t *testing.T) {
 	})
 }
 
-// TestWait: a gateway waits at most Options.Wait for a lease whose holder cannot be reached and
-// does not release it.
+// TestWait: a gateway waits at most Options.Wait for a lease whose holder is not known and does not
+// release it.
 func TestWait(t *testing.T) {
 	bubble(t, "segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		f := newFleet()
 		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
 		other := &member{f: f, name: "gone"}
-		f.dead["gone"] = false
-		f.cut["gone"] = true
+		f.noPeers = true
 		_, release, err := other.AcquireLease(context.Background(), tier.KeyAt(o.file, 0).String(), true)
 		require.NoError(t, err)
 		r := get(context.Background(), c, o)
@@ -367,7 +366,7 @@ func TestWait(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		f := newFleet()
 		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
-		f.cut["gone"] = true
+		f.noPeers = true
 		_, release, err := (&member{f: f, name: "gone"}).AcquireLease(context.Background(), o.file, true)
 		require.NoError(t, err)
 		began := time.Now()

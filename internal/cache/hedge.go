@@ -17,8 +17,8 @@ import (
 // responds is used, and the other requests are given up. A gateway that shows signs of life is
 // waited for.
 const (
-	askNext    = 200 * time.Millisecond // silence of a gateway until the next step
-	fetchAfter = 450 * time.Millisecond // silence of all gateways until the source is asked
+	askNext    = 100 * time.Millisecond // silence of a gateway until the next step
+	fetchAfter = 400 * time.Millisecond // silence of all gateways until the source is asked
 	hedgeTick  = 50 * time.Millisecond  // of the clock of these times, see hedge.wait
 )
 
@@ -32,6 +32,7 @@ var (
 type peerRequest struct {
 	PeerRequest
 	peer   string
+	sent   time.Time
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -97,11 +98,12 @@ func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
 			return q
 		}
 	}
+	now := time.Now()
 	if len(h.pending) == 0 {
-		h.began, h.stopped = time.Now(), 0
+		h.began, h.stopped = now, 0
 	}
-	q := &peerRequest{peer: peer, PeerRequest: PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge,
-		Copy: copied, RequestedAs: f.src.RequestedAs(), Idle: c.peerIdle(f, copied)}}
+	q := &peerRequest{peer: peer, sent: now, PeerRequest: PeerRequest{Key: f.key, Offset: f.received(),
+		MaxAge: f.maxAge, Copy: copied, RequestedAs: f.src.RequestedAs(), Idle: c.peerIdle(f, copied)}}
 	if v, known := f.expectedVersion(); known {
 		q.Want = &v
 	}
@@ -143,11 +145,11 @@ func (h *hedge) openEntry(q *peerRequest) (m Meta, body io.ReadCloser, err error
 // await waits for the response to a request, or an answer to an earlier one. It returns nil if the
 // gateway is silent; the request is pending then.
 func (h *hedge) await(q *peerRequest) *peerRequest {
-	h.wait(func() (left time.Duration) {
-		if !q.done {
-			left = askNext + h.stopped - h.c.o.Fleet.Silence(q.peer)
+	h.wait(func() time.Duration {
+		if q.done {
+			return 0
 		}
-		return left
+		return h.timeLeft(q, askNext)
 	})
 	if answer := h.takeAnswer(); answer != nil {
 		return answer
@@ -166,19 +168,43 @@ func (h *hedge) settle() error {
 	if h == nil {
 		return nil
 	}
-	h.wait(func() (left time.Duration) {
-		for _, q := range h.pending {
-			silent := h.c.o.Fleet.Silence(q.peer) - h.stopped
-			left = max(left, askNext-silent, fetchAfter-max(silent, time.Since(h.began)-h.stopped))
-		}
-		return left
-	})
+	h.wait(h.left)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.winner != nil {
 		return errAnswered
 	}
 	return nil
+}
+
+// left returns the time until the source is asked, unless a gateway shows signs of life meanwhile.
+// mu is held.
+func (h *hedge) left() (left time.Duration) {
+	for _, q := range h.pending {
+		left = max(left, h.timeLeft(q, fetchAfter))
+	}
+	return left
+}
+
+// timeLeft returns the time that is left for the response to a request, of a limit of silence.
+// Gateways without a sign of life since the request share fetchAfter. mu is held.
+func (h *hedge) timeLeft(q *peerRequest, limit time.Duration) time.Duration {
+	silent, sent := h.c.o.Fleet.Silence(q.peer)-h.stopped, time.Since(q.sent)-h.stopped
+	if heard := silent+hedgeTick < sent; heard {
+		return askNext - silent
+	}
+	return min(limit-silent, max(fetchAfter-(time.Since(h.began)-h.stopped), askNext-sent))
+}
+
+// graceLeft returns the time for which a fill waits for the lease of a gateway that does not
+// respond: that of settle, from the last request on.
+func (h *hedge) graceLeft() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.pending) == 0 {
+		return max(0, fetchAfter-(time.Since(h.began)-h.stopped))
+	}
+	return h.left()
 }
 
 // wait waits until there is an answer, or left, which is called with mu held, returns 0. On a busy
@@ -259,4 +285,37 @@ func (h *hedge) endRequestsLocked() {
 		q.cancel(errUnneeded)
 	}
 	h.pending, h.stop = nil, nil
+}
+
+// awaitHolder reads from the gateway that has the lease. If that is not possible, awaitHolder waits
+// until the lease is free, and asks that gateway once more: it may have stored the entry meanwhile.
+// The lease of a gateway that does not respond is given up after a moment: whether that gateway or
+// the link to it is dead, its bytes do not come. Gateways that give up the same one share another
+// lease.
+func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
+	f.setRole(waiter)
+	var holder []string
+	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
+		holder = []string{held.Holder}
+	}
+	err := c.loadFromPeers(f, holder, keep)
+	if !errors.Is(err, errNoPeer) {
+		return err
+	}
+	isLost := errors.Is(err, errLost)
+	if isLost {
+		waitBudget = min(waitBudget, f.peers.graceLeft())
+	}
+	ctx, cancel := context.WithTimeout(f.step(), waitBudget)
+	defer cancel()
+	if err := held.Wait(ctx); err != nil {
+		if isLost && f.peers.graceLeft() <= 0 {
+			f.lost++
+		}
+		return errAgain // the next AcquireLease has the outcome
+	}
+	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, errNoPeer) {
+		return err
+	}
+	return errAgain
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,8 +36,10 @@ func TestSilentPeer(t *testing.T) {
 		"late former owner":   {ranked: asNext, by: 1, late: delays{"a": second}, fetches: 1, most: second},
 		"silent owner":        {ranked: asOwner, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
 		"silent former owner": {ranked: asNext, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
-		"silent owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": 2 * second}, first: 3 * second,
+		"silent owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": short}, first: 3 * second,
 			running: true, fetches: 1, most: 4 * second},
+		"dead owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": dead}, first: 3 * second,
+			running: true, fetches: 2, most: 3*second + second/2},
 		"copy before the storage": {ranked: asNext, by: 1, mute: delays{"a": second}, first: 3 * second, fetches: 2,
 			most: second},
 	} {
@@ -61,6 +64,29 @@ func TestSilentPeer(t *testing.T) {
 			synctest.Wait()
 			room := list[test.by].waiterRoom.all
 			require.True(t, room.tryAcquireBytes(room.size), "all was given back")
+		})
+	}
+}
+
+// TestBlackLinks: if no gateway hears another one, but all reach Redis, each of them has the first
+// byte after 500 ms, besides the time of the storage, although others hold the lease until the last
+// byte.
+func TestBlackLinks(t *testing.T) {
+	for n := 2; n <= 6; n++ {
+		bubble(t, fmt.Sprint(n), func(t *testing.T) {
+			o := newOrigin(testFile(1), 1<<20)
+			o.first, o.whole = second, second
+			f := newFleet()
+			list := gateways(t, f, n, Options{})
+			f.do(func() {
+				for _, name := range f.names {
+					f.mute[name] = time.Hour
+				}
+			})
+			for _, r := range manyClients(list, o, n) {
+				requireWhole(t, o, r)
+				require.LessOrEqual(t, r.first-o.first, second/2+o.whole/16)
+			}
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 const (
 	statTimeout = 30 * time.Second // of a request for size and time
 	maxOwners   = 2                // gateways that are asked to fetch before this one does
+	maxLost     = 2                // holders of leases that are given up
 )
 
 // A fetch that breaks off after at least goodProgress bytes is repeated without a limit. After
@@ -37,6 +38,8 @@ var (
 	errAskAgain = errors.New("ask again")
 	// errNoPeer: no other gateway has given the entry.
 	errNoPeer = errors.New("no other gateway has the entry")
+	// errLost is errNoPeer, where the last gateway is silent or cannot be reached.
+	errLost = fmt.Errorf("%w: it does not respond", errNoPeer)
 	// errPending: the gateway is silent; its request goes on beside the next step.
 	errPending = errors.New("the gateway is silent")
 )
@@ -122,8 +125,12 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 
 // loadFromPlace loads an entry as its place requires.
 func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) error {
-	if err := c.loadFromPeers(f, place.owners, place.keep); !errors.Is(err, errNoPeer) {
+	err := c.loadFromPeers(f, place.owners, place.keep)
+	if !errors.Is(err, errNoPeer) {
 		return err
+	}
+	if errors.Is(err, errLost) && place.next != "" {
+		c.ask(f, place.next, true) // beside the lease
 	}
 	lease, release, err := c.acquire(f, place.first, waitBudget > 0)
 	if held, ok := errors.AsType[*Held](err); ok {
@@ -160,7 +167,7 @@ func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, re
 	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey(), first)
 	_, isHeld := errors.AsType[*Held](err)
 	switch {
-	case err == nil, isHeld && mayWait:
+	case err == nil, isHeld && mayWait && f.lost < maxLost:
 		return lease, release, err
 	case f.ctx.Err() != nil:
 		return nil, nil, context.Cause(f.ctx)
@@ -276,6 +283,7 @@ func (c *Cache) lookUp(f *fill) (found bool, err error) {
 // loadFromPeers asks other gateways one after the other. The error is errNoPeer if none of them has
 // the entry, one of them has failed, or all are silent.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
+	result := errNoPeer
 	for _, peer := range peers {
 		f.setRole(waiter)
 		before := f.received()
@@ -292,8 +300,11 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 			c.o.Logger.Info("cannot read from another gateway", "entry", f.leaseKey(), "gateway", peer, "err", err)
 			return errNoPeer
 		}
+		if result = errNoPeer; !errors.Is(err, ErrNotHere) {
+			result = errLost
+		}
 	}
-	return errNoPeer
+	return result
 }
 
 // loadFromAnswer reads from a gateway that has responded after a silence. The error is errAgain if
@@ -307,28 +318,6 @@ func (c *Cache) loadFromAnswer(f *fill, answer *peerRequest) error {
 		return errAgain
 	}
 	return err
-}
-
-// awaitHolder reads from the gateway that has the lease. If that is not possible, awaitHolder waits
-// until the lease is free, and asks that gateway once more: it may have stored the entry meanwhile.
-func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
-	f.setRole(waiter)
-	var holder []string
-	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
-		holder = []string{held.Holder}
-	}
-	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, errNoPeer) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(f.step(), waitBudget)
-	defer cancel()
-	if err := held.Wait(ctx); err != nil {
-		return errAgain // the next AcquireLease has the outcome
-	}
-	if err := c.loadFromPeers(f, holder, keep); !errors.Is(err, errNoPeer) {
-		return err
-	}
-	return errAgain
 }
 
 // loadFromPeer reads the missing bytes from another gateway; with copied only bytes that it has

@@ -207,7 +207,7 @@ func TestNoWaitInACircle(t *testing.T) {
 func TestHolderAskedAgain(t *testing.T) {
 	bubble(t, "holder", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
-		o.first, o.whole = second, second
+		o.first, o.whole = second/10, second/10
 		f := newFleet()
 		f.cut["a"], f.cut["owner"] = true, true
 		ranks := map[string][]string{"a": {""}, "b": {"owner", ""}}
@@ -220,7 +220,7 @@ func TestHolderAskedAgain(t *testing.T) {
 		leader := make(chan result, 1)
 		go func() { leader <- get(context.Background(), list["a"], o) }()
 		synctest.Wait()
-		time.AfterFunc(second, func() { f.do(func() { f.cut["a"] = false }) })
+		time.AfterFunc(second/10, func() { f.do(func() { f.cut["a"] = false }) })
 		requireWhole(t, o, get(context.Background(), list["b"], o))
 		requireWhole(t, o, <-leader)
 		require.EqualValues(t, 1, o.fetches.Load())

@@ -14,21 +14,22 @@ import (
 )
 
 const (
-	debtTime   = 5 * time.Second        // without a request to a peer until its silence is forgotten
-	probeAfter = 100 * time.Millisecond // silence of a peer that owes a response until it is probed
-	lateBytes  = 50 * time.Millisecond  // after the last timer, for bytes that came while this process did not run
+	debtTime   = 5 * time.Second       // without a request to a peer until its silence is forgotten
+	probeAfter = 50 * time.Millisecond // silence of a peer that owes a response until it is probed
+	lateBytes  = 50 * time.Millisecond // after the last timer, for bytes that came while this process did not run
 )
 
 // life holds the signs of life of a peer: all bytes that its connections bring. A peer that owes a
 // response and is silent is probed. After maxSilence its connections are closed, which ends all
 // requests to it.
 type life struct {
-	mu       sync.Mutex // guards the fields below
-	probed   bool       // a goroutine probes the peer
-	requests int        // whose responses have not ended
-	asked    time.Time  // of the last request
-	owes     time.Time  // of the first request after the last bytes
-	heard    time.Time  // of the last bytes
+	mu       sync.Mutex    // guards the fields below
+	probed   bool          // a goroutine probes the peer
+	requests int           // whose responses have not ended
+	asked    time.Time     // of the last request
+	owes     time.Time     // of the first request after the last bytes
+	heard    time.Time     // of the last bytes
+	late     time.Duration // usual time until the reply to a probe
 	conns    map[net.Conn]struct{}
 }
 
@@ -140,9 +141,19 @@ func (f *Fleet) sendProbe(to *url.URL, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(f.life, wait)
 	defer cancel()
 	r := (&http.Request{Method: http.MethodGet, URL: to, Header: http.Header{}}).WithContext(ctx)
+	began := time.Now()
 	if resp, err := f.transport.RoundTrip(r); err == nil {
 		_ = resp.Body.Close() // it has no content
+		f.lives.of(to.Host).replied(time.Since(began))
 	}
+}
+
+// replied notes the time until the reply to a probe. Short ones lower the usual time slowly: the
+// peer may be on a busy host.
+func (l *life) replied(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = max(d, l.late-l.late/64)
 }
 
 // hear notes bytes.
@@ -191,7 +202,11 @@ func (f *Fleet) Silence(peer string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return f.lives.of(to.Host).silence()
+	l := f.lives.of(to.Host)
+	silent := l.silence()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(0, silent-2*l.late)
 }
 
 // dialer is the type of http.Transport.DialContext.

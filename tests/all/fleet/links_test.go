@@ -60,6 +60,7 @@ var linkFaults = []linkFault{
 	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
+	{name: "black", begin: (*redistest.Relay).Hang, end: (*redistest.Relay).Restore, unknown: true},
 	// A peer connection ends if a ping gets no reply within a second. A busy machine takes part of
 	// that second.
 	late(200*time.Millisecond, 200*time.Millisecond),
@@ -128,6 +129,10 @@ func (c linkCase) play(f *e2e.Fleet) error {
 	f.Slow(storageTime, fetchTime, size)
 	if !c.inTheFill {
 		c.begins(f)
+	}
+	if c.end != nil && !c.unknown { // gateways wait longer for peers of which they know that replies are late
+		other, text := f.PutOwnedBy(1000, f.Gateways[0])
+		f.Warm(other, text)
 	}
 	asked := make(chan stampede.Report)
 	go func() { asked <- f.Stampede(30, id, content) }()
