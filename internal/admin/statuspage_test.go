@@ -74,6 +74,39 @@ func postPage(t *testing.T, s *httptest.Server, site string, fields url.Values) 
 	return askPage(t, req, site)
 }
 
+// TestLanguageOfThePage: lang= counts before the cookie that it sets, and that before
+// Accept-Language.
+func TestLanguageOfThePage(t *testing.T) {
+	s := startPage(t, nil)
+	for _, c := range []struct{ query, cookie, accept, want, set string }{
+		{"", "", "", "en", ""},
+		{"", "", "zh-CN", "zh-CN", ""},
+		{"?lang=zh", "", "", "zh-CN", "zh"},
+		{"?lang=zh_CN", "", "en", "zh-CN", "zh"},
+		{"?lang=en", "zh", "zh-CN", "en", "en"},
+		{"", "en", "zh-CN", "en", ""},
+		{"?lang=fr", "zh", "", "zh-CN", ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/status"+c.query, nil)
+		require.NoError(t, err)
+		req.Header.Set("Accept-Language", c.accept)
+		if c.cookie != "" {
+			req.AddCookie(&http.Cookie{Name: languageCookie, Value: c.cookie})
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		page, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Contains(t, string(page), `<html lang="`+c.want+`">`, c)
+		set := ""
+		for _, cookie := range resp.Cookies() {
+			set = cookie.Value
+		}
+		require.Equal(t, c.set, set, c)
+	}
+}
+
 func TestStatusPage(t *testing.T) {
 	s := startPage(t, nil)
 	code, page := getPage(t, s, "/status")

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,8 +64,8 @@ func (a *App) localSnapshot() status.Snapshot {
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
 		Panics:  panics.Total(),
 		Sandbox: a.restricted, Setup: setupProblems(p),
-		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: a.privileges.Account()},
-			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
+		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: i18n.Sprintf("%s", a.privileges.Account())},
+			{Name: i18n.Sprintf("%s", "Landlock"), Value: i18n.Sprintf("%s", a.privileges.State())}},
 		Traffic:  a.history.Traffic(a.sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(a.atStart, p.cfg),
@@ -82,15 +80,15 @@ func (a *App) localSnapshot() status.Snapshot {
 		s.Coalesced = status.Coalesced{Segments: c.Coalesced, Largest: c.LargestCoalesced, Saved: c.DownloadsSaved,
 			Running: c.Fills}
 		s.Caching = []status.Fact{
-			{Name: i18n.Plain("Stale responses"), Value: strconv.FormatUint(c.StaleServed, 10)},
-			{Name: i18n.Plain("Evicted from memory"), Value: strconv.FormatUint(c.Memory.Evicted, 10)},
+			{Name: i18n.Plain("Stale responses"), Value: i18n.Sprintf("%d", c.StaleServed)},
+			{Name: i18n.Plain("Evicted from memory"), Value: i18n.Sprintf("%d", c.Memory.Evicted)},
 			{Name: i18n.Plain("Corrupted content rejected"),
-				Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches, 10)},
+				Value: i18n.Sprintf("%d", n.storages.CRCErrors+n.origin.TrunkMismatches)},
 		}
 	}
 	if i := n.images; i != nil {
 		s.Caching = append(s.Caching, status.Fact{Name: i18n.Plain("Pictures made"),
-			Value: fmt.Sprintf("%d, %.1f s; not possible %d, refused %d, waiting %d", i.Made, i.Seconds, i.Failed,
+			Value: i18n.Sprintf("%d, %.1f s; not possible %d, refused %d, waiting %d", i.Made, i.Seconds, i.Failed,
 				i.Rejected, i.Waiting)})
 	}
 	return s

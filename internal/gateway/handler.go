@@ -2,7 +2,7 @@
 //
 // A Handler holds one configuration, never changes, and serves any number of requests at once:
 //
-//	h := gateway.NewHandler(gateway.Options{Store: local, GroupInURL: true, Types: types})
+//	h := gateway.NewHandler(gateway.Options{Store: store, GroupInURL: true, Types: types})
 //	s := httpserver.New(httpserver.Options{ReadTimeout: 10 * time.Second}, h)
 //	err := s.Serve(listener, nil)
 //

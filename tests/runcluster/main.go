@@ -75,7 +75,7 @@ func run(gateway string) error {
 	}
 	for _, port := range ports {
 		g := &gatewayNode{o: lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(), Redis: redis,
-			Types: filepath.Join(dir, "store", "conf", "mime.types"), Port: port, Admin: port + adminAbove,
+			Port: port, Admin: port + adminAbove,
 			Peers: lab.Port()}}
 		if err := g.start(); err != nil {
 			return err
@@ -134,7 +134,7 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 	}
 	defer local.Close()
 	var files []file
-	for i, f := range store.Files[1:] { // the first is a page about the demonstration store
+	for i, f := range store.Files {
 		if f.ID.Kind == fdfs.KindSlave {
 			continue
 		}

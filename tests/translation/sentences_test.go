@@ -35,6 +35,9 @@ var sentenceArguments = map[string][]int{
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
 	"say": {0}, // of the demonstration
+	// help of the command line
+	"exit1": {0}, "exits": {0, 1}, "String": {2}, "StringP": {3}, "StringVar": {3}, "Bool": {2}, "BoolP": {3},
+	"Int": {2}, "Int64": {2}, "Float64": {2}, "Func": {1}, "durationFlag": {3},
 }
 
 // scanned are the packages with sentences, from the root of the repository.
@@ -47,7 +50,9 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
-	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"}, "cmd/gateway/command": {"Plural", "say"},
+	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
+	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
+		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
 }
 
@@ -123,6 +128,11 @@ func (s *scan) folder(t *testing.T, folder string) {
 			switch n := n.(type) {
 			case *ast.CallExpr:
 				s.call(fset, &info, folder, n)
+			case *ast.KeyValueExpr:
+				if name, ok := n.Key.(*ast.Ident); ok && folder == "cmd/gateway/command" &&
+					(name.Name == "Short" || name.Name == "Long") {
+					s.sentence(fset, &info, n.Value)
+				}
 			case *ast.CompositeLit:
 				if folder == "internal/config" && isSettings(n) {
 					for _, row := range n.Elts {

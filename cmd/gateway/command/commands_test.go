@@ -90,6 +90,26 @@ func TestHelpJSON(t *testing.T) {
 	}, all[i].Flags)
 }
 
+// TestHelpInChinese: in a Chinese locale, the help of each command has no English words but those
+// of its usage and example; with -json it is in English.
+func TestHelpInChinese(t *testing.T) {
+	t.Setenv("LC_ALL", "zh_CN.UTF-8")
+	for _, cmd := range New("").Commands() {
+		if cmd.Name() == "completion" {
+			continue // the texts of its commands are those of cobra
+		}
+		var help, same bytes.Buffer
+		require.Equal(t, exitOK, Run("", []string{"help", cmd.Name()}, nil, &help, &help))
+		require.Equal(t, exitOK, Run("", []string{cmd.Name(), "-h"}, nil, &same, &same))
+		require.Equal(t, help.String(), same.String())
+		require.Contains(t, help.String(), "用法：gateway "+cmd.Use+"\n")
+		require.NotRegexp(t, `\b(the|of|or|default|for|success|usage)\b`, help.String(), cmd.Name())
+	}
+	var all bytes.Buffer
+	require.Equal(t, exitOK, Run("", []string{"help", "-json"}, nil, &all, &all))
+	require.Contains(t, all.String(), "the configuration has errors")
+}
+
 // TestUsage: mistakes in arguments have messages of this program, not the help or the words of
 // cobra.
 func TestUsage(t *testing.T) {

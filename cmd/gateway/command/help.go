@@ -1,7 +1,14 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,6 +29,47 @@ const helpTemplate = `usage: {{.UseLine}}
 Flags begin with one hyphen or two. Exit codes: 0 success, 1 {{or .Annotations.exit1 "failure"}}, 2 usage
 {{- with .Annotations.exit3}}, 3 {{.}}{{end}}.
 `
+
+// helpPhrases are the words of the template and of cobra. Each is replaced by its translation.
+var helpPhrases = []i18n.Text{i18n.Plain("usage: "), i18n.Plain("example: "), i18n.Plain("help for "),
+	i18n.Plain("\"gateway help COMMAND\" lists the flags of a command. "),
+	i18n.Plain("Flags begin with one hyphen or two. "), i18n.Plain("Exit codes: 0 success, 1 "),
+	i18n.Plain(", 2 usage"), i18n.Plain(", 3 "), i18n.Plain("failure")}
+
+// defaultValue matches the default of a flag in the words of pflag, and fullStop the end of a
+// Chinese sentence in the template.
+var (
+	defaultValue = regexp.MustCompile(`(?m) \(default (.*)\)$`)
+	fullStop     = regexp.MustCompile(`(?m)([\p{Han}”])\.$`)
+)
+
+// translateHelp lets the help of a command line be in the language of the environment.
+func translateHelp(root *cobra.Command) {
+	english := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		lang := i18n.FromEnvironment(os.Getenv)
+		if lang == i18n.English {
+			english(cmd, args)
+			return
+		}
+		for _, c := range append(root.Commands(), root) {
+			c.Short, c.Long = lang.Translate(c.Short), lang.Translate(c.Long)
+			for key, text := range c.Annotations {
+				c.Annotations[key] = lang.Translate(text)
+			}
+			c.LocalFlags().VisitAll(func(f *pflag.Flag) { f.Usage = lang.Translate(f.Usage) })
+		}
+		var out bytes.Buffer
+		to := cmd.OutOrStdout()
+		cmd.SetOut(&out)
+		english(cmd, args)
+		text := defaultValue.ReplaceAllString(out.String(), "（默认 $1）")
+		for _, phrase := range helpPhrases {
+			text = strings.ReplaceAll(text, phrase.String(), phrase.In(lang))
+		}
+		fmt.Fprint(to, fullStop.ReplaceAllString(strings.ReplaceAll(text, "。.", "。"), "$1。"))
+	})
+}
 
 // exit1 returns the annotation of a command with a specific meaning of exit code 1.
 func exit1(meaning string) map[string]string { return map[string]string{"exit1": meaning} }
@@ -89,7 +137,7 @@ func helpCommand() *cobra.Command {
 func describeCompletion(root *cobra.Command) {
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		cmd.Use, cmd.Example = "completion bash|zsh|fish|powershell", "gateway completion bash"
-		cmd.Short, cmd.Long = "print the completion script of a shell", ""
+		cmd.Short, cmd.Long = i18n.Plain("print the completion script of a shell").String(), ""
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(*cobra.Command, []string) error {
 			return usageError("completion: give one of bash, zsh, fish and powershell")

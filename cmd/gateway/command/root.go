@@ -64,6 +64,7 @@ func New(version string) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	describeCompletion(root)
 	root.SetHelpTemplate(helpTemplate)
+	translateHelp(root)
 	root.SetFlagErrorFunc(flagError)
 	root.DisableFlagsInUseLine = true
 	for _, cmd := range root.Commands() {

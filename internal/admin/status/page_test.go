@@ -31,7 +31,7 @@ func fullPage() Page {
 		Replies: 1234, Error: hostile, ErrorAt: at.Add(-time.Minute)}
 	s := Snapshot{
 		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostileText, Panics: 2,
-		Process: []Fact{{hostileText, hostile}}, Traffic: h.Traffic(steady(47)),
+		Process: []Fact{{hostileText, hostileText}}, Traffic: h.Traffic(steady(47)),
 		Fleet: &Fleet{Redis: hostile, RedisDown: true, Gateways: []Gateway{
 			{Name: hostile, Self: true, Live: true, Share: .25, Announcement: Announcement{Version: hostile,
 				Started: start.Unix(), Why: hostile, HitRatio: -1, MemoryMax: 100}},
@@ -39,7 +39,7 @@ func fullPage() Page {
 		Trackers: []Server{server}, Storages: []Server{server},
 		Budgets: []Budget{{Name: hostileText, Used: 5, Max: 10, Note: hostileText},
 			{Name: hostileText, Count: true, State: Warn, Text: hostileText}},
-		Caching: []Fact{{hostileText, hostile}},
+		Caching: []Fact{{hostileText, hostileText}},
 		Locks: []Lock{{Key: hostile, Since: start}, {Key: hostile, Waiting: true, Holder: hostile, Since: start,
 			TTL: time.Second}},
 		Coalesced: Coalesced{Segments: 3, Largest: 500, Saved: 1497}, Log: []Entry{{Text: hostile, Detail: hostile,

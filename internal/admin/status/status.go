@@ -49,8 +49,7 @@ type Snapshot struct {
 
 // Fact is a name and a value.
 type Fact struct {
-	Name  i18n.Text
-	Value string
+	Name, Value i18n.Text
 }
 
 // Certificate is a certificate that clients receive.

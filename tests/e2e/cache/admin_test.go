@@ -3,6 +3,7 @@ package cache
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -173,4 +174,16 @@ func TestCacheLocksAndStatus(t *testing.T) {
 		require.NotEmpty(t, sections[name], name)
 	}
 	require.Equal(t, "live", sections["gateways"][f.Gateways[1].Name()])
+	gateways := sections["gateways"]
+	delete(sections, "gateways") // its keys are the names of gateways
+	for name, section := range sections {
+		require.Regexp(t, snakeCase, name)
+		for key := range section {
+			require.Regexp(t, snakeCase, key, name)
+		}
+	}
+	require.Len(t, gateways, 2)
 }
+
+// snakeCase matches a key of /status.json.
+var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
