@@ -86,7 +86,7 @@ func sameFile(out string, inputs ...string) error {
 // translate reads the files and translates them.
 func translate(nginx, module string, all bool) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
-	options := migrate.Options{Types: config.BuiltInTypes(), Readable: isReadable, Writable: canLog,
+	options := migrate.Options{Readable: isReadable, Writable: canLog,
 		HasAccount: hasAccount, Nearest: config.Nearest}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
@@ -166,13 +166,12 @@ var nginxLine = regexp.MustCompile(`^# (.+):(\d+) (.*)$`)
 
 // moduleOf returns the part of a mod_fastdfs.conf that the translation needs.
 func moduleOf(cfg *config.Config) migrate.Module {
-	m := migrate.Module{GroupName: cfg.GroupName, GroupInURL: cfg.URLHasGroupName, DefaultType: cfg.DefaultType,
+	m := migrate.Module{GroupInURL: cfg.URLHasGroupName, DefaultType: cfg.DefaultType,
 		HasTrackers: len(cfg.TrackerServers) > 0}
 	for _, g := range cfg.Groups {
 		if g.Name != "" {
 			m.Groups = append(m.Groups, g.Name)
 		}
-		m.StorePaths = max(m.StorePaths, len(g.StorePaths))
 	}
 	return m
 }

@@ -15,132 +15,133 @@ type document struct {
 
 type section struct {
 	name    string
+	files   selector // of [access] and [headers]
 	entries []entry
 }
 
 type entry struct {
 	key, value string
 	from       []*directive
-	off        string // reason for which the entry is a comment; empty = it is in force
 }
 
-// order is the order of sections; sections with selectors follow [access] and [headers].
+// order is the order of sections, by their first word.
 var order = []string{"", "gateway", "access", "headers", "error_pages", "image", "cache"}
-
-func (o *document) section(name string) *section {
-	for _, s := range o.sections {
-		if s.name == name {
-			return s
-		}
-	}
-	s := &section{name: name}
-	o.sections = append(o.sections, s)
-	return s
-}
 
 // set writes a key, with the directives that it comes from.
 func (o *document) set(in, key, value string, from ...*directive) {
-	s := o.section(in)
-	if i := slices.IndexFunc(s.entries, func(e entry) bool { return e.key == key }); i >= 0 {
-		s.entries = slices.Delete(s.entries, i, i+1)
+	o.put(in, selector{}, key, value, from...)
+}
+
+// get returns a value for all files.
+func (o *document) get(in, key string) string { return o.valueFor(in, selector{}, key) }
+
+// put writes a key for the files of a selector. Later sections win, and the section for all files
+// is the first one. Nothing is written to [access] and [headers] if all files have the value.
+func (o *document) put(in string, files selector, key, value string, from ...*directive) {
+	has, now := value == "", (*entry)(nil)
+	for _, s := range o.sections {
+		i := slices.IndexFunc(s.entries, func(e entry) bool { return e.key == key })
+		switch {
+		case s.name != in || i < 0 || !s.files.meets(files):
+		case files.covers(s.files): // not in force any more
+			if in != "access" && in != "headers" {
+				from = union(slices.Clone(s.entries[i].from), from...)
+			}
+			s.entries = slices.Delete(s.entries, i, i+1)
+		case s.files.covers(files):
+			has, now = s.entries[i].value == value, &s.entries[i]
+		default:
+			has = has && s.entries[i].value == value
+		}
 	}
+	if has && (in == "access" || in == "headers") {
+		if now != nil {
+			now.from = union(now.from, from...)
+		}
+		return
+	}
+	s := o.section(in, files)
 	s.entries = append(s.entries, entry{key: key, value: value, from: from})
 }
 
-// setOff writes a key as a comment, with the reason.
-func (o *document) setOff(in, key, value, reason string, from ...*directive) {
-	o.section(in).entries = append(o.section(in).entries, entry{key, value, from, reason})
+// section returns the section of a selector: the last one of its kind, or a new one.
+func (o *document) section(in string, files selector) *section {
+	isKind := func(s *section) bool { return s.name == in }
+	begin, end := slices.IndexFunc(o.sections, isKind), len(o.sections)-1
+	for end >= 0 && o.sections[end].name != in {
+		end--
+	}
+	s := &section{name: in, files: files}
+	switch {
+	case begin < 0 || !files.all() && o.sections[end].files.String() != files.String():
+		o.sections = append(o.sections, s)
+		return s
+	case !files.all():
+		return o.sections[end]
+	case !o.sections[begin].files.all():
+		o.sections = slices.Insert(o.sections, begin, s)
+	}
+	return o.sections[begin]
+}
+
+// valueFor returns the value that all files of a selector have.
+func (o *document) valueFor(in string, files selector, key string) (value string) {
+	for _, s := range o.sections {
+		for _, e := range s.entries {
+			if s.name == in && e.key == key && s.files.covers(files) {
+				value = e.value
+			}
+		}
+	}
+	return value
 }
 
 // text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the
 // directives without a translation.
-func (o *document) text(t *translator, findings []Finding) string {
-	var b strings.Builder
-	name := oneLine(t.tree.main, 200)
-	fmt.Fprintf(&b, "# Configuration of the gateway, translated from %s by gateway migrate.\n", name)
+func (o *document) text(t *translator) string {
+	text := fmt.Sprintf("# Configuration of the gateway, translated from %s by gateway migrate.\n",
+		oneLine(t.tree.main, 200))
 	if t.ModuleFile != "" {
-		fmt.Fprintf(&b, "\n# The file of the module, as it is. Keys below count before its own.\n#include %s\n",
-			filepath.Clean(t.ModuleFile))
+		text += "\n# The file of the module, as it is. Keys below count before its own.\n#include " +
+			filepath.Clean(t.ModuleFile) + "\n"
 	}
-	slices.SortStableFunc(o.sections, func(a, b *section) int { return rank(a.name) - rank(b.name) })
-	for _, s := range o.sections {
-		if len(s.entries) == 0 {
-			continue
+	text += o.body()
+	if !(Result{Findings: t.findings}).Complete() {
+		text += "\n# Not translated:\n"
+	}
+	for _, f := range t.findings {
+		if f.Kind == Untranslated {
+			text += "# " + oneLine(f.String(), 1000) + "\n"
 		}
+	}
+	return text
+}
+
+// body returns the sections in their order.
+func (o *document) body() string {
+	var b strings.Builder
+	rank := func(s *section) int { return slices.Index(order, s.name) }
+	slices.SortStableFunc(o.sections, func(a, b *section) int { return rank(a) - rank(b) })
+	o.sections = slices.DeleteFunc(o.sections, func(s *section) bool { return len(s.entries) == 0 })
+	for _, s := range o.sections {
 		if b.WriteString("\n"); s.name != "" {
-			fmt.Fprintf(&b, "[%s]\n", s.name)
+			fmt.Fprintf(&b, "[%s%s]\n", s.name, s.files)
 		}
 		for _, e := range s.entries {
 			e.write(&b)
 		}
 	}
-	list := slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Kind != Untranslated })
-	if len(list) > 0 {
-		b.WriteString("\n# Not translated:\n")
-	}
-	for _, f := range list {
-		fmt.Fprintf(&b, "# %s\n", oneLine(f.String(), 1000))
-	}
 	return b.String()
 }
 
-// rank returns the position of a section. Later sections win, so sections for fewer files come
-// later: first store paths of all groups, then groups, store paths of one group, and extensions.
-func rank(name string) int {
-	words := strings.Fields(name)
-	if len(words) == 0 {
-		return 0
-	}
-	place := 8 * slices.Index(order, words[0])
-	if last := words[len(words)-1]; len(words) > 1 && !strings.HasSuffix(last, "/") {
-		place += 4
-	}
-	switch first := words[min(1, len(words)-1)]; {
-	case strings.Count(first, "/") > 1:
-		place += 3
-	case storePath.MatchString(strings.TrimSuffix(first, "/")):
-		place++
-	case strings.HasSuffix(first, "/"):
-		place += 2
-	}
-	return place
-}
-
 func (e entry) write(b *strings.Builder) {
-	seen := map[string]bool{}
+	var lines []string
 	for _, d := range e.from {
-		if line := fmt.Sprintf("# %s\n", oneLine(d.place(), 400)); !seen[line] {
-			seen[line] = true
-			b.WriteString(line)
-		}
+		lines = union(lines, "# "+oneLine(d.place(), 400)+"\n")
 	}
-	off := ""
-	if e.off != "" {
-		fmt.Fprintf(b, "# %s\n", oneLine(e.off, 400))
-		off = "# "
-	}
-	b.WriteString(strings.TrimRight(fmt.Sprintf("%s%s = %s", off, oneLine(e.key, 200), escape(e)), " ") + "\n")
-}
-
-// escape returns the value without variables of the environment: each $ is doubled if the value has
-// ${ or $$. Variables of the log have another form.
-func escape(e entry) string {
 	value := oneLine(e.value, math.MaxInt)
-	if e.key == "access_log_format" {
-		return value
+	if e.key != "access_log_format" && (strings.Contains(value, "$$") || strings.Contains(value, "${")) {
+		value = strings.ReplaceAll(value, "$", "$$") // no variable of the environment
 	}
-	if strings.Contains(value, "$$") || strings.Contains(value, "${") {
-		return strings.ReplaceAll(value, "$", "$$")
-	}
-	return value
-}
-
-// get returns the value of a key that is in force.
-func (o *document) get(in, key string) (value string) {
-	for _, e := range o.section(in).entries {
-		if e.key == key && e.off == "" {
-			value = e.value
-		}
-	}
-	return value
+	b.WriteString(strings.Join(lines, "") + strings.TrimRight(oneLine(e.key, 200)+" = "+value, " ") + "\n")
 }

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"cmp"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,169 +10,110 @@ import (
 	"fastdfs-gateway/internal/httpserver/logtemplate"
 )
 
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-func storePathName(i int) string {
-	return "M" + strings.ToUpper(strconv.FormatInt(int64(256+i), 16)[1:])
-}
-
-// global writes a setting that is the same for all files: that of the first server, or of its first
-// location. Equal settings of other blocks need nothing.
-func (t *translator) global(name, section, key string, value func(d *directive) string) {
-	d := last(t.kept[0].chain(nil), name)
-	if files := t.openFiles(); d == nil && len(files) > 0 {
-		d = last(files[0].s.chain(files[0].l), name)
-	}
-	if d == nil {
-		return
-	}
-	if v := value(d); v != "" {
-		t.out.set(section, key, v, d)
-	}
-	for _, s := range t.kept {
-		for _, block := range s.blocks() {
-			for _, same := range named(block, name) {
-				if same.String() == d.String() {
-					t.done(same)
-				}
-			}
+// once returns the function of a row whose key is the same for all files: the value in force in the
+// first server, or in its only location with files. Equal settings of other blocks need nothing.
+func once(name, section, key string, value func(t *translator, d *directive) string) func(*translator) {
+	return func(t *translator) {
+		d := last(t.base().chain(), name)
+		if d == nil {
+			return
+		}
+		if v := value(t, d); v != "" {
+			t.out.set(section, key, v, d)
+		}
+		t.done(d)
+		for _, l := range blocksOf(t.kept...) {
+			t.done(without(named(l.d.block, name), func(o *directive) bool { return o.String() != d.String() })...)
 		}
 	}
-	t.done(d)
 }
 
-// blocks returns the blocks of a server and of its locations.
-func (s *server) blocks() [][]*directive {
-	all := [][]*directive{s.d.block}
-	for _, l := range s.every() {
-		all = append(all, l.d.block)
+// duration returns a time of a connection.
+func duration(t *translator, d *directive) string {
+	n, ok := nginxSeconds(d.arg(0))
+	if !ok || n == 0 {
+		t.say(d, "connections are always kept for some time", "set a time of 1s or more")
+		return ""
 	}
-	return all
+	return strconv.FormatInt(min(n, 86400), 10) + "s"
 }
 
-// translateGlobals writes the account, time limits, the media type of other files and the charset.
-func (t *translator) translateGlobals() {
+func defaultType(t *translator, d *directive) string {
+	if v := d.arg(0); v != cmp.Or(t.Module.DefaultType, "application/octet-stream") && strings.Contains(v, "/") {
+		return v
+	}
+	return ""
+}
+
+func charset(_ *translator, d *directive) string {
+	if v := d.arg(0); v != "off" && !strings.Contains(v, "$") {
+		return v
+	}
+	return ""
+}
+
+// translateUser writes the account; where this host does not have it, as a comment.
+func translateUser(t *translator) {
 	for _, d := range named(t.tree.root, "user") {
 		switch name := d.arg(0); {
 		case name == "root":
 			t.note(d, "the gateway does not serve as root: set user to an account that can read the store", "")
-		case !t.HasAccount(name):
-			t.out.setOff("gateway", "user", name, "This host has no such account.", d)
-			t.note(d, "this host has no account "+oneLine(name,
-				60)+": remove the # in front of user where it has one", "")
-		default:
+		case t.HasAccount(name):
 			t.out.set("gateway", "user", name, d)
 			t.done(d)
+		default:
+			t.out.set("gateway", "# user", name, d)
+			t.note(d, "this host has no account "+oneLine(name, 60)+": remove the # where it has one", "")
 		}
 	}
-	seconds := func(d *directive) string {
-		n, ok := nginxSeconds(d.arg(0))
-		if !ok || n == 0 {
-			t.say(d, "connections are always kept for some time", "set a time of 1s or more")
-			return ""
-		}
-		return itoa(min(n, 86400)) + "s"
-	}
-	t.global("keepalive_timeout", "gateway", "idle_timeout", seconds)
-	t.global("client_header_timeout", "gateway", "read_timeout", seconds)
-	t.global("max_ranges", "gateway", "max_ranges", func(d *directive) string {
-		if n, _ := strconv.Atoi(d.arg(0)); n >= 1 && n <= 1000 {
-			return d.arg(0)
-		}
-		t.say(d, "one response has 1 to 1000 ranges", "set max_ranges")
-		return ""
-	})
-	t.global("default_type", "", "http.default_content_type", func(d *directive) string {
-		if v := d.arg(0); v != cmp.Or(t.Module.DefaultType, "application/octet-stream") && strings.Contains(v, "/") {
-			return v
-		}
-		return ""
-	})
-	t.global("charset", "gateway", "charset", func(d *directive) string {
-		if v := d.arg(0); v != "off" && !strings.Contains(v, "$") {
-			return v
-		}
-		return ""
-	})
 }
 
-// translateStore writes the store of a host without files or without mod_fastdfs.conf, and the
-// sources of an edge without trackers.
-func (t *translator) translateStore() {
+// translateStore writes the store of a host without files, or without mod_fastdfs.conf. Storages
+// are found by trackers.
+func translateStore(t *translator) {
 	var passes []*directive
 	edge := true
-	for _, f := range t.openFiles() {
-		if pass := first(f.l.d.block, "proxy_pass"); pass != nil {
-			passes = union(passes, pass)
+	for _, l := range blocksOf(t.kept...) {
+		if pass := first(l.d.block, "proxy_pass"); l.open() && pass != nil {
+			passes = append(passes, pass)
 			t.done(pass)
-		} else {
+		} else if l.open() {
 			edge = false
 		}
 	}
-	switch {
-	case edge:
+	if edge || t.ModuleFile == "" {
 		t.out.set("", "store_path_count", "0", passes...)
-		if len(t.Module.Groups) > 0 {
-			t.out.set("", "group_count", "0")
-		}
-	case t.ModuleFile == "":
-		t.out.set("", "store_path_count", "0")
-		t.sayFile("without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file of "+
-			"this host is served", "translate again with -c /etc/fdfs/mod_fastdfs.conf")
+	}
+	if edge && len(t.Module.Groups) > 0 {
+		t.out.set("", "group_count", "0")
 	}
 	if t.ModuleFile == "" {
-		t.out.set("", "url_have_group_name", strconv.FormatBool(t.groupInURL))
-	} else if f := t.openFiles()[0]; !t.groupInURL && strings.Contains(f.l.path, "group") {
-		t.say(f.l.d, "this location is for paths with a group, mod_fastdfs.conf says otherwise",
-			"compare url_have_group_name with the links of your clients")
+		t.out.set("", "url_have_group_name", strconv.FormatBool(t.names.grouped))
 	}
-	sources := t.sources(passes)
-	if edge && !t.Module.HasTrackers {
-		if len(sources) > 0 {
-			t.out.set("gateway", "allow_sources", strings.Join(sources, ", "), passes...)
+	switch {
+	case t.ModuleFile == "" && !edge:
+		t.sayFile("without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file of "+
+			"this host is served", "translate again with -c /etc/fdfs/mod_fastdfs.conf")
+	case edge && !t.Module.HasTrackers:
+		t.sayFile("the storages are found by trackers, and none is known",
+			"add tracker_server = HOST:22122, one line for each tracker, or the storages to allow_sources")
+	}
+	for _, pass := range passes {
+		up := t.upstreamOf(pass)
+		if up == nil {
+			continue
 		}
-		t.sayFile("no tracker is known: storages are the upstream servers of nginx, and a new storage has to be added "+
-			"by hand", "add tracker_server = HOST:22122, one line for each tracker")
+		if slices.ContainsFunc(up.block, func(d *directive) bool { return dropped.MatchString(d.String()) }) {
+			t.say(up, "the trackers name the storages; weight, backup and down are dropped",
+				"take a storage that must not serve out of service at the trackers")
+		} else {
+			t.note(up, "the trackers name the storages", "")
+		}
+		t.done(up)
 	}
 }
 
-// sources returns the addresses of the storages of proxy_pass directives.
-func (t *translator) sources(passes []*directive) (sources []string) {
-	for _, pass := range passes {
-		addresses := []string{target(pass)}
-		if up := t.upstreamOf(pass); up != nil {
-			addresses = nil
-			kind, text := Note, "the trackers name the storages"
-			for _, d := range named(up.block, "server") {
-				switch {
-				case d.has("backup") || d.has("down"):
-					kind = Untranslated
-				case strings.Contains(d.String(), " weight="):
-					kind = Untranslated
-					fallthrough
-				default:
-					addresses = append(addresses, d.arg(0))
-				}
-			}
-			if kind == Untranslated {
-				text += "; weight, backup and down are dropped"
-			}
-			t.add(kind, up, up.line, text, "take a storage that must not serve out of service at the trackers")
-			t.doneAll(up)
-		}
-		for _, address := range addresses {
-			if a, err := netip.ParseAddrPort(address); err == nil {
-				address = a.Addr().String()
-			}
-			if _, err := netip.ParseAddr(address); err == nil {
-				sources = union(sources, address)
-			} else if !t.Module.HasTrackers {
-				t.say(pass, oneLine(address, 60)+" is no source: allow_sources has addresses", "add its address there")
-			}
-		}
-	}
-	return sources
-}
+var dropped = regexp.MustCompile(` (weight=|backup|down)`)
 
 // target returns the name of the upstream, or the host with its port, of a proxy_pass.
 func target(pass *directive) string {
@@ -183,52 +123,45 @@ func target(pass *directive) string {
 		return "unix:" + path
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	if i := strings.IndexByte(name, '$'); i > 0 {
-		name = name[:i] // http://ADDRESS$request_uri
-	}
+	name, _, _ = strings.Cut(name, "$") // http://ADDRESS$request_uri
 	return name
 }
 
 // upstreamOf returns the upstream block of a proxy_pass, or nil.
 func (t *translator) upstreamOf(pass *directive) *directive {
-	for _, d := range named(t.http, "upstream") {
-		if d.arg(0) == target(pass) {
-			return d
-		}
-	}
-	return nil
+	isOther := func(d *directive) bool { return d.arg(0) != target(pass) }
+	return first(without(named(t.http, "upstream"), isOther), "upstream")
 }
 
 // translateCache writes the cache of files of other hosts, which nginx keeps by proxy_cache.
-func (t *translator) translateCache() {
-	zone := ""
-	t.global("proxy_cache", "cache", "", func(d *directive) string {
-		zone = d.arg(0)
-		return ""
-	})
-	for _, d := range named(t.http, "proxy_cache_path") {
-		if zone == "" || zone == "off" || !strings.HasPrefix(d.option("keys_zone"), zone+":") {
+func translateCache(t *translator) {
+	for _, l := range blocksOf(t.kept...) {
+		zone := last(l.chain(), "proxy_cache")
+		if !l.open() || zone == nil || zone.arg(0) == "off" {
 			continue
 		}
-		folder := strings.TrimSuffix(t.absolute(d.arg(0)), "/") + "-gateway"
-		t.out.set("cache", "disk_path", folder, d)
-		t.note(d, "the gateway has a folder of its own, "+folder+": it cannot use the files of nginx", "")
-		if size, ok := nginxSize(d.option("max_size")); ok {
-			t.out.set("cache", "disk_max", size, d)
+		for _, d := range named(t.http, "proxy_cache_path") {
+			size, ok := nginxSize(d.option("max_size"))
+			if t.out.get("cache", "disk_path") != "" || !strings.HasPrefix(d.option("keys_zone"), zone.arg(0)+":") {
+				continue
+			}
+			folder := strings.TrimSuffix(t.absolute(d.arg(0)), "/") + "-gateway"
+			t.out.set("cache", "disk_path", folder, d)
+			if t.note(d, "the gateway has a folder of its own, "+folder+": it cannot use the files of nginx", ""); ok {
+				t.out.set("cache", "disk_max", size, d)
+			}
+			if v := d.option("inactive"); v != "" {
+				t.note(d, "inactive="+v+" has no counterpart: the cache evicts by size", "")
+			}
 		}
-		if v := d.option("inactive"); v != "" {
-			t.add(Note, d, t.tree.lineOf(d, "inactive="),
-				"inactive="+v+" has no counterpart: the cache evicts by size", "")
-		}
-	}
-	for _, f := range t.openFiles() {
-		for _, d := range inForce(f.s.chain(f.l), "proxy_cache_valid") {
+		t.done(zone)
+		for _, d := range inForce(l.chain(), "proxy_cache_valid") {
 			seconds, ok := nginxSeconds(d.arg(len(d.args) - 1))
-			for status, key := range map[string]string{"200": "ttl", "404": "negative_ttl"} {
-				value := itoa(seconds) + "s"
-				if now := t.out.get("cache", key); ok && seconds > 0 && d.has(status) && zone != "" &&
-					(now == "" || now == value) {
-					t.out.set("cache", key, value, d)
+			for _, status := range []string{"200", "404"} {
+				key := map[string]string{"200": "ttl", "404": "negative_ttl"}[status]
+				value := strconv.FormatInt(seconds, 10) + "s"
+				if ok && seconds > 0 && d.has(status) && cmp.Or(t.out.get("cache", key), value) == value {
+					t.out.put("cache", selector{}, key, value, d)
 					t.done(d)
 				}
 			}
@@ -236,13 +169,12 @@ func (t *translator) translateCache() {
 	}
 }
 
-// combined is the format of nginx with that name.
-const combined = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" ` +
-	`"$http_user_agent"`
+// braced is a variable in braces that needs none.
+var braced = regexp.MustCompile(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
 
 // translateLogs writes the access log of the first server.
-func (t *translator) translateLogs() {
-	d := first(inForce(t.kept[0].chain(nil), "access_log"), "access_log")
+func translateLogs(t *translator) {
+	d := first(inForce(t.main.self.chain(), "access_log"), "access_log")
 	if d == nil || d.has("off") {
 		return
 	}
@@ -257,30 +189,46 @@ func (t *translator) translateLogs() {
 	if condition := d.option("if"); condition != "" {
 		t.say(d, "the condition if="+condition+" is not translated: all requests are logged",
 			"leave out files by access_log_except, and health checks by health_path")
-		if m := t.mapOf(condition); m != nil {
-			t.doneAll(m)
+	}
+	for _, f := range named(t.http, "log_format") {
+		if f.arg(0) != d.arg(1) {
+			continue
 		}
-	}
-	i := slices.IndexFunc(t.http, func(f *directive) bool { return f.name == "log_format" && f.arg(0) == d.arg(1) })
-	if i < 0 {
-		return // combined
-	}
-	f := t.http[i]
-	t.done(f)
-	texts := slices.DeleteFunc(slices.Clone(f.args[1:]), func(a string) bool { return strings.HasPrefix(a, "escape=") })
-	template := strings.ReplaceAll(braced.ReplaceAllString(strings.Join(texts, ""), "$$$1$2"), `\t`, " ")
-	if template == combined {
-		template = "combined"
-	} else if _, err := logtemplate.Parse(template); err != nil {
-		kind := "combined"
-		if strings.HasPrefix(template, "{") {
-			kind = "json"
+		template := strings.ReplaceAll(braced.ReplaceAllString(strings.Join(without(f.args[1:], func(a string) bool {
+			return strings.HasPrefix(a, "escape=")
+		}), ""), "$$$1$2"), `\t`, " ")
+		if _, err := logtemplate.Parse(template); err != nil {
+			template = map[bool]string{true: "json", false: "combined"}[strings.HasPrefix(template, "{")]
+			t.say(f, "the lines are those of "+template+": "+err.Error(), "")
 		}
-		t.say(f, "the lines are those of "+kind+": "+err.Error(), "")
-		template = kind
+		t.out.set("gateway", "access_log_format", template, f)
+		t.done(f)
 	}
-	t.out.set("gateway", "access_log_format", template, f)
 }
 
-// braced is a variable in braces that needs none.
-var braced = regexp.MustCompile(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
+var (
+	nginxTime   = regexp.MustCompile(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?$`)
+	sizePattern = regexp.MustCompile(`^(\d+)([kKmMgG]?)$`)
+)
+
+// nginxSeconds parses a time of nginx, such as 30d, 1h30m or 3600.
+func nginxSeconds(v string) (seconds int64, ok bool) {
+	m := nginxTime.FindStringSubmatch(strings.ReplaceAll(v, " ", ""))
+	if m == nil || m[0] == "" || len(m[0]) > 15 {
+		return 0, false
+	}
+	for i, unit := range []int64{365 * 86400, 30 * 86400, 7 * 86400, 86400, 3600, 60, 1} {
+		n, _ := strconv.ParseInt(m[i+1], 10, 32)
+		seconds += n * unit
+	}
+	return seconds, true
+}
+
+// nginxSize returns a size of nginx in the form of the gateway: 500k is 500KB, both by 1024.
+func nginxSize(v string) (string, bool) {
+	m := sizePattern.FindStringSubmatch(v)
+	if m == nil {
+		return "", false
+	}
+	return strings.TrimSuffix(m[1]+strings.ToUpper(m[2])+"B", map[bool]string{true: "B"}[m[2] == ""]), true
+}

@@ -104,10 +104,51 @@ func TestHostile(t *testing.T) {
 			"access_by_lua_file a.lua; } M; } }", "group1/0/jpg"},
 		{"a phase behind the file", "server { location /group1/ { header_filter_by_lua_file a.lua; M; } }",
 			"group1/0/jpg"},
+		{"networks between others", "server { allow 10.0.0.1; deny 10.0.0.0/24; allow 10.0.0.0/8; deny all; location " +
+			"/group1/ { M; } location /group2/ { allow all; M; } }", "group1/0/jpg"},
+		{"a redirect to https with a login", "server { location /group1/ { if ($cookie_a = '') { return 302 " +
+			"https://$host/login?to=$request_uri; } M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"a redirect to the same path elsewhere", "server { location /group1/ { if ($cookie_a = '') { return 302 " +
+			"https://login.test$request_uri; } M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"a prefix that excludes expressions",
+			"server { location ^~ / { auth_basic x; M; } location ~ ^/group1/ { M; } " +
+				"}", "group1/0/jpg"},
+		{"a prefix in one that excludes expressions",
+			"server { location ^~ /group1/ { M; } location /group1/M00/ { M; } " +
+				"location ~* \\.jpg$ { auth_basic x; M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"a path without the group",
+			"server { location / { auth_basic x; M; } location /M00/ { M; } location /group2/ { " +
+				"M; } }", "group1/0/jpg"},
+		{"an alternative outside of brackets", "server { location /group2/ { M; } location ~ ^/group3/|^/group1/ { " +
+			"auth_basic x; M; } }", "group1/0/jpg group3/0/jpg"},
+		{"doubled backslashes", "server { location /group1/ { M; } location ~* \"\\\\.jpg$\" { internal; M; } }",
+			"group1/0/jpg"},
+		{"a group with a name",
+			"server { location /group2/ { M; } location ~ ^/(?<g>group1)/M00/(?<f>.*)$ { secure_link " +
+				"$arg_md5; M; } location ~ ^/group1/ { M; } }", "group1/0/jpg"},
+		{"an end that is optional",
+			"server { location /group2/ { M; } location ~ ^/group1/?M00/ { auth_basic x; M; } }",
+			"group1/0/jpg"},
+		{"a check of http that ends in a server", "auth_request /a; server { location /group1/ { M; } location ~ " +
+			"^/group2/M00 { auth_request off; M; } }", "group1/0/jpg"},
+		{"an internal location behind a rewrite", "server { location /group2/ { M; } location /group1/ { rewrite " +
+			"^/group1/(.*)$ /in-side/$1 last; } location /in-side/ { internal; alias /data/; } }", "group1/0/jpg"},
+		{"nested in a prefix",
+			"server { location ^~ /group1/ { location ^~ /group1/M00/ { auth_basic x; M; } M; } location " +
+				"~* \\.jpg$ { M; } }", "group1/0/jpg"},
+		{"a return by a map",
+			"map $arg_key $no { default 403; secret 0; } server { if ($no) { return 403; } location " +
+				"/group1/ { M; } }", "group1/0/jpg"},
+		{"clients by a geo",
+			"geo $in { default 0; 10.0.0.0/8 1; } server { location /group1/ { if ($in = 0) { return " +
+				"403; } M; } location /group2/ { M; } }", "group1/0/jpg"},
+		{"another group by alias",
+			"server { location ~ ^/group2/M00/(.*)$ { alias /data/group1/data/$1; M; } location " +
+				"/group1/ { satisfy any; auth_basic x; allow 10.0.0.0/8; deny all; M; } }", "group1/0/jpg"},
 		{"clients by certificate", "server { listen 443 ssl; ssl_verify_client optional; location /group1/ { if " +
 			"($ssl_client_verify != SUCCESS) { return 403; } M; } }", "group1/0/jpg"},
 	} {
-		o := Options{ModuleFile: "/m", Module: Module{GroupInURL: true, StorePaths: 1, HasTrackers: true}}
+		o := Options{ModuleFile: "/m", Module: Module{GroupInURL: true, HasTrackers: true}}
 		tree, err := tryText(t, strings.ReplaceAll(c.text, "M;", "ngx_fastdfs_module;"))
 		if err != nil {
 			t.Log(c.name, err)

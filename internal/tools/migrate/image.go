@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// makeImages is the advice for pictures that nginx changes.
-const makeImages = "write sizes and presets to [image], or keep nginx in front for these links"
-
 var (
 	number  = regexp.MustCompile(`\(?((\[0-9\]|\\d)([+*]|\{[0-9,]+\})?|[0-9]+)\)?`)
 	forms   = []string{"suffix", "slave", "bang"}
@@ -17,38 +14,48 @@ var (
 		"bang":   regexp.MustCompile(`!NxN`),
 	}
 	fixed = regexp.MustCompile(`^([0-9]{1,5}|-)$`)
+	// maker matches the names of programs that make pictures.
+	maker = regexp.MustCompile(`(?i)thumb|resiz|image|img|magick|crop`)
 )
 
-// translateImages writes [image] for a location that resizes pictures to the size in their name,
-// and reports whether it is one.
-func (t *translator) translateImages(l *location) bool {
-	filter, shape := first(l.d.block, "image_filter"), number.ReplaceAllString(l.path, "N")
-	if filter == nil || filter.arg(0) != "resize" || l.check != nil || l.rule.value != "" {
-		return false
-	}
+// formOf returns the form of [image] that the pattern of a location has; empty = none.
+func formOf(path string) string {
 	for _, form := range forms {
-		if !formsOf[form].MatchString(shape) {
-			continue
+		if formsOf[form].MatchString(number.ReplaceAllString(path, "N")) {
+			return form
 		}
-		t.addTo("forms", form, l.d)
-		t.note(l.d, "the gateway makes these pictures", "")
-		if w, h := filter.arg(1), filter.arg(2); fixed.MatchString(w) && fixed.MatchString(h) {
-			t.addTo("sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
-			t.done(filter)
-		} else {
-			t.say(filter, "the sizes are those of the links", "write the sizes that your pages use to [image] sizes")
-		}
-		if q := first(l.d.block, "image_filter_jpeg_quality"); q != nil && fixed.MatchString(q.arg(0)) {
-			t.out.set("image", "quality", q.arg(0), q)
-			t.done(q)
-		}
-		return true
 	}
-	return false
+	return ""
 }
 
-// addTo adds a value to a list of [image].
-func (t *translator) addTo(key, value string, d *directive) {
-	list := strings.FieldsFunc(t.out.get("image", key), func(c rune) bool { return c == ',' || c == ' ' })
-	t.out.set("image", key, strings.Join(union(list, value), ", "), d)
+// translateImages writes [image] for locations that resize pictures to the size in their name.
+func translateImages(t *translator) {
+	add := func(key, value string, d *directive) {
+		list := strings.Split(strings.TrimPrefix(t.out.get("image", key)+", "+value, ", "), ", ")
+		t.out.set("image", key, strings.Join(union(nil, list...), ", "), d)
+	}
+	for _, l := range blocksOf(t.kept...) {
+		filter, form := first(l.d.block, "image_filter"), formOf(l.path)
+		if filter == nil || form == "" || l.check != nil || l.rule.restricts() ||
+			filter.arg(0) != "resize" && filter.arg(0) != "crop" {
+			continue
+		}
+		add("forms", form, l.d)
+		t.note(l.d, "the gateway makes these pictures", "")
+		switch w, h := filter.arg(1), filter.arg(2); {
+		case filter.arg(0) == "crop":
+			t.say(filter, "links with a size are resized, not cropped", "write presets with fit=cover to [image]")
+		case fixed.MatchString(w) && fixed.MatchString(h):
+			add("sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
+			t.done(filter)
+		default:
+			t.say(filter, "the sizes are those of the links", "write the sizes that your pages use to [image] sizes")
+		}
+		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "rewrite", "if") {
+			if d.name == "image_filter_jpeg_quality" && fixed.MatchString(d.arg(0)) {
+				t.out.set("image", "quality", d.arg(0), d)
+			}
+			t.done(d) // rewrite and if lead from the link to the file
+		}
+	}
 }

@@ -9,16 +9,15 @@ import (
 // listen is one address of a server.
 type listen struct {
 	d       *directive
-	address string // as the gateway writes it: :80, 10.0.0.1:80, [::]:80, unix:/path
+	address string // as the gateway writes it: :80, 10.0.0.1:80, unix:/path
 	tls     bool
 }
 
 // listensOf returns the addresses of a server; nginx takes port 80 where there is none.
 func listensOf(s *server) (all []listen) {
-	old := last(s.chain(nil), "ssl")
+	old := last(s.self.chain(), "ssl")
 	for _, d := range named(s.d.block, "listen") {
-		all = append(all, listen{d, listenAddress(d.arg(0)), d.has("ssl") || d.has("quic") ||
-			old != nil && old.arg(0) == "on"})
+		all = append(all, listen{d, listenAddress(d.arg(0)), d.has("ssl") || old != nil && old.arg(0) == "on"})
 	}
 	if len(all) == 0 {
 		all = []listen{{d: s.d, address: ":80"}}
@@ -31,119 +30,141 @@ func listenAddress(v string) string {
 	switch {
 	case strings.HasPrefix(v, "unix:"):
 		return v
-	case strings.HasPrefix(v, "*:"):
-		return v[1:]
 	case v != "" && strings.Trim(v, "0123456789") == "":
 		return ":" + v
 	case strings.HasSuffix(v, "]") || !strings.Contains(v, ":"):
-		return v + ":80"
+		v += ":80"
 	}
-	return v
+	return wildcard.ReplaceAllString(v, ":")
 }
+
+var wildcard = regexp.MustCompile(`^(\*|0\.0\.0\.0|\[::\]):`)
 
 // port returns the port of an address, or the path of a socket.
 func (l listen) port() string { return l.address[strings.LastIndexByte(l.address, ':')+1:] }
 
 // host returns the address without the port; empty = all addresses.
-func (l listen) host() string {
-	host := strings.TrimSuffix(l.address, ":"+l.port())
-	if host == "0.0.0.0" || host == "[::]" {
-		return ""
-	}
-	return host
-}
+func (l listen) host() string { return strings.TrimSuffix(l.address, ":"+l.port()) }
 
 func (l listen) isLoopback() bool {
-	host := l.host()
-	return strings.HasPrefix(host, "127.") || host == "localhost" || host == "[::1]" ||
-		strings.HasPrefix(l.address, "unix:")
+	return regexp.MustCompile(`^(127\.|localhost:|\[::1\]|unix:)`).MatchString(l.address)
 }
 
 // isLoopback reports whether only programs of this host reach a server.
-func (s *server) isLoopback() bool {
-	return !slices.ContainsFunc(s.listens, func(l listen) bool { return !l.isLoopback() })
-}
+func (s *server) isLoopback() bool { return len(without(s.listens, listen.isLoopback)) == 0 }
 
-// isDefault returns 1 for the default server.
-func isDefault(s *server) int {
-	if slices.ContainsFunc(s.listens, func(l listen) bool { return l.d.has("default_server") || l.d.has("default") }) {
-		return 1
+// hosts returns the addresses of a server without their ports, as a text to compare.
+func (s *server) hosts() string {
+	var all []string
+	for _, l := range s.listens {
+		all = union(all, l.host())
 	}
-	return 0
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }
 
-// translateListen writes listen, tls_listen and the certificates. nginx has one socket for an
-// address, with TLS if one server enables it there.
-func (t *translator) translateListen() {
-	var plain, tls []listen
-	secure := map[string]bool{}
-	for _, s := range t.kept {
-		for _, l := range s.listens {
-			secure[l.address] = secure[l.address] || l.tls && !l.d.has("quic")
+// clients returns the balancers whose word on the address of a client counts, the way in which they
+// send it, and the directives. ok is false if the gateway would see other addresses than nginx.
+func (s *server) clients() (networks, kind string, from []*directive, ok bool) {
+	from, kind, ok = inForce(s.self.chain(), "set_real_ip_from"), "x-real-ip", true
+	for _, d := range from {
+		ok = ok && isNetwork(d.arg(0)) && !strings.HasSuffix(d.arg(0), "/0")
+		networks = strings.TrimPrefix(networks+", "+d.arg(0), ", ")
+	}
+	if header := last(s.self.chain(), "real_ip_header"); header != nil && networks != "" {
+		kind = strings.ReplaceAll(strings.ToLower(header.arg(0)), "_", "-")
+		from = append(slices.Clone(from), header)
+	}
+	for _, l := range s.listens {
+		ok = ok && l.d.has("proxy_protocol") == (kind == "proxy-protocol")
+	}
+	for _, l := range s.locations {
+		ok = ok && first(l.d.block, "set_real_ip_from", "real_ip_header") == nil
+	}
+	return networks, kind, from, ok && slices.Contains([]string{"x-real-ip", "x-forwarded-for", "proxy-protocol"}, kind)
+}
+
+// translateClients writes trusted_proxies and client_address.
+func translateClients(t *translator) {
+	networks, kind, from, ok := t.main.clients()
+	if ok && networks != "" {
+		t.out.set("gateway", "trusted_proxies", networks, from...)
+		t.out.set("gateway", "client_address", kind, from...)
+		t.done(from...)
+	}
+	for _, d := range append(from, named(t.main.d.block, "listen")...) {
+		if !ok && (d.name != "listen" || d.has("proxy_protocol")) {
+			t.say(d, "where the address of a client comes from is not translated",
+				"write the balancers to trusted_proxies, and where they write the address to client_address")
 		}
 	}
+}
+
+// translateListen writes listen and tls_listen. A server that only redirects to https is
+// tls_redirect.
+func translateListen(t *translator) {
+	var plain, tls []listen
 	for _, s := range t.kept {
 		for _, l := range s.listens {
-			switch t.done(l.d); {
-			case l.d.has("quic"):
+			if t.done(l.d); l.d.has("quic") {
 				t.say(l.d, "there is no HTTP/3", "clients use HTTP/2")
-			case secure[l.address]:
+			} else if l.tls {
 				tls = append(tls, l)
-			default:
+			} else {
 				plain = append(plain, l)
 			}
 		}
 	}
-	t.translateClientAddress(append(plain, tls...))
 	served := len(plain) > 0
-	for _, s := range t.all {
-		if r := s.redirect(); r != nil && len(tls) > 0 && t.isRedirected(s) {
-			plain = append(plain, s.listens...)
-			t.doneAll(s.d)
-			if served {
-				t.say(r, "another server serves files without TLS, so plain requests are not redirected",
-					"set tls_redirect = true once all clients may use https")
-			} else {
-				t.out.set("gateway", "tls_redirect", "true", r)
-			}
-			if r.arg(0) != "301" || !ownHost.MatchString(r.arg(1)) {
-				t.note(r, "the redirect is 301 to the host that the client asked for", "")
-			}
+	for _, s := range without(t.all, func(s *server) bool { return slices.Contains(t.servers, s) }) {
+		r := s.redirect()
+		if r == nil || len(tls) == 0 {
+			continue
+		}
+		plain = append(plain, s.listens...)
+		if t.done(s.d); served {
+			t.say(r, "another server serves files without TLS, so plain requests are not redirected",
+				"set tls_redirect = true once all clients may use https")
+		} else {
+			t.out.set("gateway", "tls_redirect", "true", r)
+		}
+		if r.arg(0) != "301" || !isHTTPS(r) {
+			t.note(r, "the redirect is 301 to the host that the client asked for", "")
 		}
 	}
 	if len(plain) == 0 {
-		t.writeListen("listen", tls)
+		plain, tls = tls, nil
+		t.translateTLS(len(plain) > 0 && plain[0].tls)
 	} else {
-		t.writeListen("listen", plain)
-		t.writeListen("tls_listen", tls)
+		t.translateTLS(len(tls) > 0)
 	}
-	if len(tls) > 0 {
-		t.translateTLS()
+	for i, list := range [][]listen{plain, tls} {
+		key := []string{"listen", "tls_listen"}[i]
+		for _, l := range list {
+			now := t.out.get("gateway", key)
+			wide := slices.ContainsFunc(list, func(o listen) bool { return o.address == ":"+l.port() })
+			if !slices.Contains(strings.Split(now, ", "), l.address) && (!wide || l.address == ":"+l.port()) {
+				now = strings.TrimPrefix(now+", "+l.address, ", ") // of several, nginx binds only the wildcard
+			}
+			t.out.set("gateway", key, now, l.d)
+		}
 	}
 }
 
-// ownHost matches a redirect to the host name that the client requested.
-var ownHost = regexp.MustCompile(`^https://\$(host|server_name|http_host)`)
+// samePath matches the target of a redirect to the same path and host with https.
+var samePath = regexp.MustCompile(
+	`^https://\$\{?(host|server_name|http_host)\}?(:\d+)?/?\$\{?(request_uri|uri|1)\}?(\$is_args\$args)?\??$`)
 
-// isHTTPS reports whether a directive redirects to the same path with https.
+// isHTTPS reports whether a directive redirects to the same path and host with https.
 func isHTTPS(d *directive) bool {
-	to := d.arg(1)
-	return ownHost.MatchString(to) &&
-		(d.name == "return" && strings.HasPrefix(d.arg(0), "30") || d.name == "rewrite") &&
-		(strings.Contains(to, "$request_uri") || strings.Contains(to, "$uri") || strings.Contains(to, "$1"))
+	return samePath.MatchString(d.arg(1)) && (d.name == "rewrite" || d.name == "return" && d.arg(0)[0] == '3')
 }
 
 // redirect returns the redirect of a whole server to https, or nil.
 func (s *server) redirect() *directive {
-	blocks := [][]*directive{s.d.block}
-	for _, l := range s.locations {
-		if l.path == "/" {
-			blocks = append(blocks, l.d.block)
-		}
-	}
-	for _, block := range blocks {
-		for _, d := range named(block, "return", "rewrite") {
-			if strings.HasPrefix(d.arg(1), "https://") {
+	for _, l := range blocksOf(s) {
+		for _, d := range named(l.d.block, "return", "rewrite") {
+			if (l == s.self || l.path == "/") && strings.HasPrefix(d.arg(1), "https://") {
 				return d
 			}
 		}
@@ -151,120 +172,40 @@ func (s *server) redirect() *directive {
 	return nil
 }
 
-// isRedirected reports whether a server sends clients to one of the translated servers.
-func (t *translator) isRedirected(s *server) bool {
-	to := s.redirect().arg(1)
-	for _, kept := range t.kept {
-		for _, name := range kept.names {
-			if slices.Contains(s.names, name) && isHTTPS(s.redirect()) || strings.HasPrefix(to, "https://"+name+"$") {
-				return true
-			}
-		}
-	}
-	anyName := len(s.names) == 0 || slices.Contains(s.names, "_") || slices.Contains(s.names, "")
-	return anyName && isHTTPS(s.redirect())
-}
-
-// writeListen writes a list of addresses.
-func (t *translator) writeListen(key string, list []listen) {
-	var addresses []string
-	var from []*directive
-	for i, l := range list {
-		from = append(from, l.d)
-		if !slices.ContainsFunc(list, func(o listen) bool { // nginx binds only the wildcard
-			return o.host() == "" && o.port() == l.port() && o.address != l.address &&
-				(l.host() != "" && !l.isUnix() || o.address == ":"+l.port())
-		}) && !slices.ContainsFunc(list[:i], func(o listen) bool { return o.address == l.address }) {
-			addresses = append(addresses, l.address)
-		}
-		if l.port() == adminPort {
-			t.out.set("gateway", "admin_listen", "127.0.0.1:18889", l.d)
-			t.note(l.d, "the admin listener moves from its port "+adminPort+" to 18889", "")
-		}
-	}
-	if len(list) > 0 {
-		t.out.set("gateway", key, strings.Join(addresses, ", "), from...)
-	}
-}
-
-func (l listen) isUnix() bool { return strings.HasPrefix(l.address, "unix:") }
-
-// adminPort is the port of admin_listen, by default.
-const adminPort = "8889"
-
 // translateTLS writes the certificates: nginx sends the first one of a port to clients without a
 // known name.
-func (t *translator) translateTLS() {
-	var certs, keys []string
-	var from []*directive
+func (t *translator) translateTLS(used bool) {
+	add := func(key string, d *directive) {
+		value, now := t.absolute(d.arg(0)), t.out.get("gateway", key)
+		if t.done(d); !slices.Contains(strings.Split(now, ", "), value) {
+			t.out.set("gateway", key, strings.TrimPrefix(now+", "+value, ", "), d)
+		}
+		if !t.Readable(value) && key == "tls_cert" {
+			t.say(d, "this host has no such file", "copy it to the host of the gateway")
+		}
+	}
 	for _, s := range t.kept {
-		c, k := inForce(s.chain(nil), "ssl_certificate"), inForce(s.chain(nil), "ssl_certificate_key")
-		t.done(append(c, k...)...)
-		for i := range min(len(c), len(k)) {
-			cert := t.absolute(c[i].arg(0))
-			if slices.Contains(certs, cert) {
-				continue
-			}
-			certs, keys = append(certs, cert), append(keys, t.absolute(k[i].arg(0)))
-			if from = append(from, c[i], k[i]); !t.Readable(cert) {
-				t.say(c[i], "this host has no such file", "copy it to the host of the gateway")
+		chain := s.self.chain()
+		certs, keys := inForce(chain, "ssl_certificate"), inForce(chain, "ssl_certificate_key")
+		for i := range min(len(certs), len(keys)) {
+			if used {
+				add("tls_cert", certs[i])
+				add("tls_key", keys[i])
 			}
 		}
-		if d := last(s.chain(nil), "ssl_protocols"); d != nil {
-			t.done(d)
-			switch only := len(d.args) == 1 && d.has("TLSv1.3"); {
-			case only && len(t.kept) == 1:
+		if d := last(chain, "ssl_protocols"); d != nil {
+			switch t.done(d); {
+			case d.String() == "ssl_protocols TLSv1.3" && len(t.kept) == 1:
 				t.out.set("gateway", "tls_min_version", "1.3", d)
-			case only || d.has("TLSv1") || d.has("TLSv1.1") || d.has("SSLv3"):
-				t.say(d, "the oldest version is TLS 1.2", "set tls_min_version = 1.3 if no client needs 1.2; "+
-					"keep nginx in front for clients that know only TLS 1.0 or 1.1")
+			case !d.has("TLSv1.2") || d.has("TLSv1") || d.has("TLSv1.1") || d.has("SSLv3"):
+				t.say(d, "the oldest version is TLS 1.2",
+					"set tls_min_version = 1.3 if no client needs 1.2; keep nginx in front for older ones")
 			}
 		}
 	}
-	if len(certs) == 0 {
+	if used && t.out.get("gateway", "tls_cert") == "" {
 		t.say(t.kept[0].d, "the server has no certificate", "set tls_cert and tls_key")
 	}
-	t.out.set("gateway", "tls_cert", strings.Join(certs, ", "), from...)
-	t.out.set("gateway", "tls_key", strings.Join(keys, ", "))
-}
-
-// translateClientAddress writes trusted_proxies and client_address.
-func (t *translator) translateClientAddress(listens []listen) {
-	var networks []string
-	var from []*directive
-	kind, header := "x-real-ip", last(t.kept[0].chain(nil), "real_ip_header") // nginx's default
-	for _, s := range t.kept {
-		for _, d := range inForce(s.chain(nil), "set_real_ip_from") {
-			if _, ok := networksOf(d.arg(0)); !ok || d.arg(0) == "all" || strings.HasSuffix(d.arg(0), "/0") {
-				t.say(d, "clients could write any address, or this is a name",
-					"write the addresses and networks of the balancers to trusted_proxies")
-			} else {
-				networks, from = union(networks, d.arg(0)), union(from, d)
-			}
-		}
-	}
-	if header != nil && len(networks) > 0 {
-		kind = strings.ReplaceAll(strings.ToLower(header.arg(0)), "_", "-")
-		t.done(header)
-	}
-	i := slices.IndexFunc(listens, func(l listen) bool { return l.d.has("proxy_protocol") })
-	switch {
-	case i >= 0 && (len(networks) == 0 || kind != "proxy-protocol"):
-		t.say(listens[i].d, "the PROXY protocol is not translated", "set trusted_proxies to the addresses of the "+
-			"balancers, and client_address = proxy-protocol")
-	case len(networks) == 0:
-	case kind != "x-forwarded-for" && kind != "x-real-ip" && kind != "proxy-protocol":
-		t.say(header, "the address of the client is read from X-Forwarded-For, X-Real-IP, Forwarded or the PROXY "+
-			"protocol", "let the balancer send one of these")
-	default:
-		t.out.set("gateway", "trusted_proxies", strings.Join(networks, ", "), from...)
-		t.out.set("gateway", "client_address", kind, withoutNil(header)...)
-	}
-	t.done(from...)
-}
-
-func withoutNil(list ...*directive) []*directive {
-	return slices.DeleteFunc(list, func(d *directive) bool { return d == nil })
 }
 
 // absolute returns the absolute path of a file. nginx resolves a relative one against the folder of

@@ -4,11 +4,12 @@
 //	tree, err := migrate.Read("/etc/nginx/nginx.conf")
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
-// Each directive of a translated server becomes a key, needs nothing, or is a finding. A location
-// is a selector of [headers] and [access] if its pattern is a group, a store path, an extension
-// or a plain combination of these. A file that nginx checks never becomes open: where the gateway
-// does not have a check, the smallest group or store path that surely contains its files is
-// denied.
+// Each directive of a translated server becomes a key, needs nothing, or is a finding, by the table
+// of directives.txt. A location is a selector of [headers] and [access] if its pattern is a group,
+// a store path, an extension or a plain combination of these; any other one is said. A file that
+// nginx serves only after a check never becomes open: where the gateway does not have the check,
+// the smallest group or store path that surely contains it is denied, or the server is left to
+// nginx.
 package migrate
 
 import (
@@ -41,16 +42,15 @@ type Finding struct {
 
 // String returns "file:line: kind: directive: text; advice".
 func (f Finding) String() string {
-	place := f.File
+	text := f.File
 	if f.Line > 0 {
-		place = fmt.Sprintf("%s:%d", f.File, f.Line)
+		text += fmt.Sprintf(":%d", f.Line)
 	}
-	parts := []string{place, string(f.Kind)}
+	text += ": " + string(f.Kind)
 	if f.Directive != "" {
-		parts = append(parts, f.Directive)
+		text += ": " + f.Directive
 	}
-	text := strings.Join(append(parts, f.Text), ": ")
-	if f.Advice != "" {
+	if text += ": " + f.Text; f.Advice != "" {
 		text += "; " + f.Advice
 	}
 	return text
@@ -59,8 +59,6 @@ func (f Finding) String() string {
 // Module is the part of mod_fastdfs.conf that the translation needs.
 type Module struct {
 	Groups      []string // with store paths on this host
-	GroupName   string   // the global group_name
-	StorePaths  int      // largest number of store paths of a group
 	GroupInURL  bool     // url_have_group_name
 	HasTrackers bool
 	DefaultType string // Content-Type of unknown extensions
@@ -69,9 +67,8 @@ type Module struct {
 // Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no files
 // of this host.
 type Options struct {
-	ModuleFile string            // absolute; empty = none
-	Module     Module            // content of ModuleFile
-	Types      map[string]string // built-in media types of the gateway by extension
+	ModuleFile string // absolute; empty = none
+	Module     Module // content of ModuleFile
 	Readable   func(path string) bool
 	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
@@ -93,110 +90,97 @@ func (r Result) Complete() bool {
 // Translate returns the configuration of the gateway for a configuration of nginx, and the findings
 // about directives without a translation.
 func Translate(tree *Tree, o Options) Result {
-	_, r := translateAll(tree, o)
+	_, r := translate(tree, o)
 	return r
 }
 
-func translateAll(tree *Tree, o Options) (*translator, Result) {
+func translate(tree *Tree, o Options) (*translator, Result) {
 	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
 		if *ask == nil {
 			*ask = func(string) bool { return false }
 		}
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		out: &document{}}
+		closed: map[*directive][]selector{}, out: &document{}}
 	t.collect()
-	if len(t.servers) == 0 {
-		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a "+
-			"group or of M00 on",
-			"name the nginx.conf of a host that serves files")
-		t.unknown(tree.root)
-	}
 	if len(t.kept) > 0 {
-		t.translateStore()
-		t.translateListen()
-		t.translateAccess()
-		t.translateHeaders()
-		t.translateLimits()
-		t.translateGlobals()
-		t.translateLogs()
-		t.translateCache()
+		t.main = t.kept[0]
+		for _, write := range global {
+			write(t)
+		}
 		t.sweep()
 	}
 	t.otherServers()
-	findings := t.sorted()
+	t.sort()
 	if len(t.kept) == 0 {
-		return t, Result{Findings: findings}
+		return t, Result{Findings: t.findings}
 	}
-	t.listNothing()
-	return t, Result{Config: t.out.text(t, findings), Findings: findings, Nothing: t.nothing}
+	return t, Result{Config: t.out.text(t), Findings: t.findings, Nothing: t.nothing()}
 }
 
 // translator holds the state of one translation.
 type translator struct {
 	Options
-	tree       *Tree
-	http       []*directive // the directives of all http blocks
-	all        []*server    // in the order of the configuration
-	servers    []*server    // those that serve FastDFS, the default server first
-	kept       []*server    // those of servers that are translated
-	groupInURL bool
-	universe   universe
-	handled    map[*directive]bool
-	findings   []Finding
-	nothing    []Finding
-	out        *document
+	tree      *Tree
+	http      []*directive // the directives of all http blocks
+	all       []*server    // in the order of the configuration
+	servers   []*server    // those that serve FastDFS, the default server first
+	kept      []*server    // those of servers that are translated
+	main      *server      // the first of kept, whose keys count
+	names     names
+	unlimited string // networks without a limit of connections
+	closed    map[*directive][]selector
+	handled   map[*directive]bool
+	findings  []Finding
+	out       *document
 }
 
 // add marks a directive as handled and adds a finding. Findings about the same directive are
 // merged.
-func (t *translator) add(kind Kind, d *directive, line int, text, advice string) {
-	if l := d.location; l != nil && l.line != line {
+func (t *translator) add(kind Kind, d *directive, text, advice string) {
+	if l := d.location; l != nil && l.line != d.line {
 		text += fmt.Sprintf(" (%s, line %d)", oneLine(l.String(), 60), l.line)
 	}
-	f := Finding{Kind: kind, File: d.file, Line: line, Directive: d.String(), Text: text, Advice: advice}
+	f := Finding{Kind: kind, File: d.file, Line: d.line, Directive: d.String(), Text: text, Advice: advice}
 	t.handled[d] = true
-	same := func(g Finding) bool { return g.File == f.File && g.Line == f.Line && g.Directive == f.Directive }
-	if i := slices.IndexFunc(t.findings, same); i < 0 {
-		t.findings = append(t.findings, f)
-	} else if t.findings[i].Text != text && !strings.Contains(t.findings[i].Text, text) {
-		t.findings[i].Text += "; " + text
-		if kind == Untranslated {
-			t.findings[i].Kind = kind
+	for i := range t.findings {
+		g := &t.findings[i]
+		if g.File == f.File && g.Line == f.Line && g.Directive == f.Directive {
+			if !strings.Contains(g.Text, text) {
+				g.Text += "; " + text
+			}
+			if kind == Untranslated {
+				g.Kind = kind
+			}
+			return
 		}
 	}
+	t.findings = append(t.findings, f)
 }
 
 // say adds a finding for a directive that has no translation.
 func (t *translator) say(d *directive, text, advice string) {
-	t.add(Untranslated, d, d.line, text, advice)
+	t.add(Untranslated, d, text, advice)
 }
 
 // note adds a finding for a directive that the gateway handles in another way.
-func (t *translator) note(d *directive, text, advice string) { t.add(Note, d, d.line, text, advice) }
+func (t *translator) note(d *directive, text, advice string) { t.add(Note, d, text, advice) }
 
 // sayFile adds a finding about the whole configuration.
 func (t *translator) sayFile(text, advice string) {
 	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: text, Advice: advice})
 }
 
-// done marks directives as handled.
+// done marks directives as handled, also those in their blocks.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
 		t.handled[d] = true
+		t.done(d.block...)
 	}
 }
 
-// doneAll marks directives and their blocks as handled.
-func (t *translator) doneAll(list ...*directive) {
-	for _, d := range list {
-		t.done(d)
-		t.doneAll(d.block...)
-	}
-}
-
-// sorted returns the findings in the order of files and lines.
-func (t *translator) sorted() []Finding {
+// sort sorts the findings by files, the main file first, and by lines.
+func (t *translator) sort() {
 	order := map[string]int{t.tree.main: -1}
 	for i, f := range t.findings {
 		if _, ok := order[f.File]; !ok {
@@ -209,5 +193,4 @@ func (t *translator) sorted() []Finding {
 		}
 		return a.Line - b.Line
 	})
-	return t.findings
 }

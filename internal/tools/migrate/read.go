@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -26,20 +25,18 @@ const (
 
 // directive is one directive of nginx with its position.
 type directive struct {
-	file    string // as findings show it
-	line    int
-	name    string
-	args    []string
-	block   []*directive
-	isBlock bool
-
+	file     string // as findings show it
+	line     int
+	name     string
+	args     []string
+	block    []*directive
+	isBlock  bool
 	location *directive // the location around the directive; nil = none
 }
 
 // String returns the directive on one line, without its block.
 func (d *directive) String() string {
-	text := strings.Join(append([]string{d.name}, d.args...), " ")
-	return oneLine(text, 120)
+	return oneLine(strings.Join(append([]string{d.name}, d.args...), " "), 120)
 }
 
 // place returns the directive with its position.
@@ -56,9 +53,19 @@ func (d *directive) arg(n int) string {
 // has reports whether arg is one of the arguments.
 func (d *directive) has(arg string) bool { return slices.Contains(d.args, arg) }
 
+// option returns the value of a parameter name=value.
+func (d *directive) option(name string) string {
+	for _, a := range d.args {
+		if v, ok := strings.CutPrefix(a, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
 // oneLine makes a text printable on one line of bounded length.
 func oneLine(text string, limit int) string {
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f || r == ' ' }), " ")
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 	if runes := []rune(text); len(runes) > limit {
 		text = string(runes[:limit-3]) + "..."
 	}
@@ -70,31 +77,16 @@ type Tree struct {
 	main     string // name of the main file, as findings show it
 	dir      string // folder of the main file
 	root     []*directive
-	missing  []*directive        // include directives of missing files
-	texts    map[string][]string // lines by file, to find the lines of arguments
-	findings []Finding           // typographic quotes, which nginx accepts as letters
-}
-
-// MistakesError is the error of Read for a text that is not a configuration of nginx.
-type MistakesError []Finding
-
-func (e MistakesError) Error() string {
-	lines := make([]string, len(e))
-	for i, f := range e {
-		lines[i] = f.String()
-	}
-	return strings.Join(lines, "\n")
+	missing  []*directive // include directives of missing files
+	findings []Finding    // typographic quotes, which nginx accepts as letters
 }
 
 // reader reads one configuration.
 type reader struct {
-	path    string
-	dir     string
-	before  string // text before a bare file that opens the blocks around it
-	after   string
-	texts   map[string]string // by path
-	missing map[string]bool
-	count   int
+	path, dir     string
+	before, after string            // text around a bare file that opens and closes the blocks around it
+	texts         map[string]string // by path
+	missing       map[string]bool
 }
 
 // Read parses a configuration with its includes. The file is a whole nginx.conf, or a bare one: a
@@ -103,7 +95,7 @@ type reader struct {
 // MistakesError if the text is wrong.
 func Read(path string) (*Tree, error) {
 	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
-	text, err := regular(path)
+	text, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -118,34 +110,24 @@ func Read(path string) (*Tree, error) {
 	if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == Mistake }) {
 		return nil, MistakesError(found)
 	}
-	tree, err := r.tree(payload)
-	if err != nil {
+	t := &Tree{main: r.shown(r.path), dir: r.dir, findings: found}
+	left := maxDirectives
+	if t.root, err = r.convert(t, payload, payload.Config[0], nil, &left, 0); err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", path, err)
 	}
-	tree.findings = found
-	return tree, nil
+	return t, nil
 }
 
-// regular returns the text of a regular file. The open of a pipe does not wait for a writer.
-func regular(path string) (string, error) {
+// readFile returns the text of a regular file. The open of a pipe does not wait for a writer.
+func readFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read from: nothing is lost
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(fmt.Errorf("%s is no regular file", path), err)
 	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no regular file", path)
-	}
-	return read(f)
-}
-
-// read returns a whole file.
-func read(f *os.File) (string, error) {
-	path := f.Name()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	switch {
 	case err != nil:
@@ -158,16 +140,16 @@ func read(f *os.File) (string, error) {
 	return withoutLua(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
 
-// open opens a file for crossplane. An include that cannot be read is an empty file here, and
-// becomes a finding later.
+// open opens a file for crossplane. An include that is missing is an empty file here, and becomes a
+// finding later.
 func (r *reader) open(path string) (io.ReadCloser, error) {
 	if _, known := r.texts[path]; !known {
-		if r.count++; r.count > maxFiles {
+		if len(r.texts) > maxFiles {
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		text, err := regular(path)
-		if above, ok := r.above(path); err != nil && ok {
-			text, err = regular(above)
+		text, err := readFile(path)
+		if errors.Is(err, os.ErrNotExist) && r.before != "" {
+			text, err = readFile(r.above(path))
 		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
@@ -183,17 +165,16 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 
 func (r *reader) glob(pattern string) ([]string, error) {
 	found, err := filepath.Glob(pattern)
-	if above, ok := r.above(pattern); len(found) == 0 && ok {
-		return filepath.Glob(above)
+	if len(found) == 0 && r.before != "" {
+		return filepath.Glob(r.above(pattern))
 	}
 	return found, err
 }
 
 // above returns the path of an include of a bare file relative to the folder above: nginx.conf,
 // which includes the files of conf.d, is there.
-func (r *reader) above(path string) (string, bool) {
-	rel, err := filepath.Rel(r.dir, path)
-	return filepath.Join(r.dir, "..", rel), r.before != "" && err == nil && !strings.HasPrefix(rel, "..")
+func (r *reader) above(path string) string {
+	return filepath.Join(filepath.Dir(r.dir), strings.TrimPrefix(path, r.dir))
 }
 
 var (
@@ -227,97 +208,46 @@ func (r *reader) shown(path string) string {
 	return path
 }
 
-// mistakes returns the errors of the parser, and characters that an input method put in place of
-// those of nginx.
-func (r *reader) mistakes(payload *crossplane.Payload) []Finding {
-	var all []Finding
-	for _, e := range payload.Errors {
-		f := Finding{Kind: Mistake, File: r.shown(e.File), Text: e.Error.Error()}
-		if e.Line != nil {
-			f.Line = *e.Line
-		}
-		var parse *crossplane.ParseError
-		if errors.As(e.Error, &parse) {
-			f.Text = parse.What
-			if parse.Line != nil {
-				f.Line = *parse.Line
-			}
-		}
-		if last := strings.Count(r.texts[e.File], "\n") + 1; f.Line > last {
-			f.Line = last // in the blocks around a bare file
-		}
-		all = append(all, f)
-	}
-	for path, text := range r.texts {
-		all = append(all, wideCharacters(r.shown(path), text)...)
-	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
-	seen := map[string]bool{} // files with a mistake: blocks after it may seem to be in the wrong place
-	return slices.DeleteFunc(all, func(f Finding) bool {
-		const place, end = "directive is not allowed here", "unexpected end of file"
-		follows := seen[f.File] && (strings.HasSuffix(f.Text, place) || strings.HasPrefix(f.Text, end))
-		seen[f.File] = seen[f.File] || f.Kind == Mistake
-		return follows
-	})
-}
+// unescape replaces the characters that nginx reads behind a backslash.
+var unescape = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, `'`)
 
-// tree joins the files into one tree of directives.
-func (r *reader) tree(payload *crossplane.Payload) (*Tree, error) {
-	t := &Tree{main: r.shown(r.path), dir: r.dir, texts: map[string][]string{}}
-	for path, text := range r.texts {
-		t.texts[r.shown(path)] = strings.Split(text, "\n")
+// convert joins the files into one tree of directives. left bounds their number.
+func (r *reader) convert(t *Tree, payload *crossplane.Payload, file crossplane.Config, in *directive, left *int,
+	depth int) (all []*directive, err error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("blocks and includes are nested more than %d times", maxDepth)
 	}
-	left := maxDirectives
-	var convert func(file int, list crossplane.Directives, in *directive, depth int) ([]*directive, error)
-	convert = func(file int, list crossplane.Directives, in *directive, depth int) (all []*directive, err error) {
-		if depth > maxDepth {
-			return nil, fmt.Errorf("blocks and includes are nested more than %d times", maxDepth)
+	for _, c := range file.Parsed {
+		if *left--; *left < 0 {
+			return nil, fmt.Errorf("more than %d directives", maxDirectives)
 		}
-		for _, c := range list {
-			if left--; left < 0 {
-				return nil, fmt.Errorf("more than %d directives", maxDirectives)
-			}
-			d := &directive{file: r.shown(payload.Config[file].File), line: c.Line, name: c.Directive, args: c.Args,
-				isBlock: c.Block != nil, location: in}
-			around := in
-			if d.name == "location" {
-				around = d
-			}
-			if d.block, err = convert(file, c.Block, around, depth+1); err != nil {
+		d := &directive{file: r.shown(file.File), line: c.Line, name: c.Directive, isBlock: c.Block != nil,
+			location: in}
+		for _, arg := range c.Args {
+			d.args = append(d.args, unescape.Replace(arg))
+		}
+		around := in
+		if d.name == "location" {
+			around = d
+		}
+		block := crossplane.Config{File: file.File, Parsed: c.Block}
+		if d.block, err = r.convert(t, payload, block, around, left, depth+1); err != nil {
+			return nil, err
+		}
+		if c.Directive != "include" || c.IsMapBlockParameter {
+			all = append(all, d)
+			continue
+		}
+		for _, i := range c.Includes {
+			inner, err := r.convert(t, payload, payload.Config[i], in, left, depth+1)
+			if err != nil {
 				return nil, err
 			}
-			if c.Directive != "include" || c.IsMapBlockParameter {
-				all = append(all, d)
-				continue
-			}
-			for _, i := range c.Includes {
-				inner, err := convert(i, payload.Config[i].Parsed, in, depth+1)
-				if err != nil {
-					return nil, err
-				}
-				all = append(all, inner...)
-				if r.missing[payload.Config[i].File] {
-					all, t.missing = append(all, d), append(t.missing, d)
-				}
+			all = append(all, inner...)
+			if r.missing[payload.Config[i].File] {
+				all, t.missing = append(all, d), append(t.missing, d)
 			}
 		}
-		return all, nil
 	}
-	var err error
-	t.root, err = convert(0, payload.Config[0].Parsed, nil, 0)
-	return t, err
-}
-
-// lineOf returns the line of an argument, which may be below the first line of a long directive.
-func (t *Tree) lineOf(d *directive, arg string) int {
-	lines := t.texts[d.file]
-	for n := d.line; n <= min(len(lines), d.line+200); n++ {
-		if strings.Contains(lines[n-1], arg) {
-			return n
-		}
-		if strings.HasSuffix(strings.TrimSpace(lines[n-1]), ";") {
-			break
-		}
-	}
-	return d.line
+	return all, nil
 }

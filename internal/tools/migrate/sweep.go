@@ -1,48 +1,107 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// sweep gives each directive of the translated servers that has no key yet its finding, or lists it
-// among those that need nothing.
+// sweep gives each directive of the translated servers that has no key yet its finding. Directives
+// of a location without files are a part of its finding.
 func (t *translator) sweep() {
+	for _, d := range slices.SortedFunc(maps.Keys(t.closed), func(a, b *directive) int {
+		return cmp.Compare(a.place(), b.place())
+	}) {
+		t.sayClosed(d, t.closed[d])
+	}
 	for _, d := range t.tree.missing {
 		if !t.handled[d] && !hasWord(d.arg(0), harmlessWords) {
 			t.say(d, "the file is not there, so what it holds is not translated; nginx does not start without it",
 				"add the file, or remove the line, and translate again")
 		}
-		t.done(d)
 	}
-	reached := map[*location]bool{}
-	for _, f := range t.openFiles() {
-		for l := f.l; l != nil; l = l.up {
-			reached[l] = true
+	if l := t.main.locations[slices.IndexFunc(t.main.locations, (*location).open)]; l.path != "/" &&
+		t.out.get("access", "deny") != everybody {
+		t.note(l.d, "nginx has locations for some groups, store paths and extensions only; the gateway "+
+			"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
+	}
+	for _, l := range blocksOf(t.kept...) {
+		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
+			return (in == l || in.up == l) && in.open()
+		})
+		if !served {
+			t.otherLocation(l)
 		}
+		t.sweepBlock(l.d.block, served)
 	}
-	t.noteOthers()
-	for _, s := range t.kept {
-		t.sweepBlock(s.d.block, true)
-		for _, l := range s.every() {
-			if !reached[l] && !t.handled[l.d] {
-				t.otherLocation(s, l)
-			}
-			t.sweepBlock(l.d.block, reached[l])
-		}
-	}
-	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.tree.root),
-		func(d *directive) bool { return d.name == "http" }), true)
-	t.sweepBlock(slices.DeleteFunc(slices.Clone(t.http), func(d *directive) bool { // in force in no translated server
+	t.sweepBlock(without(t.tree.root, func(d *directive) bool { return d.name == "http" }), true)
+	t.sweepBlock(without(t.http, func(d *directive) bool { // in force in no translated server
 		return !slices.ContainsFunc(t.kept, func(s *server) bool { return len(named(s.d.block, d.name)) == 0 })
 	}), true)
 }
 
-// listNothing lists the directives of the translated servers, and of the blocks around them, that
-// are no finding and no source of a key.
-func (t *translator) listNothing() {
+// sweepBlock handles the directives of a block.
+func (t *translator) sweepBlock(block []*directive, served bool) {
+	for _, d := range block {
+		r := rowOf(d.name)
+		switch {
+		case d.name == "" || d.name == "location" || d.name == "server" && d.isBlock || d.name == "include",
+			t.handled[d], r.kind == "nothing", d.name == "types" && d.location == nil:
+		case !isKnown(d.name):
+			t.say(d, "this directive is not known"+t.hint(d.name), "")
+		case !served && !strings.HasPrefix(d.name, "image_filter"), !r.applies(d):
+		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
+			t.note(d, "the page /50x.html is not translated", "")
+		case r.kind == "note":
+			t.note(d, r.text, r.advice)
+		default:
+			t.say(d, cmp.Or(r.text, "this directive is not translated"), r.advice)
+		}
+	}
+}
+
+// sayClosed adds the finding about a check, with the sections that close its files.
+func (t *translator) sayClosed(d *directive, closed []selector) {
+	where := ""
+	for _, files := range closed {
+		if name := " [access" + files.String() + "]"; !strings.Contains(where, name) {
+			where += name
+		}
+	}
+	text, advice := "the gateway does not have this check: its files are denied,"+where, ""
+	switch {
+	case d.name == "location" || d.name == "server": // of a server that is left to nginx
+		return
+	case d.name == "return" && d.arg(0) == "403":
+		t.done(d)
+		return
+	case d.name == "return":
+		text, advice = "nginx does not serve these files; they are denied, with 403,"+where, ""
+	case d.name == "include":
+		text, advice = "the file is not there, and may hold a check: these files are denied,"+where,
+			"add the file and translate again"
+	case d.name == "allow" || d.name == "deny" || d.name == "valid_referers":
+		text = "[access] cannot have this rule for these files: they are denied," + where
+	case strings.HasSuffix(d.name, "_pass"):
+		text = "a program may decide about these files: they are denied," + where
+	case !isKnown(d.name):
+		text = "this looks like a check" + t.hint(d.name) + ": its files are denied," + where
+	case d.location != nil && strings.Contains(d.name, "_by_lua") &&
+		(maker.MatchString(d.String()+d.location.String()) || formOf(d.location.arg(len(d.location.args)-1)) != ""):
+		advice = "if this Lua makes pictures, " + makeImages
+	}
+	if isCheck(d.name) {
+		advice = cmp.Or(advice, rowOf(d.name).advice)
+	}
+	t.say(d, text, cmp.Or(advice, inFront))
+}
+
+// nothing returns the directives of the translated servers, and of the blocks around them, that are
+// no finding and no source of a key.
+func (t *translator) nothing() (list []Finding) {
 	known := map[string]bool{}
 	for _, f := range t.findings {
 		known[fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Directive)] = true
@@ -62,10 +121,9 @@ func (t *translator) listNothing() {
 				continue // left as it is
 			}
 			inner := text
-			if !known[d.place()] {
-				known[d.place()] = true
-				t.nothing = append(t.nothing, Finding{Kind: Nothing, File: d.file, Line: d.line,
-					Directive: d.String(), Text: text})
+			if place := d.place(); !known[place] {
+				known[place] = true
+				list = append(list, Finding{Nothing, d.file, d.line, d.String(), text, ""})
 			} else if d.isBlock && d.name != "server" && d.name != "http" {
 				inner = fmt.Sprintf("it is a part of line %d", d.line)
 			}
@@ -73,90 +131,23 @@ func (t *translator) listNothing() {
 		}
 	}
 	walk(t.tree.root, "it needs no translation")
-}
-
-// noteOthers adds a note if the gateway serves files for which nginx has no location.
-func (t *translator) noteOthers() {
-	files := t.openFiles()
-	for _, c := range t.universe.all {
-		if !slices.ContainsFunc(t.servers, func(s *server) bool {
-			p := s.found[c]
-			return p.open() || p.check != nil || p.reject != nil || p.loc.rule.value != ""
-		}) && len(files) > 0 {
-			t.note(files[0].l.d, "nginx has locations for some groups, store paths and extensions only; the gateway "+
-				"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
-			return
-		}
-	}
-}
-
-// unknown adds findings about directives that nginx does not have.
-func (t *translator) unknown(block []*directive) {
-	for _, d := range block {
-		if near, ok := t.near(d.name); ok {
-			t.say(d, "this directive is not known (did you mean "+near+"?)", "")
-		}
-		if d.name != "types" && d.name != "map" && d.name != "geo" {
-			t.unknown(d.block)
-		}
-	}
-}
-
-// sweepBlock handles the directives of a block. Those of a location without files are a part of its
-// finding.
-func (t *translator) sweepBlock(block []*directive, served bool) {
-	for _, d := range block {
-		row, listed := said[d.name]
-		_, check := checks[d.name]
-		switch {
-		case d.name == "location" || d.name == "server" && d.isBlock || d.name == "include" || t.handled[d]:
-		case !isKnown(d.name) && d.name != "":
-			t.say(d, "this directive is not known"+t.hint(d.name), "")
-		case needsNothing[d.name], d.name == "", !served && !strings.HasPrefix(d.name, "image_filter"),
-			check && d.arg(0) == "off":
-		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
-			t.note(d, "the page /50x.html is not translated", "")
-		case (d.name == "map" || d.name == "geo" || d.name == "split_clients") && !t.uses(d.arg(len(d.args)-1)):
-		case listed && row.note:
-			t.note(d, row.text, row.advice)
-		case listed && row.applies(d):
-			t.say(d, row.text, row.advice)
-		case !listed:
-			t.say(d, "this directive is not translated", "")
-		}
-	}
-}
-
-// uses reports whether a translated server uses a variable.
-func (t *translator) uses(variable string) bool {
-	var in func(d *directive) bool
-	in = func(d *directive) bool {
-		return slices.ContainsFunc(d.args, func(a string) bool { return strings.Contains(a, variable) }) ||
-			slices.ContainsFunc(d.block, in)
-	}
-	return variable != "" && slices.ContainsFunc(t.http, func(d *directive) bool {
-		return (d.name == "limit_req_zone" || d.name == "limit_conn_zone") && in(d)
-	}) || slices.ContainsFunc(t.kept, func(s *server) bool { return in(s.d) })
+	return list
 }
 
 // healthName matches the paths that balancers request for their health checks.
 var healthName = regexp.MustCompile(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
 
-// fileOnly is the end of findings about other paths.
-const fileOnly = "the gateway serves file ids only, and responds to other paths with 400"
-
 // otherLocation handles a location that serves no open files.
-func (t *translator) otherLocation(s *server, l *location) {
+func (t *translator) otherLocation(l *location) {
 	block := l.d.block
 	reply := first(block, "return")
 	clients := ""
 	for _, d := range named(block, "allow") {
-		clients += " " + d.arg(0)
-	}
-	if clients != "" {
-		clients = "; its clients were" + clients
+		clients = cmp.Or(clients, "; its clients were") + " " + d.arg(0)
 	}
 	switch {
+	case t.handled[l.d], l.check != nil && t.handled[l.check], l.reject != nil && t.handled[l.reject],
+		l.isPage():
 	case first(block, "stub_status") != nil:
 		t.say(l.d, "the counters are at /metrics of the admin listener"+clients, "ask admin_listen (127.0.0.1:8889)")
 	case first(block, "proxy_cache_purge") != nil:
@@ -166,27 +157,22 @@ func (t *translator) otherLocation(s *server, l *location) {
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
 		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
-	case l.reject != nil || l.check != nil && t.handled[l.check], isPage(l):
 	case l.op == "=" && (reply == nil || len(reply.args) == 1) &&
 		first(block, "proxy_pass", "ngx_fastdfs_module") == nil:
-	case l.check != nil && !slices.ContainsFunc(t.universe.all, func(c cell) bool {
-		can, _ := l.pat.match(t.universe.shapes[c])
-		return can
-	}):
-		t.say(l.d, "no file id has such a path, so nothing is denied", inFront)
-	case l.image && t.translateImages(l):
 	case l.image:
 		t.say(l.d, "pictures are changed here: originals are served from the store", makeImages)
-	case l.serves:
-		t.say(l.d, "this pattern is no group, store path or extension, so what is in force here is not translated",
-			"compare its links by gateway compare; links with a path in front of the group need url_prefix")
 	default:
-		t.say(l.d, fileOnly, "keep nginx for this path, or leave it out")
+		t.say(l.d, "the gateway serves file ids only, and responds to other paths with 400",
+			"keep nginx for this path, or leave it out")
 	}
 }
 
-// otherServers adds findings about the servers that are not translated and stay in nginx.
+// otherServers adds findings about the servers that stay in nginx.
 func (t *translator) otherServers() {
+	if len(t.servers) == 0 {
+		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of "+
+			"M00 on", "name the nginx.conf of a host that serves files")
+	}
 	taken := map[string]bool{}
 	for _, s := range t.kept {
 		for _, l := range s.listens {
@@ -197,33 +183,29 @@ func (t *translator) otherServers() {
 		if slices.Contains(t.kept, s) || t.handled[s.d] {
 			continue
 		}
-		at := first(s.d.block, "server_name")
-		if at == nil || s.names[0] == "_" {
-			at = s.d
+		at := s.d
+		if len(s.names) > 0 && s.names[0] != "_" {
+			at = first(s.d.block, "server_name")
 		}
 		switch {
 		case s.left != nil:
-			text := "the server is left to nginx: the gateway does not have this check"
-			if s.left == s.d {
-				text = "the server is left to nginx: no file of it can be served by the gateway"
-			} else if s.left.name == "allow" || s.left.name == "deny" || s.left.name == "valid_referers" {
-				text = "the server is left to nginx: another one serves the same files without this rule"
+			text := "none of its files can be opened here, or another server has other rules or addresses for them"
+			if s.left != s.d {
+				text = "the gateway does not have this check"
 			}
-			t.say(s.left, text, "keep nginx on its address, with the gateway as its source")
-			for _, block := range s.blocks() {
-				for _, d := range block {
-					if row := said[d.name]; strings.HasPrefix(d.name, "image_filter") && row.text != "" {
-						t.say(d, row.text, row.advice)
-					}
-				}
-			}
+			t.say(s.left, "the server is left to nginx: "+text,
+				"keep nginx on its address, with the gateway as its source")
 		case slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] }):
-			t.say(at,
-				fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
-					s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
+			t.say(at, fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it "+
+				"is", s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
 		default:
 			t.note(at, s.title()+" does not serve FastDFS: it is left as it is", "")
 		}
-		t.doneAll(s.d)
+		for _, l := range s.locations {
+			if l.image && s.left != nil {
+				t.sweepBlock(l.d.block, false)
+			}
+		}
+		t.done(s.d)
 	}
 }

@@ -1,0 +1,164 @@
+package migrate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	crossplane "github.com/nginxinc/nginx-go-crossplane"
+)
+
+// MistakesError is the error of Read for a text that is not a configuration of nginx.
+type MistakesError []Finding
+
+func (e MistakesError) Error() string {
+	lines := make([]string, len(e))
+	for i, f := range e {
+		lines[i] = f.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// mistakes returns the errors of the parser, and those that it does not see or does not explain.
+func (r *reader) mistakes(payload *crossplane.Payload) (all []Finding) {
+	for _, e := range payload.Errors {
+		f := Finding{Kind: Mistake, File: r.shown(e.File), Text: e.Error.Error()}
+		if e.Line != nil {
+			f.Line = *e.Line
+		}
+		var parse *crossplane.ParseError
+		if errors.As(e.Error, &parse) {
+			if f.Text = parse.What; parse.Line != nil {
+				f.Line = *parse.Line
+			}
+		}
+		f.Line = min(f.Line, strings.Count(r.texts[e.File], "\n")+1) // not in the blocks around a bare file
+		all = append(all, f)
+	}
+	for path, text := range r.texts {
+		all = append(all, scan(r.shown(path), text)...)
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
+	seen := map[string]bool{} // files with a mistake: blocks after it may seem to be in the wrong place
+	return slices.DeleteFunc(all, func(f Finding) bool {
+		follows := seen[f.File] && (strings.HasSuffix(f.Text, "directive is not allowed here") ||
+			strings.HasPrefix(f.Text, "unexpected end of file"))
+		seen[f.File] = seen[f.File] || f.Kind == Mistake
+		return follows
+	})
+}
+
+// wide are characters that look like characters of nginx's syntax but are letters to it, with the
+// intended ones.
+var wide = map[rune]string{
+	'；': ";", '｛': "{", '｝': "}", '“': `"`, '”': `"`, '‘': "'", '’': "'", '＂': `"`, '＇': "'",
+	'　': "a blank", '\u00a0': "a blank", '\u200b': "nothing", '＃': "#",
+}
+
+// module matches the directive of the module, also misspelt.
+var module = regexp.MustCompile(`(?m)^[^#\n]*\b(ngx_fastdfs\w*)`)
+
+// scan returns findings about misspelt directives of the module, wide characters outside comments
+// and quotes, and quotes and blocks without an end, at the line where they begin.
+func scan(file, text string) (found []Finding) {
+	mistake := func(line int, text, advice string) {
+		found = append(found, Finding{Kind: Mistake, File: file, Line: line, Text: text, Advice: advice})
+	}
+	for _, m := range module.FindAllStringSubmatchIndex(text, -1) {
+		if name := text[m[2]:m[3]]; name != "ngx_fastdfs_module" {
+			mistake(1+strings.Count(text[:m[2]], "\n"), name+": this directive is not known",
+				"did you mean ngx_fastdfs_module?")
+		}
+	}
+	var open []int // lines of {
+	line, last, quoteLine, quote, before := 1, 0, 0, rune(0), ' '
+	for _, c := range text {
+		begins := strings.ContainsRune(" \t\r\n;{}(", before) // a quote or comment may begin
+		switch meant := wide[c]; {
+		case quote == '#' && c == '\n', quote != 0 && quote == c && before != '\\':
+			quote = 0
+		case quote != 0:
+		case begins && strings.ContainsRune(`"'#`, c):
+			quote, quoteLine = c, line
+		case c == '{' && before != '\\':
+			open = append(open, line)
+		case c == '}' && before != '\\' && len(open) > 0:
+			open = open[:len(open)-1]
+		case meant != "" && last != line:
+			last = line
+			text := fmt.Sprintf("the full-width or typographic character %q is a letter to nginx", c)
+			mistake(line, text, "write "+meant)
+			if meant == `"` || meant == "'" {
+				found[len(found)-1].Kind = Untranslated // nginx starts with it
+			}
+		}
+		if c == '\n' {
+			line++
+		}
+		if c == '\\' && before == '\\' {
+			c = ' '
+		}
+		before = c
+	}
+	if quote == '"' || quote == '\'' {
+		mistake(quoteLine, "the quote that begins here has no end", "")
+	} else if len(open) > 0 {
+		mistake(open[0], "the file ends before the } of this block, or of one in it", "")
+	}
+	return found
+}
+
+var (
+	luaBlock   = regexp.MustCompile(`(?m)^([^#\n]*[a-z_]+_by_lua_block)\s*\{`)
+	luaBracket = regexp.MustCompile(`^\[(=*)\[`)
+)
+
+// withoutLua cuts the content of *_by_lua_block { ... }: its comments and strings have braces and
+// quotes of their own. Line breaks stay. nginx has a directive with an empty argument then.
+func withoutLua(text string) string {
+	var b strings.Builder
+	for {
+		at := luaBlock.FindStringSubmatchIndex(text)
+		if at == nil {
+			return b.String() + text
+		}
+		to := luaEnd(text, at[1])
+		b.WriteString(text[:at[3]] + " ''" + strings.Repeat("\n", strings.Count(text[at[3]:to], "\n")) + ";")
+		text = text[min(to+1, len(text)):]
+	}
+}
+
+// luaEnd returns the index of the } that closes a Lua block.
+func luaEnd(text string, i int) int {
+	for depth := 1; i < len(text); i++ {
+		comment := strings.HasPrefix(text[i:], "--")
+		long := luaBracket.FindStringSubmatch(strings.TrimPrefix(text[i:], "--"))
+		end := -1
+		switch c := text[i]; {
+		case long != nil:
+			if end = strings.Index(text[i:], "]"+long[1]+"]"); end < 0 {
+				return len(text)
+			}
+			end += len(long[1]) + 1
+		case comment:
+			end = strings.IndexByte(text[i:], '\n')
+		case c == '"' || c == '\'':
+			for end = 1; i+end < len(text) && text[i+end] != c && text[i+end] != '\n'; end++ {
+				if text[i+end] == '\\' {
+					end++
+				}
+			}
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+		i += max(end, 0)
+	}
+	return len(text)
+}
