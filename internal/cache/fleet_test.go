@@ -174,8 +174,8 @@ type otherRank struct {
 
 func (r *otherRank) Rank(string, int) []string { return r.names }
 
-// TestDifferentRanks: gateways whose lists differ do not wait for each other in a circle. The lease
-// still limits them to one download.
+// TestDifferentRanks: gateways whose lists differ do not wait for each other in a circle, and make
+// one download.
 func TestDifferentRanks(t *testing.T) {
 	for _, hint := range []int64{0, NoHint} {
 		bubble(t, fmt.Sprint(hint), func(t *testing.T) {

@@ -10,10 +10,31 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestCopies: the first Copies gateways in rank for a file keep it on disk.
+func TestCopies(t *testing.T) {
+	o, onDisk := newOrigin(testFile(1), 1000), 0
+	list := gateways(t, newFleet(), 3, Options{Copies: 2})
+	for _, c := range list {
+		require.NoError(t, c.OpenDisk(tier.DiskOptions{Path: t.TempDir()}))
+	}
+	for _, c := range list {
+		requireWhole(t, o, get(background, c, o))
+	}
+	for _, c := range list {
+		eventually.True(t, func() bool { return c.n.fills.Load() == 0 })
+		if _, held := c.Disk().Holds(tier.KeyAt(o.file, 0)); held {
+			onDisk++
+		}
+	}
+	require.Equal(t, 2, onDisk)
+}
 
 // cutOff is the source of a gateway that reaches no storage.
 type cutOff struct{ *origin }

@@ -24,6 +24,7 @@ func TestFLVSpan(t *testing.T) {
 		{"end beyond 64 bits", "250", "99999999999999999999", httprange.Span{Start: 250, Length: 750}, false},
 		{"end alone", "", "10", httprange.Span{Length: size}, false},
 		{"no number", "abc", "", httprange.Span{Length: size}, false},
+		{"letters behind a number", "250x", "", httprange.Span{Length: size}, false},
 		{"end no number", "250", "x", httprange.Span{Start: 250, Length: 750}, false},
 		{"at the end", "1000", "", httprange.Span{}, true},
 		{"beyond 64 bits", "99999999999999999999", "", httprange.Span{}, true},

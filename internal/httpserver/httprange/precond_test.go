@@ -76,6 +76,8 @@ func TestEvaluate(t *testing.T) {
 		// 13.1.4
 		{"IUS same", []string{"If-Unmodified-Since: " + same}, Proceed},
 		{"IUS earlier", []string{"If-Unmodified-Since: " + earlier}, Failed},
+		{"IUS no date", []string{"If-Unmodified-Since: yesterday"}, Proceed},
+		{"IUS other zone", []string{"If-Unmodified-Since: Fri, 20 Nov 2026 13:29:14 CET"}, Proceed},
 		// 13.2.2
 		{"INM decides over IMS", []string{`If-None-Match: "x"`, "If-Modified-Since: " + same}, Proceed},
 		{"INM decides over an old IMS", []string{`If-None-Match: "abc-1"`, "If-Modified-Since: " + earlier},
@@ -99,12 +101,14 @@ func TestRangeApplies(t *testing.T) { // RFC 9110 section 13.1.5
 	}{
 		{"none", nil, true},
 		{"same tag", []string{`If-Range: "abc-1"`}, true},
+		{"other tag", []string{`If-Range: "abc-2"`}, false},
 		{"weak tag", []string{`If-Range: W/"abc-1"`}, false},
 		{"list of tags", []string{`If-Range: "abc-1", "x"`}, false},
 		{"two lines", []string{`If-Range: "abc-1"`, `If-Range: "abc-1"`}, false},
 		{"same date", []string{"If-Range: " + same}, true},
 		{"same date in another form", []string{"If-Range: Fri Nov 20 13:29:14 2026"}, true},
 		{"later date", []string{"If-Range: " + later}, false},
+		{"earlier date", []string{"If-Range: " + earlier}, false},
 		{"no date", []string{"If-Range: yesterday"}, false},
 	}
 	for _, tt := range tests {
