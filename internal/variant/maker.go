@@ -197,6 +197,9 @@ func (m *Maker) enter(ctx context.Context, file string) (leave func(), err error
 	}, nil
 }
 
+// collectAbove is the memory of a picture, in bytes, whose garbage is collected at once.
+const collectAbove = 64 << 20
+
 // makeOf makes a variant from the content of a file. A slow source of the file holds memory for the
 // file, but no place of a maker.
 func (m *Maker) makeOf(ctx context.Context, made *Made, v content.Version, body io.Reader, s picture.Spec) (
@@ -220,6 +223,9 @@ func (m *Maker) makeOf(ctx context.Context, made *Made, v content.Version, body 
 	began := time.Now()
 	out, err := picture.Make(ctx, file, s, picture.Limits{Pixels: m.o.Pixels, Time: m.o.Timeout, Room: made.grow})
 	m.nanoseconds.Add(uint64(time.Since(began)))
+	if made.held > collectAbove { // the next one would be allocated beside it
+		runtime.GC()
+	}
 	return out, err
 }
 
