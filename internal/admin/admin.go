@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin/status"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -128,7 +129,17 @@ func (o *Options) explain(w http.ResponseWriter, req *http.Request) {
 		_ = json.NewEncoder(w).Encode(e) // an error means a disconnect
 		return
 	}
-	write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
+	lang, _ := i18n.ParseLanguage(req.URL.Query().Get("lang"))
+	write(w, http.StatusOK, explanationIn(e, lang))
+}
+
+// explanationIn returns an explanation in a language that it has, else in English.
+func explanationIn(e fmt.Stringer, lang i18n.Language) string {
+	text := e.String()
+	if e, ok := e.(interface{ In(i18n.Language) string }); ok && lang == i18n.Chinese {
+		text = e.In(lang)
+	}
+	return strings.TrimSuffix(text, "\n")
 }
 
 func (o *Options) reload(w http.ResponseWriter, _ *http.Request) {

@@ -33,7 +33,7 @@ func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	}
 	p := status.Page{Asked: strings.TrimSpace(q.Get("explain")), Purge: fileID(q.Get("purge"))}
 	if p.Asked != "" {
-		p.Explanation = strings.TrimSuffix(o.Explain(req.Context(), p.Asked).String(), "\n")
+		p.Explanation = explanationIn(o.Explain(req.Context(), p.Asked), languageOf(req))
 	}
 	p.Confirm = p.Purge != ""
 	o.renderPage(w, req, http.StatusOK, p)

@@ -10,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/storage/local"
 )
 
@@ -19,7 +20,7 @@ type Explanation struct {
 	By       string            `json:"by"` // ByGateway or Offline
 	Steps    []ExplanationStep `json:"steps"`
 	Status   int               `json:"status"` // of the response
-	Response string            `json:"answer"`
+	Response i18n.Text         `json:"answer"`
 }
 
 // The values of Explanation.By, which the caller of Explain sets.
@@ -30,8 +31,28 @@ const (
 
 // ExplanationStep describes one step of a request.
 type ExplanationStep struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
+	Name string    `json:"name"`
+	Text i18n.Text `json:"text"`
+}
+
+// In returns the text of gateway explain in a language, one step a line.
+func (e Explanation) In(lang i18n.Language) string {
+	if lang == i18n.English {
+		return e.String()
+	}
+	by := i18n.Plain(Offline)
+	if e.By == ByGateway {
+		by = i18n.Plain(ByGateway)
+	}
+	var b strings.Builder
+	line := func(name i18n.Text, text string) { fmt.Fprintf(&b, "%s：%s\n", name.In(lang), text) }
+	line(i18n.Plain("asked"), e.Asked)
+	line(i18n.Plain("explained"), by.In(lang))
+	for _, s := range e.Steps {
+		line(i18n.Plain(s.Name), s.Text.In(lang))
+	}
+	line(i18n.Plain("response"), fmt.Sprintf("%d %s", e.Status, e.Response.In(lang)))
+	return b.String()
 }
 
 // String returns the text of gateway explain, one step a line.
@@ -53,13 +74,13 @@ type trace struct {
 }
 
 func (t *trace) step(name, format string, args ...any) {
-	t.Steps = append(t.Steps, ExplanationStep{name, fmt.Sprintf(format, args...)})
+	t.Steps = append(t.Steps, ExplanationStep{name, i18n.Sprintf(format, args...)})
 }
 
 // answer sets the text of the response, if the request is explained.
 func (t *trace) answer(text string) {
 	if t != nil {
-		t.Response = text
+		t.Response = i18n.Plain(text)
 	}
 }
 
@@ -78,8 +99,8 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	if err != nil {
 		why := rejectionOf(err)
 		t.Status = why.status
-		if t.Response == "" {
-			t.Response = why.reason
+		if t.Response.IsZero() {
+			t.Response = i18n.Plain(why.reason)
 		}
 	}
 	return t.Explanation
@@ -127,11 +148,12 @@ func (r *request) traceLocal(file *local.File, err error) {
 	case err != nil:
 		r.trace.step("this host", "%s: %v", where, err)
 	default:
-		kept := ""
 		if file.InMemory() || file.Copied() {
-			kept = ", kept in memory"
+			r.trace.step("this host", "%s: found, %d bytes from offset %d, kept in memory", where, file.Size(),
+				file.Base())
+		} else {
+			r.trace.step("this host", "%s: found, %d bytes from offset %d", where, file.Size(), file.Base())
 		}
-		r.trace.step("this host", "%s: found, %d bytes from offset %d%s", where, file.Size(), file.Base(), kept)
 	}
 }
 
@@ -139,7 +161,7 @@ func (r *request) traceLocal(file *local.File, err error) {
 func (r *request) traceRemote(localErr error) (responded bool, err error) {
 	out := r.h.o.Origin.Explain(r.trace.ctx, &r.remote, localErr, r.trace.step)
 	if out.Err == nil || !errors.Is(localErr, local.ErrUnavailable) {
-		r.trace.answer(out.Text)
+		r.trace.Response = out.Text
 	}
 	if out.Redirect {
 		r.ctx.SetStatusCode(302)

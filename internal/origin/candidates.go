@@ -80,7 +80,7 @@ func (f *fetcher) byLists() candidates {
 	case status != SourceSelf && a.o.Sources.areInDoubt():
 		c.err, c.why = ErrNoLists, "no server to ask: no tracker has replied yet, or their lists have just changed"
 	default:
-		c.err, c.why = a.missing(id, f.localErr, f.now), "no server to ask; would be: "+c.why
+		c.err, c.why = a.missing(id, f.localErr, f.now), noServer+c.why
 	}
 	return c
 }

@@ -3,11 +3,11 @@ package origin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/storage/client"
 )
 
@@ -15,7 +15,7 @@ import (
 type Outcome struct {
 	Err      error // the error that Find would return; nil = none
 	Redirect bool  // the client would be sent to another host
-	Text     string
+	Text     i18n.Text
 }
 
 // Step records one step of an explanation: its name, and a text as for fmt.Sprintf.
@@ -52,7 +52,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	servers = a.o.Protocol.Order(servers)
 	holder, failure := a.explainHosts(ctx, step, t.fetcher.fetchRequest(), servers)
 	if fresh {
-		return Outcome{Text: "by what the cache knows; bytes that it does not hold are fetched"}
+		return Outcome{Text: i18n.Plain("by what the cache knows; bytes that it does not hold are fetched")}
 	}
 	if holder == nil && failure == nil && a.isInDoubt(r.ID) {
 		return Outcome{Err: ErrNoLists}
@@ -75,6 +75,9 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	}
 }
 
+// noServer begins the reason for candidates without a server.
+const noServer = "no server to ask; would be: "
+
 // decision records the source in the id, and the reason for the choice of the candidates.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 	source, status := a.o.Sources.Of(id)
@@ -83,7 +86,11 @@ func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 		name = source.Addr()
 	}
 	t.step("source", "%s %s", name, status)
-	t.step("decision", "%s", c.why)
+	why := i18n.Plain(c.why)
+	if rest, ok := strings.CutPrefix(c.why, noServer); ok {
+		why = i18n.Sprintf("no server to ask; would be: %s", i18n.Plain(rest))
+	}
+	t.step("decision", "%s", why)
 }
 
 // owners returns the gateways that own a file, if it comes through the cache of a fleet.
@@ -149,18 +156,18 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 }
 
 // experience describes the health of a storage; empty if the storage was not asked yet.
-func (a *Resolver) experience(server client.Server) string {
+func (a *Resolver) experience(server client.Server) i18n.Text {
 	o, ok := a.o.Protocol.(interface{ Health() []client.ServerHealth })
 	if !ok {
-		return ""
+		return i18n.Text{}
 	}
 	for _, h := range o.Health() {
 		if h.Server == server && h.Replies+h.Errors > 0 {
-			return fmt.Sprintf(" (%s until now: %d failures in a row, %d replies, %v to the first byte)",
+			return i18n.Sprintf(" (%s until now: %d failures in a row, %d replies, %v to the first byte)",
 				h.State, h.Errors, h.Replies, h.Latency.Round(10*time.Microsecond))
 		}
 	}
-	return ""
+	return i18n.Text{}
 }
 
 // explainTimeout bounds the request to each host.
@@ -170,16 +177,16 @@ const explainTimeout = 5 * time.Second
 // errors of the servers that could not be asked.
 func (a *Resolver) conclude(servers []client.Server, holder *client.Server, failure error) Outcome {
 	first := servers[0].Host
-	const unasked = "those that could not be asked may have it"
+	unasked := i18n.Plain("those that could not be asked may have it")
 	switch {
 	case a.o.Redirect && !a.o.TryReplicas:
-		return Outcome{Redirect: true, Text: "redirect to the web server of " + first + ", without asking"}
+		return Outcome{Redirect: true, Text: i18n.Sprintf("redirect to the web server of %s, without asking", first)}
 	case holder != nil && a.o.Redirect:
-		return Outcome{Redirect: true, Text: "redirect to the web server of " + holder.Host}
+		return Outcome{Redirect: true, Text: i18n.Sprintf("redirect to the web server of %s", holder.Host)}
 	case holder != nil:
-		return Outcome{Text: fmt.Sprintf("fetched from %s, or from another one that has it", holder.Addr())}
+		return Outcome{Text: i18n.Sprintf("fetched from %s, or from another one that has it", holder.Addr())}
 	case failure != nil && a.o.Redirect:
-		return Outcome{Redirect: true, Text: "redirect to the web server of " + first + ", which may have it"}
+		return Outcome{Redirect: true, Text: i18n.Sprintf("redirect to the web server of %s, which may have it", first)}
 	case errors.Is(failure, context.DeadlineExceeded):
 		return Outcome{Err: ErrTimeout, Text: unasked}
 	case failure != nil:

@@ -47,7 +47,7 @@ func TestOnePath(t *testing.T) {
 		}
 		out, steps := explain()
 		require.NoError(t, out.Err)
-		require.Contains(t, out.Text, "fetched from 10.0.0.2:23000")
+		require.Contains(t, out.Text.String(), "fetched from 10.0.0.2:23000")
 		want := []string{"replication", "source", "decision", "host"}
 		if kept {
 			want = []string{"replication", "cache", "source", "decision", "host"}
@@ -70,7 +70,7 @@ func TestOnePath(t *testing.T) {
 		require.EqualValues(t, 5, size)
 		require.Equal(t, "fetched", where)
 		out, _ = explain()
-		require.Contains(t, out.Text, "by what the cache knows")
+		require.Contains(t, out.Text.String(), "by what the cache knows")
 	}
 	require.Zero(t, a.o.Running.Load())
 }

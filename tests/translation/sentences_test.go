@@ -34,7 +34,8 @@ var sentenceArguments = map[string][]int{
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
-	"say": {0}, // of the demonstration
+	"say":  {0},                   // of the demonstration
+	"step": {0, 1}, "answer": {0}, // of explain
 	// help of the command line
 	"exit1": {0}, "exits": {0, 1}, "String": {2}, "StringP": {3}, "StringVar": {3}, "Bool": {2}, "BoolP": {3},
 	"Int": {2}, "Int64": {2}, "Float64": {2}, "Func": {1}, "durationFlag": {3},
@@ -42,8 +43,9 @@ var sentenceArguments = map[string][]int{
 
 // scanned are the packages with sentences, from the root of the repository.
 var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/status", "internal/app",
-	"internal/config", "internal/tools/demo", "internal/doctor", "internal/fleet", "internal/httpserver/certificates",
-	"internal/httpserver/fileselect", "internal/httpserver/logtemplate", "storage/local"}
+	"internal/config", "internal/tools/demo", "internal/doctor", "internal/fleet", "internal/gateway",
+	"internal/origin", "internal/httpserver/certificates", "internal/httpserver/fileselect",
+	"internal/httpserver/logtemplate", "storage/local"}
 
 // helpers are the functions of sentenceArguments without a package name, by the packages that call
 // them. In other packages the names may be those of other functions.
@@ -54,7 +56,12 @@ var helpers = map[string][]string{
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
+	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step"},
 }
+
+// sentenceFields are the fields whose constants are sentences.
+var sentenceFields = map[string][]string{"cmd/gateway/command": {"Short", "Long"},
+	"internal/gateway": {"reason"}, "internal/origin": {"why"}}
 
 // scan finds sentences in the source.
 type scan struct {
@@ -129,9 +136,16 @@ func (s *scan) folder(t *testing.T, folder string) {
 			case *ast.CallExpr:
 				s.call(fset, &info, folder, n)
 			case *ast.KeyValueExpr:
-				if name, ok := n.Key.(*ast.Ident); ok && folder == "cmd/gateway/command" &&
-					(name.Name == "Short" || name.Name == "Long") {
+				if name, ok := n.Key.(*ast.Ident); ok && slices.Contains(sentenceFields[folder], name.Name) &&
+					info.Types[n.Value].Value != nil {
 					s.sentence(fset, &info, n.Value)
+				}
+			case *ast.AssignStmt:
+				for i, to := range n.Lhs {
+					if field, ok := to.(*ast.SelectorExpr); ok && len(n.Rhs) == len(n.Lhs) &&
+						slices.Contains(sentenceFields[folder], field.Sel.Name) && info.Types[n.Rhs[i]].Value != nil {
+						s.sentence(fset, &info, n.Rhs[i])
+					}
 				}
 			case *ast.CompositeLit:
 				if folder == "internal/config" && isSettings(n) {

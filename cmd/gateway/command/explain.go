@@ -13,6 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -25,17 +26,17 @@ const explainTimeout = time.Minute
 // request.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "explain [-c] FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
+		Use:     "explain [-c] FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] [-lang en|zh] URL_OR_ID",
 		Short:   "show how a request is served, and why: by the running gateway, else by its own examination",
 		Example: "gateway explain -c /etc/fdfs/mod_fastdfs.conf http://localhost:8888/" + exampleID,
 	}
-	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
+	admin, asJSON, lang := addAdminFlags(cmd), jsonFlag(cmd), languageFlag(cmd)
 	fresh := cmd.Flags().Bool("fresh", false, "do not ask the running gateway")
 	acceptFile(cmd, admin.config, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		target := args[len(args)-1]
 		if *admin.address != "" {
-			return explainByGateway(cmd, admin, target, *asJSON)
+			return explainByGateway(cmd, admin, target, *asJSON, *lang)
 		}
 		if err := findConfig(cmd, admin.config); err != nil {
 			return err
@@ -45,7 +46,7 @@ func explainCommand() *cobra.Command {
 			return err
 		}
 		if !*fresh && cfg.Gateway.AdminListen != "" {
-			err := explainByGateway(cmd, admin, target, *asJSON)
+			err := explainByGateway(cmd, admin, target, *asJSON, *lang)
 			if err == nil {
 				return nil
 			}
@@ -54,13 +55,13 @@ func explainCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "gateway: cannot ask the running gateway: %v\n", err)
 			}
 		}
-		return explainOffline(cmd, cfg, target, *asJSON)
+		return explainOffline(cmd, cfg, target, *asJSON, *lang)
 	}
 	return cmd
 }
 
 // explainOffline explains a request by a configuration, without a running gateway.
-func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSON bool) error {
+func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSON bool, lang i18n.Language) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	e, err := app.Explain(ctx, cfg, target,
@@ -71,17 +72,17 @@ func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSO
 	if asJSON {
 		return printJSON(cmd, e)
 	}
-	fmt.Fprint(cmd.OutOrStdout(), e)
+	fmt.Fprint(cmd.OutOrStdout(), e.In(lang))
 	return nil
 }
 
 // explainByGateway requests the explanation from the running gateway.
-func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool) error {
+func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool, lang i18n.Language) error {
 	client, err := admin.client(explainTimeout, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	query := url.Values{"url": {target}}
+	query := url.Values{"url": {target}, "lang": {string(lang)}}
 	if asJSON {
 		query.Set("json", "1")
 	}
