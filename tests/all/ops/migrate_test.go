@@ -128,3 +128,73 @@ func respond(t *testing.T, address, path, referer string) string {
 	}
 	return fmt.Sprint(resp.StatusCode, " ", resp.Header["Cache-Control"], resp.Header["X-Kind"], saved, target)
 }
+
+// comparable are configurations of internal/tools/migrate/testdata that an nginx without the module
+// can run: one storage, several groups, hot links, names of downloads, limits, and the order of
+// locations.
+var comparable = []string{"storage", "groups", "referers", "names", "limits_by_file", "order"}
+
+var (
+	httpBlock = regexp.MustCompile(`(?s)^.*\nhttp \{(.*)\}\s*$`)
+	ofTheHost = regexp.MustCompile(`(?m)^\s*(include|access_log|log_format|listen|more_set_headers|# module).*\n| root \S+;|` +
+		`(\s)access_log off;`)
+)
+
+// TestTranslationsCompare: gateway compare finds no difference between an nginx and the gateway
+// with its translated configuration.
+func TestTranslationsCompare(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	files := []storetest.Object{s.Normal("jpg", s.Bytes(50_000)), s.Normal("txt", s.Bytes(100)),
+		s.Normal("bin", s.Bytes(3000)), s.Missing("jpg", storetest.Created)}
+	log, tree := "", t.TempDir()
+	for _, f := range files {
+		log += `192.0.2.1 - - [01/Nov/2026:10:00:00 +0000] "GET ` + f.URL() + ` HTTP/1.1" 200 1 "-" "-"` + "\n"
+		if f.Path != "" {
+			_ = os.Chtimes(f.Path, storetest.Created, storetest.Created) // as FastDFS sets them
+		}
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(tree, storetest.Group), 0o700))
+	require.NoError(t, os.Symlink(filepath.Join(s.Root(storetest.Group, 0), "data"),
+		filepath.Join(tree, storetest.Group, "M00")))
+	for _, name := range comparable {
+		dir, addr := t.TempDir(), lab.Address(lab.Port())
+		text, err := os.ReadFile("../../../internal/tools/migrate/testdata/" + name + ".conf")
+		require.NoError(t, err)
+		list := filepath.Join(dir, "requests.log")
+		require.NoError(t, os.WriteFile(list, []byte(log), 0o600))
+		inHTTP := string(text)
+		if m := httpBlock.FindStringSubmatch(inHTTP); m != nil {
+			inHTTP = m[1]
+		}
+		inHTTP = ofTheHost.ReplaceAllString(inHTTP, "$2")
+		inHTTP = strings.Replace(inHTTP, "server {", "server {\nlisten "+addr+";", 1)
+		conf := filepath.Join(dir, "source.conf")
+		require.NoError(t, os.WriteFile(conf, []byte("http {"+inHTTP+"}"), 0o600))
+		plain := "access_log off; types { image/jpeg jpg; text/plain txt; application/octet-stream bin; }\n" +
+			strings.ReplaceAll(inHTTP, "ngx_fastdfs_module;", "root "+tree+";")
+		nginx, err := lab.RunNginx(dir, addr, quietNginx, plain)
+		if errors.Is(err, lab.ErrMissing) {
+			t.Skip("SKIPPED: translations are not compared with nginx, which is not installed (apt-get install " +
+				"nginx-light)")
+		}
+		require.NoError(t, err, name)
+
+		module := e2e.WriteConfig(t, s.Config("[gateway]", "admin_listen = "+lab.Address(lab.Port()),
+			"allow_sources = 192.0.2.1"))
+		out := filepath.Join(dir, "gateway.conf")
+		code, _, stderr := e2e.Run(t, "migrate", "--nginx", conf, "-c", module, "--o", out)
+		require.Contains(t, []int{0, 3}, code, stderr)
+		config, err := os.ReadFile(out)
+		require.NoError(t, err, name+": "+stderr)
+		moved := regexp.MustCompile(`(?m)^listen = .*$`).ReplaceAllString(string(config),
+			"listen = "+lab.Address(lab.Port()))
+		require.NoError(t, os.WriteFile(out, []byte(moved), 0o600))
+		p := e2e.ServeConfig(t, out)
+		code, stdout, stderr := e2e.Run(t, "compare", "-ranges", "http://"+addr, "http://"+p.Addrs[0], list)
+		require.Equal(t, 0, code, "%s: %s%s\n%s\n%s", name, stdout, stderr, plain, moved)
+		require.Contains(t, stdout, "done: 4 paths, 4 equal", name)
+		nginx.Stop()
+		p.Shutdown()
+	}
+}
