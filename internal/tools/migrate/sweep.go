@@ -23,19 +23,19 @@ func (t *translator) sweep() {
 				"add the file, or remove the line, and translate again")
 		}
 	}
-	if l := t.main.locations[slices.IndexFunc(t.main.locations, (*location).open)]; l.path != "/" &&
-		t.out.get("access", "deny") != everybody {
-		t.note(l.d, "nginx has locations for some groups, store paths and extensions only; the gateway "+
+	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
+		t.note(open[0].d, "nginx has locations for some groups, store paths and extensions only; the gateway "+
 			"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
 	}
 	for _, l := range blocksOf(t.kept...) {
 		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
 			return (in == l || in.up == l) && in.open()
 		})
+		made := t.handled[l.d] && l.image
 		if !served {
 			t.otherLocation(l)
 		}
-		t.sweepBlock(l.d.block, served)
+		t.sweepBlock(l.d.block, served || made)
 	}
 	t.sweepBlock(without(t.tree.root, func(d *directive) bool { return d.name == "http" }), true)
 	t.sweepBlock(without(t.http, func(d *directive) bool { // in force in no translated server

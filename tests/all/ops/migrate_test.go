@@ -136,8 +136,8 @@ var comparable = []string{"storage", "groups", "referers", "names", "limits_by_f
 
 var (
 	httpBlock = regexp.MustCompile(`(?s)^.*\nhttp \{(.*)\}\s*$`)
-	ofTheHost = regexp.MustCompile(`(?m)^\s*(include|access_log|log_format|listen|more_set_headers|# module).*\n| root \S+;|` +
-		`(\s)access_log off;`)
+	ofTheHost = regexp.MustCompile(`(?m)^\s*(include|access_log|log_format|listen|more_set_headers|# module).*\n|` +
+		` root \S+;|(\s)access_log off;`)
 )
 
 // TestTranslationsCompare: gateway compare finds no difference between an nginx and the gateway
