@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -37,7 +38,9 @@ func TestLateLease(t *testing.T) {
 	require.ErrorIs(t, err, cache.ErrFleetDown)
 	require.ErrorIs(t, err, errLateLease)
 	relay.Restore()
-	require.NoError(t, near.waitForLease(t.Context(), LockInfo{Key: "key"}))
+	ctx, cancel := context.WithTimeout(t.Context(), far.o.LockTTL/2) // before it would expire
+	defer cancel()
+	require.NoError(t, near.waitForLease(ctx, LockInfo{Key: "key"}))
 	lead(t, near, "key").release()
 	require.Empty(t, far.Locks())
 }

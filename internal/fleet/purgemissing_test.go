@@ -32,7 +32,8 @@ func TestPurgeNamesTheUnheard(t *testing.T) {
 		unheard(2 * a.purges.live)
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
-		return slices.ContainsFunc(list, func(g Gateway) bool { return g.Name == c.o.Name && !g.Live })
+		return slices.ContainsFunc(list, func(g Gateway) bool { return g.Name == c.o.Name && !g.Live }) &&
+			!a.members.Load().Has(c.o.Name)
 	})
 	purgeWithout(t, a, tier.MatchFile(testFile), 2, c.o.Name)
 	// The longest outage of Redis after which a purge still waits for all gateways.
