@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/admin"
@@ -52,8 +53,12 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if folder == "" {
 		return c, nil
 	}
-	check := func() error { return errors.Join(cfg.CheckDiskPath(), tier.CheckFolder(folder)) }
-	err := c.OpenDisk(tier.DiskOptions{Path: folder, Check: check, Successor: a.o.Replaces != nil})
+	disk := tier.DiskOptions{Path: folder, Successor: a.o.Replaces != nil,
+		Check: func() error { return errors.Join(cfg.CheckDiskPath(), tier.CheckFolder(folder)) }}
+	if slices.Contains(a.leftOut, folder) { // Landlock keeps this process from it
+		disk.Successor, disk.Check = true, nil
+	}
+	err := c.OpenDisk(disk)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w; see disk_path in [cache]", err), c.Close())
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,25 +75,49 @@ func (a *App) warnOfPrivileges(cfg *config.Config) {
 	}
 }
 
-// restrict applies Landlock. Its rules belong to folders, not to names: a store path that does not
-// exist gets no rule, and watchStore starts a new process when it exists.
-func (a *App) restrict() {
-	p, cfg := &a.privileges, a.config()
+// hangingPaths returns the paths of a configuration whose disks do not respond. It takes at most
+// storeCheckTime.
+func (a *App) hangingPaths(cfg *config.Config) map[string]bool {
+	if !cfg.Gateway.Landlock || a.o.Starter == nil { // without a starter this is no process of its own
+		return nil
+	}
+	paths := dataFolders(cfg)
+	for _, name := range cfg.Paths() {
+		paths = append(paths, name)
+	}
+	hanging, err := sandbox.Hanging(paths, storeCheckTime)
+	if err != nil {
+		a.log.Warn("the start takes as long as a disk that hangs", "err", err)
+	}
+	return hanging
+}
+
+// restrict applies Landlock, and returns a function that logs a warning if there is one. The rules
+// belong to folders, not to names: a path that does not exist, or hangs, gets no rule, and
+// watchStore starts a new process when it is there.
+func (a *App) restrict(cfg *config.Config, hanging map[string]bool) (warning func()) {
+	p := &a.privileges
+	warning = func() {}
 	if !cfg.Gateway.Landlock {
 		p.Off = "landlock = false"
-		return
+		return warning
 	}
 	// Landlock is applied to all threads at once. One in a call that hangs would hold all others.
 	if a.diskHangs.Load() || a.cache != nil && a.cache.Disk() != nil && a.cache.Disk().Hangs() {
 		p.Off = "a disk hangs"
 		a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
-		a.log.Warn("this process is not kept from other files since a disk hangs: upgrade it when the disk responds")
-		return
+		return func() {
+			a.log.Warn("this process is not kept from other files since a disk has begun to hang: " +
+				"upgrade it when the disk responds")
+		}
 	}
 	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
 		_, _ = x509.SystemCertPool() // read once in a process; after an error each handshake fails with it
 	}
-	rules := rulesOf(cfg)
+	if folder := cfg.Cache.Folder(); folder != "" && !hanging[folder] {
+		_ = os.MkdirAll(folder, 0o700) // openCache reports an error
+	}
+	rules := rulesOf(cfg, hanging)
 	for _, ln := range a.listeners() {
 		if name := ln.Path(); name != "" { // Stop removes the file
 			rules = append(rules, sandbox.Rule{Path: filepath.Dir(name), Access: sandbox.Remove})
@@ -101,29 +126,57 @@ func (a *App) restrict() {
 	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
 		if !errors.Is(err, sandbox.ErrUnsupported) {
 			a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
-			a.log.Warn("this process is not kept from other files", "err", err)
+			warning = func() { a.log.Warn("this process is not kept from other files", "err", err) }
 		}
-		return
+		return warning
 	}
-	if missing := missingStores(cfg); len(missing) > 0 {
+	a.leftOut = slices.Sorted(maps.Keys(hanging))
+	if missing := append(missingStores(cfg, hanging), a.leftOut...); len(missing) > 0 {
 		list := strings.Join(missing, ", ")
-		a.restricted = i18n.Sprintf("Landlock has no rule for a store path that was not there at the start: %s", list)
-		a.log.Warn("Landlock has no rule for a store path that is not there: when it comes, "+
-			"a new process takes over, or a restart is needed", "paths", list)
+		a.restricted = i18n.Sprintf(
+			"Landlock has no rule for a path that was not there, or hung, at the start: %s", list)
+		warning = func() {
+			a.log.Warn("Landlock has no rule for a path that is not there, or hangs: when it responds, "+
+				"a new process takes over, or a restart is needed", "paths", list)
+		}
 	}
+	return warning
 }
 
-// missingStores returns the data folders of store paths that do not exist.
-func missingStores(cfg *config.Config) (missing []string) {
+// dataFolders returns the data folders of the store paths.
+func dataFolders(cfg *config.Config) (list []string) {
 	for _, g := range cfg.Groups {
 		for _, store := range g.StorePaths {
-			data := filepath.Join(store, "data")
+			list = append(list, filepath.Join(store, "data"))
+		}
+	}
+	return list
+}
+
+// missingStores returns the data folders that do not exist, besides those that hang.
+func missingStores(cfg *config.Config, hanging map[string]bool) (missing []string) {
+	for _, data := range dataFolders(cfg) {
+		if !hanging[data] {
 			if _, err := os.Stat(data); err != nil {
 				missing = append(missing, data)
 			}
 		}
 	}
 	return missing
+}
+
+// leftOutRespond reports whether the disks of all paths in leftOut respond.
+func (a *App) leftOutRespond() bool {
+	if len(a.leftOut) == 0 {
+		return false
+	}
+	_, err := a.storesWithin("left out", func() (any, error) {
+		for _, path := range a.leftOut {
+			_, _ = os.Stat(path)
+		}
+		return false, nil
+	})
+	return err == nil
 }
 
 // warnOfNames logs once that a file of the resolver was replaced and Landlock keeps this process
@@ -152,14 +205,17 @@ func (a *App) storeReplaced(cfg *config.Config) error {
 	return nil
 }
 
-// rulesOf returns the rules that a configuration needs.
-func rulesOf(cfg *config.Config) (rules []sandbox.Rule) {
-	for _, g := range cfg.Groups {
-		for _, store := range g.StorePaths {
-			rules = append(rules, sandbox.Rule{Path: filepath.Join(store, "data"), Access: sandbox.Read})
+// rulesOf returns the rules that a configuration needs, without those for paths that hang.
+func rulesOf(cfg *config.Config, hanging map[string]bool) (rules []sandbox.Rule) {
+	for _, data := range dataFolders(cfg) {
+		if !hanging[data] {
+			rules = append(rules, sandbox.Rule{Path: data, Access: sandbox.Read})
 		}
 	}
 	for key, name := range cfg.Paths() {
+		if hanging[name] {
+			continue
+		}
 		switch key {
 		case "http.mime_types_filename": // is one of many in /etc
 			rules = append(rules, sandbox.Rule{Path: name, Access: sandbox.Read})
@@ -185,8 +241,8 @@ func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
 	next.Cache, next.Redis = config.Cache{}, config.Redis{} // a reload leaves them as they are
-	used := rulesOf(a.config())
-	for _, r := range a.privileges.Outside(rulesOf(&next)) {
+	used := rulesOf(a.config(), nil)
+	for _, r := range a.privileges.Outside(rulesOf(&next, nil)) {
 		if !slices.Contains(used, r) {
 			paths = append(paths, r.Path)
 		}

@@ -55,7 +55,7 @@ func (a *App) checkStore() (replaced bool, err error) {
 // configuration would not return.
 func (a *App) storesRespond(cfg *config.Config) error {
 	_, err := a.storesWithin(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
-		missingStores(cfg) // accesses all of them
+		missingStores(cfg, nil) // accesses all of them
 		return false, nil
 	})
 	return err
@@ -86,7 +86,8 @@ func (a *App) storesWithin(name string, check func() (any, error)) (replaced boo
 // watchStore logs when the store paths become unreadable and readable, and warns once of each of
 // the setupProblems. If another folder has replaced one, and Landlock keeps this process from it,
 // watchStore upgrades to a new process, and tries again if that fails. If the first check already
-// finds such a folder, it starts none: a new process would not do better.
+// finds such a folder, it starts none: a new process would not do better. It does the same when the
+// disks respond that hung at the start.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
@@ -106,7 +107,7 @@ func (a *App) watchStore() {
 			}
 		}
 		warned = a.warnOfSetup(warned)
-		if needed && time.Since(tried) >= upgradeEvery && !a.upgrade.begun.Load() {
+		if (needed || a.leftOutRespond()) && time.Since(tried) >= upgradeEvery && !a.upgrade.begun.Load() {
 			tried = time.Now()
 			a.Upgrade()
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/process/sandbox"
 	"fastdfs-gateway/internal/process/upgrade"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,9 @@ func New(version string) *cobra.Command {
 func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == upgrade.StarterCommand { // not listed: the gateway runs it itself
 		return exitCode(nil, upgrade.RunStarter(args[1:]), stderr)
+	}
+	if len(args) > 0 && args[0] == sandbox.ProbeCommand { // the same
+		return exitCode(nil, sandbox.RunProbe(args[1:], stdout), stderr)
 	}
 	root := New(version)
 	root.SetIn(stdin)

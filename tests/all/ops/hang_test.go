@@ -148,6 +148,31 @@ func TestStopWhileAStartHangs(t *testing.T) {
 	require.Contains(t, out.String(), "a signal has ended the start")
 }
 
+// TestStartWithHangingStore: a gateway that starts while a store path hangs serves the others,
+// under Landlock. When the disk responds, a new process takes over.
+func TestStartWithHangingStore(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s := storetest.New(t)
+	f, late := s.Normal("bin", s.Bytes(100)), s.In(storetest.Group, 1, "bin", s.Bytes(100))
+	data := filepath.Join(s.Root(storetest.Group, 1), "data")
+	release := hang(t, data)
+	p := e2e.Serve(t, s)
+	u := p.Upgrades()
+	t.Cleanup(func() { _ = syscall.Kill(u.Current(), syscall.SIGTERM) })
+	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
+	require.Contains(t, p.LogText(), "Landlock has no rule for a path that is not there, or hangs")
+	require.Equal(t, f.Content, p.Get(f.URL()).Body)
+	require.Equal(t, http.StatusServiceUnavailable, p.Get(late.URL()).StatusCode)
+	first := u.Current()
+	release()
+	eventually.True(t, func() bool {
+		status, _, err := p.Try(late.URL())
+		return err == nil && status == http.StatusOK
+	})
+	require.NotEqual(t, first, u.Current())
+}
+
 // TestStorePathHangs: while the disk of a store path hangs, many requests for its files get the
 // bytes of a replica, or 503 if no other host has the file. Files of another store path are served,
 // /readyz names the store path, and everything is served when the disk responds again.
@@ -239,14 +264,16 @@ func TestHangingCache(t *testing.T) {
 	f.Warm(onDisk, large)
 	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
 	disk.Hang(false)
-	u.Logged(1, "disk responds again")
-	f.Warm(f.Put(5000))
-	eventually.True(t, func() bool { return f.Metric(`fdfs_gateway_cache_bytes{tier="disk"}`) > 0 })
+	eventually.True(t, func() bool { return len(u.PIDs()) == 3 }, "Landlock needs a new process for the disk")
+	eventually.True(t, func() bool {
+		f.Warm(f.Put(5000))
+		return f.Metric(`fdfs_gateway_cache_bytes{tier="disk"}`) > 0
+	})
 	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
 
 	disk.Hang(true)
 	u.Signal(syscall.SIGTERM)
-	u.Logged(2, "msg=stopped")
+	u.Logged(3, "msg=stopped")
 	last := u.Current()
 	eventually.True(t, func() bool { return syscall.Kill(last, 0) == syscall.ESRCH }, "it has ended")
 	disk.Hang(false)
