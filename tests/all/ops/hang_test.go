@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
@@ -222,6 +223,35 @@ func TestStorePathHangs(t *testing.T) {
 		return code == http.StatusOK
 	})
 	require.Equal(t, others[0].Content, p.Get(others[0].URL()).Body)
+}
+
+// TestPurgeWhileADiskHangs: a purge by another gateway that succeeds is in force in the one whose
+// disk hangs, also when the disk is back.
+func TestPurgeWhileADiskHangs(t *testing.T) {
+	t.Parallel()
+	disk, mount := mountHangable(t)
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Cache: []string{"disk_path = " + mount}})
+	hanging, other := f.Gateways[0], f.Join(e2e.FleetOptions{Storages: 1})
+	f.Met()
+	var files []fdfs.FileID
+	for range 4 {
+		id, content := f.PutOwnedBy(5000, hanging)
+		f.Warm(id, content)
+		files = append(files, id)
+	}
+	for i, id := range files {
+		disk.Hang(i%2 == 0)
+		require.NoError(t, f.Cluster.Remove(id))
+		status, text := other.AdminPost("/purge?id="+id.String(), "")
+		require.Equal(t, http.StatusOK, status, text)
+		for _, m := range []*e2e.Member{hanging, other} {
+			require.Equal(t, "404 Not Found", m.Get(e2e.Path(id)).Status)
+		}
+	}
+	disk.Hang(false)
+	for _, id := range files {
+		require.Equal(t, "404 Not Found", hanging.Get(e2e.Path(id)).Status)
+	}
 }
 
 // TestHangingCache: while the disk of the cache hangs, the gateway serves what is in memory and
