@@ -39,8 +39,10 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 	if t.putRule(o, selector{}, self.rule); self.check != nil {
 		closed(selector{}, self.check)
 	}
-	for _, l := range blocksOf(left...) {
-		if !l.area.none && (l.serves || (l.check != nil || l.rule.restricts()) && !l.area.outer.all()) {
+	for _, l := range blocksOf(slices.Concat(left, kept[1:])...) {
+		isLeft, rejected := slices.Contains(left, l.s), l.reject != nil && rejects && !l.isRest()
+		if !l.area.none && (l.serves || l != l.s.self) &&
+			(rejected || isLeft && (l.serves || l.check != nil || l.rule.restricts())) {
 			closed(l.area.outer, cmp.Or(l.check, l.d))
 		}
 	}
