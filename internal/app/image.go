@@ -31,8 +31,8 @@ func addImages(o *gateway.Options, cfg *config.Config) error {
 // makerOptions returns the limits of the maker of variants.
 func makerOptions(cfg *config.Config, log *slog.Logger) variant.MakerOptions {
 	i := &cfg.Image
-	return variant.MakerOptions{Makers: cmp.Or(i.Makers, processors()), Queue: i.Queue, Memory: i.Memory, SourceMax: i.SourceMax,
-		Pixels: int64(i.PixelsMax), Timeout: i.Timeout, Log: log}
+	return variant.MakerOptions{Makers: cmp.Or(i.Makers, processors()), Queue: i.Queue, Memory: i.Memory,
+		SourceMax: i.SourceMax, Pixels: int64(i.PixelsMax), Timeout: i.Timeout, Log: log}
 }
 
 // processors is the number of processors for Go at the start.
