@@ -1,6 +1,7 @@
 package variant
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,22 +112,14 @@ type queue struct {
 
 // NewMaker returns a Maker for the options.
 func NewMaker(o MakerOptions) *Maker {
-	orDefault(&o.Makers, runtime.GOMAXPROCS(0))
-	orDefault(&o.Queue, 256)
-	orDefault(&o.Memory, 512<<20)
-	orDefault(&o.SourceMax, 50<<20)
-	orDefault(&o.Timeout, 5*time.Second)
+	o.Makers, o.Queue = cmp.Or(o.Makers, runtime.GOMAXPROCS(0)), cmp.Or(o.Queue, 256)
+	o.Memory, o.SourceMax = cmp.Or(o.Memory, 512<<20), cmp.Or(o.SourceMax, 50<<20)
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Maker{o: o, places: semaphore.NewWeighted(int64(o.Makers)), files: semaphore.NewWeighted(o.Memory / 4),
 		decoded: semaphore.NewWeighted(o.Memory - o.Memory/4), queues: map[string]*queue{}}
-}
-
-func orDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
 }
 
 // Make makes a variant, which the caller closes. It ends soon after ctx.

@@ -22,7 +22,7 @@ func fuzzDecoder(f *testing.F, magic string, seeds ...[]byte) {
 			return
 		}
 		spec := Spec{Width: 9, Height: 9, Quality: 50, Format: PNG}
-		out, err := Make(t.Context(), file, spec, Limits{Pixels: 1 << 18})
+		out, err := Make(t.Context(), file, spec, Limits{Pixels: 1 << 14})
 		if err != nil {
 			return
 		}
