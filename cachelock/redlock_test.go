@@ -102,8 +102,8 @@ func (m *masters) eventuallyFree(key string) {
 	eventually.True(m.t, func() bool { return len(m.votes(key)) == 0 })
 }
 
-// long has a ttl that no test reaches.
-var long = cachelock.LockOptions{TTL: time.Minute}
+// long has a ttl that no test reaches: eventually.Limit is shorter.
+var long = cachelock.LockOptions{TTL: time.Hour}
 
 func TestRedlockRejects(t *testing.T) {
 	t.Parallel()

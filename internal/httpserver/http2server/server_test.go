@@ -53,7 +53,8 @@ func TestBodies(t *testing.T) {
 		problems <- st.Request.Problem
 		hello(st)
 	}, nil)
-	for size, want := range map[int]Problem{MaxBody: None, MaxBody + 1: BodyTooLarge, 3 * MaxBody: BodyTooLarge} {
+	const most = 65536
+	for size, want := range map[int]Problem{most: None, most + 1: BodyTooLarge, 3 * most: BodyTooLarge} {
 		c := s.connect()
 		c.ask(1, false, get("/x")...)
 		windows := map[uint32]int{0: 65535, 1: 65535}
@@ -70,7 +71,7 @@ func TestBodies(t *testing.T) {
 			case *http2.WindowUpdateFrame:
 				windows[f.StreamID] += int(f.Increment)
 			case *http2.DataFrame:
-				if size > MaxBody && f.StreamEnded() {
+				if size > most && f.StreamEnded() {
 					reset = *c.receive(1, nil).reset + 1
 				}
 			}
