@@ -39,10 +39,9 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 	if t.putRule(o, selector{}, self.rule); self.check != nil {
 		closed(selector{}, self.check)
 	}
-	for _, l := range blocksOf(slices.Concat(left, kept[1:])...) {
-		isLeft, rejected := slices.Contains(left, l.s), l.reject != nil && rejects && !l.isRest()
-		if !l.area.none && (l.serves || l != l.s.self) &&
-			(rejected || isLeft && (l.serves || l.check != nil || l.rule.restricts())) {
+	for _, l := range blocksOf(left...) {
+		if !l.area.none && (l.serves || l != l.s.self && (l.check != nil || l.rule.restricts() ||
+			l.reject != nil && rejects && !l.isRest())) {
 			closed(l.area.outer, cmp.Or(l.check, l.d))
 		}
 	}
@@ -54,12 +53,17 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 				closed(l.area.outer, l.check)
 			case l.reject != nil:
 				isPage := l.path != "/" && l.reject.name == "return"
-				if rejects && s == kept[0] && (!l.isRest() || reopened && !isPage) {
+				if rejects && (!l.isRest() || s == kept[0] && reopened && !isPage) {
 					closed(l.area.outer, l.reject)
 				}
 			case !l.rule.restricts():
 				if l.open() && l.area.opens {
 					put(l.area.files, rule{})
+				}
+			case l.up != nil && l.rule.text() == l.up.rule.text(): // nginx prefers it to expressions that open files
+				if !o.has(l.area.outer, "allow", l.rule.allow) || !o.has(l.area.outer, "deny", l.rule.deny) ||
+					!o.has(l.area.outer, "referers", l.rule.referers) {
+					closed(l.area.outer, l.rule.from[0])
 				}
 			case l.area.exact, !slices.ContainsFunc(limited, l.area.outer.meets) &&
 				(!self.rule.restricts() || self.rule.text() == l.rule.text()):
@@ -77,13 +81,16 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 			closed(p.outer, p.d)
 		}
 	}
-	return slices.ContainsFunc(blocksOf(kept...), func(l *location) bool {
-		files := l.area.outer
-		if l.area.plain {
-			files = l.area.files
-		}
-		return l.open() && !l.area.none && o.valueFor("access", files, "deny") != everybody
-	})
+	return slices.ContainsFunc(blocksOf(kept...), func(l *location) bool { return l.open() && l.staysOpen(o) })
+}
+
+// staysOpen reports whether some files of a location are not denied to all clients.
+func (l *location) staysOpen(o *document) bool {
+	files := l.area.outer
+	if l.area.plain {
+		files = l.area.files
+	}
+	return !l.area.none && o.valueFor("access", files, "deny") != everybody
 }
 
 // putRule writes the keys of a rule.
@@ -122,9 +129,6 @@ func (t *translator) judge(l *location) {
 		l.reject = first(block, append(applications, "proxy_pass")...)
 	}
 	l.rule, l.check = t.ruleOf(l)
-	if l.up != nil && l.up.check == nil && l.rule.text() == l.up.rule.text() {
-		l.rule = rule{} // written for the outer one
-	}
 }
 
 // checkIn returns a check of a location that the gateway does not have, or nil. A condition on the

@@ -64,6 +64,19 @@ func (o *document) put(in string, files selector, key, value string, from ...*di
 	s.entries = append(s.entries, entry{key: key, value: value, from: from})
 }
 
+// has reports whether all files of a selector have a value in [access].
+func (o *document) has(files selector, key, value string) bool {
+	has := value == ""
+	for _, s := range o.sections {
+		for _, e := range s.entries {
+			if s.name == "access" && e.key == key && s.files.meets(files) {
+				has = e.value == value && (has || s.files.covers(files))
+			}
+		}
+	}
+	return has
+}
+
 // section returns the section of a selector: the last one of its kind, or a new one.
 func (o *document) section(in string, files selector) *section {
 	isKind := func(s *section) bool { return s.name == in }

@@ -145,6 +145,12 @@ func TestHostile(t *testing.T) {
 		{"another group by alias",
 			"server { location ~ ^/group2/M00/(.*)$ { alias /data/group1/data/$1; M; } location " +
 				"/group1/ { satisfy any; auth_basic x; allow 10.0.0.0/8; deny all; M; } }", "group1/0/jpg"},
+		{"nested in networks",
+			"server { location ~* \\.png$ { M; } location /group1/ { allow 10.0.0.0/8; deny all; M; " +
+				"location ~ ^/group1/M00/ { M; } } location /group2/ { M; } }", "group1/0/png"},
+		{"rejected by the second server",
+			"server { location ~ ^/group1/ { M; } } server { listen 81; location / { M; } " +
+				"location ~* ^/group2/.*\\.txt$ { return 404; } }", "group2/0/txt"},
 		{"clients by certificate", "server { listen 443 ssl; ssl_verify_client optional; location /group1/ { if " +
 			"($ssl_client_verify != SUCCESS) { return 403; } M; } }", "group1/0/jpg"},
 	} {
