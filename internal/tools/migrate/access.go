@@ -108,7 +108,10 @@ func (t *translator) putRule(o *document, files selector, r rule) {
 
 // isRest reports whether a location is for all other paths, or for one that is no group.
 func (l *location) isRest() bool {
-	return l.path == "/" || !l.area.plain && l.area.outer.all() && l.up == nil && !strings.HasPrefix(l.op, "~")
+	if l.path == "/" {
+		return l.op == "" // ^~ excludes expressions
+	}
+	return !l.area.plain && l.area.outer.all() && l.up == nil && !strings.HasPrefix(l.op, "~")
 }
 
 // judge finds the check, the rejection and the rules of a location or server.

@@ -148,6 +148,8 @@ func TestHostile(t *testing.T) {
 		{"nested in networks",
 			"server { location ~* \\.png$ { M; } location /group1/ { allow 10.0.0.0/8; deny all; M; " +
 				"location ~ ^/group1/M00/ { M; } } location /group2/ { M; } }", "group1/0/png"},
+		{"hidden behind a prefix", "server { location ~ ^/group1/ { M; } location ^~ / { return 404; } } server { " +
+			"auth_basic x; location /group1/ { M; } }", "group1/0/jpg"},
 		{"rejected by the second server",
 			"server { location ~ ^/group1/ { M; } } server { listen 81; location / { M; } " +
 				"location ~* ^/group2/.*\\.txt$ { return 404; } }", "group2/0/txt"},

@@ -163,6 +163,9 @@ func rightsFor(sites []site, path string) (rights int) {
 		if found == nil || !strings.Contains(s.String(), "ngx_fastdfs_module") {
 			continue
 		}
+		if found.op+found.path == "/" && strings.Contains(found.content, "return") {
+			continue // as if there were no location: a note says that the gateway serves more groups
+		}
 		mine := mayRead
 		if checked, limited := found.isChecked(s.outer); checked || strings.HasPrefix(s.listen, "127.") {
 			mine = mayNotRead
