@@ -37,7 +37,7 @@ func (r *Request) appendKey(b []byte, bySource bool) []byte {
 // key returns the key of the file in the cache, or of its variant.
 func (f *fetcher) key() string {
 	if f.variant != "" {
-		return f.request.Key() + "/" + f.variant
+		return variant.Key(f.request.Key(), f.variant)
 	}
 	return f.request.Key()
 }

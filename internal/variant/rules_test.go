@@ -128,7 +128,7 @@ func TestForms(t *testing.T) {
 
 // TestKey: the key of a variant is not that of a file.
 func TestKey(t *testing.T) {
-	key := Key("group1/"+logic, picture.Spec{Width: 1})
+	key := Key("group1/"+logic, Name(picture.Spec{Width: 1}))
 	file, name, ok := CutKey(key)
 	require.True(t, ok)
 	require.Equal(t, "group1/"+logic, file)

@@ -177,9 +177,9 @@ func ContentType(s picture.Spec) string { return types[s.Format] }
 // keySlashes is the number of slashes in the key of a file: group/Mxx/HH/LL/name.
 const keySlashes = 4
 
-// Key returns the key of a variant in caches: the key of the file, a slash and the name. So purges
+// Key returns the key of a variant in caches: the key of the file, a slash and its Name. So purges
 // of folders select variants too, and a file as a folder has its variants.
-func Key(file string, s picture.Spec) string { return file + "/" + Name(s) }
+func Key(file, name string) string { return file + "/" + name }
 
 // CutKey splits the key of a variant; ok is false for the key of a file.
 func CutKey(key string) (file, name string, ok bool) {
