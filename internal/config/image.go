@@ -35,8 +35,7 @@ type Image struct {
 func imageKeys(i *Image) []setting {
 	return []setting{
 		{"forms", "query", forms(&i.Forms),
-			"URLs of variants, with commas between them: query (?w=200&h=200), width (?width=200&height=200), " +
-				"suffix (NAME.jpg_200x200.jpg), slave (NAME_200x200.jpg), bang (NAME.jpg!200x200)"},
+			"URLs of variants, with commas between them: query, width, suffix, slave, bang"},
 		{"sizes", "", sizes(&i.Sizes),
 			"sizes that any client may ask for, such as 200x200, 800x0; 0 = by the proportions of the picture"},
 		{"any", "false", flag(&i.Any),
@@ -46,7 +45,7 @@ func imageKeys(i *Image) []setting {
 		{"quality", "80", number(&i.Quality, 1, 100),
 			"quality of JPEG and WebP, 1 to 100"},
 		{"on_error", "original", choice(&i.OnError, "original", "422"),
-			"response for a file that is no readable picture: original (the file as it is) or 422"},
+			"response for an unreadable picture: original (the file as it is) or 422"},
 		{"source_max", "50MB", size(&i.SourceMax),
 			"largest file of which variants are made"},
 		{"pixels_max", "40000000", number(&i.PixelsMax, 1, 1_000_000_000),
@@ -58,7 +57,7 @@ func imageKeys(i *Image) []setting {
 		{"queue", "256", number(&i.Queue, 1, 1_000_000),
 			"variants that wait besides; more requests get 503"},
 		{"memory", "512MB", size(&i.Memory),
-			"memory for all pictures that are being made, a quarter of it for their files"},
+			"memory for all variants that are made, a quarter of it for their files"},
 	}
 }
 
