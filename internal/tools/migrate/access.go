@@ -3,7 +3,6 @@ package migrate
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -219,10 +218,10 @@ func (t *translator) decides(l *location, pass *directive) bool {
 	})
 }
 
-var page = regexp.MustCompile(`^[^*+]*\.html\$?$`)
+var page = lazy(`^[^*+]*\.html\$?$`)
 
 // isPage reports whether a location is for a page of errors.
-func (l *location) isPage() bool { return page.MatchString(l.path) }
+func (l *location) isPage() bool { return page().MatchString(l.path) }
 
 // leads reports whether a directive passes requests on to other locations, while one of the server
 // has a check.
@@ -259,7 +258,7 @@ func hasChecks(block []*directive) bool {
 }
 
 // otherMethods matches conditions on the method that are false for GET.
-var otherMethods = regexp.MustCompile(`^(!= GET|!~\*? \^?\(?(\w+\|)*GET(\|\w+)*\)?\$?|` +
+var otherMethods = lazy(`^(!= GET|!~\*? \^?\(?(\w+\|)*GET(\|\w+)*\)?\$?|` +
 	`(=|~\*?) \^?\(?((HEAD|POST|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT)\|?)+\)?\$?)$`)
 
 // isFree reports whether the condition of an if shows that it is no check of rights: a test that
@@ -271,7 +270,7 @@ func isFree(d *directive) bool {
 	case "$invalid_referer":
 		return len(d.args) == 1 || d.arg(1) == "=" && d.arg(2) == "1"
 	case "$request_method":
-		return returns && otherMethods.MatchString(d.arg(1)+" "+d.arg(2))
+		return returns && otherMethods().MatchString(d.arg(1)+" "+d.arg(2))
 	case "$http_user_agent", "$http_range":
 		return returns && !strings.HasPrefix(d.arg(1), "!")
 	case "!-f", "!-e", "!-d", "-f", "-e", "-d":

@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -59,7 +58,7 @@ func (s selector) meets(o selector) bool {
 // splitPlace returns the group and the store path of a place; empty = any.
 func splitPlace(place string) (group, path string) {
 	group, path, _ = strings.Cut(strings.TrimSuffix(place, "/"), "/")
-	if storePath.MatchString(group) {
+	if storePath().MatchString(group) {
 		return "", group
 	}
 	return group, path
@@ -84,25 +83,25 @@ type names struct {
 var everything = area{plain: true, opens: true, exact: true}
 
 var (
-	storePath   = regexp.MustCompile(`^M[0-9A-F]{2}$`)
-	endsInDigit = regexp.MustCompile(`[g-zG-Z].*[0-9]$`)
-	partPath    = regexp.MustCompile(`^/M[0-9A-F]?$`)
-	headParts   = regexp.MustCompile(`^(?:((?:[0-9A-Za-z]{1,16}/)?M[0-9A-F]{2})|([0-9A-Za-z]{1,16}))((?:/.*)?)$`)
-	folder      = regexp.MustCompile(`^[0-9A-Fa-f]{2}$`)
-	groupName   = regexp.MustCompile(`^[0-9A-Za-z]{1,16}$`)
-	anyCasePath = regexp.MustCompile(`(?i)/M[0-9A-F]{0,2}(/|$)`)
-	fileID      = regexp.MustCompile(`(?i)^/([0-9a-z]+/)?M[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{2}/[^/]+$`)
+	storePath   = lazy(`^M[0-9A-F]{2}$`)
+	endsInDigit = lazy(`[g-zG-Z].*[0-9]$`)
+	partPath    = lazy(`^/M[0-9A-F]?$`)
+	headParts   = lazy(`^(?:((?:[0-9A-Za-z]{1,16}/)?M[0-9A-F]{2})|([0-9A-Za-z]{1,16}))((?:/.*)?)$`)
+	folder      = lazy(`^[0-9A-Fa-f]{2}$`)
+	groupName   = lazy(`^[0-9A-Za-z]{1,16}$`)
+	anyCasePath = lazy(`(?i)/M[0-9A-F]{0,2}(/|$)`)
+	fileID      = lazy(`(?i)^/([0-9a-z]+/)?M[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{2}/[^/]+$`)
 	// plainExpression has the anchor, the beginning, .* or .+, the extensions and the end.
-	plainExpression = regexp.MustCompile(`^(\^?)((?:[\w/|()?:-]|\[[\w-]+\]|\\d)*?)(\(?\.[*+]\)?|)` +
+	plainExpression = lazy(`^(\^?)((?:[\w/|()?:-]|\[[\w-]+\]|\\d)*?)(\(?\.[*+]\)?|)` +
 		`(\\\.(?:\w{1,6}|\((?:\?:)?[\w|?]+\))|)\)?(\$?)$`)
-	begin    = regexp.MustCompile(`^(\^?)([\w/-]*)([?*+{]?)`)
-	groupTag = regexp.MustCompile(`\(\?(?:P?<\w+>|'\w+')`)
-	suffix   = regexp.MustCompile(`(\\\.(?:\w{1,6}|\((?:\?:)?[\w|?]+\)))\$$`)
-	inside   = regexp.MustCompile(`\\[|()]|\[[^\]]*\]|\((?:[^()\\]|\\[^()])*\)`)
-	dotName  = regexp.MustCompile(`/\\\.(?:[\w(]|$)`)
+	begin    = lazy(`^(\^?)([\w/-]*)([?*+{]?)`)
+	groupTag = lazy(`\(\?(?:P?<\w+>|'\w+')`)
+	suffix   = lazy(`(\\\.(?:\w{1,6}|\((?:\?:)?[\w|?]+\)))\$$`)
+	inside   = lazy(`\\[|()]|\[[^\]]*\]|\((?:[^()\\]|\\[^()])*\)`)
+	dotName  = lazy(`/\\\.(?:[\w(]|$)`)
 	// assertion matches the assertions of PCRE, which Go does not have; without them an expression
 	// matches more paths.
-	assertion = regexp.MustCompile(`\(\?(?:[=!]|<[=!])[^()]*\)`)
+	assertion = lazy(`\(\?(?:[=!]|<[=!])[^()]*\)`)
 )
 
 // areaOf returns the area of a location, or of an expression on the path.
@@ -111,7 +110,7 @@ func areaOf(op, path string, t names) area {
 	case "@":
 		return area{none: true}
 	case "=":
-		if !fileID.MatchString(path) {
+		if !fileID().MatchString(path) {
 			return area{none: true}
 		}
 		a := places([]string{path}, true, t)
@@ -155,7 +154,7 @@ func places(heads []string, anchored bool, t names) area {
 // placeOf returns the area of one head. A head that ends within a name is a part of a longer one.
 func (t names) placeOf(head string, anchored bool) area {
 	rest, rooted := strings.CutPrefix(head, "/")
-	m := append(headParts.FindStringSubmatch(rest), "", "", "", "")
+	m := append(headParts().FindStringSubmatch(rest), "", "", "", "")
 	path, group, more := m[1], m[2], m[3]
 	place := selector{places: []string{path + group + "/"}}
 	switch {
@@ -172,15 +171,15 @@ func (t names) placeOf(head string, anchored bool) area {
 		return area{outer: place}
 	case group == "": // no name of a group: at most a part of a folder or name
 		return area{none: anchored || strings.Contains(rest, "/")}
-	case !anchored && folder.MatchString(group):
+	case !anchored && folder().MatchString(group):
 		return area{}
 	case more == "/":
 		return area{outer: place, files: place, plain: true, opens: true, exact: true}
-	case partPath.MatchString(more):
+	case partPath().MatchString(more):
 		return area{outer: place}
 	case more != "":
 		return area{none: true}
-	case slices.Contains(t.groups, group) || endsInDigit.MatchString(group): // the begin of group10, too
+	case slices.Contains(t.groups, group) || endsInDigit().MatchString(group): // the begin of group10, too
 		return area{files: place, plain: true, opens: true}
 	}
 	return area{}
@@ -189,24 +188,24 @@ func (t names) placeOf(head string, anchored bool) area {
 // areaOfExpression returns the area of an expression. If it is not plain, the area is that of the
 // text with which it begins, and of the extensions with which it ends.
 func areaOfExpression(text string, fold bool, t names) area {
-	text = groupTag.ReplaceAllString(text, "(")
+	text = groupTag().ReplaceAllString(text, "(")
 	_, err := syntax.Parse(text, syntax.Perl)
 	readable := err == nil
 	if !readable {
-		text = assertion.ReplaceAllString(text, "")
+		text = assertion().ReplaceAllString(text, "")
 		_, err = syntax.Parse(text, syntax.Perl)
 	}
 	outside := text // of brackets
-	for inside.MatchString(outside) {
-		outside = inside.ReplaceAllString(outside, "")
+	for inside().MatchString(outside) {
+		outside = inside().ReplaceAllString(outside, "")
 	}
 	if err != nil || strings.Contains(outside, "|") {
 		return area{}
 	}
-	if dotName.MatchString(outside) {
+	if dotName().MatchString(outside) {
 		return area{none: true} // no name of a file begins with a dot
 	}
-	m := plainExpression.FindStringSubmatch(text)
+	m := plainExpression().FindStringSubmatch(text)
 	plain := readable && m != nil && (m[3] != "" || m[4] == "" && m[5] == "" || m[1]+m[2] == "" && m[5] != "") &&
 		(m[4] == "" || m[5] != "")
 	var heads, exts []string
@@ -217,18 +216,18 @@ func areaOfExpression(text string, fold bool, t names) area {
 		plain = heads != nil && (exts != nil || m[4] == "")
 	}
 	if !plain {
-		m = begin.FindStringSubmatch(text)
+		m = begin().FindStringSubmatch(text)
 		heads = []string{m[2]}
 		if m[3] != "" { // the last character may be missing
 			heads[0] = heads[0][:max(len(heads[0])-1, 0)]
 		}
-		if end := suffix.FindStringSubmatch(text); end != nil {
+		if end := suffix().FindStringSubmatch(text); end != nil {
 			exts = textsIn(end[1])
 		}
 	}
 	if fold {
 		for i, h := range heads {
-			heads[i] = anyCasePath.ReplaceAllStringFunc(h, strings.ToUpper)
+			heads[i] = anyCasePath().ReplaceAllStringFunc(h, strings.ToUpper)
 		}
 	}
 	a := places(heads, m[1] != "", t)
@@ -250,7 +249,7 @@ func (a *area) foldCase() {
 	a.exact = a.exact && len(a.outer.places) == 0
 	a.outer.places = nil
 	for _, p := range slices.Clone(a.files.places) {
-		if group, path, _ := strings.Cut(p, "/"); !storePath.MatchString(group) {
+		if group, path, _ := strings.Cut(p, "/"); !storePath().MatchString(group) {
 			a.files.places = union(a.files.places, strings.ToLower(group)+"/"+path)
 		}
 	}

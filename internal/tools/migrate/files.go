@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,8 +139,8 @@ func (t *translator) fields(l *location) (all []setting) {
 }
 
 var (
-	origins = regexp.MustCompile(`^(\*|https?://[A-Za-z0-9.:\[\]_-]+)$`)
-	seconds = regexp.MustCompile(`^\d{1,8}$`)
+	origins = lazy(`^(\*|https?://[A-Za-z0-9.:\[\]_-]+)$`)
+	seconds = lazy(`^\d{1,8}$`)
 )
 
 // fieldOf returns the field of add_header or expires. The value is empty if the gateway sends the
@@ -162,7 +161,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 	case name == "Content-Disposition" && strings.Contains(value, "$arg_"): // see writeNames
 	case name == "Access-Control-Allow-Methods":
 		t.note(d, "preflight requests (OPTIONS) are 204, and allow GET, HEAD and OPTIONS", "")
-	case name == "Access-Control-Allow-Origin" && !origins.MatchString(value),
+	case name == "Access-Control-Allow-Origin" && !origins().MatchString(value),
 		name == "Access-Control-Allow-Credentials":
 		t.say(d, "it needs a list of origins", "set cors_origin to origins such as https://www.example.com")
 	case value == "$upstream_cache_status":
@@ -171,7 +170,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 		t.say(d, "the gateway computes "+name, "")
 	case strings.Contains(value, "$"):
 		t.say(d, "a field cannot hold a variable", "write a fixed value to [headers], or keep nginx in front")
-	case name == "Access-Control-Max-Age" && seconds.MatchString(value):
+	case name == "Access-Control-Max-Age" && seconds().MatchString(value):
 		n, _ := strconv.Atoi(value)
 		return name, strconv.Itoa(min(n, 365*86400))
 	case name == "Content-Disposition" && strings.HasPrefix(lower, "attachment"):
@@ -202,15 +201,15 @@ func (t *translator) maxAge(d *directive) string {
 }
 
 var (
-	argument = regexp.MustCompile(`\$\{?arg_([A-Za-z0-9_]+)\}?`)
-	anyName  = regexp.MustCompile(`^\^?\(?(\.|\[\^ \])[+*]?\)?\$?$`) // an expression for any name
+	argument = lazy(`\$\{?arg_([A-Za-z0-9_]+)\}?`)
+	anyName  = lazy(`^\^?\(?(\.|\[\^ \])[+*]?\)?\$?$`) // an expression for any name
 )
 
 // writeNames writes the query parameters with the file name of a download, often attname.
 func (t *translator) writeNames() {
 	parameters := "filename"
 	add := func(d *directive) bool {
-		m := argument.FindStringSubmatch(d.arg(1))
+		m := argument().FindStringSubmatch(d.arg(1))
 		if m == nil || !strings.EqualFold(d.arg(0), "Content-Disposition") {
 			return false
 		}
@@ -235,7 +234,7 @@ func (t *translator) writeNames() {
 			if len(rest) == len(named(d.block, "add_header")) {
 				continue
 			}
-			if t.done(d); len(d.args) > 2 && !anyName.MatchString(d.arg(2)) {
+			if t.done(d); len(d.args) > 2 && !anyName().MatchString(d.arg(2)) {
 				t.say(d, "the name counts for all files and all names, not only for those of the condition", "")
 			}
 			for _, f := range rest {
@@ -259,7 +258,7 @@ func (t *translator) rateLimit(l *location) (all []setting) {
 	return all
 }
 
-var zoneRate = regexp.MustCompile(`^(\d{1,6})r/([sm])$`)
+var zoneRate = lazy(`^(\d{1,6})r/([sm])$`)
 
 // requestLimit returns requests per second, the burst, and the networks without the limit.
 func (t *translator) requestLimit(l *location) []setting {
@@ -268,7 +267,7 @@ func (t *translator) requestLimit(l *location) []setting {
 		if !ok {
 			continue // said
 		}
-		m := zoneRate.FindStringSubmatch(z.d.option("rate"))
+		m := zoneRate().FindStringSubmatch(z.d.option("rate"))
 		if m == nil {
 			continue
 		}

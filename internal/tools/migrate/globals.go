@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func translateStore(t *translator) {
 		if up == nil {
 			continue
 		}
-		if slices.ContainsFunc(up.block, func(d *directive) bool { return dropped.MatchString(d.String()) }) {
+		if slices.ContainsFunc(up.block, func(d *directive) bool { return dropped().MatchString(d.String()) }) {
 			t.say(up, "the trackers name the storages; weight, backup and down are dropped",
 				"take a storage that must not serve out of service at the trackers")
 		} else {
@@ -113,7 +112,7 @@ func translateStore(t *translator) {
 	}
 }
 
-var dropped = regexp.MustCompile(` (weight=|backup|down)`)
+var dropped = lazy(` (weight=|backup|down)`)
 
 // target returns the name of the upstream, or the host with its port, of a proxy_pass.
 func target(pass *directive) string {
@@ -170,7 +169,7 @@ func translateCache(t *translator) {
 }
 
 // braced is a variable in braces that needs none.
-var braced = regexp.MustCompile(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
+var braced = lazy(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
 
 // translateLogs writes the access log of the first server.
 func translateLogs(t *translator) {
@@ -194,7 +193,7 @@ func translateLogs(t *translator) {
 		if f.arg(0) != d.arg(1) {
 			continue
 		}
-		template := strings.ReplaceAll(braced.ReplaceAllString(strings.Join(without(f.args[1:], func(a string) bool {
+		template := strings.ReplaceAll(braced().ReplaceAllString(strings.Join(without(f.args[1:], func(a string) bool {
 			return strings.HasPrefix(a, "escape=")
 		}), ""), "$$$1$2"), `\t`, " ")
 		if _, err := logtemplate.Parse(template); err != nil {
@@ -207,13 +206,13 @@ func translateLogs(t *translator) {
 }
 
 var (
-	nginxTime   = regexp.MustCompile(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?$`)
-	sizePattern = regexp.MustCompile(`^(\d+)([kKmMgG]?)$`)
+	nginxTime   = lazy(`^(?:(\d+)y)?(?:(\d+)M)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?$`)
+	sizePattern = lazy(`^(\d+)([kKmMgG]?)$`)
 )
 
 // nginxSeconds parses a time of nginx, such as 30d, 1h30m or 3600.
 func nginxSeconds(v string) (seconds int64, ok bool) {
-	m := nginxTime.FindStringSubmatch(strings.ReplaceAll(v, " ", ""))
+	m := nginxTime().FindStringSubmatch(strings.ReplaceAll(v, " ", ""))
 	if m == nil || m[0] == "" || len(m[0]) > 15 {
 		return 0, false
 	}
@@ -226,7 +225,7 @@ func nginxSeconds(v string) (seconds int64, ok bool) {
 
 // nginxSize returns a size of nginx in the form of the gateway: 500k is 500KB, both by 1024.
 func nginxSize(v string) (string, bool) {
-	m := sizePattern.FindStringSubmatch(v)
+	m := sizePattern().FindStringSubmatch(v)
 	if m == nil {
 		return "", false
 	}

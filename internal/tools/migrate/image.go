@@ -6,22 +6,22 @@ import (
 )
 
 var (
-	number  = regexp.MustCompile(`\(?((\[0-9\]|\\d)([+*]|\{[0-9,]+\})?|[0-9]+)\)?`)
+	number  = lazy(`\(?((\[0-9\]|\\d)([+*]|\{[0-9,]+\})?|[0-9]+)\)?`)
 	forms   = []string{"suffix", "slave", "bang"}
-	formsOf = map[string]*regexp.Regexp{ // in a pattern whose numbers are N
-		"suffix": regexp.MustCompile(`\\\.(\([a-z|?]+\)|[a-z]+)_NxN\\\.`),
-		"slave":  regexp.MustCompile(`_NxN\\\.`),
-		"bang":   regexp.MustCompile(`!NxN`),
+	formsOf = map[string]func() *regexp.Regexp{ // in a pattern whose numbers are N
+		"suffix": lazy(`\\\.(\([a-z|?]+\)|[a-z]+)_NxN\\\.`),
+		"slave":  lazy(`_NxN\\\.`),
+		"bang":   lazy(`!NxN`),
 	}
-	fixed = regexp.MustCompile(`^([0-9]{1,5}|-)$`)
+	fixed = lazy(`^([0-9]{1,5}|-)$`)
 	// maker matches the names of programs that make pictures.
-	maker = regexp.MustCompile(`(?i)thumb|resiz|image|img|magick|crop`)
+	maker = lazy(`(?i)thumb|resiz|image|img|magick|crop`)
 )
 
 // formOf returns the form of [image] that the pattern of a location has; empty = none.
 func formOf(path string) string {
 	for _, form := range forms {
-		if formsOf[form].MatchString(number.ReplaceAllString(path, "N")) {
+		if formsOf[form]().MatchString(number().ReplaceAllString(path, "N")) {
 			return form
 		}
 	}
@@ -45,14 +45,14 @@ func translateImages(t *translator) {
 		switch w, h := filter.arg(1), filter.arg(2); {
 		case filter.arg(0) == "crop":
 			t.say(filter, "links with a size are resized, not cropped", "write presets with fit=cover to [image]")
-		case fixed.MatchString(w) && fixed.MatchString(h):
+		case fixed().MatchString(w) && fixed().MatchString(h):
 			add("sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
 			t.done(filter)
 		default:
 			t.say(filter, "the sizes are those of the links", "write the sizes that your pages use to [image] sizes")
 		}
 		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "rewrite", "if") {
-			if d.name == "image_filter_jpeg_quality" && fixed.MatchString(d.arg(0)) {
+			if d.name == "image_filter_jpeg_quality" && fixed().MatchString(d.arg(0)) {
 				t.out.set("image", "quality", d.arg(0), d)
 			}
 			t.done(d) // rewrite and if lead from the link to the file

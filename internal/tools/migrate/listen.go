@@ -35,10 +35,10 @@ func listenAddress(v string) string {
 	case strings.HasSuffix(v, "]") || !strings.Contains(v, ":"):
 		v += ":80"
 	}
-	return wildcard.ReplaceAllString(v, ":")
+	return wildcard().ReplaceAllString(v, ":")
 }
 
-var wildcard = regexp.MustCompile(`^(\*|0\.0\.0\.0|\[::\]):`)
+var wildcard = lazy(`^(\*|0\.0\.0\.0|\[::\]):`)
 
 // port returns the port of an address, or the path of a socket.
 func (l listen) port() string { return l.address[strings.LastIndexByte(l.address, ':')+1:] }
@@ -152,12 +152,12 @@ func translateListen(t *translator) {
 }
 
 // samePath matches the target of a redirect to the same path and host with https.
-var samePath = regexp.MustCompile(
+var samePath = lazy(
 	`^https://\$\{?(host|server_name|http_host)\}?(:\d+)?/?\$\{?(request_uri|uri|1)\}?(\$is_args\$args)?\??$`)
 
 // isHTTPS reports whether a directive redirects to the same path and host with https.
 func isHTTPS(d *directive) bool {
-	return samePath.MatchString(d.arg(1)) && (d.name == "rewrite" || d.name == "return" && d.arg(0)[0] == '3')
+	return samePath().MatchString(d.arg(1)) && (d.name == "rewrite" || d.name == "return" && d.arg(0)[0] == '3')
 }
 
 // redirect returns the redirect of a whole server to https, or nil.

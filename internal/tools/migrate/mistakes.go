@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -59,7 +58,7 @@ var wide = map[rune]string{
 }
 
 // module matches the directive of the module, also misspelt.
-var module = regexp.MustCompile(`(?m)^[^#\n]*\b(ngx_fastdfs\w*)`)
+var module = lazy(`(?m)^[^#\n]*\b(ngx_fastdfs\w*)`)
 
 // scan returns findings about misspelt directives of the module, wide characters outside comments
 // and quotes, and quotes and blocks without an end, at the line where they begin.
@@ -67,7 +66,7 @@ func scan(file, text string) (found []Finding) {
 	mistake := func(line int, text, advice string) {
 		found = append(found, Finding{Kind: Mistake, File: file, Line: line, Text: text, Advice: advice})
 	}
-	for _, m := range module.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range module().FindAllStringSubmatchIndex(text, -1) {
 		if name := text[m[2]:m[3]]; name != "ngx_fastdfs_module" {
 			mistake(1+strings.Count(text[:m[2]], "\n"), name+": this directive is not known",
 				"did you mean ngx_fastdfs_module?")
@@ -112,8 +111,8 @@ func scan(file, text string) (found []Finding) {
 }
 
 var (
-	luaBlock   = regexp.MustCompile(`(?m)^([^#\n]*[a-z_]+_by_lua_block)\s*\{`)
-	luaBracket = regexp.MustCompile(`^\[(=*)\[`)
+	luaBlock   = lazy(`(?m)^([^#\n]*[a-z_]+_by_lua_block)\s*\{`)
+	luaBracket = lazy(`^\[(=*)\[`)
 )
 
 // withoutLua cuts the content of *_by_lua_block { ... }: its comments and strings have braces and
@@ -121,7 +120,7 @@ var (
 func withoutLua(text string) string {
 	var b strings.Builder
 	for {
-		at := luaBlock.FindStringSubmatchIndex(text)
+		at := luaBlock().FindStringSubmatchIndex(text)
 		if at == nil {
 			return b.String() + text
 		}
@@ -135,7 +134,7 @@ func withoutLua(text string) string {
 func luaEnd(text string, i int) int {
 	for depth := 1; i < len(text); i++ {
 		comment := strings.HasPrefix(text[i:], "--")
-		long := luaBracket.FindStringSubmatch(strings.TrimPrefix(text[i:], "--"))
+		long := luaBracket().FindStringSubmatch(strings.TrimPrefix(text[i:], "--"))
 		end := -1
 		switch c := text[i]; {
 		case long != nil:

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 	"golang.org/x/sys/unix"
@@ -178,23 +179,23 @@ func (r *reader) above(path string) string {
 }
 
 var (
-	comment     = regexp.MustCompile(`(?m)(^|[\s;{}])#.*$`)
-	mainBlock   = regexp.MustCompile(`(?m)(^|[;{}\s])(http|events|stream)\s*\{`)
-	serverBlock = regexp.MustCompile(
+	comment     = lazy(`(?m)(^|[\s;{}])#.*$`)
+	mainBlock   = lazy(`(?m)(^|[;{}\s])(http|events|stream)\s*\{`)
+	serverBlock = lazy(
 		`(?m)(^|[;}\s])(server\s*\{|upstream\s+\S+\s*\{|(log_format|limit_req_zone|map|geo)\s)`)
-	locBlock = regexp.MustCompile(`(?m)(^|[;}\s])location[\s~=^]+[^;]*\{`)
+	locBlock = lazy(`(?m)(^|[;}\s])location[\s~=^]+[^;]*\{`)
 )
 
 // blocksAround returns the text that opens and closes the blocks around a bare file, as nginx.conf
 // does. before has no line break, so line numbers stay.
 func blocksAround(text string) (before, after string) {
-	text = comment.ReplaceAllString(text, "$1")
+	text = comment().ReplaceAllString(text, "$1")
 	switch {
-	case mainBlock.MatchString(text):
+	case mainBlock().MatchString(text):
 		return "", ""
-	case serverBlock.MatchString(text):
+	case serverBlock().MatchString(text):
 		return "http { ", "\n}"
-	case locBlock.MatchString(text):
+	case locBlock().MatchString(text):
 		return "http { server { ", "\n}}"
 	}
 	return "", ""
@@ -250,4 +251,10 @@ func (r *reader) convert(t *Tree, payload *crossplane.Payload, file crossplane.C
 		}
 	}
 	return all, nil
+}
+
+// lazy returns a regular expression that is compiled at its first use: at each start of the gateway
+// those of this package would take more memory than all other packages together.
+func lazy(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }

@@ -66,9 +66,9 @@ func (t *translator) ruleOf(l *location) (r rule, check *directive) {
 }
 
 var (
-	hostName   = regexp.MustCompile(`^(\*?\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
-	expression = regexp.MustCompile(`^~[^\x00-\x20\x7f,]{1,510}$`)
-	hostPath   = regexp.MustCompile(`^([^/:~]+)(?::\d+)?((?:/[^\x00-\x20\x7f,]*)?)$`)
+	hostName   = lazy(`^(\*?\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
+	expression = lazy(`^~[^\x00-\x20\x7f,]{1,510}$`)
+	hostPath   = lazy(`^([^/:~]+)(?::\d+)?((?:/[^\x00-\x20\x7f,]*)?)$`)
 )
 
 // referers translates the lines of valid_referers, which add up.
@@ -77,15 +77,15 @@ func (t *translator) referers(s *server, lines []*directive) string {
 	for _, d := range lines {
 		for _, arg := range d.args {
 			_, err := regexp.Compile(strings.TrimPrefix(arg, "~"))
-			m := append(hostPath.FindStringSubmatch(arg), "", "", "")
+			m := append(hostPath().FindStringSubmatch(arg), "", "", "")
 			host := strings.ToLower(m[1])
 			switch {
 			case arg == "server_names":
-				isNone := func(n string) bool { return n == "_" || !hostName.MatchString(n) }
+				isNone := func(n string) bool { return n == "_" || !hostName().MatchString(n) }
 				names = union(names, without(s.names, isNone)...)
-			case expression.MatchString(arg) && err == nil:
+			case expression().MatchString(arg) && err == nil:
 				names = union(names, arg)
-			case !hostName.MatchString(host):
+			case !hostName().MatchString(host):
 				t.say(d, oneLine(arg, 60)+" cannot be read: its referers are rejected",
 					"write an expression without commas and assertions, or host names, to referers")
 			case host[0] == '.' && m[2] == "":

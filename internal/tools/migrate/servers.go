@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -127,7 +126,7 @@ func (t *translator) collect() {
 	})
 	t.names = names{t.Module.GroupInURL, t.Module.Groups}
 	for _, l := range blocksOf(t.servers...) { // without mod_fastdfs.conf
-		t.names.grouped = t.names.grouped || t.ModuleFile == "" && l.serves && grouped.MatchString(l.path)
+		t.names.grouped = t.names.grouped || t.ModuleFile == "" && l.serves && grouped().MatchString(l.path)
 	}
 	for _, s := range t.servers {
 		for _, l := range s.locations {
@@ -156,15 +155,15 @@ func (s *server) addLocations(block []*directive, up *location) {
 
 // locationPattern splits the arguments of a location; the operator may be a part of the pattern.
 func locationPattern(args []string) (op, path string) {
-	m := operator.FindStringSubmatch(strings.Join(args, " "))
+	m := operator().FindStringSubmatch(strings.Join(args, " "))
 	return m[1], m[2]
 }
 
 var (
-	operator = regexp.MustCompile(`^(~\*|\^~|=|~|@|) *([^\x00]*)$`)
-	filePath = regexp.MustCompile(`^[\^/]*(\(\??:?)?group|(^|/|\()\(?M[0-9A-F(\[]`)
-	grouped  = regexp.MustCompile(`group|[^/]/M[0-9A-F(\[]`)
-	fileName = regexp.MustCompile(`(?i)fdfs|fastdfs|group\d|storage`)
+	operator = lazy(`^(~\*|\^~|=|~|@|) *([^\x00]*)$`)
+	filePath = lazy(`^[\^/]*(\(\??:?)?group|(^|/|\()\(?M[0-9A-F(\[]`)
+	grouped  = lazy(`group|[^/]/M[0-9A-F(\[]`)
+	fileName = lazy(`(?i)fdfs|fastdfs|group\d|storage`)
 )
 
 // servesFiles reports whether a location serves files of FastDFS: by the module, or with a path of
@@ -178,11 +177,11 @@ func (l *location) servesFiles() bool {
 	case first(block, noFiles...) != nil || l.op == "=" || l.op == "@":
 		return false
 	case pass != nil:
-		return filePath.MatchString(l.path) || l.path == "/" && fileName.MatchString(target(pass))
+		return filePath().MatchString(l.path) || l.path == "/" && fileName().MatchString(target(pass))
 	case first(block, "return") != nil || first(block, applications...) != nil:
 		return false
 	}
-	return l.up != nil && l.up.serves || filePath.MatchString(l.path) && last(l.chain(), "root", "alias") != nil
+	return l.up != nil && l.up.serves || filePath().MatchString(l.path) && last(l.chain(), "root", "alias") != nil
 }
 
 // setArea finds the area of a location. A nested one has the places or the extensions of the outer

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -90,7 +89,7 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 	case !isKnown(d.name):
 		text = "this looks like a check" + t.hint(d.name) + ": its files are denied," + where
 	case d.location != nil && strings.Contains(d.name, "_by_lua") &&
-		(maker.MatchString(d.String()+d.location.String()) || formOf(d.location.arg(len(d.location.args)-1)) != ""):
+		(maker().MatchString(d.String()+d.location.String()) || formOf(d.location.arg(len(d.location.args)-1)) != ""):
 		advice = "if this Lua makes pictures, " + makeImages
 	}
 	if isCheck(d.name) {
@@ -135,7 +134,7 @@ func (t *translator) nothing() (list []Finding) {
 }
 
 // healthName matches the paths that balancers request for their health checks.
-var healthName = regexp.MustCompile(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
+var healthName = lazy(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/ok$|/up$|/test$`)
 
 // otherLocation handles a location that serves no open files.
 func (t *translator) otherLocation(l *location) {
@@ -153,7 +152,7 @@ func (t *translator) otherLocation(l *location) {
 	case first(block, "proxy_cache_purge") != nil:
 		t.say(l.d, "files are purged by gateway purge, or POST /purge at the admin listener"+clients,
 			"run gateway purge -id FILE_ID")
-	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName.MatchString(l.path) &&
+	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName().MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
 		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
