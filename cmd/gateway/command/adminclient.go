@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -96,7 +96,7 @@ func newAdminClient(address, tokenFile string, timeout time.Duration) (*adminCli
 func adminAddress(cfg *config.Config) (string, error) {
 	address := cfg.Gateway.AdminListen
 	if address == "" {
-		return "", errors.New("the configuration has no admin_listen")
+		return "", i18n.Errorf("the configuration has no admin_listen")
 	}
 	if local, ok := localAddress(address); ok {
 		return local, nil
@@ -127,14 +127,14 @@ func (a *adminClient) do(
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target, body)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the address of the admin listener: %w", err)
+		return nil, i18n.Errorf("cannot use the address of the admin listener: %w", err)
 	}
 	if a.token != "" {
 		req.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	resp, err := a.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
+		return nil, i18n.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
 	}
 	return resp, nil
 }
@@ -154,7 +154,7 @@ func (a *adminClient) text(
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminResponse))
 	if err != nil {
-		return "", fmt.Errorf("cannot read the gateway's response: %w", err)
+		return "", i18n.Errorf("cannot read the gateway's response: %w", err)
 	}
 	body := strings.TrimSpace(string(text))
 	if resp.StatusCode != http.StatusOK && !slices.Contains(also, resp.StatusCode) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -160,9 +161,9 @@ func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		for _, p := range problems {
-			fmt.Fprintln(stderr, p)
+			fmt.Fprintln(stderr, p.Message().In(i18n.FromEnvironment(os.Getenv)))
 		}
-		return nil, fmt.Errorf("cannot use %s", path)
+		return nil, i18n.Errorf("cannot use %s", path)
 	}
 	return cfg, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/compare"
 
 	"github.com/spf13/cobra"
@@ -52,22 +53,22 @@ func compareCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *sample < 0 || *sample > compare.MaxSample:
-			return usageError(fmt.Sprintf("compare: -sample is not between 0 and %d", compare.MaxSample))
+			return usageError{i18n.Errorf("compare: -sample is not between 0 and %d", compare.MaxSample)}
 		case !(*perSecond >= 0): // also NaN
-			return usageError("compare: -rate is negative")
+			return usageError{i18n.Errorf("compare: -rate is negative")}
 		case *timeout <= 0:
-			return usageError("compare: -timeout is not positive")
+			return usageError{i18n.Errorf("compare: -timeout is not positive")}
 		}
 		comparer, err := compare.New(compare.Options{Old: args[0], New: args[1], Ranges: *ranges,
 			Rate: *perSecond, Timeout: *timeout})
 		if err != nil {
-			return usageError("compare: " + err.Error())
+			return usageError{fmt.Errorf("compare: %w", err)}
 		}
 		in := cmd.InOrStdin()
 		if name := cmd.Flags().Arg(2); name != "" && name != "-" {
 			file, err := os.Open(name)
 			if err != nil {
-				return fmt.Errorf("cannot read the list: %w", err)
+				return i18n.Errorf("cannot read the list: %w", err)
 			}
 			defer file.Close()
 			in = file
@@ -126,11 +127,11 @@ func (s *comparison) end(list *compare.List, err error) error {
 	s.Repeated, s.Unreadable, s.why = list.Repeated, list.Unreadable, list.Why
 	switch {
 	case err != nil:
-		return fmt.Errorf("cannot read the list: %w", err)
+		return i18n.Errorf("cannot read the list: %w", err)
 	case s.Paths == 0 && s.why != nil:
-		return fmt.Errorf("the list has no path: %w", s.why)
+		return i18n.Errorf("the list has no path: %w", s.why)
 	case s.Paths == 0:
-		return errors.New("the list has no path")
+		return i18n.Errorf("the list has no path")
 	}
 	s.Complete = true
 	return nil

@@ -48,11 +48,11 @@ func demoCommand(version string) *cobra.Command {
 		signals := watchSignals()
 		open := app.New(app.Options{Config: store.Config, Version: version, Index: index})
 		if err := signals.start(open); err != nil {
-			return fmt.Errorf("cannot start: %w", err)
+			return startError(err)
 		}
 		protected := app.New(app.Options{Config: store.TokenConfig, Version: version})
 		if err := signals.start(protected); err != nil {
-			return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
+			return startError(errors.Join(err, open.Stop()))
 		}
 		printDemo(cmd.OutOrStdout(), *lang, store, urls)
 		return runUntilStopped(signals, open, protected)

@@ -1,11 +1,11 @@
 package command
 
 import (
-	"errors"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -32,7 +32,7 @@ func (d *duration) Set(text string) error {
 	digits, negative := strings.CutPrefix(text, "-")
 	parsed, ok := config.ParseDuration(digits)
 	if !ok {
-		return errors.New("write a duration such as 10s, 1h or 1d")
+		return i18n.Errorf("write a duration such as 10s, 1h or 1d")
 	}
 	if *d = duration(parsed); negative {
 		*d = -*d

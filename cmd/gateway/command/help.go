@@ -140,7 +140,7 @@ func describeCompletion(root *cobra.Command) {
 		cmd.Short, cmd.Long = i18n.Plain("print the completion script of a shell").String(), ""
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(*cobra.Command, []string) error {
-			return usageError("completion: give one of bash, zsh, fish and powershell")
+			return usageError{i18n.Errorf("completion: give one of bash, zsh, fish and powershell")}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -62,7 +63,7 @@ func inspectCommand() *cobra.Command {
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *content != "" && len(args) > 1 {
-			return usageError("inspect: -file takes one id")
+			return usageError{i18n.Errorf("inspect: -file takes one id")}
 		}
 		var cfg *config.Config
 		if *path != "" {

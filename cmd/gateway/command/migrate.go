@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/migrate"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ func migrateCommand() *cobra.Command {
 	asJSON := jsonFlag(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if *nginx == "" {
-			return usageError("migrate: -nginx is missing")
+			return usageError{i18n.Errorf("migrate: -nginx is missing")}
 		}
 		return sameFile(*out, *nginx, *module)
 	}
@@ -77,7 +78,7 @@ func sameFile(out string, inputs ...string) error {
 	}
 	for _, name := range inputs {
 		if other, err := os.Stat(name); err == nil && os.SameFile(info, other) {
-			return usageError(fmt.Sprintf("migrate: -o %s would replace a file that is read", out))
+			return usageError{i18n.Errorf("migrate: -o %s would replace a file that is read", out)}
 		}
 	}
 	return nil

@@ -30,6 +30,7 @@ var size = regexp.MustCompile(`[0-9][0-9.]* [A-Z]?B( free|;)`)
 // TestMistakes: each line that operators type by mistake, by habit, or copy from an old guide has
 // its exact message and exit code, by the command line.
 func TestMistakes(t *testing.T) {
+	t.Setenv("LC_ALL", "C")
 	const id = "00/00/wKgABF5xyzmAAAAAAAAAAAAAAAAA123.jpg"
 	for _, rows := range [][]mistake{includeMistakes, lineMistakes, tokenMistakes, sectionMistakes, valueMistakes,
 		formatMistakes, urlMistakes, commandMistakes} {
@@ -344,4 +345,20 @@ var commandMistakes = []mistake{
 	{args: "ready FILE -admin 127.0.0.1:1",
 		want: "gateway: cannot reach the gateway (-admin is its admin_listen): Get " +
 			"\"http://127.0.0.1:1/readyz\": dial tcp 127.0.0.1:1: connect: connection refused", code: 1},
+}
+
+// TestMistakesInChinese: the errors of a command line are Chinese in a Chinese locale.
+func TestMistakesInChinese(t *testing.T) {
+	t.Setenv("LC_ALL", "zh_CN.UTF-8")
+	for args, want := range map[string]string{
+		"chek":             "gateway: 没有命令 \"chek\"（是否要写 check？）；参见 gateway help",
+		"-s quit":          "gateway: serve: 没有参数 -s（信号：kill -HUP 重新加载，kill -QUIT 停止）；参见 gateway help serve",
+		"inspect":          "gateway: inspect: 缺少参数；参见 gateway help inspect",
+		"check -c":         "gateway: check: 参数 -c 需要一个值；参见 gateway help check",
+		"check -lang fr x": "gateway: check: 值 \"fr\" 不能用于参数 -lang: 语言为 en 和 zh；参见 gateway help check",
+	} {
+		var out bytes.Buffer
+		Run("v1", strings.Fields(strings.ReplaceAll(args, "DIR", t.TempDir())), nil, &out, &out)
+		require.Equal(t, want, strings.TrimSuffix(out.String(), "\n"), args)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,7 +33,7 @@ func languageFlag(cmd *cobra.Command) *i18n.Language {
 		func(text string) error {
 			named, ok := i18n.ParseLanguage(text)
 			if !ok {
-				return errors.New("the languages are en and zh")
+				return i18n.Errorf("the languages are en and zh")
 			}
 			l = named
 			return nil
@@ -81,7 +80,7 @@ func interruptible() (context.Context, context.CancelFunc) {
 }
 
 // errInterrupted is the error of a command that a signal ended.
-var errInterrupted = errors.New("interrupted")
+var errInterrupted = i18n.Errorf("interrupted")
 
 // withSpinner runs a function that may take long, with a spinner on a terminal. A signal makes it
 // return errInterrupted at once, while f still runs.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/spf13/cobra"
 )
 
@@ -102,9 +104,9 @@ func (a *adminClient) prefetch(
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return sum, fmt.Errorf("the gateway's response was aborted: %w", err)
+		return sum, i18n.Errorf("the gateway's response was aborted: %w", err)
 	}
-	return sum, errors.New("the gateway's response was aborted")
+	return sum, i18n.Errorf("the gateway's response was aborted")
 }
 
 // prefetchedOf parses a line of the gateway: "ID STATE SIZE", "ID error: TEXT" or "error: TEXT".

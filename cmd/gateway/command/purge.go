@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ func purgeCommand() *cobra.Command {
 			query.Set("all", "1")
 		}
 		if len(query) != 1 {
-			return usageError("purge: give one of -id, -prefix and -all")
+			return usageError{i18n.Errorf("purge: give one of -id, -prefix and -all")}
 		}
 		client, err := listener.client(purgeTimeout, cmd.ErrOrStderr())
 		if err != nil {
@@ -70,7 +71,7 @@ func (a *adminClient) purge(ctx context.Context, query url.Values) (done admin.P
 		return done, err
 	}
 	if err := json.Unmarshal([]byte(body), &done); err != nil {
-		return done, fmt.Errorf("cannot read the gateway's response: %w", err)
+		return done, i18n.Errorf("cannot read the gateway's response: %w", err)
 	}
 	return done, nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/sandbox"
 	"fastdfs-gateway/internal/process/upgrade"
 
@@ -31,9 +32,7 @@ const (
 const exampleID = "group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg"
 
 // usageError is an invalid command line.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
+type usageError struct{ error }
 
 // errPrinted is a failure that has been printed already.
 var errPrinted = errors.New("failed")
@@ -94,8 +93,10 @@ func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Write
 	return exitCode(cmd, err, stderr)
 }
 
-// exitCode prints an error of a command that has not been printed, and returns the exit code.
+// exitCode prints an error of a command that has not been printed, in the language of the
+// environment, and returns the exit code.
 func exitCode(cmd *cobra.Command, err error, stderr io.Writer) int {
+	lang := i18n.FromEnvironment(os.Getenv)
 	var usage usageError
 	switch {
 	case err == nil:
@@ -105,12 +106,12 @@ func exitCode(cmd *cobra.Command, err error, stderr io.Writer) int {
 		if cmd.HasParent() && cmd.Name() != "help" {
 			help += " " + cmd.Name()
 		}
-		fmt.Fprintf(stderr, "gateway: %v; see %s\n", err, help)
+		fmt.Fprintln(stderr, i18n.Sprintf("gateway: %s; see %s", i18n.ErrorText(usage.error), help).In(lang))
 		return exitUsage
 	case errors.Is(err, errIncomplete):
 		return exitPartial
 	case !errors.Is(err, errPrinted):
-		fmt.Fprintf(stderr, "gateway: %v\n", err)
+		fmt.Fprintf(stderr, "gateway: %s\n", i18n.ErrorText(err).In(lang))
 	}
 	return exitFailure
 }
@@ -194,23 +195,23 @@ func unknownCommand(root *cobra.Command, name string) error {
 		names = append(names, cmd.Name())
 	}
 	if isReadable(name) {
-		return usageError(fmt.Sprintf("there is no command %q; gateway -c FILE serves it", name))
+		return usageError{i18n.Errorf("there is no command %q; gateway -c FILE serves it", name)}
 	}
 	if slices.Contains([]string{"reload", "stop", "quit", "reopen", "restart"}, name) {
-		return usageError(fmt.Sprintf("there is no command %q%s", name, signalsHint))
+		return usageError{i18n.Errorf("there is no command %q%s", name, signalsHint)}
 	}
-	return usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
+	return usageError{i18n.Errorf("there is no command %q%s", name, didYouMean(name, names, ""))}
 }
 
 // signalsHint is the hint for a command or flag of nginx that sends a signal.
-const signalsHint = " (signals: kill -HUP reloads, kill -QUIT stops)"
+var signalsHint = i18n.Plain(" (signals: kill -HUP reloads, kill -QUIT stops)")
 
 // didYouMean returns a suggestion for a misspelt name: the nearest candidate.
-func didYouMean(name string, candidates []string, prefix string) string {
+func didYouMean(name string, candidates []string, prefix string) (hint i18n.Text) {
 	if near, ok := config.Nearest(name, candidates); ok {
-		return fmt.Sprintf(" (did you mean %s%s?)", prefix, near)
+		hint = i18n.Sprintf(" (did you mean %s%s?)", prefix, near)
 	}
-	return ""
+	return hint
 }
 
 // flagError returns the text for an error of the flags of a command.
@@ -218,7 +219,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if name := cmd.Flags().Arg(0); !cmd.HasParent() && name != "" {
 		return unknownCommand(cmd, name) // the flag follows it
 	}
-	text := err.Error()
+	text := i18n.Plain(err.Error())
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
@@ -227,22 +228,23 @@ func flagError(cmd *cobra.Command, err error) error {
 		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, shortName(f)) })
-		text = fmt.Sprintf("there is no flag -%s", name)
+		var hint i18n.Text
 		switch {
 		case len(name) > 1:
-			text += didYouMean(name, names, "-")
+			hint = didYouMean(name, names, "-")
 		case name == "s": // nginx's
-			text += signalsHint
+			hint = signalsHint
 		}
+		text = i18n.Sprintf("there is no flag -%s%s", name, hint)
 	case errors.As(err, &missing):
-		text = "flag needs an argument: -" + missing.GetSpecifiedName()
+		text = i18n.Sprintf("flag needs an argument: -%s", missing.GetSpecifiedName())
 	case errors.As(err, &invalid):
-		text = fmt.Sprintf("invalid value %q for flag -%s", invalid.GetValue(), shortName(invalid.GetFlag()))
+		text = i18n.Sprintf("invalid value %q for flag -%s", invalid.GetValue(), shortName(invalid.GetFlag()))
 		if cause := errors.Unwrap(err); cause != nil && !errors.As(err, new(*strconv.NumError)) {
-			text += ": " + cause.Error()
+			text = i18n.Sprintf("%s: %s", text, i18n.ErrorText(cause))
 		}
 	}
-	return usageError(cmd.Name() + ": " + text)
+	return usageError{i18n.Errorf("%s: %s", cmd.Name(), text)}
 }
 
 // arguments returns a check of the number of arguments; atMost < 0 = no upper bound.
@@ -250,9 +252,9 @@ func arguments(atLeast, atMost int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < atLeast:
-			return usageError(cmd.Name() + ": an argument is missing")
+			return usageError{i18n.Errorf("%s: an argument is missing", cmd.Name())}
 		case atMost >= 0 && len(args) > atMost:
-			return usageError(fmt.Sprintf("%s: %q is one argument too many", cmd.Name(), args[atMost]))
+			return usageError{i18n.Errorf("%s: %q is one argument too many", cmd.Name(), args[atMost])}
 		}
 		return nil
 	}
@@ -264,7 +266,7 @@ func configFlag(cmd *cobra.Command) *string {
 }
 
 // defaultConfigs are the configurations of a command without -c: the first one that exists.
-var defaultConfigs = []string{"/etc/fastdfs-gateway/gateway.conf", modulePath}
+var defaultConfigs = [2]string{"/etc/fastdfs-gateway/gateway.conf", modulePath}
 
 // requiredConfigFlag adds -c for a command that does not work without a configuration, and whose
 // other arguments are so many.
@@ -280,7 +282,7 @@ func requiredConfigFlag(cmd *cobra.Command, others int) *string {
 func acceptFile(cmd *cobra.Command, path *string, others int) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *path == "" && len(args) == others && others > 0 && isReadable(args[0]) {
-			return usageError(cmd.Name() + ": an argument is missing behind FILE")
+			return usageError{i18n.Errorf("%s: an argument is missing behind FILE", cmd.Name())}
 		}
 		if *path != "" || len(args) <= others {
 			return arguments(others, others)(cmd, args)
@@ -301,8 +303,8 @@ func findConfig(cmd *cobra.Command, path *string) error {
 		}
 	}
 	if *path == "" {
-		return usageError(fmt.Sprintf("%s: -c is missing, and neither %s exists", cmd.Name(),
-			strings.Join(defaultConfigs, " nor ")))
+		return usageError{i18n.Errorf("%s: -c is missing, and neither %s nor %s exists", cmd.Name(),
+			defaultConfigs[0], defaultConfigs[1])}
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/signal"
@@ -11,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/doctor"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/upgrade"
 
@@ -33,32 +33,33 @@ func serveCommand(version string) *cobra.Command {
 			o.Replaces, err = upgrade.FromEnvironment()
 		}
 		if err != nil {
-			return fmt.Errorf("cannot start: %w", err)
+			return startError(err)
 		}
 		o.Starter, o.NoStarter = upgrade.NewStarter() // before privileges are dropped
 		defer o.Starter.Close()                       // its errors change nothing at the end of the process
 		a := app.New(o)
 		if err := signals.start(a); err != nil {
-			return fmt.Errorf("cannot start: %w%s", err, listenHint(err))
+			return startError(err)
 		}
 		return runUntilStopped(signals, a)
 	}
 	return cmd
 }
 
-// listenHint returns what to do about an address at which the gateway cannot listen; empty for
-// other errors.
-func listenHint(err error) string {
+// startError returns the error of a gateway that cannot start, with what to do about an address at
+// which it cannot listen.
+func startError(err error) error {
+	var hint i18n.Text
 	var op *net.OpError
 	switch {
 	case !errors.As(err, &op) || op.Op != "listen" || op.Addr == nil:
 	case errors.Is(err, syscall.EADDRINUSE):
-		return "; " + doctor.TakenBy(op.Addr.String()).String()
+		hint = i18n.Sprintf("; %s", doctor.TakenBy(op.Addr.String()))
 	case errors.Is(err, syscall.EACCES):
-		return "; start it by the unit of systemd, or as root with user in [gateway], or after " +
-			"`setcap cap_net_bind_service=+ep " + os.Args[0] + "`"
+		hint = i18n.Sprintf("; start it by the unit of systemd, or as root with user in [gateway], or after "+
+			"`setcap cap_net_bind_service=+ep %s`", os.Args[0])
 	}
-	return ""
+	return i18n.Errorf("cannot start: %w%s", err, hint)
 }
 
 // signals are the signals that the program catches: stop gets stopSignals, which wait for no other

@@ -8,6 +8,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/variant"
 
 	"github.com/spf13/cobra"
@@ -34,10 +35,10 @@ func tokenCommand() *cobra.Command {
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *ts < -1 {
-			return usageError("token: -ts is negative")
+			return usageError{i18n.Errorf("token: -ts is negative")}
 		}
 		if *ts >= 0 && *ttl != 0 {
-			return usageError("token: -ts and -ttl exclude each other")
+			return usageError{i18n.Errorf("token: -ts and -ttl exclude each other")}
 		}
 		cfg, err := loadConfig(*path, cmd.ErrOrStderr())
 		if err != nil {
@@ -46,9 +47,9 @@ func tokenCommand() *cobra.Command {
 		secrets, err := cfg.AntiSteal.ReadSecrets()
 		switch {
 		case err != nil:
-			return fmt.Errorf("cannot make a token: %w; see secret_files in [antisteal]", err)
+			return i18n.Errorf("cannot make a token: %w; see secret_files in [antisteal]", err)
 		case len(secrets) == 0:
-			return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
+			return i18n.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
 		}
 		id, err := parseID(cfg, args[len(args)-1])
 		if err != nil {
@@ -58,7 +59,7 @@ func tokenCommand() *cobra.Command {
 		if *image != "" {
 			wish, err := variant.ParseWish(*image)
 			if err != nil {
-				return usageError("token: -image: " + err.Error())
+				return usageError{fmt.Errorf("token: -image: %w", err)}
 			}
 			signed := wish.String() + "&sig=" + variant.Sign(secrets[0], id.Canonical().Logic, wish)
 			if query += "&" + signed; !cfg.AntiSteal.CheckToken {
@@ -97,7 +98,7 @@ func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
 		}
 	}
 	if err != nil {
-		return id, fmt.Errorf("cannot read file id %q: %w", arg, err)
+		return id, i18n.Errorf("cannot read file id %q: %w", arg, err)
 	}
 	return id, nil
 }
