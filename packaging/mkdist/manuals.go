@@ -46,7 +46,7 @@ func writeManuals(root *cobra.Command, dir, version string, when time.Time) erro
 		return err
 	}
 	root.Long += "\n**gateway.conf(5)** describes its configuration.\n\n" +
-		sections(string(operations), "Contents", "Commands")
+		sections(string(operations), "Contents")
 	for _, cmd := range root.Commands() {
 		cmd.RemoveCommand(cmd.Commands()...) // one page describes the completions of all shells
 		cmd.Long = fmt.Sprintf("%s.\n\nExit codes: 0 success, 1 %s, 2 usage", cmd.Short, command.Exit1(cmd))
