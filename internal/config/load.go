@@ -229,10 +229,10 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 }
 
 // losesTokens reports whether a key of the module's part, which its section does not have, was
-// meant to switch the check of tokens on, and no other line does that.
+// meant to switch the check of tokens on, also with a misspelt value, and no other line does that.
 func (l *loader) losesTokens(e entry, names []string) bool {
 	near, _ := Nearest(e.key, names)
-	return (near == checkTokenKey || e.key == checkTokenKey) && isTrue(e.value) &&
+	return (near == checkTokenKey || e.key == checkTokenKey) && !isFalse(e.value) &&
 		!slices.ContainsFunc(l.bySection[""], func(e entry) bool { return e.key == checkTokenKey })
 }
 

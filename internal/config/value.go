@@ -226,7 +226,7 @@ func resolve(name string, at position) string {
 // flag parses a boolean: true, yes, on and 1 in any case are true, all else is false.
 func flag(p *bool) field {
 	return field{parse: func(v string, _ position) *parseError {
-		if *p = isTrue(v); *p || slices.Contains([]string{"", "false", "no", "off", "0"}, strings.ToLower(v)) {
+		if *p = isTrue(v); *p || isFalse(v) {
 			return nil
 		}
 		return questionable("write true or false", "is neither true nor false and counts as false")
@@ -252,6 +252,11 @@ func tokenFlag(p *bool) field {
 // isTrue reports whether a value of flag is true.
 func isTrue(v string) bool {
 	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(v))
+}
+
+// isFalse reports whether a value of flag is false.
+func isFalse(v string) bool {
+	return slices.Contains([]string{"", "false", "no", "off", "0"}, strings.ToLower(v))
 }
 
 // number parses a decimal number from low to high.

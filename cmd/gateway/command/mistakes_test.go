@@ -156,6 +156,9 @@ var tokenMistakes = []mistake{
 	{text: "check_token = true",
 		want: "FILE:4: error: \"check_token\" is no known key here, so no token is checked; did you mean " +
 			"http.anti_steal.check_token (serve only requests with a valid token)?", code: 1},
+	{text: "check_token = ture",
+		want: "FILE:4: error: \"check_token\" is no known key here, so no token is checked; did you mean " +
+			"http.anti_steal.check_token (serve only requests with a valid token)?", code: 1},
 	{text: "http.anti_steal.chek_token = false",
 		want: "FILE:4: warning: \"http.anti_steal.chek_token\" is no known key and is ignored; did you mean " +
 			"http.anti_steal.check_token (serve only requests with a valid token)?"},
