@@ -177,7 +177,8 @@ func TestDoctorWebServers(t *testing.T) {
 	require.Len(t, examine(t, 0, conf, "storage"), 1)
 }
 
-// TestDoctorHost: doctor checks the ports, limits, disks and store paths of this host.
+// TestDoctorHost: doctor checks the ports, limits, disks and store paths of this host. A gateway that
+// finds its port taken names the program that has it.
 func TestDoctorHost(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -191,6 +192,10 @@ func TestDoctorHost(t *testing.T) {
 	found := examine(t, 1, conf, "port", "limit", "disk")
 	require.Contains(t, found, finding{"port", taken, "fail",
 		fmt.Sprintf("taken by ops.test, process %d", os.Getpid()), "stop it, or change listen in [gateway]"})
+	code, _, stderr := e2e.Run(t, "-c", conf)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, fmt.Sprintf("gateway: cannot start: cannot listen on %q: listen tcp %s: bind: address "+
+		"already in use; see listen in [gateway]; taken by ops.test, process %d\n", taken, taken, os.Getpid()))
 	require.Contains(t, found, finding{"port", free, "ok", "free", ""})
 	require.Contains(t, only(t, found, "warn").advice, "lower disk_max")
 	var stores int
