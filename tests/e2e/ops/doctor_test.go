@@ -177,8 +177,8 @@ func TestDoctorWebServers(t *testing.T) {
 	require.Len(t, examine(t, 0, conf, "storage"), 1)
 }
 
-// TestDoctorHost: doctor checks the ports, limits, disks and store paths of this host. A gateway that
-// finds its port taken names the program that has it.
+// TestDoctorHost: doctor checks the ports, limits, disks and store paths of this host. A gateway
+// that finds its port taken names the program that has it.
 func TestDoctorHost(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
