@@ -28,6 +28,14 @@ func TestEmptyValuesAreDefaults(t *testing.T) {
 	require.Empty(t, c.Gateway.AdminListen, "an empty listener is off")
 }
 
+// TestAccessLogPath: a path with a blank is kept, and "off" switches the log off.
+func TestAccessLogPath(t *testing.T) {
+	c, problems := load(t, base+"[gateway]\naccess_log = /var/log/g combined\n")
+	require.Len(t, problems, 1)
+	require.Equal(t, "/var/log/g combined", c.Gateway.AccessLog)
+	require.Empty(t, clean(t, base+"[gateway]\naccess_log = Off\n").Gateway.AccessLog)
+}
+
 // everyKey sets every key to a value other than its default.
 const everyKey = `base_path = /b
 tracker_server = 10.0.0.1
