@@ -88,7 +88,6 @@ var (
 	partPath    = lazy(`^/M[0-9A-F]?$`)
 	headParts   = lazy(`^(?:((?:[0-9A-Za-z]{1,16}/)?M[0-9A-F]{2})|([0-9A-Za-z]{1,16}))((?:/.*)?)$`)
 	folder      = lazy(`^[0-9A-Fa-f]{2}$`)
-	groupName   = lazy(`^[0-9A-Za-z]{1,16}$`)
 	anyCasePath = lazy(`(?i)/M[0-9A-F]{0,2}(/|$)`)
 	fileID      = lazy(`(?i)^/([0-9a-z]+/)?M[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{2}/[^/]+$`)
 	// plainExpression has the anchor, the beginning, .* or .+, the extensions and the end.
