@@ -29,11 +29,13 @@ var sentenceArguments = map[string][]int{
 	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
 	// internal/config
 	"errorf": {2, 3}, "warnf": {2, 3}, "keyError": {1, 2}, "keyWarning": {1, 2}, "invalid": {0, 1},
-	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "absentf": {2, 3}, "stop": {1},
+	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "absentf": {2, 3},
+	"stop":    {1},
 	"fail":    {1},
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
+	"t.say": {1, 2}, "t.note": {1, 2}, "t.sayFile": {0, 1}, "mistake": {1, 2}, // internal/tools/migrate
 	"say":  {0},                   // of the demonstration
 	"step": {0, 1}, "answer": {0}, // of explain
 	// help of the command line
@@ -43,20 +45,23 @@ var sentenceArguments = map[string][]int{
 
 // scanned are the packages with sentences, from the root of the repository.
 var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/status", "internal/app",
-	"internal/config", "internal/tools/demo", "internal/doctor", "internal/fleet", "internal/gateway",
-	"internal/origin", "internal/httpserver/certificates", "internal/httpserver/fileselect",
+	"internal/config", "internal/tools/demo", "internal/tools/migrate", "internal/doctor",
+	"internal/fleet", "internal/gateway", "internal/origin", "internal/httpserver/certificates",
+	"internal/httpserver/fileselect",
 	"internal/httpserver/logtemplate", "storage/local"}
 
 // helpers are the functions of sentenceArguments without a package name, by the packages that call
 // them. In other packages the names may be those of other functions.
 var helpers = map[string][]string{
-	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable", "parsed", "token",
+	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable",
+		"parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
 	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
 	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step"},
+	"internal/tools/migrate": {"t.say", "t.note", "t.sayFile", "mistake"},
 }
 
 // sentenceFields are the fields whose constants are sentences.
@@ -77,6 +82,7 @@ func TestSentences(t *testing.T) {
 		s.folder(t, folder)
 	}
 	s.pages(t)
+	s.directives(t)
 	require.Greater(t, len(s.found), 300, "the scan finds few sentences")
 	for _, problem := range s.problems {
 		t.Error(problem)
@@ -102,10 +108,17 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// system are the errors of the kernel and of Go's packages that have translations.
+// system are the errors of the kernel and of Go's packages that have translations,
+// with those of the parser of nginx's configurations.
 var system = []string{"permission denied", "no such file or directory", "file does not exist", "is a directory",
-	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded", "too many open files",
-	"no space left on device", "read-only file system", "unexpected EOF", "EOF"}
+	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded",
+	"too many open files",
+	"no space left on device", "read-only file system", "unexpected EOF", "EOF",
+	"premature end of file", "configs contain include cycle", "unknown directive %s", "unexpected %s",
+	"%s directive is not allowed here", "directive %s's is not enclosed in parentheses",
+	"directive %s has no opening %s", "directive %s is not terminated by %s",
+	"invalid value %s in %s directive, it must be %s or %s",
+	"invalid number of arguments in %s directive", "unexpected end of file, expecting %s"}
 
 // noImports finds no imported package: the type checker only has to evaluate the constants of the
 // package itself.
@@ -139,6 +152,10 @@ func (s *scan) folder(t *testing.T, folder string) {
 				if name, ok := n.Key.(*ast.Ident); ok && slices.Contains(sentenceFields[folder], name.Name) &&
 					info.Types[n.Value].Value != nil {
 					s.sentence(fset, &info, n.Value)
+				}
+			case *ast.ValueSpec: // the kinds of findings
+				if kind, ok := n.Type.(*ast.Ident); ok && kind.Name == "Kind" && folder == "internal/tools/migrate" {
+					s.sentence(fset, &info, n.Values[0])
 				}
 			case *ast.AssignStmt:
 				for i, to := range n.Lhs {
@@ -245,6 +262,23 @@ func (s *scan) pages(t *testing.T) {
 		for n, line := range strings.Split(string(text), "\n") {
 			for _, m := range inAction.FindAllStringSubmatch(line, -1) {
 				s.found[m[1]] = fmt.Sprintf("%s:%d", page, n+1)
+			}
+		}
+	}
+}
+
+// directives collects the sentences of the table of nginx's directives.
+func (s *scan) directives(t *testing.T) {
+	const table = "internal/tools/migrate/directives.txt"
+	text, err := os.ReadFile("../../" + table)
+	require.NoError(t, err)
+	for n, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		for _, sentence := range strings.Split(line, "|")[1:] {
+			if sentence = strings.TrimSpace(sentence); sentence != "" {
+				s.found[sentence] = fmt.Sprintf("%s:%d", table, n+1)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/migrate"
@@ -33,7 +34,7 @@ type translation struct {
 // migrateCommand translates a configuration of nginx.
 func migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "migrate -nginx NGINX_CONF [-c MOD_FASTDFS_CONF] [-o FILE] [-v] [-json]",
+		Use:     "migrate -nginx NGINX_CONF [-c MOD_FASTDFS_CONF] [-o FILE] [-v] [-json] [-lang en|zh]",
 		Short:   "translate the server blocks of nginx that serve FastDFS into a configuration of the gateway",
 		Example: "gateway migrate -nginx /etc/nginx/nginx.conf -c /etc/fdfs/mod_fastdfs.conf -o gateway.conf",
 		Annotations: exits("NGINX_CONF cannot be read or is wrong; nothing is written",
@@ -44,7 +45,7 @@ func migrateCommand() *cobra.Command {
 		"the `MOD_FASTDFS_CONF` of the module, which the result includes; by default "+modulePath+" if it is there")
 	out := cmd.Flags().StringP("output", "o", "", "write to `FILE`, not to standard output")
 	all := cmd.Flags().BoolP("verbose", "v", false, "name the directives that need nothing as well")
-	asJSON := jsonFlag(cmd)
+	asJSON, lang := jsonFlag(cmd), languageFlag(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if *nginx == "" {
 			return usageError{i18n.Errorf("migrate: -nginx is missing")}
@@ -52,7 +53,10 @@ func migrateCommand() *cobra.Command {
 		return sameFile(*out, *nginx, *module)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		made, err := translate(*nginx, *module, *all)
+		if *asJSON {
+			*lang = i18n.English
+		}
+		made, err := translate(*nginx, *module, *all, *lang)
 		var mistakes migrate.MistakesError
 		switch {
 		case errors.As(err, &mistakes):
@@ -61,11 +65,11 @@ func migrateCommand() *cobra.Command {
 			return err
 		case *out != "" && made.Config != "":
 			if err := os.WriteFile(*out, []byte(made.Config), 0o644); err != nil {
-				return fmt.Errorf("cannot write the configuration: %w", err)
+				return i18n.Errorf("cannot write the configuration: %w", err)
 			}
 			made.File = *out
 		}
-		return made.print(cmd, *asJSON, mistakes != nil)
+		return made.print(cmd, *asJSON, mistakes != nil, *lang)
 	}
 	return cmd
 }
@@ -84,35 +88,35 @@ func sameFile(out string, inputs ...string) error {
 	return nil
 }
 
-// translate reads the files and translates them.
-func translate(nginx, module string, all bool) (translation, error) {
+// translate reads the files and translates them. lang is the language of comments in the result.
+func translate(nginx, module string, all bool, lang i18n.Language) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
 	options := migrate.Options{Readable: isReadable, Writable: canLog,
-		HasAccount: hasAccount, Nearest: config.Nearest}
+		HasAccount: hasAccount, Nearest: config.Nearest, Language: lang}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
 	}
 	if info, err := os.Stat(module); err == nil && !info.Mode().IsRegular() { // the open of a pipe would wait
-		return made, fmt.Errorf("cannot use %s: it is no regular file", module)
+		return made, i18n.Errorf("cannot use %s: it is no regular file", module)
 	}
 	if module != "" {
 		cfg, problems := config.Load(module)
 		if cfg == nil {
-			return made, fmt.Errorf("cannot use %s: %w", module, config.JoinErrors(problems))
+			return made, i18n.Errorf("cannot use %s: %w", module, config.JoinErrors(problems))
 		}
 		path, err := filepath.Abs(module)
 		if err != nil {
-			return made, fmt.Errorf("cannot find %s: %w", module, err)
+			return made, i18n.Errorf("cannot find %s: %w", module, err)
 		}
 		made.Module, options.ModuleFile, options.Module = path, path, moduleOf(cfg)
 	}
 	path, err := filepath.Abs(nginx)
 	if err != nil {
-		return made, fmt.Errorf("cannot find %s: %w", nginx, err)
+		return made, i18n.Errorf("cannot find %s: %w", nginx, err)
 	}
 	tree, err := migrate.Read(path)
 	if err != nil {
-		return made, fmt.Errorf("cannot translate %s: %w", nginx, err)
+		return made, i18n.Errorf("cannot translate %s: %w", nginx, err)
 	}
 	result := migrate.Translate(tree, options)
 	if result.Config != "" {
@@ -135,12 +139,12 @@ func translate(nginx, module string, all bool) (translation, error) {
 func rejectedLines(text string) (found []migrate.Finding, err error) {
 	f, err := os.CreateTemp("", "gateway-migrate-*.conf")
 	if err != nil {
-		return nil, fmt.Errorf("cannot check the result: %w", err)
+		return nil, i18n.Errorf("cannot check the result: %w", err)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // a file of the system's folder for such files
 	_, err = f.WriteString(text)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("cannot check the result: %w", err)
+		return nil, i18n.Errorf("cannot check the result: %w", err)
 	}
 	_, problems := config.Load(f.Name())
 	lines := strings.Split(text, "\n")
@@ -149,7 +153,7 @@ func rejectedLines(text string) (found []migrate.Finding, err error) {
 			continue
 		}
 		finding := migrate.Finding{Kind: migrate.Untranslated, File: "the result", Line: p.Line,
-			Text: "gateway check rejects it: " + p.Text.String(), Advice: p.Fix.String()}
+			Text: i18n.Sprintf("gateway check rejects it: %s", p.Text), Advice: p.Fix}
 		if p.Line > 1 && p.Line <= len(lines) {
 			finding.Directive = lines[p.Line-1]
 			if m := nginxLine.FindStringSubmatch(lines[p.Line-2]); m != nil {
@@ -203,19 +207,19 @@ func hasAccount(name string) bool {
 }
 
 // print prints the configuration to standard output, and the findings to standard error.
-func (m translation) print(cmd *cobra.Command, asJSON, wrong bool) error {
+func (m translation) print(cmd *cobra.Command, asJSON, wrong bool, lang i18n.Language) error {
 	if asJSON {
 		if err := printJSON(cmd, m); err != nil {
 			return err
 		}
 	} else {
 		for _, f := range m.Findings {
-			fmt.Fprintln(cmd.ErrOrStderr(), f)
+			fmt.Fprintln(cmd.ErrOrStderr(), f.In(lang))
 		}
 		if m.File == "" {
 			fmt.Fprint(cmd.OutOrStdout(), m.Config)
 		}
-		fmt.Fprintln(cmd.ErrOrStderr(), m.summary(wrong))
+		fmt.Fprintln(cmd.ErrOrStderr(), m.summary(wrong).In(lang))
 	}
 	switch {
 	case wrong:
@@ -227,20 +231,22 @@ func (m translation) print(cmd *cobra.Command, asJSON, wrong bool) error {
 }
 
 // summary returns the last line of the output.
-func (m translation) summary(wrong bool) string {
+func (m translation) summary(wrong bool) i18n.Text {
 	lost := 0
 	for _, f := range m.Findings {
 		if f.Kind != migrate.Note && f.Kind != migrate.Nothing {
 			lost++
 		}
 	}
+	notes := status.Plural(len(m.Findings)-lost, "%s note", "%s notes")
 	switch {
 	case wrong:
-		return fmt.Sprintf("%s: not translated: %d mistakes", m.Nginx, lost)
+		return i18n.Sprintf("%s: not translated: %s", m.Nginx, status.Plural(lost, "%s mistake", "%s mistakes"))
 	case m.Config == "":
-		return fmt.Sprintf("%s: not translated", m.Nginx)
+		return i18n.Sprintf("%s: not translated", m.Nginx)
 	case lost == 0:
-		return fmt.Sprintf("%s: all translated, %d notes", m.Nginx, len(m.Findings))
+		return i18n.Sprintf("%s: all translated, %s", m.Nginx, notes)
 	}
-	return fmt.Sprintf("%s: translated; %d lines have no translation, %d notes", m.Nginx, lost, len(m.Findings)-lost)
+	return i18n.Sprintf("%s: translated; %s, %s", m.Nginx,
+		status.Plural(lost, "%s line has no translation", "%s lines have no translation"), notes)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/i18n"
 
 	"github.com/stretchr/testify/require"
 )
@@ -77,7 +78,7 @@ func TestMigrateOutput(t *testing.T) {
 		}
 		stderr.Reset()
 		require.Equal(t, code, Run("v1", append(args, "-json"), nil, &stdout, &stderr), file)
-		var made translation
+		var made struct{ Complete bool }
 		require.NoError(t, json.Unmarshal(stdout.Bytes(), &made))
 		require.Equal(t, code == exitOK, made.Complete, file)
 		require.Empty(t, stderr.String(), file)
@@ -115,9 +116,9 @@ func TestMigrateRejected(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "nginx.conf")
 	text := "server {\n listen 80;\n location /group1/ {\n ngx_fastdfs_module;\n add_header 'X Y' 1;\n }\n}\n"
 	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
-	made, err := translate(conf, moduleFile(t, "# module: groups=group1"), false)
+	made, err := translate(conf, moduleFile(t, "# module: groups=group1"), false, i18n.English)
 	require.NoError(t, err)
 	require.False(t, made.Complete)
 	require.Equal(t, 5, made.Findings[len(made.Findings)-1].Line)
-	require.Contains(t, made.Findings[len(made.Findings)-1].Text, "gateway check rejects it")
+	require.Contains(t, made.Findings[len(made.Findings)-1].Text.String(), "gateway check rejects it")
 }

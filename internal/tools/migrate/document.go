@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // document is the resulting configuration of the gateway.
@@ -112,19 +114,19 @@ func (o *document) valueFor(in string, files selector, key string) (value string
 // text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the
 // directives without a translation.
 func (o *document) text(t *translator) string {
-	text := fmt.Sprintf("# Configuration of the gateway, translated from %s by gateway migrate.\n",
-		oneLine(t.tree.main, 200))
+	text := "# " + i18n.Sprintf("Configuration of the gateway, translated from %s by gateway migrate.",
+		oneLine(t.tree.main, 200)).In(t.Language) + "\n"
 	if t.ModuleFile != "" {
-		text += "\n# The file of the module, as it is. Keys below count before its own.\n#include " +
-			filepath.Clean(t.ModuleFile) + "\n"
+		text += "\n# " + i18n.Plain("The file of the module, as it is. Keys below count before its own.").
+			In(t.Language) + "\n#include " + filepath.Clean(t.ModuleFile) + "\n"
 	}
 	text += o.body()
 	if !(Result{Findings: t.findings}).Complete() {
-		text += "\n# Not translated:\n"
+		text += "\n# " + i18n.Plain("Not translated:").In(t.Language) + "\n"
 	}
 	for _, f := range t.findings {
 		if f.Kind == Untranslated {
-			text += "# " + oneLine(f.String(), 1000) + "\n"
+			text += "# " + oneLine(f.In(t.Language), 1000) + "\n"
 		}
 	}
 	return text

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // setting is a key of [headers] or [access] for the files of a location.
@@ -61,8 +63,9 @@ func (t *translator) writeFiles() {
 	}
 	for _, s := range t.kept[1:] {
 		if text(s) != text(t.main) {
-			t.say(append(named(s.d.block, "server_name"), s.d)[0], "its files have the headers and limits of "+
-				t.main.title()+": one gateway has the same for all names", rowOf("listen").advice)
+			t.say(append(named(s.d.block, "server_name"), s.d)[0], i18n.Sprintf(
+				"its files have the headers and limits of %s: one gateway has the same for all names", t.main.title()),
+				rowOf("listen").advice)
 		}
 	}
 }
@@ -91,7 +94,7 @@ func (t *translator) writeCORS(l *location, name string, v setting) {
 	case v.value != "" && (now == "" || now == v.value):
 		t.out.set("gateway", corsKeys[name], v.value, v.from...)
 	case v.value != "":
-		t.say(v.from[0], "CORS is the same for all files: "+name+" is "+now, "")
+		t.say(v.from[0], i18n.Sprintf("CORS is the same for all files: %s is %s", name, now), "")
 	case name == "Access-Control-Allow-Origin" && l.d != nil && l.area.plain:
 		s := t.out.section("headers", l.area.files)
 		s.entries = append(s.entries, entry{key: name}, entry{key: "Access-Control-Expose-Headers"})
@@ -167,7 +170,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 	case value == "$upstream_cache_status":
 		t.out.set("gateway", "x_cache", "true", d)
 	case computed[strings.ToLower(name)]:
-		t.say(d, "the gateway computes "+name, "")
+		t.say(d, i18n.Sprintf("the gateway computes %s", name), "")
 	case strings.Contains(value, "$"):
 		t.say(d, "a field cannot hold a variable", "write a fixed value to [headers], or keep nginx in front")
 	case name == "Access-Control-Max-Age" && seconds().MatchString(value):

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/httpserver/logtemplate"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // once returns the function of a row whose key is the same for all files: the value in force in the
@@ -62,7 +63,7 @@ func translateUser(t *translator) {
 			t.done(d)
 		default:
 			t.out.set("gateway", "# user", name, d)
-			t.note(d, "this host has no account "+oneLine(name, 60)+": remove the # where it has one", "")
+			t.note(d, i18n.Sprintf("this host has no account %s: remove the # where it has one", oneLine(name, 60)), "")
 		}
 	}
 }
@@ -91,8 +92,9 @@ func translateStore(t *translator) {
 	}
 	switch {
 	case t.ModuleFile == "" && !edge:
-		t.sayFile("without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file of "+
-			"this host is served", "translate again with -c /etc/fdfs/mod_fastdfs.conf")
+		const text = "without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file " +
+			"of this host is served"
+		t.sayFile(text, "translate again with -c /etc/fdfs/mod_fastdfs.conf")
 	case edge && !t.Module.HasTrackers:
 		t.sayFile("the storages are found by trackers, and none is known",
 			"add tracker_server = HOST:22122, one line for each tracker, or the storages to allow_sources")
@@ -146,11 +148,12 @@ func translateCache(t *translator) {
 			}
 			folder := strings.TrimSuffix(t.absolute(d.arg(0)), "/") + "-gateway"
 			t.out.set("cache", "disk_path", folder, d)
-			if t.note(d, "the gateway has a folder of its own, "+folder+": it cannot use the files of nginx", ""); ok {
+			if t.note(d, i18n.Sprintf("the gateway has a folder of its own, %s: it cannot use the files of nginx",
+				folder), ""); ok {
 				t.out.set("cache", "disk_max", size, d)
 			}
 			if v := d.option("inactive"); v != "" {
-				t.note(d, "inactive="+v+" has no counterpart: the cache evicts by size", "")
+				t.note(d, i18n.Sprintf("inactive=%s has no counterpart: the cache evicts by size", v), "")
 			}
 		}
 		t.done(zone)
@@ -186,7 +189,7 @@ func translateLogs(t *translator) {
 	t.done(d)
 	t.out.set("gateway", "access_log", path, d)
 	if condition := d.option("if"); condition != "" {
-		t.say(d, "the condition if="+condition+" is not translated: all requests are logged",
+		t.say(d, i18n.Sprintf("the condition if=%s is not translated: all requests are logged", condition),
 			"leave out files by access_log_except, and health checks by health_path")
 	}
 	for _, f := range named(t.http, "log_format") {
@@ -198,7 +201,7 @@ func translateLogs(t *translator) {
 		}), ""), "$$$1$2"), `\t`, " ")
 		if _, err := logtemplate.Parse(template); err != nil {
 			template = map[bool]string{true: "json", false: "combined"}[strings.HasPrefix(template, "{")]
-			t.say(f, "the lines are those of "+template+": "+err.Error(), "")
+			t.say(f, i18n.Sprintf("the lines are those of %s: %v", template, err), "")
 		}
 		t.out.set("gateway", "access_log_format", template, f)
 		t.done(f)

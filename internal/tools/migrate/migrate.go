@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Kind is the kind of a finding.
@@ -32,28 +34,30 @@ const (
 // Finding is a message about one line of nginx that has a mistake, no translation, or a translation
 // with a difference.
 type Finding struct {
-	Kind      Kind   `json:"kind"`
-	File      string `json:"file"` // relative to the folder of the main file
-	Line      int    `json:"line,omitempty"`
-	Directive string `json:"directive,omitempty"`
-	Text      string `json:"text"`
-	Advice    string `json:"advice,omitempty"`
+	Kind      Kind      `json:"kind"`
+	File      string    `json:"file"` // relative to the folder of the main file
+	Line      int       `json:"line,omitempty"`
+	Directive string    `json:"directive,omitempty"`
+	Text      i18n.Text `json:"text"`
+	Advice    i18n.Text `json:"advice,omitzero"`
 }
 
-// String returns "file:line: kind: directive: text; advice".
-func (f Finding) String() string {
-	text := f.File
+// String returns the finding in English.
+func (f Finding) String() string { return f.In(i18n.English) }
+
+// In returns "file:line: kind: directive: text; advice" in a language.
+func (f Finding) In(l i18n.Language) string {
+	place, kind, text := f.File, i18n.Plain(string(f.Kind)), f.Text
 	if f.Line > 0 {
-		text += fmt.Sprintf(":%d", f.Line)
+		place += fmt.Sprintf(":%d", f.Line)
 	}
-	text += ": " + string(f.Kind)
 	if f.Directive != "" {
-		text += ": " + f.Directive
+		text = i18n.Sprintf("%s: %s", f.Directive, text)
 	}
-	if text += ": " + f.Text; f.Advice != "" {
-		text += "; " + f.Advice
+	if f.Advice.IsZero() {
+		return i18n.Sprintf("%s: %s: %s", place, kind, text).In(l)
 	}
-	return text
+	return i18n.Sprintf("%s: %s: %s; %s", place, kind, text, f.Advice).In(l)
 }
 
 // Module is the part of mod_fastdfs.conf that the translation needs.
@@ -73,6 +77,7 @@ type Options struct {
 	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
 	Nearest    func(name string, candidates []string) (string, bool) // for hints
+	Language   i18n.Language                                         // of the comments of the result
 }
 
 // Result is a translation.
@@ -137,17 +142,17 @@ type translator struct {
 
 // add marks a directive as handled and adds a finding. Findings about the same directive are
 // merged.
-func (t *translator) add(kind Kind, d *directive, text, advice string) {
+func (t *translator) add(kind Kind, d *directive, text, advice i18n.Text) {
 	if l := d.location; l != nil && l.line != d.line {
-		text += fmt.Sprintf(" (%s, line %d)", oneLine(l.String(), 60), l.line)
+		text = i18n.Sprintf("%s (%s, line %d)", text, oneLine(l.String(), 60), l.line)
 	}
 	f := Finding{Kind: kind, File: d.file, Line: d.line, Directive: d.String(), Text: text, Advice: advice}
 	t.handled[d] = true
 	for i := range t.findings {
 		g := &t.findings[i]
 		if g.File == f.File && g.Line == f.Line && g.Directive == f.Directive {
-			if !strings.Contains(g.Text, text) {
-				g.Text += "; " + text
+			if !strings.Contains(g.Text.String(), text.String()) {
+				g.Text = i18n.Sprintf("%s; %s", g.Text, text)
 			}
 			if kind == Untranslated {
 				g.Kind = kind
@@ -158,17 +163,21 @@ func (t *translator) add(kind Kind, d *directive, text, advice string) {
 	t.findings = append(t.findings, f)
 }
 
-// say adds a finding for a directive that has no translation.
-func (t *translator) say(d *directive, text, advice string) {
-	t.add(Untranslated, d, text, advice)
+// say adds a finding for a directive that has no translation. text and advice are strings or
+// i18n.Texts.
+func (t *translator) say(d *directive, text, advice any) {
+	t.add(Untranslated, d, i18n.Of(text), i18n.Of(advice))
 }
 
 // note adds a finding for a directive that the gateway handles in another way.
-func (t *translator) note(d *directive, text, advice string) { t.add(Note, d, text, advice) }
+func (t *translator) note(d *directive, text, advice any) {
+	t.add(Note, d, i18n.Of(text), i18n.Of(advice))
+}
 
 // sayFile adds a finding about the whole configuration.
 func (t *translator) sayFile(text, advice string) {
-	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: text, Advice: advice})
+	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: i18n.Plain(text),
+		Advice: i18n.Plain(advice)})
 }
 
 // done marks directives as handled, also those in their blocks.

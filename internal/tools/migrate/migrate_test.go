@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -98,6 +100,9 @@ func translated(t *testing.T, file string, o Options) string {
 	fmt.Fprintf(&b, "complete: %t\n", r.Complete())
 	for _, f := range r.Findings {
 		fmt.Fprintln(&b, f)
+		for _, text := range []i18n.Text{f.Text, f.Advice} {
+			require.True(t, text.IsZero() || text.In(i18n.Chinese) != text.String(), "%s has no translation", text)
+		}
 	}
 	config, _, _ := strings.Cut(r.Config, "\n# Not translated:\n")
 	return b.String() + "----\n" + config

@@ -3,9 +3,10 @@ package migrate
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 )
@@ -24,13 +25,13 @@ func (e MistakesError) Error() string {
 // mistakes returns the errors of the parser, and those that it does not see or does not explain.
 func (r *reader) mistakes(payload *crossplane.Payload) (all []Finding) {
 	for _, e := range payload.Errors {
-		f := Finding{Kind: Mistake, File: r.shown(e.File), Text: e.Error.Error()}
+		f := Finding{Kind: Mistake, File: r.shown(e.File), Text: parserText(e.Error.Error())}
 		if e.Line != nil {
 			f.Line = *e.Line
 		}
 		var parse *crossplane.ParseError
 		if errors.As(e.Error, &parse) {
-			if f.Text = parse.What; parse.Line != nil {
+			if f.Text = parserText(parse.What); parse.Line != nil {
 				f.Line = *parse.Line
 			}
 		}
@@ -43,18 +44,30 @@ func (r *reader) mistakes(payload *crossplane.Payload) (all []Finding) {
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Or(cmp.Compare(a.File, b.File), a.Line-b.Line) })
 	seen := map[string]bool{} // files with a mistake: blocks after it may seem to be in the wrong place
 	return slices.DeleteFunc(all, func(f Finding) bool {
-		follows := seen[f.File] && (strings.HasSuffix(f.Text, "directive is not allowed here") ||
-			strings.HasPrefix(f.Text, "unexpected end of file"))
+		follows := seen[f.File] && (strings.HasSuffix(f.Text.String(), "directive is not allowed here") ||
+			strings.HasPrefix(f.Text.String(), "unexpected end of file"))
 		seen[f.File] = seen[f.File] || f.Kind == Mistake
 		return follows
 	})
 }
 
+var quoted = lazy(`"[^"]*"`)
+
+// parserText returns the text of an error of the parser. Its words in quotes are the arguments.
+func parserText(what string) i18n.Text {
+	var args []any
+	format := quoted().ReplaceAllStringFunc(strings.ReplaceAll(what, "%", "%%"), func(word string) string {
+		args = append(args, strings.ReplaceAll(word, "%%", "%"))
+		return "%s"
+	})
+	return i18n.Sprintf(format, args...)
+}
+
 // wide are characters that look like characters of nginx's syntax but are letters to it, with the
-// intended ones.
+// intended ones; a hyphen is for none.
 var wide = map[rune]string{
 	'；': ";", '｛': "{", '｝': "}", '“': `"`, '”': `"`, '‘': "'", '’': "'", '＂': `"`, '＇': "'",
-	'　': "a blank", '\u00a0': "a blank", '\u200b': "nothing", '＃': "#",
+	'　': " ", '\u00a0': " ", '\u200b': "-", '＃': "#",
 }
 
 // module matches the directive of the module, also misspelt.
@@ -63,12 +76,13 @@ var module = lazy(`(?m)^[^#\n]*\b(ngx_fastdfs\w*)`)
 // scan returns findings about misspelt directives of the module, wide characters outside comments
 // and quotes, and quotes and blocks without an end, at the line where they begin.
 func scan(file, text string) (found []Finding) {
-	mistake := func(line int, text, advice string) {
-		found = append(found, Finding{Kind: Mistake, File: file, Line: line, Text: text, Advice: advice})
+	mistake := func(line int, text, advice any) {
+		found = append(found, Finding{Kind: Mistake, File: file, Line: line, Text: i18n.Of(text),
+			Advice: i18n.Of(advice)})
 	}
 	for _, m := range module().FindAllStringSubmatchIndex(text, -1) {
 		if name := text[m[2]:m[3]]; name != "ngx_fastdfs_module" {
-			mistake(1+strings.Count(text[:m[2]], "\n"), name+": this directive is not known",
+			mistake(1+strings.Count(text[:m[2]], "\n"), i18n.Sprintf("%s: this directive is not known", name),
 				"did you mean ngx_fastdfs_module?")
 		}
 	}
@@ -88,8 +102,8 @@ func scan(file, text string) (found []Finding) {
 			open = open[:len(open)-1]
 		case meant != "" && last != line:
 			last = line
-			text := fmt.Sprintf("the full-width or typographic character %q is a letter to nginx", c)
-			mistake(line, text, "write "+meant)
+			mistake(line, i18n.Sprintf("the full-width or typographic character %q is a letter to nginx", c),
+				instead(meant))
 			if meant == `"` || meant == "'" {
 				found[len(found)-1].Kind = Untranslated // nginx starts with it
 			}
@@ -108,6 +122,17 @@ func scan(file, text string) (found []Finding) {
 		mistake(open[0], "the file ends before the } of this block, or of one in it", "")
 	}
 	return found
+}
+
+// instead returns the advice for a character of wide.
+func instead(meant string) i18n.Text {
+	switch meant {
+	case " ":
+		return i18n.Plain("write a blank")
+	case "-":
+		return i18n.Plain("remove it")
+	}
+	return i18n.Sprintf("write %s", meant)
 }
 
 var (

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"fastdfs-gateway/internal/i18n"
+
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 	"golang.org/x/sys/unix"
 )
@@ -105,7 +107,7 @@ func Read(path string) (*Tree, error) {
 	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
 		Open: r.open, Glob: r.glob, DirectiveSources: catalogs})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		return nil, i18n.Errorf("cannot read %s: %w", path, err)
 	}
 	found := r.mistakes(payload)
 	if slices.ContainsFunc(found, func(f Finding) bool { return f.Kind == Mistake }) {
@@ -114,7 +116,7 @@ func Read(path string) (*Tree, error) {
 	t := &Tree{main: r.shown(r.path), dir: r.dir, findings: found}
 	left := maxDirectives
 	if t.root, err = r.convert(t, payload, payload.Config[0], nil, &left, 0); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", path, err)
+		return nil, i18n.Errorf("cannot read %s: %w", path, err)
 	}
 	return t, nil
 }
@@ -127,16 +129,16 @@ func readFile(path string) (string, error) {
 	}
 	defer f.Close() //nolint:errcheck // only read from: nothing is lost
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(fmt.Errorf("%s is no regular file", path), err)
+		return "", errors.Join(i18n.Errorf("%s is no regular file", path), err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	switch {
 	case err != nil:
 		return "", err
 	case len(data) > maxFileBytes:
-		return "", fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+		return "", i18n.Errorf("%s has more than %d bytes", path, maxFileBytes)
 	case bytes.IndexByte(data, 0) >= 0:
-		return "", fmt.Errorf("%s holds NUL bytes: save it as UTF-8 or plain ASCII text", path)
+		return "", i18n.Errorf("%s holds NUL bytes: save it as UTF-8 or plain ASCII text", path)
 	}
 	return withoutLua(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
@@ -146,7 +148,7 @@ func readFile(path string) (string, error) {
 func (r *reader) open(path string) (io.ReadCloser, error) {
 	if _, known := r.texts[path]; !known {
 		if len(r.texts) > maxFiles {
-			return nil, fmt.Errorf("more than %d files", maxFiles)
+			return nil, i18n.Errorf("more than %d files", maxFiles)
 		}
 		text, err := readFile(path)
 		if errors.Is(err, os.ErrNotExist) && r.before != "" {
@@ -216,11 +218,11 @@ var unescape = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, `'`)
 func (r *reader) convert(t *Tree, payload *crossplane.Payload, file crossplane.Config, in *directive, left *int,
 	depth int) (all []*directive, err error) {
 	if depth > maxDepth {
-		return nil, fmt.Errorf("blocks and includes are nested more than %d times", maxDepth)
+		return nil, i18n.Errorf("blocks and includes are nested more than %d times", maxDepth)
 	}
 	for _, c := range file.Parsed {
 		if *left--; *left < 0 {
-			return nil, fmt.Errorf("more than %d directives", maxDirectives)
+			return nil, i18n.Errorf("more than %d directives", maxDirectives)
 		}
 		d := &directive{file: r.shown(file.File), line: c.Line, name: c.Directive, isBlock: c.Block != nil,
 			location: in}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // networksOf translates the rules allow and deny. In nginx the first one that matches wins, in the
@@ -86,7 +88,7 @@ func (t *translator) referers(s *server, lines []*directive) string {
 			case expression().MatchString(arg) && err == nil:
 				names = union(names, arg)
 			case !hostName().MatchString(host):
-				t.say(d, oneLine(arg, 60)+" cannot be read: its referers are rejected",
+				t.say(d, i18n.Sprintf("%s cannot be read: its referers are rejected", oneLine(arg, 60)),
 					"write an expression without commas and assertions, or host names, to referers")
 			case host[0] == '.' && m[2] == "":
 				names = union(names, host[1:], "*"+host)

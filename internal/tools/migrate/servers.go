@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // server is one server block.
@@ -295,9 +297,9 @@ func (s *server) open() []*location {
 }
 
 // title returns the server as findings name it: by its names, or its address.
-func (s *server) title() string {
+func (s *server) title() i18n.Text {
 	if len(s.names) > 0 && s.names[0] != "_" && s.names[0] != "" {
-		return oneLine(strings.Join(s.names, " "), 60)
+		return i18n.Sprintf("%s", oneLine(strings.Join(s.names, " "), 60))
 	}
-	return "the server on " + s.listens[0].address
+	return i18n.Sprintf("the server on %s", s.listens[0].address)
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // sweep gives each directive of the translated servers that has no key yet its finding. Directives
@@ -23,8 +25,9 @@ func (t *translator) sweep() {
 		}
 	}
 	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
-		t.note(open[0].d, "nginx has locations for some groups, store paths and extensions only; the gateway "+
-			"serves all files of the groups that mod_fastdfs.conf and the trackers name", "")
+		const text = "nginx has locations for some groups, store paths and extensions only; the gateway " +
+			"serves all files of the groups that mod_fastdfs.conf and the trackers name"
+		t.note(open[0].d, text, "")
 	}
 	for _, l := range blocksOf(t.kept...) {
 		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
@@ -50,14 +53,16 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 		case d.name == "" || d.name == "location" || d.name == "server" && d.isBlock || d.name == "include",
 			t.handled[d], r.kind == "nothing", d.name == "types" && d.location == nil:
 		case !isKnown(d.name):
-			t.say(d, "this directive is not known"+t.hint(d.name), "")
+			t.say(d, i18n.Sprintf("this directive is not known%s", t.hint(d.name)), "")
 		case !served && !strings.HasPrefix(d.name, "image_filter"), !r.applies(d):
 		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
 			t.note(d, "the page /50x.html is not translated", "")
 		case r.kind == "note":
 			t.note(d, r.text, r.advice)
+		case r.text == "":
+			t.say(d, "this directive is not translated", r.advice)
 		default:
-			t.say(d, cmp.Or(r.text, "this directive is not translated"), r.advice)
+			t.say(d, r.text, r.advice)
 		}
 	}
 }
@@ -70,7 +75,10 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 			where += name
 		}
 	}
-	text, advice := "the gateway does not have this check: its files are denied,"+where, ""
+	text, advice := i18n.Sprintf("the gateway does not have this check: its files are denied,%s", where), inFront
+	if row := rowOf(d.name); row.kind == "check" && row.advice != "" {
+		advice = i18n.Plain(row.advice)
+	}
 	switch {
 	case d.name == "location" || d.name == "server": // of a server that is left to nginx
 		return
@@ -78,24 +86,21 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 		t.done(d)
 		return
 	case d.name == "return":
-		text, advice = "nginx does not serve these files; they are denied, with 403,"+where, ""
+		text = i18n.Sprintf("nginx does not serve these files; they are denied, with 403,%s", where)
 	case d.name == "include":
-		text, advice = "the file is not there, and may hold a check: these files are denied,"+where,
-			"add the file and translate again"
+		text = i18n.Sprintf("the file is not there, and may hold a check: these files are denied,%s", where)
+		advice = i18n.Plain("add the file and translate again")
 	case d.name == "allow" || d.name == "deny" || d.name == "valid_referers":
-		text = "[access] cannot have this rule for these files: they are denied," + where
+		text = i18n.Sprintf("[access] cannot have this rule for these files: they are denied,%s", where)
 	case strings.HasSuffix(d.name, "_pass"):
-		text = "a program may decide about these files: they are denied," + where
+		text = i18n.Sprintf("a program may decide about these files: they are denied,%s", where)
 	case !isKnown(d.name):
-		text = "this looks like a check" + t.hint(d.name) + ": its files are denied," + where
+		text = i18n.Sprintf("this looks like a check%s: its files are denied,%s", t.hint(d.name), where)
 	case d.location != nil && strings.Contains(d.name, "_by_lua") &&
 		(maker().MatchString(d.String()+d.location.String()) || formOf(d.location.arg(len(d.location.args)-1)) != ""):
-		advice = "if this Lua makes pictures, " + makeImages
+		advice = i18n.Sprintf("if this Lua makes pictures, %s", makeImages)
 	}
-	if isCheck(d.name) {
-		advice = cmp.Or(advice, rowOf(d.name).advice)
-	}
-	t.say(d, text, cmp.Or(advice, inFront))
+	t.say(d, text, advice)
 }
 
 // nothing returns the directives of the translated servers, and of the blocks around them, that are
@@ -112,8 +117,8 @@ func (t *translator) nothing() (list []Finding) {
 			}
 		}
 	}
-	var walk func(block []*directive, text string)
-	walk = func(block []*directive, text string) {
+	var walk func(block []*directive, text i18n.Text)
+	walk = func(block []*directive, text i18n.Text) {
 		for _, d := range block {
 			isKept := func(s *server) bool { return s.d == d }
 			if d.name == "server" && d.isBlock && !slices.ContainsFunc(t.kept, isKept) {
@@ -122,14 +127,14 @@ func (t *translator) nothing() (list []Finding) {
 			inner := text
 			if place := d.place(); !known[place] {
 				known[place] = true
-				list = append(list, Finding{Nothing, d.file, d.line, d.String(), text, ""})
+				list = append(list, Finding{Nothing, d.file, d.line, d.String(), text, i18n.Text{}})
 			} else if d.isBlock && d.name != "server" && d.name != "http" {
-				inner = fmt.Sprintf("it is a part of line %d", d.line)
+				inner = i18n.Sprintf("it is a part of line %d", d.line)
 			}
 			walk(d.block, inner)
 		}
 	}
-	walk(t.tree.root, "it needs no translation")
+	walk(t.tree.root, i18n.Plain("it needs no translation"))
 	return list
 }
 
@@ -140,17 +145,22 @@ var healthName = lazy(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/o
 func (t *translator) otherLocation(l *location) {
 	block := l.d.block
 	reply := first(block, "return")
-	clients := ""
-	for _, d := range named(block, "allow") {
-		clients = cmp.Or(clients, "; its clients were") + " " + d.arg(0)
+	var clients i18n.Text
+	if allowed := named(block, "allow"); len(allowed) > 0 {
+		networks := ""
+		for _, d := range allowed {
+			networks += " " + d.arg(0)
+		}
+		clients = i18n.Sprintf("; its clients were%s", networks)
 	}
 	switch {
 	case t.handled[l.d], l.check != nil && t.handled[l.check], l.reject != nil && t.handled[l.reject],
 		l.isPage():
 	case first(block, "stub_status") != nil:
-		t.say(l.d, "the counters are at /metrics of the admin listener"+clients, "ask admin_listen (127.0.0.1:8889)")
+		t.say(l.d, i18n.Sprintf("the counters are at /metrics of the admin listener%s", clients),
+			"ask admin_listen (127.0.0.1:8889)")
 	case first(block, "proxy_cache_purge") != nil:
-		t.say(l.d, "files are purged by gateway purge, or POST /purge at the admin listener"+clients,
+		t.say(l.d, i18n.Sprintf("files are purged by gateway purge, or POST /purge at the admin listener%s", clients),
 			"run gateway purge -id FILE_ID")
 	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName().MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
@@ -169,8 +179,9 @@ func (t *translator) otherLocation(l *location) {
 // otherServers adds findings about the servers that stay in nginx.
 func (t *translator) otherServers() {
 	if len(t.servers) == 0 {
-		t.sayFile("no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of "+
-			"M00 on", "name the nginx.conf of a host that serves files")
+		const text = "no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of " +
+			"M00 on"
+		t.sayFile(text, "name the nginx.conf of a host that serves files")
 	}
 	taken := map[string]bool{}
 	for _, s := range t.kept {
@@ -188,17 +199,19 @@ func (t *translator) otherServers() {
 		}
 		switch {
 		case s.left != nil:
-			text := "none of its files can be opened here, or another server has other rules or addresses for them"
+			text := i18n.Plain(
+				"none of its files can be opened here, or another server has other rules or addresses for them")
 			if s.left != s.d {
-				text = "the gateway does not have this check"
+				text = i18n.Plain("the gateway does not have this check")
 			}
-			t.say(s.left, "the server is left to nginx: "+text,
+			t.say(s.left, i18n.Sprintf("the server is left to nginx: %s", text),
 				"keep nginx on its address, with the gateway as its source")
 		case slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] }):
-			t.say(at, fmt.Sprintf("%s (server at line %d) shares a port and does not serve FastDFS: it is left as it "+
-				"is", s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
+			t.say(at, i18n.Sprintf(
+				"%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
+				s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
 		default:
-			t.note(at, s.title()+" does not serve FastDFS: it is left as it is", "")
+			t.note(at, i18n.Sprintf("%s does not serve FastDFS: it is left as it is", s.title()), "")
 		}
 		for _, l := range s.locations {
 			if l.image && s.left != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"fastdfs-gateway/internal/i18n"
+
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 )
 
@@ -88,9 +90,9 @@ func words(text string) map[string]bool {
 	return set
 }
 
-const (
-	inFront    = "keep nginx in front for these files, with the gateway as its source"
-	makeImages = "write sizes and presets to [image], or keep nginx in front for these links"
+var (
+	inFront    = i18n.Plain("keep nginx in front for these files, with the gateway as its source")
+	makeImages = i18n.Plain("write sizes and presets to [image], or keep nginx in front for these links")
 )
 
 // noFiles are the directives of a location that serves no files, whatever checks it has.
@@ -143,9 +145,9 @@ func (t *translator) near(name string) (string, bool) {
 	return t.Nearest(name, append(slices.Sorted(maps.Keys(table())), "http", "server", "location", "include"))
 }
 
-func (t *translator) hint(name string) string {
+func (t *translator) hint(name string) (hint i18n.Text) {
 	if near, ok := t.near(name); ok {
-		return " (did you mean " + near + "?)"
+		hint = i18n.Sprintf(" (did you mean %s?)", near)
 	}
-	return ""
+	return hint
 }
