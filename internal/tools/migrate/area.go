@@ -6,64 +6,6 @@ import (
 	"strings"
 )
 
-// selector is a set of files, as the words of [access] and [headers] select them: those in one of
-// the places with one of the extensions. The zero value selects all files.
-type selector struct {
-	places []string // group1/, group1/M00/, or M00/ of every group
-	exts   []string // lower case
-}
-
-// String returns the words, each with a blank in front.
-func (s selector) String() (text string) {
-	for _, w := range slices.Concat(s.places, s.exts) {
-		text += " " + w
-	}
-	return text
-}
-
-func (s selector) all() bool { return len(s.places)+len(s.exts) == 0 }
-
-// anyPair reports whether is holds for a pair of elements of two lists.
-func anyPair(a, b []string, is func(a, b string) bool) bool {
-	return slices.ContainsFunc(a, func(x string) bool {
-		return slices.ContainsFunc(b, func(y string) bool { return is(x, y) })
-	})
-}
-
-// covers reports whether s has all files of another selector.
-func (s selector) covers(o selector) bool {
-	isIn := func(p string) bool {
-		return slices.ContainsFunc(s.places, func(q string) bool {
-			group, path := splitPlace(q)
-			pg, pp := splitPlace(p)
-			return (group == "" || group == pg) && (path == "" || path == pp)
-		})
-	}
-	return (len(s.exts) == 0 || len(o.exts) > 0 &&
-		len(without(o.exts, func(e string) bool { return slices.Contains(s.exts, e) })) == 0) &&
-		(len(s.places) == 0 || len(o.places) > 0 && len(without(o.places, isIn)) == 0)
-}
-
-// meets reports whether two selectors may have files in common.
-func (s selector) meets(o selector) bool {
-	placesMeet := func(p, q string) bool {
-		pg, pp := splitPlace(p)
-		qg, qp := splitPlace(q)
-		return (pg == "" || qg == "" || pg == qg) && (pp == "" || qp == "" || pp == qp)
-	}
-	return (len(s.exts)*len(o.exts) == 0 || anyPair(s.exts, o.exts, func(a, b string) bool { return a == b })) &&
-		(len(s.places)*len(o.places) == 0 || anyPair(s.places, o.places, placesMeet))
-}
-
-// splitPlace returns the group and the store path of a place; empty = any.
-func splitPlace(place string) (group, path string) {
-	group, path, _ = strings.Cut(strings.TrimSuffix(place, "/"), "/")
-	if storePath().MatchString(group) {
-		return "", group
-	}
-	return group, path
-}
-
 // area is the set of file ids that a pattern of nginx matches.
 type area struct {
 	none  bool     // the pattern matches no file id
@@ -71,8 +13,10 @@ type area struct {
 	files selector // the files that a plain pattern is for
 	plain bool     // the pattern is a group, a store path, an extension, or a combination of these
 	opens bool     // plain, and the pattern matches all of these files
-	exact bool     // opens, and the pattern matches no other files
 }
+
+// isExact reports whether the pattern matches its files and no others.
+func (a area) isExact() bool { return a.opens && a.outer.String() == a.files.String() }
 
 // names are the names that paths of files have.
 type names struct {
@@ -80,7 +24,7 @@ type names struct {
 	groups  []string // groups that are known
 }
 
-var everything = area{plain: true, opens: true, exact: true}
+var everything = area{plain: true, opens: true}
 
 var (
 	storePath   = lazy(`^M[0-9A-F]{2}$`)
@@ -89,43 +33,36 @@ var (
 	headParts   = lazy(`^(?:((?:[0-9A-Za-z]{1,16}/)?M[0-9A-F]{2})|([0-9A-Za-z]{1,16}))((?:/.*)?)$`)
 	folder      = lazy(`^[0-9A-Fa-f]{2}$`)
 	anyCasePath = lazy(`(?i)/M[0-9A-F]{0,2}(/|$)`)
-	fileID      = lazy(`(?i)^/([0-9a-z]+/)?M[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{2}/[^/]+$`)
-	// plainExpression has the anchor, the beginning, .* or .+, the extensions and the end.
-	plainExpression = lazy(`^(\^?)((?:[\w/|()?:-]|\[[\w-]+\]|\\d)*?)(\(?\.[*+]\)?|)` +
-		`(\\\.(?:\w{1,6}|\((?:\?:)?[\w|?]+\))|)\)?(\$?)$`)
-	begin    = lazy(`^(\^?)([\w/-]*)([?*+{]?)`)
-	groupTag = lazy(`\(\?(?:P?<\w+>|'\w+')`)
-	suffix   = lazy(`(\\\.(?:\w{1,6}|\((?:\?:)?[\w|?]+\)))\$$`)
-	inside   = lazy(`\\[|()]|\[[^\]]*\]|\((?:[^()\\]|\\[^()])*\)`)
-	dotName  = lazy(`/\\\.(?:[\w(]|$)`)
+	extension   = lazy(`\.(\w{1,6})$`)
 	// assertion matches the assertions of PCRE, which Go does not have; without them an expression
 	// matches more paths.
 	assertion = lazy(`\(\?(?:[=!]|<[=!])[^()]*\)`)
 )
 
+// maxExpression bounds the length of an expression that is read.
+const maxExpression = 1000
+
 // areaOf returns the area of a location, or of an expression on the path.
 func areaOf(op, path string, t names) area {
-	switch op {
-	case "@":
+	switch {
+	case op == "@", op == "=" && strings.Count(path, "/") < 4: // no id of a file
 		return area{none: true}
-	case "=":
-		if !fileID().MatchString(path) {
-			return area{none: true}
-		}
-		a := places([]string{path}, true, t)
-		a.plain, a.opens, a.exact = false, false, false
-		return a
-	case "", "^~":
-		return places([]string{path}, true, t)
+	case strings.HasPrefix(op, "~"):
+		return areaOfExpression(path, op == "~*", t)
 	}
-	return areaOfExpression(path, op == "~*", t)
+	a := t.places([]string{path}, true)
+	if op == "=" {
+		a.plain, a.opens = false, false
+	}
+	return a
 }
 
 // places returns the area of paths that begin with one of the heads; not anchored, they contain
 // one.
-func places(heads []string, anchored bool, t names) area {
+func (t names) places(heads []string, anchored bool) area {
 	a := everything
-	known, wide := false, false
+	a.none = true
+	wide := false
 	for _, h := range heads {
 		p := t.placeOf(h, anchored)
 		if p.none {
@@ -137,16 +74,15 @@ func places(heads []string, anchored bool, t names) area {
 				p = area{outer: p.outer}
 			}
 		}
-		known = true
+		a.none = false
 		wide = wide || len(p.outer.places) == 0
 		a.outer.places = union(a.outer.places, p.outer.places...)
 		a.files.places = union(a.files.places, p.files.places...)
-		a.plain, a.opens, a.exact = a.plain && p.plain, a.opens && p.opens, a.exact && p.exact
+		a.plain, a.opens = a.plain && p.plain, a.opens && p.opens
 	}
 	if wide {
 		a.outer.places = nil
 	}
-	a.none = !known
 	return a
 }
 
@@ -163,17 +99,18 @@ func (t names) placeOf(head string, anchored bool) area {
 		return area{none: true}
 	case !rooted: // also for longer names
 		p := t.placeOf("/"+head, false)
-		return area{none: p.none, files: p.files, plain: p.plain, opens: p.opens}
-	case path != "" && (more == "" || more == "/"):
-		return area{outer: place, files: place, plain: true, opens: true, exact: true}
-	case path != "":
+		p.outer = selector{}
+		return p
+	case path != "" && more != "" && more != "/":
 		return area{outer: place}
+	case path != "":
+		return area{outer: place, files: place, plain: true, opens: true}
 	case group == "": // no name of a group: at most a part of a folder or name
 		return area{none: anchored || strings.Contains(rest, "/")}
 	case !anchored && folder().MatchString(group):
 		return area{}
 	case more == "/":
-		return area{outer: place, files: place, plain: true, opens: true, exact: true}
+		return area{outer: place, files: place, plain: true, opens: true}
 	case partPath().MatchString(more):
 		return area{outer: place}
 	case more != "":
@@ -184,129 +121,150 @@ func (t names) placeOf(head string, anchored bool) area {
 	return area{}
 }
 
-// areaOfExpression returns the area of an expression. If it is not plain, the area is that of the
-// text with which it begins, and of the extensions with which it ends.
+// areaOfExpression returns the area of an expression. A plain one has texts at its begin, .* or .+,
+// and extensions at its end. The area of any other one is that of the texts with which it begins,
+// and of the extensions with which it ends.
 func areaOfExpression(text string, fold bool, t names) area {
-	text = groupTag().ReplaceAllString(text, "(")
-	_, err := syntax.Parse(text, syntax.Perl)
-	readable := err == nil
-	if !readable {
-		text = assertion().ReplaceAllString(text, "")
-		_, err = syntax.Parse(text, syntax.Perl)
+	tree, err := syntax.Parse(text, syntax.Perl)
+	plain := err == nil
+	if !plain {
+		tree, err = syntax.Parse(assertion().ReplaceAllString(text, ""), syntax.Perl)
 	}
-	outside := text // of brackets
-	for inside().MatchString(outside) {
-		outside = inside().ReplaceAllString(outside, "")
-	}
-	if err != nil || strings.Contains(outside, "|") {
+	if err != nil || len(text) > maxExpression {
 		return area{}
 	}
-	if dotName().MatchString(outside) {
-		return area{none: true} // no name of a file begins with a dot
+	parts := partsOf(tree)
+	for _, p := range parts {
+		if p.Op == syntax.OpLiteral && strings.Contains(string(p.Rune), "/.") {
+			return area{none: true} // no name of a file begins with a dot
+		}
 	}
-	m := plainExpression().FindStringSubmatch(text)
-	plain := readable && m != nil && (m[3] != "" || m[4] == "" && m[5] == "" || m[1]+m[2] == "" && m[5] != "") &&
-		(m[4] == "" || m[5] != "")
-	var heads, exts []string
-	if plain {
-		if heads = textsIn(m[2]); m[4] != "" {
-			exts = textsIn(m[4])
-		}
-		plain = heads != nil && (exts != nil || m[4] == "")
+	anchored, ends := parts[0].Op == syntax.OpBeginText, parts[len(parts)-1].Op == syntax.OpEndText
+	if anchored {
+		parts = parts[1:]
 	}
-	if !plain {
-		m = begin().FindStringSubmatch(text)
-		heads = []string{m[2]}
-		if m[3] != "" { // the last character may be missing
-			heads[0] = heads[0][:max(len(heads[0])-1, 0)]
-		}
-		if end := suffix().FindStringSubmatch(text); end != nil {
-			exts = textsIn(end[1])
-		}
+	if ends {
+		parts = parts[:len(parts)-1]
+	}
+	heads, begin := textsOf(parts...), len(parts)
+	for ; heads == nil; heads = textsOf(parts[:begin]...) {
+		begin--
+	}
+	end, exts, only := len(parts), []string(nil), false
+	if ends {
+		exts, only, end = extensionsOf(parts)
+	}
+	switch {
+	case begin < len(parts):
+		plain = plain && isAnything(parts[begin]) && end == begin+1 && (end == len(parts) || only)
+	case only && !anchored:
+		heads = []string{""}
+	default:
+		plain = plain && !ends
 	}
 	if fold {
 		for i, h := range heads {
 			heads[i] = anyCasePath().ReplaceAllStringFunc(h, strings.ToUpper)
 		}
 	}
-	a := places(heads, m[1] != "", t)
-	for _, e := range exts {
-		a.outer.exts = union(a.outer.exts, strings.ToLower(strings.TrimPrefix(e, ".")))
+	a := t.places(heads, anchored)
+	if fold { // a group is not the same in another letter case
+		a.outer.places = nil
+		for _, p := range slices.Clone(a.files.places) {
+			if group, path, _ := strings.Cut(p, "/"); !storePath().MatchString(group) {
+				a.files.places = union(a.files.places, strings.ToLower(group)+"/"+path)
+			}
+		}
 	}
-	if fold {
-		a.foldCase()
-	}
-	a.files.exts = a.outer.exts
+	a.outer.exts, a.files.exts = exts, exts
 	a.plain = a.plain && plain
 	a.opens = a.opens && a.plain && (fold || len(exts) == 0) // else .JPG is not matched, but selected
-	a.exact = a.exact && a.opens
 	return a
 }
 
-// foldCase makes an area that of any letter case. A group is not the same in another letter case.
-func (a *area) foldCase() {
-	a.exact = a.exact && len(a.outer.places) == 0
-	a.outer.places = nil
-	for _, p := range slices.Clone(a.files.places) {
-		if group, path, _ := strings.Cut(p, "/"); !storePath().MatchString(group) {
-			a.files.places = union(a.files.places, strings.ToLower(group)+"/"+path)
-		}
-	}
+// isAnything reports whether a part is .* or .+.
+func isAnything(p *syntax.Regexp) bool {
+	return (p.Op == syntax.OpStar || p.Op == syntax.OpPlus) &&
+		(p.Sub[0].Op == syntax.OpAnyChar || p.Sub[0].Op == syntax.OpAnyCharNotNL)
 }
 
-// textsIn returns the texts that an expression matches; nil if they are too many, or no list.
-func textsIn(text string) []string {
-	tree, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return nil
+// extensionsOf returns the extensions with which the last parts of an expression end, if each of
+// their texts has one, and the index of the first of these parts. only reports whether the texts
+// have nothing else.
+func extensionsOf(parts []*syntax.Regexp) (exts []string, only bool, begin int) {
+	tails := textsOf(parts...)
+	for ; tails == nil; tails = textsOf(parts[begin:]...) {
+		begin++
 	}
-	return textsOf(tree)
+	only = true
+	for _, tail := range tails {
+		m := extension().FindStringSubmatch(tail)
+		if m == nil {
+			return nil, false, begin
+		}
+		exts, only = union(exts, strings.ToLower(m[1])), only && m[0] == tail
+	}
+	return exts, only, begin
+}
+
+// partsOf returns the parts of an expression that match one after the other.
+func partsOf(re *syntax.Regexp) (all []*syntax.Regexp) {
+	if re.Op != syntax.OpConcat && re.Op != syntax.OpCapture {
+		return []*syntax.Regexp{re}
+	}
+	for _, sub := range re.Sub {
+		all = append(all, partsOf(sub)...)
+	}
+	return all
 }
 
 // maxTexts bounds the texts of one expression; a selector has at most 256 words.
 const maxTexts = 200
 
-func textsOf(re *syntax.Regexp) (all []string) {
-	switch re.Op {
-	case syntax.OpLiteral:
-		if re.Flags&syntax.FoldCase == 0 {
-			all = []string{string(re.Rune)}
-		}
-	case syntax.OpCharClass:
-		for i := 0; i < len(re.Rune); i += 2 {
-			for c := re.Rune[i]; c <= re.Rune[i+1] && len(all) <= maxTexts; c++ {
-				all = append(all, string(c))
+// textsOf returns the texts that expressions match one after the other; nil if they are too many,
+// or no list.
+func textsOf(parts ...*syntax.Regexp) []string {
+	all := []string{""}
+	for _, part := range parts {
+		var one, longer []string
+		switch part.Op {
+		case syntax.OpLiteral:
+			if part.Flags&syntax.FoldCase == 0 {
+				one = []string{string(part.Rune)}
 			}
-		}
-	case syntax.OpEmptyMatch:
-		all = []string{""}
-	case syntax.OpQuest, syntax.OpAlternate:
-		for _, sub := range re.Sub {
-			one := textsOf(sub)
-			if one == nil {
-				return nil
-			}
-			all = append(all, one...)
-		}
-		if re.Op == syntax.OpQuest {
-			all = append(all, "")
-		}
-	case syntax.OpCapture, syntax.OpConcat:
-		all = []string{""}
-		for _, sub := range re.Sub {
-			var longer []string
-			for _, a := range all {
-				for _, b := range textsOf(sub) {
-					longer = append(longer, a+b)
+		case syntax.OpCharClass:
+			for i := 0; i < len(part.Rune); i += 2 {
+				for c := part.Rune[i]; c <= part.Rune[i+1] && len(one) <= maxTexts; c++ {
+					one = append(one, string(c))
 				}
 			}
-			if all = longer; len(all) > maxTexts {
-				return nil
+		case syntax.OpEmptyMatch:
+			one = []string{""}
+		case syntax.OpCapture, syntax.OpConcat:
+			one = textsOf(part.Sub...)
+		case syntax.OpQuest:
+			if one = textsOf(part.Sub...); one != nil {
+				one = append(one, "")
+			}
+		case syntax.OpAlternate:
+			for _, sub := range part.Sub {
+				texts := textsOf(sub)
+				if one = append(one, texts...); texts == nil {
+					return nil
+				}
 			}
 		}
-	}
-	if len(all) > maxTexts {
-		return nil
+		if len(all)*len(one) > maxTexts {
+			return nil
+		}
+		for _, a := range all {
+			for _, b := range one {
+				longer = append(longer, a+b)
+			}
+		}
+		if all = longer; all == nil {
+			return nil
+		}
 	}
 	return all
 }

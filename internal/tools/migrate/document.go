@@ -35,48 +35,48 @@ func (o *document) set(in, key, value string, from ...*directive) {
 }
 
 // get returns a value for all files.
-func (o *document) get(in, key string) string { return o.valueFor(in, selector{}, key) }
+func (o *document) get(in, key string) string {
+	value, _, _ := o.find(in, selector{}, key)
+	return value
+}
 
-// put writes a key for the files of a selector. Later sections win, and the section for all files
-// is the first one. Nothing is written to [access] and [headers] if all files have the value.
-func (o *document) put(in string, files selector, key, value string, from ...*directive) {
-	has, now := value == "", (*entry)(nil)
+// find returns the value for the files of a selector, and its entry; nil = no section has all of
+// the files. same is false if some of them have another value.
+func (o *document) find(in string, files selector, key string) (value string, found *entry, same bool) {
+	same = true
 	for _, s := range o.sections {
 		i := slices.IndexFunc(s.entries, func(e entry) bool { return e.key == key })
 		switch {
 		case s.name != in || i < 0 || !s.files.meets(files):
-		case files.covers(s.files): // not in force any more
-			if in != "access" && in != "headers" {
-				from = union(slices.Clone(s.entries[i].from), from...)
-			}
-			s.entries = slices.Delete(s.entries, i, i+1)
 		case s.files.covers(files):
-			has, now = s.entries[i].value == value, &s.entries[i]
+			value, found, same = s.entries[i].value, &s.entries[i], true
 		default:
-			has = has && s.entries[i].value == value
+			same = same && s.entries[i].value == value
 		}
 	}
-	if has && (in == "access" || in == "headers") {
-		if now != nil {
-			now.from = union(now.from, from...)
+	return value, found, same
+}
+
+// put writes a key for the files of a selector. Later sections win, and the section for all files
+// is the first one. Nothing is written to [access] and [headers] if all files have the value.
+func (o *document) put(in string, files selector, key, value string, from ...*directive) {
+	for _, s := range o.sections {
+		s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { // not in force any more
+			covered := s.name == in && e.key == key && files.covers(s.files)
+			if covered && in != "access" && in != "headers" {
+				from = union(slices.Clone(e.from), from...)
+			}
+			return covered
+		})
+	}
+	if now, e, same := o.find(in, files, key); same && now == value && (in == "access" || in == "headers") {
+		if e != nil {
+			e.from = union(e.from, from...)
 		}
 		return
 	}
 	s := o.section(in, files)
 	s.entries = append(s.entries, entry{key: key, value: value, from: from})
-}
-
-// has reports whether all files of a selector have a value in [access].
-func (o *document) has(files selector, key, value string) bool {
-	has := value == ""
-	for _, s := range o.sections {
-		for _, e := range s.entries {
-			if s.name == "access" && e.key == key && s.files.meets(files) {
-				has = e.value == value && (has || s.files.covers(files))
-			}
-		}
-	}
-	return has
 }
 
 // section returns the section of a selector: the last one of its kind, or a new one.
@@ -97,18 +97,6 @@ func (o *document) section(in string, files selector) *section {
 		o.sections = slices.Insert(o.sections, begin, s)
 	}
 	return o.sections[begin]
-}
-
-// valueFor returns the value that all files of a selector have.
-func (o *document) valueFor(in string, files selector, key string) (value string) {
-	for _, s := range o.sections {
-		for _, e := range s.entries {
-			if s.name == in && e.key == key && s.files.covers(files) {
-				value = e.value
-			}
-		}
-	}
-	return value
 }
 
 // text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the

@@ -124,8 +124,7 @@ func target(pass *directive) string {
 		return "unix:" + path
 	}
 	name, _, _ := strings.Cut(rest, "/")
-	name, _, _ = strings.Cut(name, "$") // http://ADDRESS$request_uri
-	return name
+	return strings.TrimSuffix(strings.TrimSuffix(name, "$request_uri"), "$uri")
 }
 
 // upstreamOf returns the upstream block of a proxy_pass, or nil.

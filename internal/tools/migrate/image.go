@@ -36,7 +36,7 @@ func translateImages(t *translator) {
 	}
 	for _, l := range blocksOf(t.kept...) {
 		filter, form := first(l.d.block, "image_filter"), formOf(l.path)
-		if filter == nil || form == "" || l.check != nil || l.rule.restricts() ||
+		if filter == nil || form == "" || l.rule.restricts() ||
 			filter.arg(0) != "resize" && filter.arg(0) != "crop" {
 			continue
 		}

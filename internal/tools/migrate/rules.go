@@ -2,14 +2,56 @@ package migrate
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/i18n"
 )
+
+// rule is a check of clients that the gateway has. The zero value allows all.
+type rule struct {
+	allow, deny, referers, redirect string
+	from                            []*directive
+}
+
+// everybody is the value of deny that closes files to all clients.
+const everybody = "0.0.0.0/0, ::/0, unix:"
+
+// closedBy returns the rule that closes files behind a check that the gateway does not have.
+func closedBy(check *directive) rule { return rule{deny: everybody, from: []*directive{check}} }
+
+func (r rule) restricts() bool { return r.allow+r.deny+r.referers != "" }
+func (r rule) closes() bool    { return r.deny == everybody }
+
+func (r rule) text() string {
+	return fmt.Sprint(r.allow, "|", r.deny, "|", r.referers, "|", r.redirect)
+}
+
+// ruleOf returns the rules of access in force: allow, deny, and those for the referer.
+func (t *translator) ruleOf(l *location) (r rule) {
+	if rules := inForce(l.chain(), "allow", "deny"); len(rules) > 0 {
+		var ok, known bool
+		r.allow, r.deny, ok = networksOf(rules)
+		if _, _, _, known = l.s.clients(); !ok || !known {
+			return closedBy(rules[0])
+		}
+		r.from = append(r.from, rules...)
+	}
+	var tests []*directive
+	for _, block := range l.chain() {
+		isOther := func(d *directive) bool { return d.arg(0) != "$invalid_referer" }
+		tests = append(tests, without(named(block, "if"), isOther)...)
+	}
+	if lines := inForce(l.chain(), "valid_referers"); len(lines) > 0 && len(tests) > 0 {
+		r.referers = cmp.Or(t.referers(l.s, lines), "_") // without names, nginx rejects all referers
+		r.redirect = t.refererRedirect(tests[0])
+		r.from = slices.Concat(r.from, lines, tests[:1])
+	}
+	return r
+}
 
 // networksOf translates the rules allow and deny. In nginx the first one that matches wins, in the
 // gateway deny wins over allow: some deny, then some allow, then deny all. ok is false for any
@@ -43,57 +85,24 @@ func isNetwork(text string) bool {
 	return errAddr == nil || errPrefix == nil
 }
 
-// ruleOf returns the rules of access in force: allow, deny, and those for the referer. check is a
-// rule that the gateway cannot have.
-func (t *translator) ruleOf(l *location) (r rule, check *directive) {
-	if rules := inForce(l.chain(), "allow", "deny"); len(rules) > 0 {
-		var ok, known bool
-		r.allow, r.deny, ok = networksOf(rules)
-		if _, _, _, known = l.s.clients(); !ok || !known {
-			return r, rules[0]
-		}
-		r.from = append(r.from, rules...)
-	}
-	var tests []*directive
-	for _, block := range l.chain() {
-		isOther := func(d *directive) bool { return d.arg(0) != "$invalid_referer" }
-		tests = append(tests, without(named(block, "if"), isOther)...)
-	}
-	if lines := inForce(l.chain(), "valid_referers"); len(lines) > 0 && len(tests) > 0 {
-		r.referers = cmp.Or(t.referers(l.s, lines), "_") // without names, nginx rejects all referers
-		r.redirect = t.refererRedirect(tests[0])
-		r.from = slices.Concat(r.from, lines, tests[:1])
-	}
-	return r, nil
-}
-
-var (
-	hostName   = lazy(`^(\*?\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*(\.\*)?$`)
-	expression = lazy(`^~[^\x00-\x20\x7f,]{1,510}$`)
-	hostPath   = lazy(`^([^/:~]+)(?::\d+)?((?:/[^\x00-\x20\x7f,]*)?)$`)
-)
-
 // referers translates the lines of valid_referers, which add up.
 func (t *translator) referers(s *server, lines []*directive) string {
 	var names []string
 	for _, d := range lines {
 		for _, arg := range d.args {
-			_, err := regexp.Compile(strings.TrimPrefix(arg, "~"))
-			m := append(hostPath().FindStringSubmatch(arg), "", "", "")
-			host := strings.ToLower(m[1])
-			switch {
-			case arg == "server_names":
-				isNone := func(n string) bool { return n == "_" || !hostName().MatchString(n) }
-				names = union(names, without(s.names, isNone)...)
-			case expression().MatchString(arg) && err == nil:
-				names = union(names, arg)
-			case !hostName().MatchString(host):
-				t.say(d, i18n.Sprintf("%s cannot be read: its referers are rejected", oneLine(arg, 60)),
-					"write an expression without commas and assertions, or host names, to referers")
-			case host[0] == '.' && m[2] == "":
-				names = union(names, host[1:], "*"+host)
-			default:
-				names = union(names, host+m[2])
+			list := []string{arg}
+			if arg == "server_names" {
+				list = s.names
+			}
+			for _, name := range list {
+				_, err := access.NewReferers([]string{name})
+				switch valid := err == nil && name != "_" && !strings.Contains(name, ","); {
+				case valid:
+					names = union(names, name)
+				case arg != "server_names":
+					t.say(d, i18n.Sprintf("%s cannot be read: its referers are rejected", oneLine(arg, 60)),
+						"write an expression without commas and assertions, or host names, to referers")
+				}
 			}
 		}
 	}
@@ -104,7 +113,7 @@ func (t *translator) referers(s *server, lines []*directive) string {
 func (t *translator) refererRedirect(test *directive) (target string) {
 	for _, d := range named(test.block, "rewrite", "return") {
 		t.done(d)
-		if uri := d.arg(1); isTarget(uri) && target == "" {
+		if uri := d.arg(1); target == "" && fixedURL().MatchString(uri) {
 			target = strings.TrimSuffix(uri, "?")
 		} else if d.arg(0) != "403" {
 			t.say(d, "a foreign referer is 403 here",
@@ -114,9 +123,5 @@ func (t *translator) refererRedirect(test *directive) (target string) {
 	return target
 }
 
-// isTarget reports whether a text is a URL without variables that referer_redirect can have.
-func isTarget(uri string) bool {
-	u, err := url.Parse(uri)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
-		!strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' || c == '\\' || c == '$' })
-}
+// fixedURL matches a URL without variables.
+var fixedURL = lazy(`^https?://[!-#%-\[\]-~]+$`)

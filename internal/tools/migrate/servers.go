@@ -29,9 +29,8 @@ type location struct {
 	up     *location
 	serves bool       // files of FastDFS
 	image  bool       // pictures that it changes
-	check  *directive // check that the gateway does not have
 	reject *directive // no file is served
-	rule   rule
+	rule   rule       // also the one that closes files behind a check
 	parts  []part
 }
 
@@ -51,7 +50,7 @@ func (l *location) chain() (blocks [][]*directive) {
 }
 
 // open reports whether a location serves files, to some clients at least.
-func (l *location) open() bool { return l.serves && !l.image && l.check == nil && l.reject == nil }
+func (l *location) open() bool { return l.serves && !l.image && !l.rule.closes() && l.reject == nil }
 
 // named returns the directives of a block with one of the names.
 func named(block []*directive, names ...string) (found []*directive) {
@@ -194,7 +193,7 @@ func (l *location) setArea(names names) {
 	if l.up != nil || l.op == "^~" && slices.ContainsFunc(l.s.locations, func(o *location) bool {
 		return o.up == nil && o.op == "" && len(o.path) > len(l.path) && strings.HasPrefix(o.path, l.path)
 	}) {
-		l.area.opens, l.area.exact = false, false
+		l.area.opens = false
 	}
 	if l.up == nil {
 		return
@@ -228,7 +227,9 @@ func (t *translator) choose() {
 			continue
 		}
 		for _, l := range slices.Backward(blocksOf(s)) {
-			s.left = cmp.Or(l.check, s.left)
+			if l.rule.closes() {
+				s.left = l.rule.from[0]
+			}
 		}
 	}
 	if public := without(open, (*server).isLoopback); len(public) > 0 {

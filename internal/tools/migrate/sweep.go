@@ -154,7 +154,7 @@ func (t *translator) otherLocation(l *location) {
 		clients = i18n.Sprintf("; its clients were%s", networks)
 	}
 	switch {
-	case t.handled[l.d], l.check != nil && t.handled[l.check], l.reject != nil && t.handled[l.reject],
+	case t.handled[l.d], l.rule.closes() && t.handled[l.rule.from[0]], l.reject != nil && t.handled[l.reject],
 		l.isPage():
 	case first(block, "stub_status") != nil:
 		t.say(l.d, i18n.Sprintf("the counters are at /metrics of the admin listener%s", clients),
