@@ -74,7 +74,6 @@ type App struct {
 	ended      chan error      // has room for one: see Ended
 	privileges sandbox.Privileges
 	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
-	diskHangs  atomic.Bool // set by check
 	leftOut    []string    // paths without a rule of Landlock, since their disks hung at the start
 	namesLost  bool        // Landlock hides a replaced file of the resolver from this process
 	draining   atomic.Bool // Stop has begun
@@ -141,14 +140,10 @@ func (a *App) Start() (err error) {
 	if err := a.o.NoStarter; err != nil {
 		a.log.Warn("SIGUSR2 cannot upgrade this process, a restart can", "err", err)
 	}
-	hanging := a.hangingPaths(c.cfg)
 	if err := a.dropPrivileges(c.cfg); err != nil {
 		return err
 	}
-	var warn func()
-	if len(hanging) > 0 { // no thread waits for their disks yet
-		warn = a.restrict(c.cfg, hanging)
-	}
+	warn := a.restrict(c.cfg)
 	handler, err := a.openComponents(c)
 	if err != nil {
 		return a.privileges.AsUser(err)
@@ -157,10 +152,7 @@ func (a *App) Start() (err error) {
 	a.server = httpserver.New(a.serverOptions(c.cfg), handler)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	a.joinFleet(c.cfg)
-	if warn == nil {
-		warn = a.restrict(c.cfg, nil)
-	}
-	warn()
+	warn() // in the log of the configuration
 	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
 		a.privileges.State())
 	a.serveAll()

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,8 +76,8 @@ func (a *App) warnOfPrivileges(cfg *config.Config) {
 
 // hangingPaths returns the paths of a configuration whose disks do not respond. It takes at most
 // storeCheckTime.
-func (a *App) hangingPaths(cfg *config.Config) map[string]bool {
-	if !cfg.Gateway.Landlock || a.o.Starter == nil { // without a starter this is no process of its own
+func (a *App) hangingPaths(cfg *config.Config) []string {
+	if a.o.Starter == nil { // this is no process of its own
 		return nil
 	}
 	paths := dataFolders(cfg)
@@ -94,27 +93,20 @@ func (a *App) hangingPaths(cfg *config.Config) map[string]bool {
 
 // restrict applies Landlock, and returns a function that logs a warning if there is one. The rules
 // belong to folders, not to names: a path that does not exist, or hangs, gets no rule, and
-// watchStore starts a new process when it is there.
-func (a *App) restrict(cfg *config.Config, hanging map[string]bool) (warning func()) {
+// watchStore starts a new process when it is there. Landlock is applied to all threads at once, so
+// no thread may wait for such a disk yet.
+func (a *App) restrict(cfg *config.Config) (warning func()) {
 	p := &a.privileges
 	warning = func() {}
 	if !cfg.Gateway.Landlock {
 		p.Off = "landlock = false"
 		return warning
 	}
-	// Landlock is applied to all threads at once. One in a call that hangs would hold all others.
-	if a.diskHangs.Load() || a.cache != nil && a.cache.Disk() != nil && a.cache.Disk().Hangs() {
-		p.Off = "a disk hangs"
-		a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
-		return func() {
-			a.log.Warn("this process is not kept from other files since a disk has begun to hang: " +
-				"upgrade it when the disk responds")
-		}
-	}
+	hanging := a.hangingPaths(cfg)
 	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
 		_, _ = x509.SystemCertPool() // read once in a process; after an error each handshake fails with it
 	}
-	if folder := cfg.Cache.Folder(); folder != "" && !hanging[folder] {
+	if folder := cfg.Cache.Folder(); folder != "" && !slices.Contains(hanging, folder) {
 		_ = os.MkdirAll(folder, 0o700) // openCache reports an error
 	}
 	rules := rulesOf(cfg, hanging)
@@ -130,8 +122,8 @@ func (a *App) restrict(cfg *config.Config, hanging map[string]bool) (warning fun
 		}
 		return warning
 	}
-	a.leftOut = slices.Sorted(maps.Keys(hanging))
-	if missing := append(missingStores(cfg, hanging), a.leftOut...); len(missing) > 0 {
+	a.leftOut = hanging
+	if missing := append(missingStores(cfg, hanging), hanging...); len(missing) > 0 {
 		list := strings.Join(missing, ", ")
 		a.restricted = i18n.Sprintf(
 			"Landlock has no rule for a path that was not there, or hung, at the start: %s", list)
@@ -154,9 +146,9 @@ func dataFolders(cfg *config.Config) (list []string) {
 }
 
 // missingStores returns the data folders that do not exist, besides those that hang.
-func missingStores(cfg *config.Config, hanging map[string]bool) (missing []string) {
+func missingStores(cfg *config.Config, hanging []string) (missing []string) {
 	for _, data := range dataFolders(cfg) {
-		if !hanging[data] {
+		if !slices.Contains(hanging, data) {
 			if _, err := os.Stat(data); err != nil {
 				missing = append(missing, data)
 			}
@@ -206,14 +198,14 @@ func (a *App) storeReplaced(cfg *config.Config) error {
 }
 
 // rulesOf returns the rules that a configuration needs, without those for paths that hang.
-func rulesOf(cfg *config.Config, hanging map[string]bool) (rules []sandbox.Rule) {
+func rulesOf(cfg *config.Config, hanging []string) (rules []sandbox.Rule) {
 	for _, data := range dataFolders(cfg) {
-		if !hanging[data] {
+		if !slices.Contains(hanging, data) {
 			rules = append(rules, sandbox.Rule{Path: data, Access: sandbox.Read})
 		}
 	}
 	for key, name := range cfg.Paths() {
-		if hanging[name] {
+		if slices.Contains(hanging, name) {
 			continue
 		}
 		switch key {

@@ -66,7 +66,6 @@ func (a *App) storesRespond(cfg *config.Config) error {
 func (a *App) check(cfg *config.Config) []config.Problem {
 	problems, late := bounded(storeCheckTime, func() []config.Problem { return cfg.Check(time.Now()) })
 	if late != nil {
-		a.diskHangs.Store(true)
 		a.log.Warn("a disk does not respond: the paths of the configuration are not checked")
 	}
 	return problems

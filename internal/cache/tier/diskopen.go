@@ -196,6 +196,3 @@ func isDiskFailure(err error) bool {
 	failures := []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG}
 	return slices.ContainsFunc(failures, func(failure error) bool { return errors.Is(err, failure) })
 }
-
-// Hangs reports whether the tier is off since the disk hangs.
-func (d *Disk) Hangs() bool { return d.io.isOff.Load() }

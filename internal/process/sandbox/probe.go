@@ -2,14 +2,20 @@ package sandbox
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ProbeCommand is the subcommand that runs RunProbe.
@@ -17,49 +23,50 @@ const ProbeCommand = "probe"
 
 // Hanging returns those of the paths whose disk does not respond within the limit. A thread that
 // waits for such a disk would keep Restrict from its end, which applies to all threads at once: so
-// another process of the running program looks at the paths, and this one does not.
-func Hanging(paths []string, limit time.Duration) (hanging map[string]bool, err error) {
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = append([]string{os.Args[0], ProbeCommand}, paths...)
-	out, err := cmd.StdoutPipe()
+// another process of the running program looks at the paths, except for those to which the kernel
+// responds from its memory. After an error no path counts as hanging.
+func Hanging(paths []string, limit time.Duration) (hanging []string, err error) {
+	local := localMounts()
+	paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return inMemory(path, local) })
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	if hanging, err = probe(paths, limit); err != nil {
+		return nil, fmt.Errorf("cannot look for disks that hang: %w", err)
+	}
+	return hanging, nil
+}
+
+// probe is Hanging by another process.
+func probe(paths []string, limit time.Duration) (hanging []string, err error) {
+	out, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot look for disks that hang: %w", err)
+	defer out.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = append([]string{os.Args[0], ProbeCommand}, paths...)
+	cmd.Stdout, cmd.Stderr = theirs, os.Stderr
+	err = errors.Join(cmd.Start(), theirs.Close(), out.SetReadDeadline(time.Now().Add(limit)))
+	if err != nil {
+		return nil, err
 	}
-	respond := make(chan int)
-	go func() { // ends with the process
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if n, err := strconv.Atoi(lines.Text()); err == nil && n >= 0 && n < len(paths) {
-				respond <- n
-			}
-		}
-		_ = cmd.Wait() // a path without a line hangs
-		close(respond)
-	}()
-	hanging = make(map[string]bool)
+	silent := make(map[string]bool)
 	for _, path := range paths {
-		hanging[path] = true
+		silent[path] = true
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for {
-		select {
-		case n, ok := <-respond:
-			if !ok {
-				return hanging, nil
-			}
-			delete(hanging, paths[n])
-		case <-timer.C:
-			_ = cmd.Process.Kill() // its end may take as long as the disk hangs
-			go func() {
-				for range respond { // too late
-				}
-			}()
-			return hanging, nil
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if n, err := strconv.Atoi(lines.Text()); err == nil && n >= 0 && n < len(paths) {
+			delete(silent, paths[n])
 		}
 	}
+	if lines.Err() != nil { // the limit is over
+		_ = cmd.Process.Kill() // its end may take as long as the disk hangs
+		go func() { _ = cmd.Wait() }()
+		return slices.Sorted(maps.Keys(silent)), nil
+	}
+	return nil, cmd.Wait()
 }
 
 // RunProbe writes the index of each path whose disk responds, one per line.
@@ -77,4 +84,39 @@ func RunProbe(paths []string, out io.Writer) error {
 	}
 	all.Wait()
 	return nil
+}
+
+// onThisHost are the file systems of which the kernel knows the state of each file whose name it
+// knows, by their names in proc_pid_mountinfo(5).
+var onThisHost = []string{"ext4", "xfs", "btrfs", "tmpfs", "overlay", "f2fs", "zfs"}
+
+// localMounts returns the ids of the mounts of onThisHost.
+func localMounts() []string {
+	var ids []string
+	text, _ := os.ReadFile("/proc/self/mountinfo") // without it all paths are looked at
+	for line := range strings.Lines(string(text)) {
+		mount, device, _ := strings.Cut(line, " - ")
+		id, _, _ := strings.Cut(mount, " ")
+		if kind, _, _ := strings.Cut(device, " "); slices.Contains(onThisHost, kind) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// resolveCached is RESOLVE_CACHED of openat2(2), which x/sys does not define.
+const resolveCached = 0x20
+
+// inMemory reports whether the kernel responds to calls with the path from its memory: it knows the
+// names, or that there is no such file. It does not wait for a disk.
+func inMemory(path string, local []string) bool {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path,
+		&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached})
+	if err != nil {
+		return errors.Is(err, unix.ENOENT)
+	}
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
+	return err == nil && slices.Contains(local, strconv.FormatUint(st.Mnt_id, 10))
 }

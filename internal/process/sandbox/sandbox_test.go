@@ -10,14 +10,18 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	llsys "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"github.com/stretchr/testify/require"
 )
 
 // TestMain runs the tests. In a child process with CONFINE_DIR, which names the folder of a test,
-// it runs restricted instead.
+// it runs restricted instead; as a probe it fails.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == ProbeCommand {
+		os.Exit(3)
+	}
 	if dir := os.Getenv("CONFINE_DIR"); dir != "" {
 		if err := restricted(dir); err != nil {
 			fmt.Println(err)
@@ -188,6 +192,17 @@ func TestOutside(t *testing.T) {
 		require.Equal(t, c.outside, len(d.Outside([]Rule{r})) == 1, c.path)
 	}
 	require.Empty(t, (*Domain)(nil).Outside([]Rule{{"/etc", Write}}))
+}
+
+// TestHangingIsKnown: a path that could not be looked at does not count as hanging, and the kernel
+// responds from its memory to one that is in use: no process looks at that.
+func TestHangingIsKnown(t *testing.T) {
+	hanging, err := Hanging([]string{t.TempDir()}, time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, hanging)
+	hanging, err = Hanging([]string{"/proc/self"}, time.Minute) // on no disk
+	require.ErrorContains(t, err, "cannot look for disks that hang: exit status 3")
+	require.Empty(t, hanging)
 }
 
 func TestLookupUser(t *testing.T) {
