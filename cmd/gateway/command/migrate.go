@@ -92,7 +92,7 @@ func sameFile(out string, inputs ...string) error {
 func translate(nginx, module string, all bool, lang i18n.Language) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
 	options := migrate.Options{Readable: isReadable, Writable: canLog,
-		HasAccount: hasAccount, Nearest: config.Nearest, Language: lang}
+		HasAccount: hasAccount, Language: lang}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
 	}

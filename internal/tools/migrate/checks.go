@@ -39,8 +39,8 @@ func (t *translator) checkIn(l *location) (check *directive) {
 				}
 			case d.name == "limit_except" && !d.has("GET") && len(d.block) > 0,
 				d.name == "proxy_pass" && self && l.serves && t.decides(l, d),
-				d.name == "include" && t.hides(d, http),
-				t.looksLikeCheck(d):
+				slices.Contains(t.tree.missing, d) && !hasWord(d.arg(0), harmlessWords),
+				looksLikeCheck(d):
 				check = cmp.Or(check, d)
 			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
 				if op, text := pathCondition(d); op == "" {
@@ -59,24 +59,9 @@ func (t *translator) checkIn(l *location) (check *directive) {
 	return check
 }
 
-// hides reports whether an include of a missing file may hold a check.
-func (t *translator) hides(d *directive, http bool) bool {
-	return slices.Contains(t.tree.missing, d) &&
-		(hasWord(d.arg(0), includeWords) || !http && !hasWord(d.arg(0), harmlessWords))
-}
-
-// looksLikeCheck reports whether an unknown directive has the name of a check, or almost.
-func (t *translator) looksLikeCheck(d *directive) bool {
-	if isKnown(d.name) || d.arg(0) == "off" || d.name == "include" || d.name == "" {
-		return false
-	}
-	near, ok := t.near(d.name)
-	return ok && decidesByName(near) || hasWord(d.name, checkWords)
-}
-
-// decidesByName reports whether a directive decides about requests.
-func decidesByName(name string) bool {
-	return isCheck(name) || name == "allow" || name == "deny" || name == "valid_referers"
+// looksLikeCheck reports whether an unknown directive has the name of a check.
+func looksLikeCheck(d *directive) bool {
+	return !isKnown(d.name) && d.arg(0) != "off" && d.name != "include" && hasWord(d.name, checkWords)
 }
 
 // decides reports whether a proxy_pass leads to a program that may decide about files: one of this
@@ -128,7 +113,8 @@ func (t *translator) leads(s *server, d *directive) bool {
 // hasChecks reports whether a block or one in it decides about requests.
 func hasChecks(block []*directive) bool {
 	return slices.ContainsFunc(block, func(d *directive) bool {
-		return decidesByName(d.name) || !isKnown(d.name) && hasWord(d.name, checkWords) ||
+		return isCheck(d.name) || d.name == "allow" || d.name == "deny" || d.name == "valid_referers" ||
+			looksLikeCheck(d) ||
 			d.name == "if" && slices.ContainsFunc(d.block, diverts) || hasChecks(d.block)
 	})
 }

@@ -1,7 +1,9 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,52 +24,51 @@ var corsKeys = map[string]string{"Access-Control-Allow-Origin": "cors_origin", "
 // writeFiles writes the keys that differ between files: for all files those of the server, or of
 // its only location with files, then those of each location with a plain pattern, in nginx's order.
 func (t *translator) writeFiles() {
-	base, list := t.base(), t.main.open()
-	values, ids := map[*location]map[string]setting{}, []string{}
-	general := &location{area: everything}
-	for _, l := range append([]*location{base}, list...) {
-		values[l] = map[string]setting{}
+	general := *t.base()
+	general.area = everything
+	list := append([]*location{&general}, t.main.open()...)
+	values, ids := make([]map[string]setting, len(list)), []string(nil)
+	for i, l := range list {
+		values[i] = map[string]setting{}
 		for _, s := range t.settingsOf(l) {
 			id := s.section + " " + s.key
-			values[l][id], ids = s, union(ids, id)
+			values[i][id], ids = s, union(ids, id)
 		}
 	}
-	values[general] = values[base]
-	for _, l := range append([]*location{general}, list...) {
+	for i, l := range list {
 		lost := false
 		for _, id := range ids {
 			section, key, _ := strings.Cut(id, " ")
-			v := values[l][id]
+			v := values[i][id]
 			switch t.done(v.from...); {
 			case corsKeys[key] != "":
 				t.writeCORS(l, key, v)
 			case l.area.plain:
 				t.out.put(section, l.area.files, key, v.value, v.from...)
 			default:
-				lost = lost || v.value != values[base][id].value
+				lost = lost || v.value != values[0][id].value
 			}
 		}
 		if lost {
-			t.say(l.d, "this pattern is no group, store path or extension, so what is in force here is not translated",
-				"write keys for its groups to [headers] and [access]; links with a path in front need url_prefix")
+			t.sayRow(l.d, "location:pattern")
 		}
-	}
-	text := func(s *server) (all string) {
-		for _, l := range s.open() {
-			for _, v := range t.settingsOf(l) {
-				all += fmt.Sprintln(l.area.files, v.key, v.value)
-				t.done(v.from...)
-			}
-		}
-		return all
 	}
 	for _, s := range t.kept[1:] {
-		if text(s) != text(t.main) {
-			t.say(append(named(s.d.block, "server_name"), s.d)[0], i18n.Sprintf(
-				"its files have the headers and limits of %s: one gateway has the same for all names", t.main.title()),
-				rowOf("listen").advice)
+		if t.filesText(s) != t.filesText(t.main) {
+			t.sayRow(cmp.Or(first(s.d.block, "server_name"), s.d), "server:headers")
 		}
 	}
+}
+
+// filesText returns the keys that differ between the files of a server, as a text to compare.
+func (t *translator) filesText(s *server) (text string) {
+	for _, l := range s.open() {
+		for _, v := range t.settingsOf(l) {
+			text += fmt.Sprintln(l.area.files, v.key, v.value)
+			t.done(v.from...)
+		}
+	}
+	return text
 }
 
 // base returns the block whose keys are those of all files: the server, or its only location with
@@ -95,21 +96,16 @@ func (t *translator) writeCORS(l *location, name string, v setting) {
 		t.out.set("gateway", corsKeys[name], v.value, v.from...)
 	case v.value != "":
 		t.say(v.from[0], i18n.Sprintf("CORS is the same for all files: %s is %s", name, now), "")
-	case name == "Access-Control-Allow-Origin" && l.d != nil && l.area.plain:
+	case name == "Access-Control-Allow-Origin" && l.area.plain && !l.area.files.all():
 		s := t.out.section("headers", l.area.files)
 		s.entries = append(s.entries, entry{key: name}, entry{key: "Access-Control-Expose-Headers"})
 	}
 }
 
-// canonical are the names of fields with a meaning here. computed are those that the gateway
-// computes.
-var (
-	canonical = words(`Access-Control-Allow-Origin Access-Control-Expose-Headers Access-Control-Allow-Headers
-		Access-Control-Max-Age Access-Control-Allow-Methods Access-Control-Allow-Credentials Cache-Control
-		Content-Disposition X-Content-Type-Options`)
-	computed = words(`content-length content-type content-range content-encoding etag last-modified accept-ranges date
-		server connection keep-alive transfer-encoding location allow x-cache age retry-after trailer upgrade alt-svc`)
-)
+// computed are the fields that the gateway computes.
+var computed = []string{"Content-Length", "Content-Type", "Content-Range", "Content-Encoding", "Etag", "Last-Modified",
+	"Accept-Ranges", "Date", "Server", "Connection", "Keep-Alive", "Transfer-Encoding", "Location", "Allow", "X-Cache",
+	"Age", "Retry-After", "Trailer", "Upgrade", "Alt-Svc"}
 
 // fields returns the fields of the files of a location, by add_header and expires. The fields of
 // CORS in an if on the method count for all methods, since sites set them for one method only.
@@ -141,10 +137,8 @@ func (t *translator) fields(l *location) (all []setting) {
 	return all
 }
 
-var (
-	origins = lazy(`^(\*|https?://[A-Za-z0-9.:\[\]_-]+)$`)
-	seconds = lazy(`^\d{1,8}$`)
-)
+// origins matches the values of cors_origin.
+var origins = lazy(`^(\*|https?://[A-Za-z0-9.:\[\]_-]+)$`)
 
 // fieldOf returns the field of add_header or expires. The value is empty if the gateway sends the
 // field by itself, or cannot send it.
@@ -152,12 +146,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 	if d.name == "expires" {
 		return "Cache-Control", t.maxAge(d)
 	}
-	name, value = strings.TrimSuffix(d.arg(0), ":"), d.arg(1)
-	for known := range canonical {
-		if strings.EqualFold(name, known) {
-			name = known
-		}
-	}
+	name, value = textproto.CanonicalMIMEHeaderKey(strings.TrimSuffix(d.arg(0), ":")), d.arg(1)
 	lower := strings.ToLower(value)
 	switch {
 	case name == "X-Content-Type-Options" && lower == "nosniff": // always sent
@@ -166,16 +155,13 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 		t.note(d, "preflight requests (OPTIONS) are 204, and allow GET, HEAD and OPTIONS", "")
 	case name == "Access-Control-Allow-Origin" && !origins().MatchString(value),
 		name == "Access-Control-Allow-Credentials":
-		t.say(d, "it needs a list of origins", "set cors_origin to origins such as https://www.example.com")
+		t.sayRow(d, "add_header:credentials")
 	case value == "$upstream_cache_status":
 		t.out.set("gateway", "x_cache", "true", d)
-	case computed[strings.ToLower(name)]:
-		t.say(d, i18n.Sprintf("the gateway computes %s", name), "")
+	case slices.Contains(computed, name):
+		t.sayRow(d, "add_header:computed")
 	case strings.Contains(value, "$"):
-		t.say(d, "a field cannot hold a variable", "write a fixed value to [headers], or keep nginx in front")
-	case name == "Access-Control-Max-Age" && seconds().MatchString(value):
-		n, _ := strconv.Atoi(value)
-		return name, strconv.Itoa(min(n, 365*86400))
+		t.sayRow(d, "add_header:variable")
 	case name == "Content-Disposition" && strings.HasPrefix(lower, "attachment"):
 		return name, "attachment"
 	default:
@@ -196,8 +182,7 @@ func (t *translator) maxAge(d *directive) string {
 	case v == "epoch", ok && v[0] == '-':
 		return "no-cache"
 	case !ok:
-		t.say(d, "the time of day, the time of the file and variables are not translated",
-			"write a fixed Cache-Control to [headers]")
+		t.sayRow(d, "expires:time")
 		return ""
 	}
 	return fmt.Sprintf("max-age=%d", seconds)
@@ -210,39 +195,31 @@ var (
 
 // writeNames writes the query parameters with the file name of a download, often attname.
 func (t *translator) writeNames() {
-	parameters := "filename"
-	add := func(d *directive) bool {
-		m := argument().FindStringSubmatch(d.arg(1))
-		if m == nil || !strings.EqualFold(d.arg(0), "Content-Disposition") {
-			return false
-		}
-		if t.done(d); !slices.Contains(strings.Split(parameters, ", "), m[1]) {
-			parameters += ", " + m[1]
-		}
-		t.out.put("gateway", selector{}, "filename_parameters", parameters, d)
-		return true
-	}
+	parameters := []string{"filename"}
 	for _, l := range blocksOf(t.kept...) {
-		for _, d := range named(l.d.block, "add_header") {
-			if add(d) {
-				t.say(d, "without its parameter nginx sends an attachment without a name; here the file is shown",
-					"[headers SELECTORS] Content-Disposition = attachment saves all files of a group or extension")
+		for _, block := range append(named(l.d.block, "if"), l.d) {
+			found := false
+			for _, d := range named(block.block, "add_header") {
+				m := argument().FindStringSubmatch(d.arg(1))
+				if m == nil || !strings.EqualFold(d.arg(0), "Content-Disposition") {
+					continue
+				}
+				parameters, found = union(parameters, m[1]), true
+				t.out.set("gateway", "filename_parameters", strings.Join(parameters, ", "), d)
+				if t.done(d); block == l.d {
+					t.sayRow(d, "add_header:always")
+				}
 			}
-		}
-		for _, d := range named(l.d.block, "if") {
-			if !strings.HasPrefix(d.arg(0), "$arg_") {
+			if !found || block == l.d {
 				continue
 			}
-			rest := without(named(d.block, "add_header"), add)
-			if len(rest) == len(named(d.block, "add_header")) {
-				continue
+			for _, d := range named(block.block, "add_header") {
+				if !t.handled[d] {
+					t.sayRow(d, "add_header:parameter")
+				}
 			}
-			if t.done(d); len(d.args) > 2 && !anyName().MatchString(d.arg(2)) {
-				t.say(d, "the name counts for all files and all names, not only for those of the condition", "")
-			}
-			for _, f := range rest {
-				t.say(f, "it is in force only with the parameter, and not translated",
-					"the gateway sends the Content-Type of the file alone")
+			if t.handled[block] = true; len(block.args) > 2 && !anyName().MatchString(block.arg(2)) {
+				t.sayRow(block, "if:name")
 			}
 		}
 	}

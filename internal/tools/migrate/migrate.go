@@ -60,6 +60,9 @@ func (f Finding) In(l i18n.Language) string {
 	return i18n.Sprintf("%s: %s: %s; %s", place, kind, text, f.Advice).In(l)
 }
 
+// place returns the directive of a finding with its position.
+func (f Finding) place() string { return fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Directive) }
+
 // Module is the part of mod_fastdfs.conf that the translation needs.
 type Module struct {
 	Groups      []string // with store paths on this host
@@ -76,8 +79,7 @@ type Options struct {
 	Readable   func(path string) bool
 	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
-	Nearest    func(name string, candidates []string) (string, bool) // for hints
-	Language   i18n.Language                                         // of the comments of the result
+	Language   i18n.Language // of the comments of the result
 }
 
 // Result is a translation.

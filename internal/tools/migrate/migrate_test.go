@@ -30,14 +30,6 @@ func optionsOf(t testing.TB, text string) Options {
 	o.Readable = func(path string) bool { return strings.HasPrefix(path, "/readable/") }
 	o.Writable = func(path string) bool { return strings.HasPrefix(path, "/var/log/") }
 	o.HasAccount = func(name string) bool { return name == "fdfs" }
-	o.Nearest = func(name string, candidates []string) (string, bool) {
-		for _, c := range candidates {
-			if len(c) == len(name)+1 && strings.Trim(c, name) != c && subsequence(name, c) {
-				return c, true
-			}
-		}
-		return "", false
-	}
 	if words == "none" {
 		return o
 	}
@@ -53,16 +45,6 @@ func optionsOf(t testing.TB, text string) Options {
 		}
 	}
 	return o
-}
-
-// subsequence reports whether b contains all letters of a in the same order.
-func subsequence(a, b string) bool {
-	for _, c := range b {
-		if a != "" && strings.HasPrefix(a, string(c)) {
-			a = a[1:]
-		}
-	}
-	return a == ""
 }
 
 // TestGolden: the translations of the configurations in testdata are the recorded ones. After a

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-
-	"fastdfs-gateway/internal/i18n"
 )
 
 // server is one server block.
@@ -295,12 +293,4 @@ func (s *server) isDefault() int {
 // open returns the locations with files in the order of nginx.
 func (s *server) open() []*location {
 	return without(s.order(), func(l *location) bool { return !l.open() })
-}
-
-// title returns the server as findings name it: by its names, or its address.
-func (s *server) title() i18n.Text {
-	if len(s.names) > 0 && s.names[0] != "_" && s.names[0] != "" {
-		return i18n.Sprintf("%s", oneLine(strings.Join(s.names, " "), 60))
-	}
-	return i18n.Sprintf("the server on %s", s.listens[0].address)
 }

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,8 +19,7 @@ func (t *translator) sweep() {
 	}
 	for _, d := range t.tree.missing {
 		if !t.handled[d] && !hasWord(d.arg(0), harmlessWords) {
-			t.say(d, "the file is not there, so what it holds is not translated; nginx does not start without it",
-				"add the file, or remove the line, and translate again")
+			t.sayRow(d, "include:missing")
 		}
 	}
 	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
@@ -53,7 +51,7 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 		case d.name == "" || d.name == "location" || d.name == "server" && d.isBlock || d.name == "include",
 			t.handled[d], r.kind == "nothing", d.name == "types" && d.location == nil:
 		case !isKnown(d.name):
-			t.say(d, i18n.Sprintf("this directive is not known%s", t.hint(d.name)), "")
+			t.say(d, "this directive is not known", "")
 		case !served && !strings.HasPrefix(d.name, "image_filter"), !r.applies(d):
 		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
 			t.note(d, "the page /50x.html is not translated", "")
@@ -67,40 +65,35 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 	}
 }
 
+// sayRow adds the finding of a row of directives.txt.
+func (t *translator) sayRow(d *directive, row string) { t.say(d, rowOf(row).text, rowOf(row).advice) }
+
 // sayClosed adds the finding about a check, with the sections that close its files.
 func (t *translator) sayClosed(d *directive, closed []selector) {
-	where := ""
-	for _, files := range closed {
-		if name := " [access" + files.String() + "]"; !strings.Contains(where, name) {
-			where += name
-		}
-	}
-	text, advice := i18n.Sprintf("the gateway does not have this check: its files are denied,%s", where), inFront
-	if row := rowOf(d.name); row.kind == "check" && row.advice != "" {
-		advice = i18n.Plain(row.advice)
-	}
-	switch {
-	case d.name == "location" || d.name == "server": // of a server that is left to nginx
+	if d.name == "location" || d.name == "server" { // of a server that is left to nginx
 		return
-	case d.name == "return" && d.arg(0) == "403":
+	}
+	if d.String() == "return 403" {
 		t.done(d)
 		return
-	case d.name == "return":
-		text = i18n.Sprintf("nginx does not serve these files; they are denied, with 403,%s", where)
-	case d.name == "include":
-		text = i18n.Sprintf("the file is not there, and may hold a check: these files are denied,%s", where)
-		advice = i18n.Plain("add the file and translate again")
-	case d.name == "allow" || d.name == "deny" || d.name == "valid_referers":
-		text = i18n.Sprintf("[access] cannot have this rule for these files: they are denied,%s", where)
-	case strings.HasSuffix(d.name, "_pass"):
-		text = i18n.Sprintf("a program may decide about these files: they are denied,%s", where)
-	case !isKnown(d.name):
-		text = i18n.Sprintf("this looks like a check%s: its files are denied,%s", t.hint(d.name), where)
-	case d.location != nil && strings.Contains(d.name, "_by_lua") &&
-		(maker().MatchString(d.String()+d.location.String()) || formOf(d.location.arg(len(d.location.args)-1)) != ""):
-		advice = i18n.Sprintf("if this Lua makes pictures, %s", makeImages)
 	}
-	t.say(d, text, advice)
+	var where []string
+	for _, files := range closed {
+		where = union(where, "[access"+files.String()+"]")
+	}
+	row, usual := rowOf("closed:"+d.name), rowOf("closed")
+	switch {
+	case isCheck(d.name):
+		row = rowOf(d.name)
+	case !isKnown(d.name):
+		row = rowOf("closed:unknown")
+	}
+	text, advice := cmp.Or(row.text, usual.text), i18n.Plain(cmp.Or(row.advice, usual.advice))
+	if l := d.location; l != nil && strings.Contains(d.name, "_by_lua") &&
+		(maker().MatchString(d.String()+l.String()) || formOf(l.arg(len(l.args)-1)) != "") {
+		advice = i18n.Plain(rowOf("closed:lua").advice)
+	}
+	t.say(d, i18n.Sprintf("%s: the files are denied, %s", i18n.Plain(text), strings.Join(where, " ")), advice)
 }
 
 // nothing returns the directives of the translated servers, and of the blocks around them, that are
@@ -108,7 +101,7 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 func (t *translator) nothing() (list []Finding) {
 	known := map[string]bool{}
 	for _, f := range t.findings {
-		known[fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Directive)] = true
+		known[f.place()] = true
 	}
 	for _, s := range t.out.sections {
 		for _, e := range s.entries {
@@ -117,24 +110,22 @@ func (t *translator) nothing() (list []Finding) {
 			}
 		}
 	}
-	var walk func(block []*directive, text i18n.Text)
-	walk = func(block []*directive, text i18n.Text) {
+	var walk func(block []*directive)
+	walk = func(block []*directive) {
 		for _, d := range block {
 			isKept := func(s *server) bool { return s.d == d }
 			if d.name == "server" && d.isBlock && !slices.ContainsFunc(t.kept, isKept) {
 				continue // left as it is
 			}
-			inner := text
 			if place := d.place(); !known[place] {
 				known[place] = true
-				list = append(list, Finding{Nothing, d.file, d.line, d.String(), text, i18n.Text{}})
-			} else if d.isBlock && d.name != "server" && d.name != "http" {
-				inner = i18n.Sprintf("it is a part of line %d", d.line)
+				list = append(list, Finding{Nothing, d.file, d.line, d.String(),
+					i18n.Plain("it needs no translation"), i18n.Text{}})
 			}
-			walk(d.block, inner)
+			walk(d.block)
 		}
 	}
-	walk(t.tree.root, i18n.Plain("it needs no translation"))
+	walk(t.tree.root)
 	return list
 }
 
@@ -143,36 +134,25 @@ var healthName = lazy(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/o
 
 // otherLocation handles a location that serves no open files.
 func (t *translator) otherLocation(l *location) {
-	block := l.d.block
-	reply := first(block, "return")
-	var clients i18n.Text
-	if allowed := named(block, "allow"); len(allowed) > 0 {
-		networks := ""
-		for _, d := range allowed {
-			networks += " " + d.arg(0)
-		}
-		clients = i18n.Sprintf("; its clients were%s", networks)
-	}
+	reply, tool := first(l.d.block, "return"), first(l.d.block, noFiles...)
 	switch {
 	case t.handled[l.d], l.rule.closes() && t.handled[l.rule.from[0]], l.reject != nil && t.handled[l.reject],
 		l.isPage():
-	case first(block, "stub_status") != nil:
-		t.say(l.d, i18n.Sprintf("the counters are at /metrics of the admin listener%s", clients),
-			"ask admin_listen (127.0.0.1:8889)")
-	case first(block, "proxy_cache_purge") != nil:
-		t.say(l.d, i18n.Sprintf("files are purged by gateway purge, or POST /purge at the admin listener%s", clients),
-			"run gateway purge -id FILE_ID")
+	case tool != nil && tool.name != "empty_gif":
+		t.sayRow(l.d, tool.name)
+		for _, d := range named(l.d.block, "allow") {
+			t.say(l.d, i18n.Sprintf("%s had access", d.arg(0)), "")
+		}
 	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName().MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
 		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
 	case l.op == "=" && (reply == nil || len(reply.args) == 1) &&
-		first(block, "proxy_pass", "ngx_fastdfs_module") == nil:
+		first(l.d.block, "proxy_pass", "ngx_fastdfs_module") == nil:
 	case l.image:
-		t.say(l.d, "pictures are changed here: originals are served from the store", makeImages)
+		t.sayRow(l.d, "location:image")
 	default:
-		t.say(l.d, "the gateway serves file ids only, and responds to other paths with 400",
-			"keep nginx for this path, or leave it out")
+		t.sayRow(l.d, "location:other")
 	}
 }
 
@@ -193,25 +173,16 @@ func (t *translator) otherServers() {
 		if slices.Contains(t.kept, s) || t.handled[s.d] {
 			continue
 		}
-		at := s.d
-		if len(s.names) > 0 && s.names[0] != "_" {
-			at = first(s.d.block, "server_name")
-		}
+		at := cmp.Or(first(s.d.block, "server_name"), s.d)
 		switch {
+		case s.left == s.d:
+			t.sayRow(s.d, "server:rules")
 		case s.left != nil:
-			text := i18n.Plain(
-				"none of its files can be opened here, or another server has other rules or addresses for them")
-			if s.left != s.d {
-				text = i18n.Plain("the gateway does not have this check")
-			}
-			t.say(s.left, i18n.Sprintf("the server is left to nginx: %s", text),
-				"keep nginx on its address, with the gateway as its source")
+			t.sayRow(s.left, "server:check")
 		case slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] }):
-			t.say(at, i18n.Sprintf(
-				"%s (server at line %d) shares a port and does not serve FastDFS: it is left as it is",
-				s.title(), s.d.line), "keep nginx for it on another address or port, or in front of the gateway")
+			t.sayRow(at, "server:port")
 		default:
-			t.note(at, i18n.Sprintf("%s does not serve FastDFS: it is left as it is", s.title()), "")
+			t.note(at, "this server does not serve FastDFS: it is left as it is", "")
 		}
 		for _, l := range s.locations {
 			if l.image && s.left != nil {

@@ -2,28 +2,23 @@ package migrate
 
 import (
 	_ "embed" // for directives.txt
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 
-	"fastdfs-gateway/internal/i18n"
-
 	crossplane "github.com/nginxinc/nginx-go-crossplane"
 )
 
-// row is a row of directives.txt. unless is an argument with which it has no effect, and only a
-// text that an argument has to contain.
+// row is a row of directives.txt.
 type row struct {
 	kind         string // key, check, note, said or nothing; empty = none
 	text, advice string
-	unless, only string
+	unless       string // an argument with which the directive has no effect
 }
 
-// applies reports whether a directive has an effect that is lost.
+// applies reports whether a directive has an effect.
 func (r row) applies(d *directive) bool {
-	return (r.unless == "" || d.arg(0) != r.unless) && d.arg(0) != "optional_no_ca" &&
-		(r.only == "" || slices.ContainsFunc(d.args, func(arg string) bool { return strings.Contains(arg, r.only) }))
+	return (r.unless == "" || d.arg(0) != r.unless) && d.arg(0) != "optional_no_ca"
 }
 
 //go:embed directives.txt
@@ -39,15 +34,11 @@ var table = sync.OnceValue(func() map[string]row {
 			continue
 		}
 		r := row{kind: words[0], text: strings.TrimSpace(parts[1]), advice: strings.TrimSpace(parts[2])}
-		for i, word := range slices.Backward(words[1:]) {
-			switch word[0] {
-			case '!':
-				r.unless = word[1:]
-			case '?':
-				r.only = word[1:]
-			default:
-				rows[words[1:][i]] = r
-			}
+		if last := words[len(words)-1]; last[0] == '!' {
+			r.unless = last[1:]
+		}
+		for _, name := range words[1:] {
+			rows[name] = r
 		}
 	}
 	return rows
@@ -81,20 +72,6 @@ var (
 		translateConnections, (*translator).writeNames, translateImages, translateCache, (*translator).writeFiles}
 )
 
-// words returns the set of the words of a text.
-func words(text string) map[string]bool {
-	set := map[string]bool{}
-	for _, w := range strings.Fields(text) {
-		set[w] = true
-	}
-	return set
-}
-
-var (
-	inFront    = i18n.Plain("keep nginx in front for these files, with the gateway as its source")
-	makeImages = i18n.Plain("write sizes and presets to [image], or keep nginx in front for these links")
-)
-
 // noFiles are the directives of a location that serves no files, whatever checks it has.
 // applications pass requests on to a program.
 var (
@@ -102,13 +79,10 @@ var (
 	applications = []string{"fastcgi_pass", "uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass", "redis_pass"}
 )
 
-// checkWords are parts of the names of checks, includeWords of includes that hold one, and
-// harmlessWords of those that hold none.
+// checkWords are parts of the names of checks, and harmlessWords of includes that hold none.
 var (
 	checkWords = []string{"auth", "access", "key", "token", "jwt", "sign", "secure", "hmac", "deny", "denied", "cas_",
 		"oauth", "guard", "testcookie", "waf"}
-	includeWords = append([]string{"allow", "acl", "white", "black", "intranet", "block", "filter", "limit_ip"},
-		checkWords...)
 	harmlessWords = []string{"cors", "gzip", "brotli", "cache", "header", "proxy", "log", "mime", "expires", "charset",
 		"static", "ssl", "error", "fastcgi", "uwsgi", "scgi", "koi-", "win-utf"}
 )
@@ -135,19 +109,4 @@ func inCatalogs(name string) bool {
 // isKnown reports whether a directive is one of the table, of nginx or of a common module.
 func isKnown(name string) bool {
 	return rowOf(name).kind != "" || slices.Contains(noFiles, name) || inCatalogs(name)
-}
-
-// near returns the directive whose name a text resembles.
-func (t *translator) near(name string) (string, bool) {
-	if t.Nearest == nil || isKnown(name) {
-		return "", false
-	}
-	return t.Nearest(name, append(slices.Sorted(maps.Keys(table())), "http", "server", "location", "include"))
-}
-
-func (t *translator) hint(name string) (hint i18n.Text) {
-	if near, ok := t.near(name); ok {
-		hint = i18n.Sprintf(" (did you mean %s?)", near)
-	}
-	return hint
 }
