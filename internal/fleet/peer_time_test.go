@@ -209,23 +209,24 @@ func (s *slowStream) Close() error { return nil }
 // TestSlowFillStaysConnected: a fill that waits for its source for much longer than the timeout for
 // a frozen gateway stays connected, and its bytes arrive as soon as they are sent.
 func TestSlowFillStaysConnected(t *testing.T) {
+	const wait = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
-			if err := rest(ctx, time.Hour); err != nil {
+			if err := rest(ctx, wait); err != nil {
 				return cache.Meta{}, nil, err
 			}
 			return cache.Meta{Version: cache.Version{Size: 10}},
-				&slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
+				&slowStream{ctx, wait, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
-		body, err := openSegment(t.Context(), p, cache.PeerRequest{Idle: 2 * time.Hour})
+		body, err := openSegment(t.Context(), p, cache.PeerRequest{Idle: 2 * wait})
 		require.NoError(t, err)
 		defer body.Close()
 		first := make([]byte, 10)
 		n, err := body.Read(first)
 		require.NoError(t, err)
 		require.Equal(t, "01234", string(first[:n]))
-		require.Equal(t, time.Hour, time.Since(began), "bytes do not wait for later ones")
+		require.Equal(t, wait, time.Since(began), "bytes do not wait for later ones")
 		more, err := io.ReadAll(body)
 		require.NoError(t, err)
 		require.Equal(t, "56789", string(more))
