@@ -13,7 +13,6 @@ import (
 
 	"fastdfs-gateway/internal/process/sys"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +40,8 @@ type dataDir struct {
 	linkPrefixes []string // absolute paths of this folder, with a trailing slash
 	// refs has one for storePath.dir and one for each opening that uses it; at 0 fd is closed.
 	refs  atomic.Int64
-	sound *lru.Cache[string, time.Time] // last time at which isSound found a folder sound
+	epoch time.Time // of the times in sound
+	sound soundness
 }
 
 // retain adds a reference; false if there are none left.
@@ -183,8 +183,7 @@ func openDataDir(root string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
-	d := &dataDir{fd: fd, disk: newDisk(isOnHost(fd))}
-	d.sound, _ = lru.New[string, time.Time](maxSound) // fails only for sizes below 1
+	d := &dataDir{fd: fd, disk: newDisk(isOnHost(fd)), epoch: time.Now().Add(-soundFor)}
 	d.refs.Store(1)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {

@@ -3,7 +3,8 @@ package local
 import (
 	"errors"
 	"path"
-	"strings"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -51,36 +52,60 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 
 // exists reports whether the file name exists beneath d. The error is any other one than ENOENT.
 func (d *dataDir) exists(name string) (bool, error) {
-	switch _, err := d.stat(name); err {
-	case nil:
-		return true, nil
-	case unix.ENOENT:
-		return false, nil
-	default:
-		return false, err
+	fd, sure, err := d.lookUpNoWait(name)
+	switch {
+	case !sure:
+		_, err = d.awaitStat(name)
+	case err == nil:
+		closeRaw(fd)
 	}
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return err == nil, err
 }
 
-const (
-	soundFor = time.Second // for which a folder that was found sound counts as sound
-	maxSound = 512         // of dataDir.sound
-)
+// soundFor is the time for which a folder that was found sound counts as sound.
+const soundFor = time.Second
+
+// soundness has the times at which isSound found a data folder sound, as the time since its epoch.
+type soundness struct {
+	marks   atomic.Int64                     // no file of recoveryMarks existed
+	folders [1 << 8]atomic.Pointer[lowTimes] // a folder existed; by the two numbers in its name
+}
+
+type lowTimes [1 << 8]atomic.Int64
+
+// of returns the time of a folder HH/LL.
+func (s *soundness) of(folder string) *atomic.Int64 {
+	n, _ := strconv.ParseUint(folder[:2]+folder[3:5], 16, 16) // never fails: an id has hexadecimal digits there
+	times := s.folders[n>>8].Load()
+	if times == nil {
+		s.folders[n>>8].CompareAndSwap(nil, new(lowTimes))
+		times = s.folders[n>>8].Load()
+	}
+	return &times[n&0xff]
+}
 
 // isSound reports whether a folder beneath d is sound: it exists, and FastDFS is restoring no
-// files. at is the time at which isSound found that.
+// files. at is the time at which isSound found that no files are being restored.
 func (d *dataDir) isSound(folder string) (sound bool, at time.Time) {
-	if at, ok := d.sound.Get(folder); ok && time.Since(at) < soundFor {
-		return true, at
+	seen, now := d.sound.of(folder), time.Since(d.epoch)
+	marks, there := d.sound.marks.Load(), seen.Load()
+	if now-time.Duration(marks) >= soundFor {
+		for _, mark := range recoveryMarks {
+			if found, err := d.exists(mark); err != nil || found {
+				return false, at
+			}
+		}
+		marks = int64(time.Since(d.epoch))
+		d.sound.marks.Store(marks)
 	}
-	for _, mark := range recoveryMarks {
-		if _, err := d.stat(mark); err != unix.ENOENT {
+	if now-time.Duration(there) >= soundFor {
+		if found, err := d.exists(folder); err != nil || !found {
 			return false, at
 		}
+		seen.Store(int64(now))
 	}
-	if _, err := d.stat(folder); err != nil {
-		return false, at
-	}
-	at = time.Now()
-	d.sound.Add(strings.Clone(folder), at)
-	return true, at
+	return true, d.epoch.Add(time.Duration(marks))
 }

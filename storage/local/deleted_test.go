@@ -103,6 +103,12 @@ func TestDeletedTrustsOpen(t *testing.T) {
 	require.NoError(t, os.Rename(moved, file.Path))
 	eventually.True(t, func() bool { return l.Deleted(file.ID, ErrMissing, time.Now()) }, "it is not looked for")
 	require.False(t, l.Deleted(file.ID, ErrMissing, begin), "Open was called before that was known")
+	other := file.ID // in a folder that was not looked at yet
+	other.Logic = "M00/1A/2B/" + filepath.Base(file.ID.Logic)
+	elsewhere := filepath.Join(s.Root(storetest.Group, 0), "data", other.DiskName())
+	require.NoError(t, os.MkdirAll(filepath.Dir(elsewhere), 0o755))
+	require.NoError(t, os.WriteFile(elsewhere, []byte("hello"), 0o600))
+	require.True(t, l.Deleted(other, ErrMissing, time.Now()), "it is not looked for: no restoration runs")
 	require.False(t, l.Deleted(file.ID, errSize, time.Now()))
 	require.False(t, l.Deleted(file.ID, fdfs.ErrNoFile, time.Now()))
 

@@ -26,12 +26,31 @@ var noWaitDisabled atomic.Bool
 const longestName = 256
 
 // statNoWait is stat from the kernel's memory; sure is false if that is not possible, for example
-// because the disk would have to be read. Its system calls never block, so they are raw, without a
-// notice to the scheduler: a check of a name that is in memory costs less than the wake-up of the
-// thread that watches system calls.
+// because the disk would have to be read.
 func (d *dataDir) statNoWait(name string) (seen identity, sure bool, err error) {
-	if noWaitDisabled.Load() || len(name) >= longestName {
+	fd, sure, err := d.lookUpNoWait(name)
+	if !sure || err != nil {
+		return identity{}, sure, err
+	}
+	var st unix.Statx_t
+	empty := [1]byte{}
+	_, _, errno := syscall.RawSyscall6(unix.SYS_STATX, fd, uintptr(unsafe.Pointer(&empty)),
+		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
+	closeRaw(fd)
+	if errno != 0 {
 		return identity{}, false, nil
+	}
+	return identityOfStatx(&st), true, nil
+}
+
+// lookUpNoWait looks a name up in the kernel's memory; sure is false if that is not possible. If
+// err is nil, the caller closes fd, which is O_PATH, by closeRaw.
+//
+// The system calls never block, so they are raw, without a notice to the scheduler: a check of a
+// name that is in memory costs less than the wake-up of the thread that watches system calls.
+func (d *dataDir) lookUpNoWait(name string) (fd uintptr, sure bool, err error) {
+	if noWaitDisabled.Load() || len(name) >= longestName {
+		return 0, false, nil
 	}
 	var path [longestName]byte // with a terminating NUL
 	copy(path[:], name)
@@ -39,23 +58,17 @@ func (d *dataDir) statNoWait(name string) (seen identity, sure bool, err error) 
 		uintptr(unsafe.Pointer(&noWaitHow)), unix.SizeofOpenHow, 0, 0)
 	switch errno {
 	case 0:
+		return fd, true, nil
 	case unix.ENOENT:
-		return identity{}, true, unix.ENOENT
+		return 0, true, unix.ENOENT
 	case unix.ENOSYS, unix.EPERM, unix.EINVAL:
 		noWaitDisabled.Store(true)
-		fallthrough
-	default:
-		return identity{}, false, nil
 	}
-	var st unix.Statx_t
-	empty := [1]byte{}
-	_, _, errno = syscall.RawSyscall6(unix.SYS_STATX, fd, uintptr(unsafe.Pointer(&empty)),
-		unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&st)), 0)
+	return 0, false, nil
+}
+
+func closeRaw(fd uintptr) {
 	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0) // O_PATH: nothing is lost
-	if errno != 0 {
-		return identity{}, false, nil
-	}
-	return identityOfStatx(&st), true, nil
 }
 
 func identityOfStatx(st *unix.Statx_t) identity {
