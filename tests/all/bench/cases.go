@@ -34,8 +34,9 @@ type world struct {
 	memory  string // folder for caches: in memory where the system has one, so that no disk is measured
 	store   *store
 	cluster *fdfstest.Cluster
-	origin  *process // nginx behind nginx; nil until it is needed
-	cert    string   // file of TLS listeners, with key
+	dead    *fdfstest.Cluster // a tracker, whose storages do not run
+	origin  *process          // nginx behind nginx; nil until it is needed
+	cert    string            // file of TLS listeners, with key
 	key     string
 	link    *link // between the servers and wrk; nil = they are on one host
 }
@@ -63,8 +64,17 @@ func newWorld(dir string) (*world, error) {
 	if err := c.Save(w.cert, w.key); err != nil {
 		return nil, err
 	}
-	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}})
-	return w, err
+	two := fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}}
+	if w.cluster, err = fdfstest.Start(two); err != nil {
+		return nil, err
+	}
+	if w.dead, err = fdfstest.Start(two); err != nil {
+		return nil, err
+	}
+	for _, s := range w.dead.Storages() {
+		s.Kill()
+	}
+	return w, nil
 }
 
 // close stops the storages and the nginx behind nginx, and removes the folder in memory and the
@@ -74,6 +84,7 @@ func (w *world) close() error {
 		w.origin.Stop()
 	}
 	w.cluster.Close()
+	w.dead.Close()
 	if w.memory != w.dir {
 		if err := os.RemoveAll(w.memory); err != nil {
 			return err
@@ -112,6 +123,9 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"64 KiB range of 100 MiB", w.aRange},
 		{"304 (Not Modified)", w.notModified},
 		{"404 (Not Found)", w.notFound},
+		{"404 of a deleted slot", w.deletedSlot},
+		{"404 of 10,000 names", w.missingNames},
+		{"404 of a young slave", w.youngSlave},
 		{"4 KiB file with token", w.withToken},
 		{"4 KiB file, a connection each", w.closing},
 		{"4 KiB file by TLS", w.secured(4*kib, false)},
@@ -192,13 +206,6 @@ func (w *world) notModified(c *testCase) error {
 	o, err := w.store.plain(4 * kib)
 	c.same(o)
 	c.status, c.tagged = http.StatusNotModified, true
-	return err
-}
-
-func (w *world) notFound(c *testCase) error {
-	o, err := w.store.missing()
-	c.same(o)
-	c.status = http.StatusNotFound
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 )
 
@@ -15,6 +16,7 @@ type flavour int
 const (
 	local   flavour = iota // files of its own store
 	tokens                 // the same, and each request needs a token
+	replica                // the same, and a tracker names other storages of the group, which do not run
 	warm                   // files of other hosts, kept in memory
 	relayed                // the same, but nginx has no cache
 	cold                   // files of other hosts that are too many to be kept
@@ -53,6 +55,10 @@ memory_max = %s
 max_files = 10000
 `
 
+func trackersOf(c *fdfstest.Cluster) string {
+	return "tracker_server = " + strings.Join(c.Trackers(), "\ntracker_server = ")
+}
+
 // startGateway starts a gateway and waits until it is ready.
 func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	dir, err := os.MkdirTemp(w.dir, "gateway-")
@@ -65,8 +71,11 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	}
 	addr, admin := w.address(), lab.Address(lab.Port())
 	paths, trackers, memory := 1, "", "256MB"
-	if f.remote() {
-		paths, trackers = 0, "tracker_server = "+strings.Join(w.cluster.Trackers(), "\ntracker_server = ")
+	switch {
+	case f.remote():
+		paths, trackers = 0, trackersOf(w.cluster)
+	case f == replica:
+		trackers = trackersOf(w.dead)
 	}
 	if f == cold {
 		memory = "1MB"

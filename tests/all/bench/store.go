@@ -56,11 +56,17 @@ func (s *store) plainOf(content []byte) (object, error) {
 
 // packed writes a file into a slot of the trunk file.
 func (s *store) packed(content []byte) (object, error) {
+	o, _, err := s.slot(content)
+	return o, err
+}
+
+// slot is packed, and returns the id too.
+func (s *store) slot(content []byte) (object, fdfs.FileID, error) {
 	f := s.w.Fields(fdfs.KindTrunk, "bin", content)
 	f.High, f.Low = 0, 0
 	s.w.NextSlot(&f)
 	id, err := s.w.Put(f, content)
-	return objectOf(id, content), err
+	return objectOf(id, content), id, err
 }
 
 // missing returns a deleted file. Its folder exists: FastDFS makes all folders at first.
