@@ -35,7 +35,7 @@ var sentenceArguments = map[string][]int{
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
 	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
-	"t.say": {1, 2}, "t.note": {1, 2}, "t.sayFile": {0, 1}, "mistake": {1, 2}, // internal/tools/migrate
+	"t.say": {1, 2}, "mistake": {1, 2}, // internal/tools/migrate
 	"say":  {0},                   // of the demonstration
 	"step": {0, 1}, "answer": {0}, // of explain
 	// help of the command line
@@ -61,7 +61,7 @@ var helpers = map[string][]string{
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
 	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step"},
-	"internal/tools/migrate": {"t.say", "t.note", "t.sayFile", "mistake"},
+	"internal/tools/migrate": {"t.say", "mistake"},
 }
 
 // sentenceFields are the fields whose constants are sentences.

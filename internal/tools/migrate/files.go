@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"fastdfs-gateway/internal/i18n"
 )
 
 // setting is a key of [headers] or [access] for the files of a location.
@@ -95,7 +93,7 @@ func (t *translator) writeCORS(l *location, name string, v setting) {
 	case v.value != "" && (now == "" || now == v.value):
 		t.out.set("gateway", corsKeys[name], v.value, v.from...)
 	case v.value != "":
-		t.say(v.from[0], i18n.Sprintf("CORS is the same for all files: %s is %s", name, now), "")
+		t.sayRow(v.from[0], "add_header:cors")
 	case name == "Access-Control-Allow-Origin" && l.area.plain && !l.area.files.all():
 		s := t.out.section("headers", l.area.files)
 		s.entries = append(s.entries, entry{key: name}, entry{key: "Access-Control-Expose-Headers"})
@@ -152,7 +150,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 	case name == "X-Content-Type-Options" && lower == "nosniff": // always sent
 	case name == "Content-Disposition" && strings.Contains(value, "$arg_"): // see writeNames
 	case name == "Access-Control-Allow-Methods":
-		t.note(d, "preflight requests (OPTIONS) are 204, and allow GET, HEAD and OPTIONS", "")
+		t.sayRow(d, "add_header:preflight")
 	case name == "Access-Control-Allow-Origin" && !origins().MatchString(value),
 		name == "Access-Control-Allow-Credentials":
 		t.sayRow(d, "add_header:credentials")
@@ -195,7 +193,6 @@ var (
 
 // writeNames writes the query parameters with the file name of a download, often attname.
 func (t *translator) writeNames() {
-	parameters := []string{"filename"}
 	for _, l := range blocksOf(t.kept...) {
 		for _, block := range append(named(l.d.block, "if"), l.d) {
 			found := false
@@ -204,8 +201,10 @@ func (t *translator) writeNames() {
 				if m == nil || !strings.EqualFold(d.arg(0), "Content-Disposition") {
 					continue
 				}
-				parameters, found = union(parameters, m[1]), true
-				t.out.set("gateway", "filename_parameters", strings.Join(parameters, ", "), d)
+				if found = true; t.out.get("gateway", "filename_parameters") == "" {
+					t.out.set("gateway", "filename_parameters", "filename")
+				}
+				t.out.add("gateway", "filename_parameters", m[1], d)
 				if t.done(d); block == l.d {
 					t.sayRow(d, "add_header:always")
 				}
@@ -258,7 +257,7 @@ func (t *translator) requestLimit(l *location) []setting {
 		burst, _ := strconv.Atoi(d.option("burst")) // nginx adds it to the first request
 		from := []*directive{z.d, d}
 		if d.option("burst") != "" && !d.has("nodelay") {
-			t.note(d, "requests within the burst are served at once, not delayed", "")
+			t.sayRow(d, "limit_req:burst")
 		}
 		text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(rate, 'f', 4, 64), "0"), ".")
 		return []setting{{"access", "requests_per_second", text, from},

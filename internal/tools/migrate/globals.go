@@ -32,7 +32,7 @@ func once(name, section, key string, value func(t *translator, d *directive) str
 func duration(t *translator, d *directive) string {
 	n, ok := nginxSeconds(d.arg(0))
 	if !ok || n == 0 {
-		t.say(d, "connections are always kept for some time", "set a time of 1s or more")
+		t.sayRow(d, "keepalive_timeout:none")
 		return ""
 	}
 	return strconv.FormatInt(min(n, 86400), 10) + "s"
@@ -57,13 +57,13 @@ func translateUser(t *translator) {
 	for _, d := range named(t.tree.root, "user") {
 		switch name := d.arg(0); {
 		case name == "root":
-			t.note(d, "the gateway does not serve as root: set user to an account that can read the store", "")
+			t.sayRow(d, "user:root")
 		case t.HasAccount(name):
 			t.out.set("gateway", "user", name, d)
 			t.done(d)
 		default:
 			t.out.set("gateway", "# user", name, d)
-			t.note(d, i18n.Sprintf("this host has no account %s: remove the # where it has one", oneLine(name, 60)), "")
+			t.sayRow(d, "user:missing")
 		}
 	}
 }
@@ -73,12 +73,11 @@ func translateUser(t *translator) {
 func translateStore(t *translator) {
 	var passes []*directive
 	edge := true
-	for _, l := range blocksOf(t.kept...) {
-		if pass := first(l.d.block, "proxy_pass"); l.open() && pass != nil {
+	for _, l := range without(blocksOf(t.kept...), func(l *location) bool { return !l.open() }) {
+		pass := first(l.d.block, "proxy_pass")
+		if edge = edge && pass != nil; pass != nil {
 			passes = append(passes, pass)
 			t.done(pass)
-		} else if l.open() {
-			edge = false
 		}
 	}
 	if edge || t.ModuleFile == "" {
@@ -92,25 +91,19 @@ func translateStore(t *translator) {
 	}
 	switch {
 	case t.ModuleFile == "" && !edge:
-		const text = "without mod_fastdfs.conf the group, the store paths and the trackers are not known, so no file " +
-			"of this host is served"
-		t.sayFile(text, "translate again with -c /etc/fdfs/mod_fastdfs.conf")
+		t.sayRow(t.ofFile(), "file:module")
 	case edge && !t.Module.HasTrackers:
-		t.sayFile("the storages are found by trackers, and none is known",
-			"add tracker_server = HOST:22122, one line for each tracker, or the storages to allow_sources")
+		t.sayRow(t.ofFile(), "file:trackers")
 	}
 	for _, pass := range passes {
-		up := t.upstreamOf(pass)
-		if up == nil {
-			continue
+		if up := t.upstreamOf(pass); up != nil {
+			row := "upstream:equal"
+			if slices.ContainsFunc(up.block, func(d *directive) bool { return dropped().MatchString(d.String()) }) {
+				row = "upstream:weights"
+			}
+			t.sayRow(up, row)
+			t.done(up)
 		}
-		if slices.ContainsFunc(up.block, func(d *directive) bool { return dropped().MatchString(d.String()) }) {
-			t.say(up, "the trackers name the storages; weight, backup and down are dropped",
-				"take a storage that must not serve out of service at the trackers")
-		} else {
-			t.note(up, "the trackers name the storages", "")
-		}
-		t.done(up)
 	}
 }
 
@@ -147,12 +140,11 @@ func translateCache(t *translator) {
 			}
 			folder := strings.TrimSuffix(t.absolute(d.arg(0)), "/") + "-gateway"
 			t.out.set("cache", "disk_path", folder, d)
-			if t.note(d, i18n.Sprintf("the gateway has a folder of its own, %s: it cannot use the files of nginx",
-				folder), ""); ok {
+			if t.sayRow(d, "proxy_cache_path:folder"); ok {
 				t.out.set("cache", "disk_max", size, d)
 			}
-			if v := d.option("inactive"); v != "" {
-				t.note(d, i18n.Sprintf("inactive=%s has no counterpart: the cache evicts by size", v), "")
+			if d.option("inactive") != "" {
+				t.sayRow(d, "proxy_cache_path:inactive")
 			}
 		}
 		t.done(zone)
@@ -170,9 +162,6 @@ func translateCache(t *translator) {
 	}
 }
 
-// braced is a variable in braces that needs none.
-var braced = lazy(`\$\{([a-z0-9_]+)\}([^A-Za-z0-9_]|$)`)
-
 // translateLogs writes the access log of the first server.
 func translateLogs(t *translator) {
 	d := first(inForce(t.main.self.chain(), "access_log"), "access_log")
@@ -181,26 +170,23 @@ func translateLogs(t *translator) {
 	}
 	path := d.arg(0)
 	if !strings.HasPrefix(path, "/") || strings.Contains(path, "$") || !t.Writable(path) {
-		t.say(d, "the gateway cannot write this file here, so the log goes to standard output",
-			"set access_log to a path")
+		t.sayRow(d, "access_log:file")
 		path = "-"
 	}
 	t.done(d)
 	t.out.set("gateway", "access_log", path, d)
-	if condition := d.option("if"); condition != "" {
-		t.say(d, i18n.Sprintf("the condition if=%s is not translated: all requests are logged", condition),
-			"leave out files by access_log_except, and health checks by health_path")
+	if d.option("if") != "" {
+		t.sayRow(d, "access_log:if")
 	}
 	for _, f := range named(t.http, "log_format") {
 		if f.arg(0) != d.arg(1) {
 			continue
 		}
-		template := strings.ReplaceAll(braced().ReplaceAllString(strings.Join(without(f.args[1:], func(a string) bool {
-			return strings.HasPrefix(a, "escape=")
-		}), ""), "$$$1$2"), `\t`, " ")
+		isEscape := func(a string) bool { return strings.HasPrefix(a, "escape=") }
+		template := strings.ReplaceAll(strings.Join(without(f.args[1:], isEscape), ""), `\t`, " ")
 		if _, err := logtemplate.Parse(template); err != nil {
 			template = map[bool]string{true: "json", false: "combined"}[strings.HasPrefix(template, "{")]
-			t.say(f, i18n.Sprintf("the lines are those of %s: %v", template, err), "")
+			t.say(f, i18n.Sprintf("the lines are those of %s: %v", template, err), i18n.Text{})
 		}
 		t.out.set("gateway", "access_log_format", template, f)
 		t.done(f)

@@ -30,26 +30,22 @@ func formOf(path string) string {
 
 // translateImages writes [image] for locations that resize pictures to the size in their name.
 func translateImages(t *translator) {
-	add := func(key, value string, d *directive) {
-		list := strings.Split(strings.TrimPrefix(t.out.get("image", key)+", "+value, ", "), ", ")
-		t.out.set("image", key, strings.Join(union(nil, list...), ", "), d)
-	}
 	for _, l := range blocksOf(t.kept...) {
 		filter, form := first(l.d.block, "image_filter"), formOf(l.path)
 		if filter == nil || form == "" || l.rule.restricts() ||
 			filter.arg(0) != "resize" && filter.arg(0) != "crop" {
 			continue
 		}
-		add("forms", form, l.d)
-		t.note(l.d, "the gateway makes these pictures", "")
+		t.out.add("image", "forms", form, l.d)
+		t.sayRow(l.d, "location:made")
 		switch w, h := filter.arg(1), filter.arg(2); {
 		case filter.arg(0) == "crop":
-			t.say(filter, "links with a size are resized, not cropped", "write presets with fit=cover to [image]")
+			t.sayRow(filter, "image_filter:crop")
 		case fixed().MatchString(w) && fixed().MatchString(h):
-			add("sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
+			t.out.add("image", "sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
 			t.done(filter)
 		default:
-			t.say(filter, "the sizes are those of the links", "write the sizes that your pages use to [image] sizes")
+			t.sayRow(filter, "image_filter:sizes")
 		}
 		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "rewrite", "if") {
 			if d.name == "image_filter_jpeg_quality" && fixed().MatchString(d.arg(0)) {

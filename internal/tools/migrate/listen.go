@@ -1,7 +1,6 @@
 package migrate
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -38,7 +37,10 @@ func listenAddress(v string) string {
 	return wildcard().ReplaceAllString(v, ":")
 }
 
-var wildcard = lazy(`^(\*|0\.0\.0\.0|\[::\]):`)
+var (
+	wildcard = lazy(`^(\*|0\.0\.0\.0|\[::\]):`)
+	loopback = lazy(`^(127\.|localhost:|\[::1\]|unix:)`)
+)
 
 // port returns the port of an address, or the path of a socket.
 func (l listen) port() string { return l.address[strings.LastIndexByte(l.address, ':')+1:] }
@@ -46,9 +48,7 @@ func (l listen) port() string { return l.address[strings.LastIndexByte(l.address
 // host returns the address without the port; empty = all addresses.
 func (l listen) host() string { return strings.TrimSuffix(l.address, ":"+l.port()) }
 
-func (l listen) isLoopback() bool {
-	return regexp.MustCompile(`^(127\.|localhost:|\[::1\]|unix:)`).MatchString(l.address)
-}
+func (l listen) isLoopback() bool { return loopback().MatchString(l.address) }
 
 // isLoopback reports whether only programs of this host reach a server.
 func (s *server) isLoopback() bool { return len(without(s.listens, listen.isLoopback)) == 0 }
@@ -94,8 +94,7 @@ func translateClients(t *translator) {
 	}
 	for _, d := range append(from, named(t.main.d.block, "listen")...) {
 		if !ok && (d.name != "listen" || d.has("proxy_protocol")) {
-			t.say(d, "where the address of a client comes from is not translated",
-				"write the balancers to trusted_proxies, and where they write the address to client_address")
+			t.sayRow(d, "set_real_ip_from:other")
 		}
 	}
 }
@@ -103,51 +102,44 @@ func translateClients(t *translator) {
 // translateListen writes listen and tls_listen. A server that only redirects to https is
 // tls_redirect.
 func translateListen(t *translator) {
-	var plain, tls []listen
+	var all []listen
 	for _, s := range t.kept {
 		for _, l := range s.listens {
 			if t.done(l.d); l.d.has("quic") {
-				t.say(l.d, "there is no HTTP/3", "clients use HTTP/2")
-			} else if l.tls {
-				tls = append(tls, l)
+				t.sayRow(l.d, "listen:quic")
 			} else {
-				plain = append(plain, l)
+				all = append(all, l)
 			}
 		}
 	}
-	served := len(plain) > 0
-	for _, s := range without(t.all, func(s *server) bool { return slices.Contains(t.servers, s) }) {
+	isPlain := func(l listen) bool { return !l.tls }
+	served, isTLS := slices.ContainsFunc(all, isPlain), len(without(all, isPlain)) > 0
+	for _, s := range t.all {
 		r := s.redirect()
-		if r == nil || len(tls) == 0 {
+		if r == nil || !isTLS || slices.Contains(t.servers, s) {
 			continue
 		}
-		plain = append(plain, s.listens...)
+		all = append(all, s.listens...)
 		if t.done(s.d); served {
-			t.say(r, "another server serves files without TLS, so plain requests are not redirected",
-				"set tls_redirect = true once all clients may use https")
+			t.sayRow(r, "return:https")
 		} else {
 			t.out.set("gateway", "tls_redirect", "true", r)
 		}
 		if r.arg(0) != "301" || !isHTTPS(r) {
-			t.note(r, "the redirect is 301 to the host that the client asked for", "")
+			t.sayRow(r, "return:host")
 		}
 	}
-	if len(plain) == 0 {
-		plain, tls = tls, nil
-		t.translateTLS(len(plain) > 0 && plain[0].tls)
-	} else {
-		t.translateTLS(len(tls) > 0)
-	}
-	for i, list := range [][]listen{plain, tls} {
-		key := []string{"listen", "tls_listen"}[i]
-		for _, l := range list {
-			now := t.out.get("gateway", key)
-			wide := slices.ContainsFunc(list, func(o listen) bool { return o.address == ":"+l.port() })
-			if !slices.Contains(strings.Split(now, ", "), l.address) && (!wide || l.address == ":"+l.port()) {
-				now = strings.TrimPrefix(now+", "+l.address, ", ") // of several, nginx binds only the wildcard
-			}
-			t.out.set("gateway", key, now, l.d)
+	t.translateTLS(isTLS)
+	for _, l := range all {
+		key, address := "listen", l.address
+		if l.tls && slices.ContainsFunc(all, isPlain) {
+			key = "tls_listen"
 		}
+		isWide := func(o listen) bool { return o.tls == l.tls && o.address == ":"+l.port() }
+		if slices.ContainsFunc(all, isWide) {
+			address = ":" + l.port() // of several, nginx binds only the wildcard
+		}
+		t.out.add("gateway", key, address, l.d)
 	}
 }
 
@@ -175,22 +167,17 @@ func (s *server) redirect() *directive {
 // translateTLS writes the certificates: nginx sends the first one of a port to clients without a
 // known name.
 func (t *translator) translateTLS(used bool) {
-	add := func(key string, d *directive) {
-		value, now := t.absolute(d.arg(0)), t.out.get("gateway", key)
-		if t.done(d); !slices.Contains(strings.Split(now, ", "), value) {
-			t.out.set("gateway", key, strings.TrimPrefix(now+", "+value, ", "), d)
-		}
-		if !t.Readable(value) && key == "tls_cert" {
-			t.say(d, "this host has no such file", "copy it to the host of the gateway")
-		}
-	}
 	for _, s := range t.kept {
 		chain := s.self.chain()
 		certs, keys := inForce(chain, "ssl_certificate"), inForce(chain, "ssl_certificate_key")
 		for i := range min(len(certs), len(keys)) {
-			if used {
-				add("tls_cert", certs[i])
-				add("tls_key", keys[i])
+			if !used {
+				continue
+			}
+			t.out.add("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
+			t.out.add("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
+			if t.done(certs[i], keys[i]); !t.Readable(t.absolute(certs[i].arg(0))) {
+				t.sayRow(certs[i], "ssl_certificate:missing")
 			}
 		}
 		if d := last(chain, "ssl_protocols"); d != nil {
@@ -198,13 +185,12 @@ func (t *translator) translateTLS(used bool) {
 			case d.String() == "ssl_protocols TLSv1.3" && len(t.kept) == 1:
 				t.out.set("gateway", "tls_min_version", "1.3", d)
 			case !d.has("TLSv1.2") || d.has("TLSv1") || d.has("TLSv1.1") || d.has("SSLv3"):
-				t.say(d, "the oldest version is TLS 1.2",
-					"set tls_min_version = 1.3 if no client needs 1.2; keep nginx in front for older ones")
+				t.sayRow(d, "ssl_protocols:old")
 			}
 		}
 	}
 	if used && t.out.get("gateway", "tls_cert") == "" {
-		t.say(t.kept[0].d, "the server has no certificate", "set tls_cert and tls_key")
+		t.sayRow(t.kept[0].d, "server:certificate")
 	}
 }
 

@@ -165,22 +165,21 @@ func (t *translator) add(kind Kind, d *directive, text, advice i18n.Text) {
 	t.findings = append(t.findings, f)
 }
 
-// say adds a finding for a directive that has no translation. text and advice are strings or
-// i18n.Texts.
-func (t *translator) say(d *directive, text, advice any) {
-	t.add(Untranslated, d, i18n.Of(text), i18n.Of(advice))
+// say adds a finding for a directive that has no translation.
+func (t *translator) say(d *directive, text, advice i18n.Text) { t.add(Untranslated, d, text, advice) }
+
+// sayRow adds the finding of a row of directives.txt.
+func (t *translator) sayRow(d *directive, name string) {
+	r := rowOf(name)
+	kind := Untranslated
+	if r.kind == "note" {
+		kind = Note
+	}
+	t.add(kind, d, i18n.Plain(r.text), i18n.Plain(r.advice))
 }
 
-// note adds a finding for a directive that the gateway handles in another way.
-func (t *translator) note(d *directive, text, advice any) {
-	t.add(Note, d, i18n.Of(text), i18n.Of(advice))
-}
-
-// sayFile adds a finding about the whole configuration.
-func (t *translator) sayFile(text, advice string) {
-	t.findings = append(t.findings, Finding{Kind: Untranslated, File: t.tree.main, Text: i18n.Plain(text),
-		Advice: i18n.Plain(advice)})
-}
+// ofFile returns a directive for findings about the whole configuration.
+func (t *translator) ofFile() *directive { return &directive{file: t.tree.main} }
 
 // done marks directives as handled, also those in their blocks.
 func (t *translator) done(list ...*directive) {

@@ -101,7 +101,7 @@ func (t *translator) referers(s *server, lines []*directive) string {
 					names = union(names, name)
 				case arg != "server_names":
 					t.say(d, i18n.Sprintf("%s cannot be read: its referers are rejected", oneLine(arg, 60)),
-						"write an expression without commas and assertions, or host names, to referers")
+						i18n.Plain("write an expression without commas and assertions, or host names, to referers"))
 				}
 			}
 		}
@@ -116,8 +116,7 @@ func (t *translator) refererRedirect(test *directive) (target string) {
 		if uri := d.arg(1); target == "" && fixedURL().MatchString(uri) {
 			target = strings.TrimSuffix(uri, "?")
 		} else if d.arg(0) != "403" {
-			t.say(d, "a foreign referer is 403 here",
-				"set referer_file to a picture on this host, which is sent with 200, or referer_redirect to a URL")
+			t.sayRow(d, "if:referer")
 		}
 	}
 	return target

@@ -23,9 +23,7 @@ func (t *translator) sweep() {
 		}
 	}
 	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
-		const text = "nginx has locations for some groups, store paths and extensions only; the gateway " +
-			"serves all files of the groups that mod_fastdfs.conf and the trackers name"
-		t.note(open[0].d, text, "")
+		t.sayRow(open[0].d, "location:some")
 	}
 	for _, l := range blocksOf(t.kept...) {
 		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
@@ -51,22 +49,17 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 		case d.name == "" || d.name == "location" || d.name == "server" && d.isBlock || d.name == "include",
 			t.handled[d], r.kind == "nothing", d.name == "types" && d.location == nil:
 		case !isKnown(d.name):
-			t.say(d, "this directive is not known", "")
+			t.sayRow(d, "unknown")
 		case !served && !strings.HasPrefix(d.name, "image_filter"), !r.applies(d):
 		case d.name == "error_page" && d.arg(len(d.args)-1) == "/50x.html": // the page of nginx's own package
-			t.note(d, "the page /50x.html is not translated", "")
-		case r.kind == "note":
-			t.note(d, r.text, r.advice)
+			t.sayRow(d, "error_page:50x")
 		case r.text == "":
-			t.say(d, "this directive is not translated", r.advice)
+			t.sayRow(d, "other")
 		default:
-			t.say(d, r.text, r.advice)
+			t.sayRow(d, d.name)
 		}
 	}
 }
-
-// sayRow adds the finding of a row of directives.txt.
-func (t *translator) sayRow(d *directive, row string) { t.say(d, rowOf(row).text, rowOf(row).advice) }
 
 // sayClosed adds the finding about a check, with the sections that close its files.
 func (t *translator) sayClosed(d *directive, closed []selector) {
@@ -141,12 +134,12 @@ func (t *translator) otherLocation(l *location) {
 	case tool != nil && tool.name != "empty_gif":
 		t.sayRow(l.d, tool.name)
 		for _, d := range named(l.d.block, "allow") {
-			t.say(l.d, i18n.Sprintf("%s had access", d.arg(0)), "")
+			t.say(l.d, i18n.Sprintf("%s had access", d.arg(0)), i18n.Text{})
 		}
 	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName().MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
 		t.out.set("gateway", "health_path", l.path, l.d)
-		t.note(l.d, "it responds with 503 while the store cannot be read, or the gateway stops", "")
+		t.sayRow(l.d, "location:health")
 	case l.op == "=" && (reply == nil || len(reply.args) == 1) &&
 		first(l.d.block, "proxy_pass", "ngx_fastdfs_module") == nil:
 	case l.image:
@@ -159,9 +152,7 @@ func (t *translator) otherLocation(l *location) {
 // otherServers adds findings about the servers that stay in nginx.
 func (t *translator) otherServers() {
 	if len(t.servers) == 0 {
-		const text = "no server block serves FastDFS: none has ngx_fastdfs_module, or passes a path of a group or of " +
-			"M00 on"
-		t.sayFile(text, "name the nginx.conf of a host that serves files")
+		t.sayRow(t.ofFile(), "file:none")
 	}
 	taken := map[string]bool{}
 	for _, s := range t.kept {
@@ -182,7 +173,7 @@ func (t *translator) otherServers() {
 		case slices.ContainsFunc(s.listens, func(l listen) bool { return taken[l.port()] }):
 			t.sayRow(at, "server:port")
 		default:
-			t.note(at, "this server does not serve FastDFS: it is left as it is", "")
+			t.sayRow(at, "server:other")
 		}
 		for _, l := range s.locations {
 			if l.image && s.left != nil {
