@@ -89,14 +89,25 @@ func MatchSlot(id FileID, hdr []byte) (byte, error) {
 // DiskName returns the file below <store path>/data that has the content: TrueName, or the name of
 // the trunk file, such as 01/02/000001.
 func (id FileID) DiskName() string {
-	name := id.TrueName()
 	if id.Kind != KindTrunk {
-		return name
+		return id.TrueName()
 	}
 	var buf [dirsLen + 10]byte
-	b := append(buf[:0], name[:dirsLen]...)
+	return string(id.AppendDiskName(buf[:0]))
+}
+
+// AppendDiskName appends the DiskName.
+func (id FileID) AppendDiskName(b []byte) []byte {
+	name := id.TrueName()
+	if id.Kind != KindTrunk {
+		return append(b, name...)
+	}
+	b = append(b, name[:dirsLen]...)
 	for limit := uint32(100000); limit > id.Trunk.ID && limit > 1; limit /= 10 {
 		b = append(b, '0') // at least six digits
 	}
-	return string(strconv.AppendUint(b, uint64(id.Trunk.ID), 10))
+	return strconv.AppendUint(b, uint64(id.Trunk.ID), 10)
 }
+
+// Folder returns the folder of the file on disk, HH/LL.
+func (id FileID) Folder() string { return id.TrueName()[:dirsLen-1] }

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -97,6 +98,20 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	r := run(t, hotOptions(t, s), httpserver.Options{MinSendRate: 1})
 	for name, url := range hotFiles(s) {
 		r.requireHot(url, name)
+	}
+}
+
+// TestMissingAllocatesNothing: neither do requests for files that are missing.
+func TestMissingAllocatesNothing(t *testing.T) {
+	s := storetest.New(t)
+	normal, packed := s.Normal("jpg", s.Bytes(100)), s.Trunk("jpg", s.Bytes(100))
+	require.NoError(t, os.Remove(normal.Path))
+	s.Free(packed)
+	o := hotOptions(t, s)
+	o.Tokens = nil
+	r := run(t, o, httpserver.Options{})
+	for what, object := range map[string]storetest.Object{"normal": normal, "packed": packed} {
+		r.requireNoAllocations(object.URL(), "", "404", what)
 	}
 }
 

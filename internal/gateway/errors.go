@@ -63,10 +63,12 @@ var (
 // rejectionOf returns the response to an error of the request path. No other place maps errors to
 // statuses.
 func rejectionOf(err error) *rejection {
-	var r *rejection
-	switch {
-	case errors.As(err, &r):
+	if r, ok := errors.AsType[*rejection](err); ok {
 		return r
+	}
+	switch {
+	case errors.Is(err, origin.ErrNotFound): // first, since it is the most frequent one
+		return errNotFound
 	case errors.Is(err, httpserver.ErrTooManyRequests):
 		return errTooManyRequests
 	case errors.Is(err, httpserver.ErrTooManyPerIP):
@@ -75,8 +77,6 @@ func rejectionOf(err error) *rejection {
 		return errClientGone
 	case errors.Is(err, origin.ErrTooManyWaiting):
 		return errWaiting
-	case errors.Is(err, origin.ErrNotFound):
-		return errNotFound
 	case errors.Is(err, origin.ErrNotCached): // of a prefetch
 		return &rejection{status: 409, reason: origin.ErrNotCached.Error()}
 	case errors.Is(err, origin.ErrNotYet):

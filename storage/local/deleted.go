@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"path"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -31,15 +30,14 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 		return false
 	}
 	defer dir.release()
-	name := id.DiskName()
-	sound, at := dir.isSound(path.Dir(name))
+	sound, at := dir.isSound(id.Folder())
 	switch {
 	case !sound:
 		return false
 	case (openErr == ErrMissing || openErr == errSlot) && at.Before(since):
 		return true
 	}
-	there, err := dir.exists(name)
+	there, err := dir.exists(id.DiskName())
 	if err != nil || !there || id.Kind != fdfs.KindTrunk {
 		return err == nil && !there
 	}

@@ -1,6 +1,10 @@
 package local
 
-import "fastdfs-gateway/internal/fdfs"
+import (
+	"unsafe"
+
+	"fastdfs-gateway/internal/fdfs"
+)
 
 // After a request for a missing slot the cache keeps its trunk file open, as a File of its own.
 // From then on a request for any missing slot of this trunk file costs one read of the slot's
@@ -10,7 +14,9 @@ import "fastdfs-gateway/internal/fdfs"
 // system call. If the result is nil, the file may still not exist.
 func (c *FileCache) missing(path *storePath, id fdfs.FileID) error {
 	if id.Kind == fdfs.KindTrunk {
-		key := trunkFileKey(id)
+		var buf [64]byte // a name is shorter
+		name := appendTrunkFile(buf[:0], id)
+		key := fileKey{id.Group, unsafe.String(unsafe.SliceData(name), len(name))} // for look-ups only
 		s := c.shard(key)
 		if f := s.get(key); f != nil && c.validOrDrop(s, f) {
 			defer f.Close() // read only: nothing is lost
@@ -29,7 +35,11 @@ func (c *FileCache) missing(path *storePath, id fdfs.FileID) error {
 // trunkFileKey returns the key of the File that is the whole trunk file of a slot: with the name of
 // the trunk file in place of that of a file id.
 func trunkFileKey(id fdfs.FileID) fileKey {
-	return fileKey{id.Group, id.Logic[:len("M00/")] + id.DiskName()}
+	return fileKey{id.Group, string(appendTrunkFile(nil, id))}
+}
+
+func appendTrunkFile(b []byte, id fdfs.FileID) []byte {
+	return id.AppendDiskName(append(b, id.Logic[:len("M00/")]...))
 }
 
 // keepTrunkFile keeps the trunk file of a missing slot open, if it can be opened. After Valid it is
