@@ -1,7 +1,6 @@
 package app
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/httpserver/certificates"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage/local"
 )
@@ -92,7 +92,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	}
 	secrets, err := anti.ReadSecrets()
 	if err != nil {
-		return o, fmt.Errorf("%w; see secret_files in [antisteal]", err)
+		return o, i18n.Errorf("%w; see secret_files in [antisteal]", err)
 	}
 	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: secrets, TTL: anti.TTL})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
@@ -141,7 +141,7 @@ func addPages(o *gateway.Options, cfg *config.Config) error {
 func readPage(name, path string, limit int, cfg *config.Config) (*gateway.Page, error) {
 	body, _, err := config.ReadBounded(path, limit)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s %q: %w", name, path, err)
+		return nil, i18n.Errorf("cannot read %s %q: %w", name, path, err)
 	}
 	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
 	if !ok {
@@ -158,7 +158,7 @@ func loadCertificates(cfg *config.Config) (*certificates.Set, error) {
 	}
 	set, err := certificates.Load(pairs)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use tls_cert and tls_key: %w", err)
+		return nil, i18n.Errorf("cannot use tls_cert and tls_key: %w", err)
 	}
 	return set, nil
 }
@@ -172,7 +172,7 @@ func adminAccess(cfg *config.Config) (admin.Access, error) {
 	}
 	var err error
 	if a.Token, err = config.ReadSecretFile(g.AdminTokenFile); err != nil {
-		return a, fmt.Errorf("%w; see admin_token_file in [gateway]", err)
+		return a, i18n.Errorf("%w; see admin_token_file in [gateway]", err)
 	}
 	return a, nil
 }

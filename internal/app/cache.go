@@ -60,7 +60,7 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	}
 	err := c.OpenDisk(disk)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w; see disk_path in [cache]", err), c.Close())
+		return nil, errors.Join(i18n.Errorf("%w; see disk_path in [cache]", err), c.Close())
 	}
 	return c, nil
 }

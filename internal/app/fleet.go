@@ -1,7 +1,6 @@
 package app
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/logfile"
 )
 
@@ -34,7 +34,7 @@ func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 		o.Name = host + strings.Join(cfg.Gateway.Listen, ",")
 	}
 	if o.Password, err = r.ReadPassword(); err != nil {
-		return o, fmt.Errorf("%w; see password_file in [redis]", err)
+		return o, i18n.Errorf("%w; see password_file in [redis]", err)
 	}
 	if o.Secret, err = peerSecret(cfg); err != nil {
 		return o, err
@@ -51,9 +51,9 @@ func peerSecret(cfg *config.Config) (string, error) {
 	secret, err := cfg.Peer.ReadSecret()
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w; see secret_file in [peer]", err)
+		return "", i18n.Errorf("%w; see secret_file in [peer]", err)
 	case len(secret) < fleet.MinSecret:
-		return "", fmt.Errorf("the secret in %q has %d bytes, %d are needed; see secret_file in [peer]",
+		return "", i18n.Errorf("the secret in %q has %d bytes, %d are needed; see secret_file in [peer]",
 			cfg.Peer.SecretFile, len(secret), fleet.MinSecret)
 	}
 	return secret, nil

@@ -2,13 +2,13 @@ package app
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"sync"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/variant"
 )
@@ -21,7 +21,7 @@ func addImages(o *gateway.Options, cfg *config.Config) error {
 	}
 	secrets, err := cfg.AntiSteal.ReadSecrets()
 	if err != nil {
-		return fmt.Errorf("%w; see secret_files in [antisteal]", err)
+		return i18n.Errorf("%w; see secret_files in [antisteal]", err)
 	}
 	o.Images = variant.NewRules(variant.RulesOptions{Presets: i.Presets, Sizes: i.Sizes, Any: i.Any, Forms: i.Forms,
 		Fit: i.Fit, Quality: i.Quality, Secrets: secrets, Original: i.OnError == "original"})

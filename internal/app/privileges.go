@@ -30,17 +30,17 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 	}
 	u, err := sandbox.LookupUser(name)
 	if err != nil {
-		return fmt.Errorf("user in [gateway]: %w", err)
+		return i18n.Errorf("user in [gateway]: %w", err)
 	}
 	if sandbox.IsRoot() {
 		for _, ln := range a.listeners() {
 			if err := ln.Give(u.UID, u.GID); err != nil {
-				return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
+				return i18n.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
 			}
 		}
 	}
 	if err := u.Become(); err != nil {
-		return fmt.Errorf("user in [gateway]: %w", err)
+		return i18n.Errorf("user in [gateway]: %w", err)
 	}
 	a.privileges.User = name
 	return nil

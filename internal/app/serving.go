@@ -17,6 +17,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/httpserver"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/logfile"
 )
@@ -48,11 +49,11 @@ func (p role) key() string {
 }
 
 // setting returns the key and its section, for messages.
-func (p role) setting() string {
+func (p role) setting() i18n.Text {
 	if p == rolePeers {
-		return "listen in [peer]"
+		return i18n.Sprintf("%s in [%s]", "listen", "peer")
 	}
-	return p.key() + " in [gateway]"
+	return i18n.Sprintf("%s in [%s]", p.key(), "gateway")
 }
 
 // addresses returns the addresses that a configuration has for the role.
@@ -80,7 +81,7 @@ func Addresses(cfg *config.Config) iter.Seq2[string, string] {
 	return func(yield func(address, setting string) bool) {
 		for _, p := range roles {
 			for _, address := range p.addresses(cfg) {
-				if !yield(address, p.setting()) {
+				if !yield(address, p.setting().String()) {
 					return
 				}
 			}
@@ -106,7 +107,7 @@ func (a *App) open(cfg *config.Config) error {
 		}
 		sockets, err := given.Listen(role.key(), role.addresses(cfg), mode)
 		if err != nil {
-			return errors.Join(fmt.Errorf("%w; see %s", err, role.setting()), given.Close())
+			return errors.Join(i18n.Errorf("%w; see %s", err, role.setting()), given.Close())
 		}
 		for _, s := range sockets {
 			p.listeners = append(p.listeners, listener{s, role})
@@ -145,12 +146,12 @@ func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err err
 			}
 			sockets, err := new(listen.Sockets).Listen(role.key(), []string{address}, filesSocketMode)
 			if err != nil {
-				return list, fmt.Errorf("%w; see %s", err, role.setting())
+				return list, i18n.Errorf("%w; see %s", err, role.setting())
 			}
 			list = append(list, listener{sockets[0], role})
 		}
 		if i := slices.IndexFunc(have, func(l listener) bool { return l.Activated }); i >= 0 {
-			return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more",
+			return list, i18n.Errorf("systemd has given the socket %s, which %s does not name any more",
 				have[i].Addr(), role.setting())
 		}
 	}
@@ -256,7 +257,7 @@ func adminError(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
-	return fmt.Errorf("admin listener: %w", err)
+	return i18n.Errorf("admin listener: %w", err)
 }
 
 func (a *App) adminOptions() admin.Options {

@@ -13,6 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/storage/client"
@@ -170,7 +171,7 @@ func (u *Upstreams) Close() {
 func ownAddresses(cfg *config.Config) (addresses []netip.Addr, networks []netip.Prefix, err error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, nil, errors.Join(errors.New("cannot list the addresses of this host; set local_ips"), err)
+		return nil, nil, errors.Join(i18n.Errorf("cannot list the addresses of this host; set local_ips"), err)
 	}
 	for _, a := range list {
 		prefix, err := netip.ParsePrefix(a.String())

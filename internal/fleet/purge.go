@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 )
 
 // Purge purges the matching files in all gateways: this one, and those that are registered, with a
@@ -144,7 +145,7 @@ func (f *Fleet) unacknowledged(ctx context.Context, p writtenPurge, names []stri
 }
 
 // ErrPath is the error for a path that names no file or folder of a purge.
-var ErrPath = errors.New("no file id and no folder of one")
+var ErrPath = i18n.Errorf("no file id and no folder of one")
 
 // MatchFile returns the match of one file.
 func MatchFile(id string) (cache.Match, error) {

@@ -100,7 +100,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 		why := rejectionOf(err)
 		t.Status = why.status
 		if t.Response.IsZero() {
-			t.Response = i18n.Plain(why.reason)
+			t.Response = i18n.ErrorText(why)
 		}
 	}
 	return t.Explanation
@@ -126,7 +126,7 @@ func (r *request) ask(urlOrID string) {
 
 // traceID adds the step of the file id.
 func (r *request) traceID() {
-	r.trace.step("file id", "%s: %s, store path %d, created %s", r.id, r.id.Kind, r.id.PathIndex,
+	r.trace.step("file id", "%s: %s, store path %d, created %s", r.id, i18n.Plain(r.id.Kind.String()), r.id.PathIndex,
 		time.Unix(r.id.Created, 0).UTC().Format(time.RFC3339))
 }
 

@@ -24,8 +24,7 @@ type Text struct {
 	args    []any
 }
 
-// Sprintf returns a Text. In translates it with those of its arguments that are Texts, errors of
-// Errorf, or errors whose text has an entry in the catalog.
+// Sprintf returns a Text. In translates it with those of its arguments that are Texts or errors.
 func Sprintf(format string, args ...any) Text {
 	return Text{english: fmt.Sprintf(format, args...), format: format, args: args}
 }
@@ -65,7 +64,7 @@ func (t Text) In(l Language) string {
 		case interface{ In(Language) string }:
 			args[i] = arg.In(l)
 		case error:
-			args[i] = l.Translate(arg.Error())
+			args[i] = errorIn(arg, l)
 		}
 	}
 	return fmt.Sprintf(strings.ReplaceAll(format, "%w", "%v"), args...)
@@ -89,12 +88,39 @@ func (e *textError) Unwrap() error { return e.error }
 // In returns the text of the error in a language.
 func (e *textError) In(l Language) string { return e.text.In(l) }
 
-// ErrorText returns the text of an error. It is that of Errorf if the error is one, or wraps one
-// without a change of the text; else the text is a sentence without arguments.
-func ErrorText(err error) Text {
-	var e *textError
-	if errors.As(err, &e) && e.Error() == err.Error() {
-		return e.text
+// ErrorText returns the text of an error.
+func ErrorText(err error) Text { return Sprintf("%v", err) }
+
+// errorIn returns the text of an error in a language. An error that neither Errorf has made nor the
+// catalog has is translated in two parts: the cause at the end, which is the error that it wraps or
+// the text behind the last colon, and the text in front.
+func errorIn(err error, l Language) string {
+	if e, ok := err.(interface{ In(Language) string }); ok {
+		return e.In(l)
 	}
-	return Plain(err.Error())
+	text := err.Error()
+	if whole := l.Translate(text); whole != text {
+		return whole
+	}
+	inner := errors.Unwrap(err)
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		inner = list.Unwrap()[len(list.Unwrap())-1]
+	}
+	if inner == nil || !strings.HasSuffix(text, inner.Error()) {
+		_, cause, ok := strings.Cut(text[max(strings.LastIndex(text, ": "), 0):], ": ")
+		if !ok {
+			return text
+		}
+		inner = errors.New(cause)
+	}
+	cause := errorIn(inner, l)
+	before, colon := strings.CutSuffix(strings.TrimSuffix(text, inner.Error()), ": ")
+	if !colon {
+		return before + cause
+	}
+	place := errorIn(errors.New(before), l)
+	if place == before && cause == inner.Error() {
+		return text
+	}
+	return place + l.Translate(": ") + cause
 }

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +31,17 @@ func TestText(t *testing.T) {
 			`无法读取 "f"：没有权限`},
 		{ErrorText(Errorf("its web server: %w", Errorf("stopping"))), "its web server: stopping", "其 web 服务器：正在停止"},
 		{ErrorText(errors.Join(Errorf("stopping"))), "stopping", "正在停止"},
-		{ErrorText(fs.ErrExist), "file already exists", "file already exists"},
+		{ErrorText(errors.New("not in the catalog")), "not in the catalog", "not in the catalog"},
+		{ErrorText(&fs.PathError{Op: "open", Path: "/a: b", Err: syscall.EACCES}), "open /a: b: permission denied",
+			"open /a: b：没有权限"},
+		{ErrorText(fmt.Errorf("see x: %w", fmt.Errorf("f: %w", Errorf("stopping")))), "see x: f: stopping",
+			"see x：f：正在停止"},
+		{ErrorText(errors.Join(io.EOF, fmt.Errorf("%w: %w", io.EOF, fs.ErrPermission))), "EOF\nEOF: permission denied",
+			"EOF\n连接被对方关闭：没有权限"},
+		{ErrorText(fmt.Errorf("permission denied: %w", errors.New("f"))), "permission denied: f", "没有权限：f"},
+		{ErrorText(&net.DNSError{Err: "no such host", Name: "h"}), "lookup h: no such host", "lookup h：没有该主机"},
+		{ErrorText(fmt.Errorf("%w; see f: 1", fs.ErrPermission)), "permission denied; see f: 1",
+			"permission denied; see f: 1"},
 		{Of("renew it"), "renew it", "更新证书"},
 		{Of(inner), "URLs with the group (f:1)", "URL 带组名（f:1）"},
 	} {

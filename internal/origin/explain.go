@@ -34,7 +34,11 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	r.trace, r.Client, r.Port = t, waiter{ctx}, a.o.Port
 	t.replication(a, r, localErr)
 	if owners := a.owners(r.ID); len(owners) > 0 {
-		step("owners", "%s", strings.Join(owners, ", then "))
+		text := i18n.Plain(owners[0])
+		for _, next := range owners[1:] {
+			text = i18n.Sprintf("%s, then %s", text, next)
+		}
+		step("owners", "%s", text)
 	}
 	if _, err := a.Find(r, localErr); err != nil {
 		return Outcome{Err: err}

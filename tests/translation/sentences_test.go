@@ -26,7 +26,7 @@ import (
 // sentenceArguments are the functions with sentences as arguments, and the positions of these. A
 // sentence is a constant, or internal/i18n makes it.
 var sentenceArguments = map[string][]int{
-	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0},
+	"i18n.Sprintf": {0}, "i18n.Errorf": {0}, "i18n.Plain": {0}, "errors.New": {0},
 	// internal/config
 	"errorf": {2, 3}, "warnf": {2, 3}, "keyError": {1, 2}, "keyWarning": {1, 2}, "invalid": {0, 1},
 	"questionable": {0, 1}, "parsed": {1, 2}, "token": {2, 3}, "networksOr": {3}, "absentf": {2, 3},
@@ -48,7 +48,10 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 	"internal/config", "internal/tools/demo", "internal/tools/migrate", "internal/doctor",
 	"internal/fleet", "internal/gateway", "internal/origin", "internal/httpserver/certificates",
 	"internal/httpserver/fileselect",
-	"internal/httpserver/logtemplate", "storage/local"}
+	"internal/httpserver/logtemplate", "storage/local", "internal/process/listen",
+	"internal/process/logfile", "internal/process/sandbox", "internal/tools/compare", "internal/fdfs",
+	"antisteal", "tracker",
+	"internal/variant", "internal/variant/picture"}
 
 // helpers are the functions of sentenceArguments without a package name, by the packages that call
 // them. In other packages the names may be those of other functions.
@@ -60,8 +63,11 @@ var helpers = map[string][]string{
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
-	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step"},
-	"internal/tools/migrate": {"t.say", "mistake"},
+	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step", "errors.New"},
+	"internal/admin": {"errors.New"}, "internal/fdfs": {"errors.New"}, "antisteal": {"errors.New"},
+	"tracker": {"errors.New"}, "storage/local": {"errors.New"}, "internal/variant": {"errors.New"},
+	"internal/variant/picture": {"errors.New"},
+	"internal/tools/migrate":   {"t.say", "mistake"},
 }
 
 // sentenceFields are the fields whose constants are sentences.
@@ -111,14 +117,18 @@ func TestSentences(t *testing.T) {
 // system are the errors of the kernel and of Go's packages that have translations,
 // with those of the parser of nginx's configurations.
 var system = []string{"permission denied", "no such file or directory", "file does not exist", "is a directory",
-	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded",
-	"too many open files",
-	"no space left on device", "read-only file system", "unexpected EOF", "EOF",
-	"premature end of file", "configs contain include cycle", "unknown directive %s", "unexpected %s",
+	"not a directory", "i/o timeout", "connection refused", "context deadline exceeded", "too many open files",
+	"no space left on device", "read-only file system", ": ", "address already in use",
+	"cannot assign requested address", "operation not permitted", "no route to host", "network is unreachable",
+	"no such host", "connection reset by peer", "broken pipe", "input/output error", "file exists",
+	"file already exists", "too many levels of symbolic links", "file name too long", "cannot allocate memory",
+	"no such device or address", "stale NFS file handle", "host is down", "invalid argument", "normal", "trunk",
+	"slave", "appender", "open files", "memory", "unexpected EOF",
+	"EOF", "premature end of file", "configs contain include cycle", "unknown directive %s", "unexpected %s",
 	"%s directive is not allowed here", "directive %s's is not enclosed in parentheses",
 	"directive %s has no opening %s", "directive %s is not terminated by %s",
-	"invalid value %s in %s directive, it must be %s or %s",
-	"invalid number of arguments in %s directive", "unexpected end of file, expecting %s"}
+	"invalid value %s in %s directive, it must be %s or %s", "invalid number of arguments in %s directive",
+	"unexpected end of file, expecting %s"}
 
 // noImports finds no imported package: the type checker only has to evaluate the constants of the
 // package itself.
@@ -165,6 +175,9 @@ func (s *scan) folder(t *testing.T, folder string) {
 					}
 				}
 			case *ast.CompositeLit:
+				if name, ok := n.Type.(*ast.Ident); ok && folder == "internal/fdfs" && name.Name == "idError" {
+					s.sentence(fset, &info, n.Elts[0])
+				}
 				if folder == "internal/config" && isSettings(n) {
 					for _, row := range n.Elts {
 						if row, ok := row.(*ast.CompositeLit); ok && len(row.Elts) == 4 {

@@ -50,10 +50,10 @@ type adminClient struct {
 
 // client returns a client for the listener of the flags. timeout bounds a whole operation; 0 =
 // none.
-func (f adminFlags) client(timeout time.Duration, stderr io.Writer) (*adminClient, error) {
+func (f adminFlags) client(cmd *cobra.Command, timeout time.Duration) (*adminClient, error) {
 	address, tokenFile := *f.address, *f.tokenFile
 	if *f.config != "" {
-		cfg, err := loadConfig(*f.config, stderr)
+		cfg, err := loadConfig(cmd, *f.config)
 		if err != nil {
 			return nil, err
 		}

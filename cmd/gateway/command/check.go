@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,11 +155,11 @@ func (f checkup) print(cmd *cobra.Command, lang i18n.Language) {
 
 // loadConfig returns a usable configuration. Problems of an unusable one are printed; warnings are
 // left to "check" and the log.
-func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
+func loadConfig(cmd *cobra.Command, path string) (*config.Config, error) {
 	cfg, problems := config.Load(path)
 	if cfg == nil {
 		for _, p := range problems {
-			fmt.Fprintln(stderr, p.Message().In(i18n.FromEnvironment(os.Getenv)))
+			fmt.Fprintln(cmd.ErrOrStderr(), p.Message().In(languageOf(cmd)))
 		}
 		return nil, i18n.Errorf("cannot use %s", path)
 	}

@@ -141,6 +141,24 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestLanguageOfErrors: errors are in the language of -lang, also where it is behind the mistake,
+// and name the cause of the system in it.
+func TestLanguageOfErrors(t *testing.T) {
+	t.Setenv("LC_ALL", "C")
+	for line, want := range map[string]string{
+		"check -nosuch -lang zh":           "gateway: check: 没有参数 -nosuch；参见 gateway help check\n",
+		"check --lang=zh a b":              "gateway: check: \"b\" 是多余的参数；参见 gateway help check\n",
+		"migrate -lang zh -nginx /no/such": "gateway: 无法翻译 /no/such：open /no/such：文件或目录不存在\n",
+		"explain -lang=zh -admin unix:/no/x /a": "gateway: 无法连接网关（-admin 是它的 admin_listen）：" +
+			"Get \"http://localhost/explain?lang=zh&url=%2Fa\"：dial unix /no/x：connect：文件或目录不存在\n",
+		"check -lang en -nosuch": "gateway: check: there is no flag -nosuch; see gateway help check\n",
+	} {
+		var out bytes.Buffer
+		require.NotZero(t, Run("v1", strings.Fields(line), nil, &out, &out), line)
+		require.Equal(t, want, out.String(), line)
+	}
+}
+
 // TestFlagForms: flags may have one hyphen or two, a short or a long name, and a value after a
 // space or an equals sign.
 func TestFlagForms(t *testing.T) {

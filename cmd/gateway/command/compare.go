@@ -62,7 +62,7 @@ func compareCommand() *cobra.Command {
 		comparer, err := compare.New(compare.Options{Old: args[0], New: args[1], Ranges: *ranges,
 			Rate: *perSecond, Timeout: *timeout})
 		if err != nil {
-			return usageError{fmt.Errorf("compare: %w", err)}
+			return usageError{i18n.Errorf("compare: %w", err)}
 		}
 		in := cmd.InOrStdin()
 		if name := cmd.Flags().Arg(2); name != "" && name != "-" {

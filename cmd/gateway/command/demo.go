@@ -71,11 +71,11 @@ type urls struct {
 }
 
 func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, err error) {
-	plain, err := loadConfig(store.Config, cmd.ErrOrStderr())
+	plain, err := loadConfig(cmd, store.Config)
 	if err != nil {
 		return u, err
 	}
-	protected, err := loadConfig(store.TokenConfig, cmd.ErrOrStderr())
+	protected, err := loadConfig(cmd, store.TokenConfig)
 	if err != nil {
 		return u, err
 	}

@@ -75,11 +75,12 @@ func examine(ctx context.Context, path string, report func(doctor.Finding)) erro
 // textOf returns the line of a finding.
 func textOf(cmd *cobra.Command, f doctor.Finding, lang i18n.Language) string {
 	with := map[doctor.Status]color{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}[f.Status]
-	text := fmt.Sprintf("%s %-8s%s: %s", paint(cmd, fmt.Sprintf("%-5s", f.Status), with), f.Area, f.Subject,
-		f.Text.In(lang))
+	said := f.Text
 	if f.Millis > 0 && f.Status == doctor.OK {
-		text += fmt.Sprintf(", %.1f ms", f.Millis)
+		said = i18n.Sprintf("%s, %.1f ms", said, f.Millis)
 	}
+	text := fmt.Sprintf("%s %-8s%s: %s", paint(cmd, fmt.Sprintf("%-5s", f.Status), with), f.Area,
+		lang.Translate(f.Subject), said.In(lang))
 	if !f.Advice.IsZero() {
 		text += "\n               " + f.Advice.In(lang)
 	}

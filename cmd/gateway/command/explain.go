@@ -41,7 +41,7 @@ func explainCommand() *cobra.Command {
 		if err := findConfig(cmd, admin.config); err != nil {
 			return err
 		}
-		cfg, err := loadConfig(*admin.config, cmd.ErrOrStderr())
+		cfg, err := loadConfig(cmd, *admin.config)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSO
 
 // explainByGateway requests the explanation from the running gateway.
 func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool, lang i18n.Language) error {
-	client, err := admin.client(explainTimeout, cmd.ErrOrStderr())
+	client, err := admin.client(cmd, explainTimeout)
 	if err != nil {
 		return err
 	}

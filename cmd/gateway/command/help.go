@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
@@ -47,7 +46,7 @@ var (
 func translateHelp(root *cobra.Command) {
 	english := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		lang := i18n.FromEnvironment(os.Getenv)
+		lang := languageOf(cmd)
 		if lang == i18n.English {
 			english(cmd, args)
 			return
@@ -106,12 +105,13 @@ type flagHelp struct {
 // helpCommand prints the list of commands, or the help of one.
 func helpCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "help [-json] [COMMAND]",
+		Use:     "help [-json] [-lang en|zh] [COMMAND]",
 		Short:   "print this list, or the flags of a command; -json prints all of it for programs",
 		Example: "gateway help check",
 		Args:    arguments(0, 1),
 	}
 	asJSON := jsonFlag(cmd)
+	languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		root := cmd.Root()
 		of, _, err := root.Find(args)

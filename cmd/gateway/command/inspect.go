@@ -68,7 +68,7 @@ func inspectCommand() *cobra.Command {
 		var cfg *config.Config
 		if *path != "" {
 			var err error
-			if cfg, err = loadConfig(*path, cmd.ErrOrStderr()); err != nil {
+			if cfg, err = loadConfig(cmd, *path); err != nil {
 				return err
 			}
 		}
@@ -156,15 +156,16 @@ var variantTexts = map[string]string{
 func (x *inspection) compare(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("cannot compare: %w", err)
+		return i18n.Errorf("cannot compare: %w", err)
 	}
 	defer func() { _ = file.Close() }() // it is only read
 	if x.Size == nil || x.Kind == fdfs.KindSlave.String() || x.Kind == fdfs.KindAppender.String() {
-		return fmt.Errorf("cannot compare: the CRC32 in the id of a file of kind %s is not that of its content", x.Kind)
+		return i18n.Errorf("cannot compare: the CRC32 in the id of a file of kind %s is not that of its content",
+			x.Kind)
 	}
 	var sum checksum.Sum
 	if _, err := io.Copy(&sum, file); err != nil {
-		return fmt.Errorf("cannot compare: %w", err)
+		return i18n.Errorf("cannot compare: %w", err)
 	}
 	switch x.CRC32 {
 	case fmt.Sprintf("%08x", sum.Standard()):

@@ -26,6 +26,37 @@ func jsonFlag(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON: an object a line")
 }
 
+// languageKey is the key of the context of a command line for its language.
+type languageKey struct{}
+
+// languageIn returns the language of a command line, also of a wrong one: that of -lang, else that
+// of the environment.
+func languageIn(args []string) i18n.Language {
+	for i, arg := range args {
+		name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if name != "lang" || arg == name {
+			continue
+		}
+		if !given && i+1 < len(args) {
+			value = args[i+1]
+		}
+		if l, ok := i18n.ParseLanguage(value); ok {
+			return l
+		}
+	}
+	return i18n.FromEnvironment(os.Getenv)
+}
+
+// languageOf returns the language of the command line of a command; nil = one that has none.
+func languageOf(cmd *cobra.Command) i18n.Language {
+	if cmd != nil && cmd.Root().Context() != nil {
+		if l, ok := cmd.Root().Context().Value(languageKey{}).(i18n.Language); ok {
+			return l
+		}
+	}
+	return i18n.FromEnvironment(os.Getenv)
+}
+
 // languageFlag adds -lang. Without it the environment decides.
 func languageFlag(cmd *cobra.Command) *i18n.Language {
 	l := i18n.FromEnvironment(os.Getenv)

@@ -42,7 +42,7 @@ func prefetchCommand() *cobra.Command {
 	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		list, total := prefetchList(cmd, args)
-		client, err := admin.client(0, cmd.ErrOrStderr())
+		client, err := admin.client(cmd, 0)
 		if err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func purgeCommand() *cobra.Command {
 		if len(query) != 1 {
 			return usageError{i18n.Errorf("purge: give one of -id, -prefix and -all")}
 		}
-		client, err := listener.client(purgeTimeout, cmd.ErrOrStderr())
+		client, err := listener.client(cmd, purgeTimeout)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func purgeCommand() *cobra.Command {
 		})
 		switch {
 		case waiting != nil:
-			return fmt.Errorf("%w: gateways that the purge has reached apply it all the same", waiting)
+			return i18n.Errorf("%w: gateways that the purge has reached apply it all the same", waiting)
 		case err != nil:
 			return err
 		}

@@ -23,7 +23,7 @@ func readyCommand() *cobra.Command {
 	admin, asJSON := addAdminFlags(cmd), jsonFlag(cmd)
 	acceptFile(cmd, admin.config, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		client, err := admin.client(readyTimeout, cmd.ErrOrStderr())
+		client, err := admin.client(cmd, readyTimeout)
 		if err != nil {
 			return err
 		}

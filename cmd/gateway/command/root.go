@@ -3,6 +3,7 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -89,14 +90,13 @@ func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Write
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetArgs(normalize(root, args))
-	cmd, err := root.ExecuteC()
+	cmd, err := root.ExecuteContextC(context.WithValue(context.Background(), languageKey{}, languageIn(args)))
 	return exitCode(cmd, err, stderr)
 }
 
-// exitCode prints an error of a command that has not been printed, in the language of the
-// environment, and returns the exit code.
+// exitCode prints an error of a command that has not been printed, and returns the exit code.
 func exitCode(cmd *cobra.Command, err error, stderr io.Writer) int {
-	lang := i18n.FromEnvironment(os.Getenv)
+	lang := languageOf(cmd)
 	var usage usageError
 	switch {
 	case err == nil:
@@ -223,6 +223,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
+	var syntax *pflag.InvalidSyntaxError
 	switch {
 	case errors.As(err, &unknown):
 		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
@@ -238,6 +239,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		text = i18n.Sprintf("there is no flag -%s%s", name, hint)
 	case errors.As(err, &missing):
 		text = i18n.Sprintf("flag needs an argument: -%s", missing.GetSpecifiedName())
+	case errors.As(err, &syntax):
+		text = i18n.Sprintf("bad flag syntax: %s", syntax.GetSpecifiedFlag())
 	case errors.As(err, &invalid):
 		text = i18n.Sprintf("invalid value %q for flag -%s", invalid.GetValue(), shortName(invalid.GetFlag()))
 		if cause := errors.Unwrap(err); cause != nil && !errors.As(err, new(*strconv.NumError)) {

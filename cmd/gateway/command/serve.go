@@ -103,7 +103,7 @@ func (s signals) start(a *app.App) error {
 }
 
 // errNotStarted is the error of a start that was ended by a signal.
-var errNotStarted = errors.New("a signal has ended the start, which a file or disk holds up")
+var errNotStarted = i18n.Errorf("a signal has ended the start, which a file or disk holds up")
 
 // runUntilStopped handles signals until one of stopSignals or the end of a gateway, and then stops
 // the gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.

@@ -40,7 +40,7 @@ func tokenCommand() *cobra.Command {
 		if *ts >= 0 && *ttl != 0 {
 			return usageError{i18n.Errorf("token: -ts and -ttl exclude each other")}
 		}
-		cfg, err := loadConfig(*path, cmd.ErrOrStderr())
+		cfg, err := loadConfig(cmd, *path)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func tokenCommand() *cobra.Command {
 		if *image != "" {
 			wish, err := variant.ParseWish(*image)
 			if err != nil {
-				return usageError{fmt.Errorf("token: -image: %w", err)}
+				return usageError{i18n.Errorf("token: -image: %w", err)}
 			}
 			signed := wish.String() + "&sig=" + variant.Sign(secrets[0], id.Canonical().Logic, wish)
 			if query += "&" + signed; !cfg.AntiSteal.CheckToken {

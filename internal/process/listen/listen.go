@@ -24,6 +24,8 @@ import (
 	"sync"
 	"syscall"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 )
@@ -104,7 +106,7 @@ func Inherited() (*Sockets, error) {
 	_, upgraded := os.LookupEnv(UpgradeVariable)
 	if upgraded {
 		if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())); err != nil {
-			return nil, fmt.Errorf("cannot take over sockets: %w", err)
+			return nil, i18n.Errorf("cannot take over sockets: %w", err)
 		}
 	}
 	s := &Sockets{}
@@ -112,7 +114,7 @@ func Inherited() (*Sockets, error) {
 	for _, f := range activation.Files(true) {
 		socket, err := newInherited(f, upgraded)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot use the socket %q that this process was given: %w", f.Name(), err))
+			errs = append(errs, i18n.Errorf("cannot use the socket %q that this process was given: %w", f.Name(), err))
 		} else {
 			s.list = append(s.list, socket)
 		}
@@ -131,7 +133,7 @@ func newInherited(f *os.File, upgraded bool) (*Socket, error) {
 		return nil, os.NewSyscallError("getsockopt", err)
 	}
 	if accepts == 0 {
-		return nil, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
+		return nil, i18n.Errorf("it does not listen; the socket unit needs ListenStream= and Accept=no")
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *Sockets) Close() error {
 	var errs []error
 	for _, g := range s.list {
 		if g.Activated {
-			errs = append(errs, fmt.Errorf("systemd has given the socket %s (%s), which no key of the "+
+			errs = append(errs, i18n.Errorf("systemd has given the socket %s (%s), which no key of the "+
 				"configuration names: write its address there, or FileDescriptorName=listen, tls_listen, "+
 				"admin_listen or peer_listen into the socket unit", g.Addr(), g.name))
 		}

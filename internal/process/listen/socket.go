@@ -3,12 +3,13 @@ package listen
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"runtime"
 	"strings"
 	"syscall"
+
+	"fastdfs-gateway/internal/i18n"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,7 @@ func bind(address string, mode os.FileMode) (net.Listener, error) {
 		o := net.ListenConfig{KeepAlive: -1, Control: setOptions}
 		ln, err := o.Listen(context.Background(), "tcp", address)
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
+			return nil, i18n.Errorf("cannot listen on %q: %w", address, err)
 		}
 		return ln, nil
 	}
@@ -32,7 +33,7 @@ func bind(address string, mode os.FileMode) (net.Listener, error) {
 	}
 	ln, err := bindUnix(path, mode)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
+		return nil, i18n.Errorf("cannot listen on %q: %w", address, err)
 	}
 	return ln, nil
 }
@@ -75,7 +76,7 @@ func (s *Socket) Give(uid, gid int) error {
 		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("%q was replaced by something that is no socket", path)
+		return i18n.Errorf("%q was replaced by something that is no socket", path)
 	}
 	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
 		return &os.PathError{Op: "chown", Path: path, Err: err}
@@ -117,20 +118,20 @@ func removeStale(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("cannot look at %q: %w", path, err)
+		return i18n.Errorf("cannot look at %q: %w", path, err)
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return fmt.Errorf("cannot listen on %q: there is a file of that name", path)
+		return i18n.Errorf("cannot listen on %q: there is a file of that name", path)
 	}
 	c, err := net.Dial("unix", path)
 	if err == nil {
-		return errors.Join(fmt.Errorf("cannot listen on %q: another process does", path), c.Close())
+		return errors.Join(i18n.Errorf("cannot listen on %q: another process does", path), c.Close())
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("cannot tell whether %q is in use: %w", path, err)
+		return i18n.Errorf("cannot tell whether %q is in use: %w", path, err)
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("cannot remove the stale socket: %w", err)
+		return i18n.Errorf("cannot remove the stale socket: %w", err)
 	}
 	return nil
 }

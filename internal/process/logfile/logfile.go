@@ -12,12 +12,13 @@ package logfile
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // maxPending bounds the lines that wait to be written, in bytes.
@@ -113,9 +114,9 @@ func OpenFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o640)
 	switch {
 	case errors.Is(err, syscall.ENXIO):
-		return nil, fmt.Errorf("cannot open log %s: it is a FIFO that no program reads", path)
+		return nil, i18n.Errorf("cannot open log %s: it is a FIFO that no program reads", path)
 	case err != nil:
-		return nil, fmt.Errorf("cannot open log: %w", err)
+		return nil, i18n.Errorf("cannot open log: %w", err)
 	}
 	return f, nil
 }
@@ -155,7 +156,7 @@ func (w *Writer) Close() error {
 	case <-w.done:
 		return nil
 	case <-time.After(closeWait):
-		return errors.New("cannot end the log: its file or pipe accepts no data")
+		return i18n.Errorf("cannot end the log: its file or pipe accepts no data")
 	}
 }
 

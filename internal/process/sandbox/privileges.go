@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fastdfs-gateway/internal/i18n"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -46,7 +48,7 @@ func (p *Privileges) AsUser(err error) error {
 	if p.User == "" {
 		return err
 	}
-	return fmt.Errorf("as user %q: %w", p.User, err)
+	return i18n.Errorf("as user %q: %w", p.User, err)
 }
 
 // Explain adds to the error of a missing permission that the process has dropped permissions. It
@@ -55,14 +57,14 @@ func (p *Privileges) Explain(err error) error {
 	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
 	}
-	reads := ""
+	var reads i18n.Text
 	switch {
 	case p.Domain != nil:
-		reads = ", and may read only what its configuration named at the start (Landlock)"
+		reads = i18n.Plain(", and may read only what its configuration named at the start (Landlock)")
 	case p.User == "":
 		return err
 	}
-	return fmt.Errorf("%w; this process runs as %s%s: let it read the file, or restart it", err, p.Account(), reads)
+	return i18n.Errorf("%w; this process runs as %s%s: let it read the file, or restart it", err, p.Account(), reads)
 }
 
 // SystemRules are the rules for the Go runtime, the resolver of names, metrics, and lookups of

@@ -15,10 +15,11 @@ package sandbox
 
 import (
 	"errors"
-	"fmt"
 	"os/user"
 	"strconv"
 	"syscall"
+
+	"fastdfs-gateway/internal/i18n"
 
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ import (
 // the process executes from now on (PR_SET_NO_NEW_PRIVS, prctl(2)).
 func NoNewPrivileges() error {
 	if err := landlock.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("cannot set no_new_privs: %w", err)
+		return i18n.Errorf("cannot set no_new_privs: %w", err)
 	}
 	return nil
 }
@@ -45,30 +46,30 @@ type User struct {
 }
 
 // ErrUser is the error for an account that cannot be used.
-var ErrUser = errors.New("unusable account")
+var ErrUser = i18n.Errorf("unusable account")
 
 // LookupUser finds an account by its name. The account of root is an error: the process would drop
 // nothing.
 func LookupUser(name string) (User, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
-		return User{}, fmt.Errorf("%w: %w", ErrUser, err)
+		return User{}, i18n.Errorf("%w: %w", ErrUser, err)
 	}
 	ids, err := found.GroupIds()
 	if err != nil {
-		return User{}, fmt.Errorf("%w: cannot tell the groups of %q: %w", ErrUser, name, err)
+		return User{}, i18n.Errorf("%w: cannot tell the groups of %q: %w", ErrUser, name, err)
 	}
 	u := User{Name: name}
 	for _, id := range append([]string{found.Uid, found.Gid}, ids...) {
 		n, err := strconv.Atoi(id)
 		if err != nil {
-			return User{}, fmt.Errorf("%w: %q has the id %q, which is no number", ErrUser, name, id)
+			return User{}, i18n.Errorf("%w: %q has the id %q, which is no number", ErrUser, name, id)
 		}
 		u.Groups = append(u.Groups, n)
 	}
 	u.UID, u.GID, u.Groups = u.Groups[0], u.Groups[1], u.Groups[2:]
 	if u.UID == 0 {
-		return User{}, fmt.Errorf("%w: %q is root", ErrUser, name)
+		return User{}, i18n.Errorf("%w: %q is root", ErrUser, name)
 	}
 	return u, nil
 }
@@ -80,10 +81,10 @@ func (u User) Become() error {
 		return nil
 	}
 	if !IsRoot() {
-		return fmt.Errorf("cannot become user %q: the process is not root", u.Name)
+		return i18n.Errorf("cannot become user %q: the process is not root", u.Name)
 	}
 	if err := dropBoundingSet(); err != nil {
-		return fmt.Errorf("cannot become user %q: %w", u.Name, err)
+		return i18n.Errorf("cannot become user %q: %w", u.Name, err)
 	}
 	for _, step := range []struct {
 		name string
@@ -94,11 +95,11 @@ func (u User) Become() error {
 		{"setuid", syscall.Setresuid(u.UID, u.UID, u.UID)},
 	} {
 		if step.err != nil {
-			return fmt.Errorf("cannot become user %q: %s: %w", u.Name, step.name, step.err)
+			return i18n.Errorf("cannot become user %q: %s: %w", u.Name, step.name, step.err)
 		}
 	}
 	if syscall.Setuid(0) == nil {
-		return fmt.Errorf("cannot become user %q: the process can become root again", u.Name)
+		return i18n.Errorf("cannot become user %q: the process can become root again", u.Name)
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func dropBoundingSet() error {
 		case errors.Is(err, unix.EPERM):
 			return nil
 		case err != nil:
-			return fmt.Errorf("cannot drop capability %d from the bounding set: %w", capability, err)
+			return i18n.Errorf("cannot drop capability %d from the bounding set: %w", capability, err)
 		}
 	}
 }

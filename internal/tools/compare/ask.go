@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 const (
@@ -72,11 +74,11 @@ func newServer(address string, timeout time.Duration) (*server, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("cannot use the address %q: %w", address, errors.Unwrap(err))
+		return nil, i18n.Errorf("cannot use the address %q: %w", address, errors.Unwrap(err))
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return nil, fmt.Errorf("cannot use the address %q: want http://host:port", address)
+		return nil, i18n.Errorf("cannot use the address %q: want http://host:port", address)
 	case u.User != nil, u.RawQuery != "", u.Fragment != "":
-		return nil, fmt.Errorf("cannot use the address %q: it has more than a host and a path", address)
+		return nil, i18n.Errorf("cannot use the address %q: it has more than a host and a path", address)
 	}
 	return &server{scheme: u.Scheme, host: u.Host, prefix: strings.TrimRight(u.EscapedPath(), "/"), timeout: timeout,
 		// HTTP/1.1 without compression, and no proxy of the environment.
@@ -107,7 +109,7 @@ func (s *server) request(ctx context.Context, q question) *http.Request {
 func (s *server) ask(ctx context.Context, q question) (response, error) {
 	asking, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(s.timeout, func() { cancel(fmt.Errorf("nothing was sent for %v", s.timeout)) })
+	silent := time.AfterFunc(s.timeout, func() { cancel(i18n.Errorf("nothing was sent for %v", s.timeout)) })
 	defer silent.Stop()
 	resp, err := s.transport.RoundTrip(s.request(asking, q))
 	if err != nil {
@@ -116,7 +118,7 @@ func (s *server) ask(ctx context.Context, q question) (response, error) {
 		case ctx.Err() != nil:
 			return response{}, ctx.Err()
 		case s.failures.Add(1) >= maxFailures:
-			return response{}, fmt.Errorf("%s://%s does not respond, %d times in a row: %w", s.scheme, s.host,
+			return response{}, i18n.Errorf("%s://%s does not respond, %d times in a row: %w", s.scheme, s.host,
 				maxFailures, err)
 		}
 		return response{err: err}, nil

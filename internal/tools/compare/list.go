@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 )
@@ -66,7 +66,7 @@ func (l *List) Next() (string, error) {
 		}
 		if err != nil {
 			if l.Unreadable++; l.Why == nil {
-				l.Why = fmt.Errorf("line %d: %w", l.line, err)
+				l.Why = i18n.Errorf("line %d: %w", l.line, err)
 			}
 		} else if found, _ := l.seen.ContainsOrAdd(maphash.String(l.seed, target), struct{}{}); found {
 			l.Repeated++
@@ -167,7 +167,7 @@ func Target(line string) (string, error) {
 		return "", errors.New("the path is too long")
 	}
 	if i := strings.IndexFunc(target, func(r rune) bool { return r <= ' ' || r == 0x7f }); i >= 0 {
-		return "", fmt.Errorf("%q in a path", target[i])
+		return "", i18n.Errorf("%q in a path", target[i])
 	}
 	return target, nil
 }
@@ -190,10 +190,10 @@ func loggedTarget(text string) (string, error) {
 	}
 	words := strings.Split(request, " ")
 	if len(words) != 3 || !strings.HasPrefix(words[2], "HTTP/") || !strings.HasPrefix(words[1], "/") {
-		return "", fmt.Errorf("%q is no request for a path", request)
+		return "", i18n.Errorf("%q is no request for a path", request)
 	}
 	if words[0] != http.MethodGet && words[0] != http.MethodHead {
-		return "", fmt.Errorf("only GET and HEAD are compared, not %s", words[0])
+		return "", i18n.Errorf("only GET and HEAD are compared, not %s", words[0])
 	}
 	return words[1], nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/tools/demo/storewriter"
 )
 
@@ -29,11 +30,11 @@ func (s Store) configured(opts Options) (Store, error) {
 		filepath.Join(base, "logs", "README"): []byte("base_path of the demonstration store\n"),
 	} {
 		if err := storewriter.Replace(name, text, time.Now()); err != nil {
-			return Store{}, fmt.Errorf("cannot write configuration: %w", err)
+			return Store{}, i18n.Errorf("cannot write configuration: %w", err)
 		}
 	}
 	if err := os.Chmod(tokens, 0o600); err != nil { // it holds a secret
-		return Store{}, fmt.Errorf("cannot write configuration: %w", err)
+		return Store{}, i18n.Errorf("cannot write configuration: %w", err)
 	}
 	return s, nil
 }

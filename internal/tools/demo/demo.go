@@ -13,7 +13,6 @@ package demo
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,7 +33,7 @@ const Group = "group1"
 
 // ErrNotOurs is the error for a folder that holds anything but a demonstration store; nothing was
 // written.
-var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
+var ErrNotOurs = i18n.Errorf("folder is not empty and no demonstration store")
 
 // Options are the addresses that go into the configurations, as host:port.
 type Options struct {
@@ -70,10 +69,10 @@ const markName = "demo-store"
 func Write(dir string, now time.Time, opts Options) (Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return Store{}, fmt.Errorf("cannot find folder %q: %w", dir, err)
+		return Store{}, i18n.Errorf("cannot find folder %q: %w", dir, err)
 	}
 	if strings.ContainsFunc(abs, func(r rune) bool { return r < ' ' }) || strings.TrimSpace(abs) != abs {
-		return Store{}, fmt.Errorf("cannot use folder %q: a configuration cannot hold its name", abs)
+		return Store{}, i18n.Errorf("cannot use folder %q: a configuration cannot hold its name", abs)
 	}
 	created, err := claim(abs, now)
 	if err != nil {
@@ -94,22 +93,22 @@ func claim(dir string, now time.Time) (int64, error) {
 	case err == nil:
 		created, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("cannot read %q: got %.20q, want a unix time; remove the folder to start again",
+			return 0, i18n.Errorf("cannot read %q: got %.20q, want a unix time; remove the folder to start again",
 				mark, b)
 		}
 		return created, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("cannot look for an older store: %w", err)
+		return 0, i18n.Errorf("cannot look for an older store: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return 0, fmt.Errorf("cannot make folder: %w", err)
+		return 0, i18n.Errorf("cannot make folder: %w", err)
 	}
 	list, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, fmt.Errorf("cannot read folder: %w", err)
+		return 0, i18n.Errorf("cannot read folder: %w", err)
 	}
 	if len(list) > 0 {
-		return 0, fmt.Errorf("cannot write to %q: %w: name another one", dir, ErrNotOurs)
+		return 0, i18n.Errorf("cannot write to %q: %w: name another one", dir, ErrNotOurs)
 	}
 	return now.Unix(), storewriter.Replace(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
 }

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"fmt"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -53,7 +52,7 @@ func files(dir string, created time.Time) ([]File, error) {
 	} {
 		id, err := put(&w, list, f.kind, f.storePath, f.ext, f.content)
 		if err != nil {
-			return nil, fmt.Errorf("cannot write demonstration store: %w", err)
+			return nil, i18n.Errorf("cannot write demonstration store: %w", err)
 		}
 		f.about.ID, f.about.Size = id, int64(len(f.content))
 		list = append(list, f.about)
