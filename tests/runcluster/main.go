@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/internal/tools/demo"
 	"fastdfs-gateway/storage/local"
@@ -106,7 +107,7 @@ func startRedis(dir string) (addr string, stop func(), err error) {
 	redis, err := lab.StartRedis(dir)
 	switch {
 	case errors.Is(err, lab.ErrMissing):
-		fmt.Println("redis-server is not installed (apt-get install redis-server): each gateway fetches for itself")
+		say("redis-server is not installed (apt-get install redis-server): each gateway fetches for itself")
 		return "", func() {}, nil
 	case err != nil:
 		return "", nil, err
@@ -116,7 +117,7 @@ func startRedis(dir string) (addr string, stop func(), err error) {
 
 // file is a file of the cluster.
 type file struct {
-	title string
+	title i18n.Text
 	id    fdfs.FileID
 }
 
@@ -147,7 +148,7 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{f.Title.String(), id})
+		files = append(files, file{f.Title, id})
 	}
 	return files, nil
 }
@@ -161,36 +162,38 @@ func read(local *local.Store, id fdfs.FileID) ([]byte, error) {
 	return contenttest.ReadAll(f, f.Size())
 }
 
+// lang is the language of the page and of the terminal.
+var lang = i18n.FromEnvironment(os.Getenv)
+
+// say prints a line.
+func say(format string, args ...any) { fmt.Println(i18n.Sprintf(format, args...).In(lang)) }
+
 // show prints the addresses and files of the cluster, and commands to try.
 func show(cluster *fdfstest.Cluster, files []file, redis string) {
-	fmt.Printf("\nOpen in a browser, to kill parts of the cluster and to watch:\n\n  http://%s/\n",
-		lab.Address(pagePort))
-	fmt.Printf("\nA tracker (%s) and three storages:\n", strings.Join(cluster.Trackers(), ", "))
+	say("\nOpen in a browser, to kill parts of the cluster and to watch:\n\n  http://%s/", lab.Address(pagePort))
+	say("\nA tracker (%s) and three storages:", strings.Join(cluster.Trackers(), ", "))
 	for _, s := range cluster.Storages() {
 		fmt.Printf("  %s  %s\n", s.Addr(), s.Group())
 	}
-	fmt.Println("\nGateways without a store of their own, and their admin listeners:")
+	say("\nGateways without a store of their own, and their admin listeners:")
 	for _, port := range ports {
 		fmt.Printf("  http://%s   http://%s/status\n", lab.Address(port), lab.Address(port+adminAbove))
 	}
 	if redis != "" {
-		fmt.Printf("\nThey share the Redis on %s: what one has fetched, the others get from it.\n", redis)
+		say("\nThey share the Redis on %s: what one has fetched, the others get from it.", redis)
 	}
-	fmt.Println("\nFiles, on any of them:")
+	say("\nFiles, on any of them:")
 	for i, f := range files {
-		fmt.Printf("  %-16s http://%s/%s\n", f.title, lab.Address(ports[i%len(ports)]), f.id)
+		fmt.Printf("  %-16s http://%s/%s\n", f.title.In(lang), lab.Address(ports[i%len(ports)]), f.id)
 	}
 	first, second, admin := lab.Address(ports[0]), lab.Address(ports[1]), lab.Address(ports[0]+adminAbove)
 	id := files[0].id
-	fmt.Printf(`
-X-Cache says where a file came from: MISS from a storage, HIT out of the gateway's cache, PEER from another gateway,
-also where that one, the owner of the file, had to fetch it first, as after a purge.
-  curl -sD- -o/dev/null http://%[1]s/%[4]s
-  curl -sD- -o/dev/null http://%[2]s/%[4]s
-All gateways forget a file, and fetch one again:
-  curl -X POST 'http://%[3]s/purge?id=%[4]s'
-  curl -d %[4]s http://%[3]s/prefetch
-Why: curl 'http://%[3]s/explain?url=%[4]s'
-Stop with Ctrl-C.
-`, first, second, admin, id)
+	say("\nX-Cache says where a file came from: MISS from a storage, HIT out of the gateway's cache, PEER from " +
+		"another gateway,\nalso where that one, the owner of the file, had to fetch it first, as after a purge.")
+	fmt.Printf("  curl -sD- -o/dev/null http://%[1]s/%[3]s\n  curl -sD- -o/dev/null http://%[2]s/%[3]s\n",
+		first, second, id)
+	say("All gateways forget a file, and fetch one again:")
+	fmt.Printf("  curl -X POST 'http://%[1]s/purge?id=%[2]s'\n  curl -d %[2]s http://%[1]s/prefetch\n", admin, id)
+	say("Why: curl 'http://%s/explain?url=%s&lang=%s'", admin, id, lang)
+	say("Stop with Ctrl-C.")
 }

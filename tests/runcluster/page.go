@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 )
@@ -16,7 +17,14 @@ import (
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+// pageTemplate is the page in the language of the environment.
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"tag": lang.Tag,
+	"t": func(sentence string, args ...any) template.HTML {
+		return template.HTML(i18n.Sprintf(sentence, args...).In(lang))
+	},
+	"in": func(text i18n.Text) string { return text.In(lang) },
+}).Parse(pageText))
 
 // site is the index page: the nodes, with a button for each that kills or starts it, and the files.
 type site struct {
@@ -39,8 +47,9 @@ type node interface {
 
 // pageFile is a file of the page.
 type pageFile struct {
-	Title, ID, Group, Addr, URL string
-	Kind                        string // of its media type: image, audio, video or another
+	Title                i18n.Text
+	ID, Group, Addr, URL string
+	Kind                 string // of its media type: image, audio, video or another
 }
 
 // pageNode is a node as the page shows it.

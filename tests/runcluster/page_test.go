@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ func TestPage(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)
 	defer cluster.Close()
-	s := &site{redis: "127.0.0.1:1", files: []pageFile{{Title: "<b>", Kind: "video", URL: "http://h/a",
+	s := &site{redis: "127.0.0.1:1", files: []pageFile{{Title: i18n.Plain("<b>"), Kind: "video", URL: "http://h/a",
 		ID: "group1/M00/a"}}}
 	for _, storage := range cluster.Storages() {
 		s.storages = append(s.storages, &storageNode{Storage: storage})

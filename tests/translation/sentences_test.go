@@ -51,7 +51,7 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 	"internal/httpserver/logtemplate", "storage/local", "internal/process/listen",
 	"internal/process/logfile", "internal/process/sandbox", "internal/tools/compare", "internal/fdfs",
 	"antisteal", "tracker",
-	"internal/variant", "internal/variant/picture"}
+	"internal/variant", "internal/variant/picture", "tests/runcluster"}
 
 // helpers are the functions of sentenceArguments without a package name, by the packages that call
 // them. In other packages the names may be those of other functions.
@@ -59,7 +59,7 @@ var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable",
 		"parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
-	"internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
+	"tests/runcluster": {"say"}, "internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},
@@ -269,7 +269,8 @@ func hasWords(format string) bool {
 
 // pages collects the sentences of the pages.
 func (s *scan) pages(t *testing.T) {
-	for _, page := range []string{"internal/admin/status/page.html", "internal/tools/demo/index.html"} {
+	for _, page := range []string{"internal/admin/status/page.html", "internal/tools/demo/index.html",
+		"tests/runcluster/page.html"} {
 		text, err := os.ReadFile("../../" + page)
 		require.NoError(t, err)
 		for n, line := range strings.Split(string(text), "\n") {
