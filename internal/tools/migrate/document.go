@@ -29,6 +29,11 @@ type entry struct {
 // order is the order of sections, by their first word.
 var order = []string{"", "gateway", "access", "headers", "error_pages", "image", "cache"}
 
+// newDocument returns a document whose sections for all files come first.
+func newDocument() *document {
+	return &document{sections: []*section{{name: "access"}, {name: "headers"}}}
+}
+
 // set writes a key, with the directives that it comes from.
 func (o *document) set(in, key, value string, from ...*directive) {
 	o.put(in, selector{}, key, value, from...)
@@ -85,24 +90,20 @@ func (o *document) put(in string, files selector, key, value string, from ...*di
 	s.entries = append(s.entries, entry{key: key, value: value, from: from})
 }
 
-// section returns the section of a selector: the last one of its kind, or a new one.
+// section returns the section of a selector: the first one of its kind for all files, else the last
+// one, or a new one.
 func (o *document) section(in string, files selector) *section {
-	isKind := func(s *section) bool { return s.name == in }
-	begin, end := slices.IndexFunc(o.sections, isKind), len(o.sections)-1
-	for end >= 0 && o.sections[end].name != in {
-		end--
+	var found *section
+	for _, s := range o.sections {
+		if s.name == in && (found == nil || !files.all()) {
+			found = s
+		}
 	}
-	s := &section{name: in, files: files}
-	switch {
-	case begin < 0 || !files.all() && o.sections[end].files.String() != files.String():
-		o.sections = append(o.sections, s)
-		return s
-	case !files.all():
-		return o.sections[end]
-	case !o.sections[begin].files.all():
-		o.sections = slices.Insert(o.sections, begin, s)
+	if found == nil || found.files.String() != files.String() {
+		found = &section{name: in, files: files}
+		o.sections = append(o.sections, found)
 	}
-	return o.sections[begin]
+	return found
 }
 
 // text returns the whole configuration: an include of mod_fastdfs.conf, the keys, and a list of the

@@ -108,7 +108,7 @@ func translate(tree *Tree, o Options) (*translator, Result) {
 		}
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		closed: map[*directive][]selector{}, out: &document{}}
+		closed: map[*directive][]selector{}, out: newDocument()}
 	t.collect()
 	if len(t.kept) > 0 {
 		t.main = t.kept[0]
@@ -145,9 +145,6 @@ type translator struct {
 // add marks a directive as handled and adds a finding. Findings about the same directive are
 // merged.
 func (t *translator) add(kind Kind, d *directive, text, advice i18n.Text) {
-	if l := d.location; l != nil && l.line != d.line {
-		text = i18n.Sprintf("%s (%s, line %d)", text, oneLine(l.String(), 60), l.line)
-	}
 	f := Finding{Kind: kind, File: d.file, Line: d.line, Directive: d.String(), Text: text, Advice: advice}
 	t.handled[d] = true
 	for i := range t.findings {

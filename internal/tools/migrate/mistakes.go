@@ -64,10 +64,10 @@ func parserText(what string) i18n.Text {
 }
 
 // wide are characters that look like characters of nginx's syntax but are letters to it, with the
-// intended ones; a hyphen is for none.
+// intended ones.
 var wide = map[rune]string{
 	'；': ";", '｛': "{", '｝': "}", '“': `"`, '”': `"`, '‘': "'", '’': "'", '＂': `"`, '＇': "'",
-	'　': " ", '\u00a0': " ", '\u200b': "-", '＃': "#",
+	'　': " ", '\u00a0': " ", '\u200b': "", '＃': "#",
 }
 
 // module matches the directive of the module, also misspelt.
@@ -90,7 +90,7 @@ func scan(file, text string) (found []Finding) {
 	line, last, quoteLine, quote, before := 1, 0, 0, rune(0), ' '
 	for _, c := range text {
 		begins := strings.ContainsRune(" \t\r\n;{}(", before) // a quote or comment may begin
-		switch meant := wide[c]; {
+		switch meant, isWide := wide[c]; {
 		case quote == '#' && c == '\n', quote != 0 && quote == c && before != '\\':
 			quote = 0
 		case quote != 0:
@@ -100,10 +100,10 @@ func scan(file, text string) (found []Finding) {
 			open = append(open, line)
 		case c == '}' && before != '\\' && len(open) > 0:
 			open = open[:len(open)-1]
-		case meant != "" && last != line:
+		case isWide && last != line:
 			last = line
 			mistake(line, i18n.Sprintf("the full-width or typographic character %q is a letter to nginx", c),
-				instead(meant))
+				i18n.Sprintf("write '%s'", meant))
 			if meant == `"` || meant == "'" {
 				found[len(found)-1].Kind = Untranslated // nginx starts with it
 			}
@@ -124,20 +124,9 @@ func scan(file, text string) (found []Finding) {
 	return found
 }
 
-// instead returns the advice for a character of wide.
-func instead(meant string) i18n.Text {
-	switch meant {
-	case " ":
-		return i18n.Plain("write a blank")
-	case "-":
-		return i18n.Plain("remove it")
-	}
-	return i18n.Sprintf("write %s", meant)
-}
-
 var (
-	luaBlock   = lazy(`(?m)^([^#\n]*[a-z_]+_by_lua_block)\s*\{`)
-	luaBracket = lazy(`^\[(=*)\[`)
+	luaBlock = lazy(`(?m)^([^#\n]*[a-z_]+_by_lua_block)\s*\{`)
+	luaToken = lazy("(?:--)?\\[(=*)\\[|--[^\n]*|[{}]|" + `"(?:\\(?s:.)|[^"\\\n])*"|'(?:\\(?s:.)|[^'\\\n])*'`)
 )
 
 // withoutLua cuts the content of *_by_lua_block { ... }: its comments and strings have braces and
@@ -157,32 +146,25 @@ func withoutLua(text string) string {
 
 // luaEnd returns the index of the } that closes a Lua block.
 func luaEnd(text string, i int) int {
-	for depth := 1; i < len(text); i++ {
-		comment := strings.HasPrefix(text[i:], "--")
-		long := luaBracket().FindStringSubmatch(strings.TrimPrefix(text[i:], "--"))
-		end := -1
-		switch c := text[i]; {
-		case long != nil:
-			if end = strings.Index(text[i:], "]"+long[1]+"]"); end < 0 {
+	for depth := 1; depth > 0; {
+		at := luaToken().FindStringSubmatchIndex(text[i:])
+		if at == nil {
+			return len(text)
+		}
+		begin, token := i, text[i+at[0]:i+at[1]]
+		switch i += at[1]; {
+		case at[2] >= 0: // a long text, or a comment of several lines
+			end := "]" + text[begin+at[2]:begin+at[3]] + "]"
+			length := strings.Index(text[i:], end)
+			if length < 0 {
 				return len(text)
 			}
-			end += len(long[1]) + 1
-		case comment:
-			end = strings.IndexByte(text[i:], '\n')
-		case c == '"' || c == '\'':
-			for end = 1; i+end < len(text) && text[i+end] != c && text[i+end] != '\n'; end++ {
-				if text[i+end] == '\\' {
-					end++
-				}
-			}
-		case c == '{':
+			i += length + len(end)
+		case token == "{":
 			depth++
-		case c == '}':
-			if depth--; depth == 0 {
-				return i
-			}
+		case token == "}":
+			depth--
 		}
-		i += max(end, 0)
 	}
-	return len(text)
+	return i - 1
 }

@@ -135,7 +135,11 @@ func (t *translator) collect() {
 	for _, l := range blocksOf(t.servers...) {
 		t.judge(l)
 	}
-	slices.SortStableFunc(t.servers, func(a, b *server) int { return b.isDefault() - a.isDefault() })
+	isDefault := func(s *server) bool {
+		return slices.ContainsFunc(s.listens, func(l listen) bool { return l.d.has("default_server") || l.d.has("default") })
+	}
+	others := without(t.servers, isDefault)
+	t.servers = append(without(t.servers, func(s *server) bool { return slices.Contains(others, s) }), others...)
 	t.choose()
 }
 
@@ -216,8 +220,8 @@ func (t *translator) choose() {
 	limits := map[*server]string{}
 	for _, s := range t.servers {
 		s.left = s.d
-		alone := &document{}
-		if t.writeAccess(&document{}, []*server{s}, nil, true) {
+		alone := newDocument()
+		if t.writeAccess(newDocument(), []*server{s}, nil, true) {
 			open = append(open, s)
 			t.writeAccess(alone, []*server{s}, nil, false)
 			networks, kind, _, _ := s.clients()
@@ -280,14 +284,6 @@ func (s *server) order() []*location {
 		return cmp.Or(len(a.path)-len(b.path), open(a)-open(b))
 	})
 	return list
-}
-
-// isDefault returns 1 for the default server.
-func (s *server) isDefault() int {
-	if slices.ContainsFunc(s.listens, func(l listen) bool { return l.d.has("default_server") || l.d.has("default") }) {
-		return 1
-	}
-	return 0
 }
 
 // open returns the locations with files in the order of nginx.
