@@ -136,7 +136,9 @@ func (t *translator) collect() {
 		t.judge(l)
 	}
 	isDefault := func(s *server) bool {
-		return slices.ContainsFunc(s.listens, func(l listen) bool { return l.d.has("default_server") || l.d.has("default") })
+		return slices.ContainsFunc(s.listens, func(l listen) bool {
+			return l.d.has("default_server") || l.d.has("default")
+		})
 	}
 	others := without(t.servers, isDefault)
 	t.servers = append(without(t.servers, func(s *server) bool { return slices.Contains(others, s) }), others...)
