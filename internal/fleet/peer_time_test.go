@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -324,4 +327,32 @@ func TestSilence(t *testing.T) {
 		time.Sleep(debtTime)
 		require.Zero(t, f.Silence(otherGateway))
 	})
+}
+
+// TestLateLinkComesBack: a peer whose link was dead, and is late afterwards, is heard again after
+// one request, also if that is given up before its response can come. The reply that the dead link
+// held back does not lengthen the next silence.
+func TestLateLinkComesBack(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	o.LockTTL = 8 * time.Second // a silence of 2 s ends connections
+	b := serveAs(t, o, rejects(cache.ErrNotHere))
+	relay := redistest.NewRelay(t, strings.TrimPrefix(b.o.Advertise, "https://"))
+	a, peer := member(t, o, 1), "https://"+relay.Addr()
+	l := a.lives.of(relay.Addr())
+	giveUp := func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		a.backoff.Succeed(peer)
+		_, _, _ = a.Open(ctx, peer, cache.PeerRequest{Key: testKey})
+	}
+	relay.Hang()
+	eventually.True(t, func() bool { giveUp(); return l.silence() > maxSilence(a.o.LockTTL) })
+	relay.Restore()
+	relay.Drop()
+	relay.DelayBoth(200*time.Millisecond, 200*time.Millisecond)
+	restored := time.Now()
+	giveUp()
+	eventually.True(t, func() bool { return !l.silentSince(restored) })
+	l.replied(2 * time.Second)
+	require.Equal(t, maxLate, l.late)
 }

@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	debtTime   = 5 * time.Second       // without a request to a peer until its silence is forgotten
-	probeAfter = 50 * time.Millisecond // silence of a peer that owes a response until it is probed
-	lateBytes  = 50 * time.Millisecond // after the last timer, for bytes that came while this process did not run
+	debtTime   = 5 * time.Second        // without a request to a peer until its silence is forgotten
+	probeAfter = 50 * time.Millisecond  // silence of a peer that owes a response until it is probed
+	lateBytes  = 50 * time.Millisecond  // after the last timer, for bytes that came while this process did not run
+	maxLate    = 450 * time.Millisecond // usual time of a reply; a later one comes from a link that was dead
 )
 
 // life holds the signs of life of a peer: all bytes that its connections bring. A peer that owes a
-// response and is silent is probed. After maxSilence its connections are closed, which ends all
-// requests to it.
+// response and is silent is probed, also after the request was given up. If it is silent while a
+// probe waits, its connections are closed, which ends all requests to it.
 type life struct {
 	mu       sync.Mutex    // guards the fields below
 	probed   bool          // a goroutine probes the peer
@@ -37,8 +38,9 @@ type life struct {
 type watch struct {
 	life   *life
 	limit  time.Duration
-	idle   *time.Timer // cancels the request with errIdle
-	probe  *time.Timer // begins to probe the peer
+	idle   *time.Timer     // cancels the request with errIdle
+	probe  *time.Timer     // begins to probe the peer
+	ctx    context.Context // of the request
 	cancel context.CancelCauseFunc
 	ended  sync.Once
 }
@@ -46,7 +48,7 @@ type watch struct {
 // watch returns the context of a request to a peer, and its bounds, until endRequest.
 func (f *Fleet) watch(ctx context.Context, to *url.URL, limit time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{life: f.lives.of(to.Host), limit: limit, cancel: cancel}
+	w := &watch{life: f.lives.of(to.Host), limit: limit, ctx: ctx, cancel: cancel}
 	w.life.addRequest()
 	w.idle = time.AfterFunc(limit, func() { cancel(errIdle) })
 	w.probe = time.AfterFunc(probeAfter, func() { f.probe(to, w.life) })
@@ -57,7 +59,9 @@ func (f *Fleet) watch(ctx context.Context, to *url.URL, limit time.Duration) (co
 func (w *watch) endRequest() {
 	w.ended.Do(func() {
 		w.idle.Stop()
-		w.probe.Stop()
+		if w.ctx.Err() == nil { // otherwise given up: the peer may live
+			w.probe.Stop()
+		}
 		w.life.removeRequest()
 		w.cancel(nil)
 	})
@@ -82,6 +86,10 @@ func (l *life) removeRequest() {
 	l.requests--
 }
 
+// owesNow reports whether the peer was asked a short time ago, and has sent nothing since. mu is
+// held.
+func (l *life) owesNow() bool { return l.owes.After(l.heard) && time.Since(l.asked) < debtTime }
+
 // beginProbes reports whether the caller is the one that probes the peer, until nextProbe returns
 // false.
 func (l *life) beginProbes() bool {
@@ -92,16 +100,18 @@ func (l *life) beginProbes() bool {
 	return first
 }
 
-// nextProbe reports whether the peer still owes a response.
-func (l *life) nextProbe() bool {
+// nextProbe reports whether a request to the peer has not ended. The first probe is also sent if
+// the peer owes the response to one that was given up.
+func (l *life) nextProbe(first bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.probed = l.requests > 0
+	l.probed = l.requests > 0 || first && l.owesNow()
 	return l.probed
 }
 
 // probe probes a peer while it owes responses and is silent: a living one replies at once. A peer
-// that is silent for too long is not asked for a while.
+// that sends nothing while a probe waits is not asked for a while. Its silence before that does not
+// count: the link may be back, and slow.
 func (f *Fleet) probe(to *url.URL, l *life) {
 	defer panics.Contain("probing another gateway")
 	if !l.beginProbes() {
@@ -109,17 +119,19 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 	}
 	alive := *to
 	alive.Path = alivePath
-	for most := maxSilence(f.o.LockTTL) - lateBytes; l.nextProbe(); {
-		silent := l.silence()
-		if silent >= probeAfter {
-			f.sendProbe(&alive, max(most-silent, probeAfter)) // also after this process was stopped
+	wait := maxSilence(f.o.LockTTL) - probeAfter - lateBytes
+	for first := true; l.nextProbe(first); first = false {
+		silent, began := l.silence(), time.Now()
+		probes := silent >= probeAfter
+		if probes {
+			f.sendProbe(&alive, wait)
 		}
 		select {
 		case <-time.After(max(probeAfter-silent, lateBytes)):
 		case <-f.life.Done():
 			return
 		}
-		if l.silence() >= most {
+		if probes && time.Since(began) >= wait && l.silentSince(began) {
 			f.backoff.Fail(to.String())
 			l.closeConns()
 		}
@@ -153,7 +165,7 @@ func (f *Fleet) sendProbe(to *url.URL, wait time.Duration) {
 func (l *life) replied(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.late = max(d, l.late-l.late/64)
+	l.late = max(min(d, maxLate), l.late-l.late/64)
 }
 
 // hear notes bytes.
@@ -163,13 +175,20 @@ func (l *life) hear() {
 	l.heard = time.Now()
 }
 
+// silentSince reports whether the peer has sent nothing since then.
+func (l *life) silentSince(began time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard.Before(began)
+}
+
 // silence returns the time since the last bytes, or since the first request after them; 0 if the
 // peer owes no response.
 func (l *life) silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.owes.After(l.heard) && time.Since(l.asked) < debtTime:
+	case l.owesNow():
 		return time.Since(l.owes)
 	case l.requests > 0:
 		return time.Since(l.heard)
