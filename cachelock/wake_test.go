@@ -287,7 +287,7 @@ func TestKeysLeft(t *testing.T) {
 		if i%2 == 0 {
 			owner = "me"
 		}
-		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Owner: owner})
+		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Owner: owner, TTL: farOff})
 		require.NoError(t, err)
 		if i%20 < 2 {
 			_, err := c.Acquire(t.Context(), key,

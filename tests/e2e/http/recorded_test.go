@@ -39,7 +39,7 @@ func TestRecordedResponses(t *testing.T) {
 		t.Run(upstream, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "verdicts")
-			runReplay(t, replay, "-golden", golden, "-gateway", e2e.Binary, "-fakefdfs", fake, "-upstream", upstream,
+			text := runReplay(t, replay, "-golden", golden, "-gateway", e2e.Binary, "-fakefdfs", fake, "-upstream", upstream,
 				"-json", out)
 			counts := map[string]int{}
 			for _, v := range readVerdicts(t, out) {
@@ -49,26 +49,30 @@ func TestRecordedResponses(t *testing.T) {
 						strings.Join(v.Why, "; "))
 				}
 			}
+			if t.Failed() {
+				t.Logf("%s", text) // with the logs of gateways that have ended
+			}
 			t.Logf("recorded questions: %v", counts)
 			require.Greater(t, counts["same"]+counts["better"], 500)
 		})
 	}
 }
 
-// runReplay runs the replay tool, and again if its fakefdfs did not start in time (see first).
-func runReplay(t *testing.T, replay string, args ...string) {
+// runReplay returns the output of the replay tool. It runs the tool again if its fakefdfs did not
+// start in time (see first).
+func runReplay(t *testing.T, replay string, args ...string) []byte {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
 		text, err := exec.Command(replay, args...).CombinedOutput()
 		var exit *exec.ExitError
 		switch {
 		case errors.As(err, &exit) && exit.ExitCode() == 1:
-			return // some responses are wrong: the caller lists them
+			return text // some responses are wrong: the caller lists them
 		case err != nil && attempt < 4 && bytes.Contains(text, []byte("does not accept on")):
 			continue
 		}
 		require.NoError(t, err, "%s", text)
-		return
+		return text
 	}
 }
 

@@ -231,8 +231,10 @@ func TestBrokenDisk(t *testing.T) {
 		s.Config(e2e.WithListen([]string{"tracker_server = " + c.Trackers()[0]})...)))
 	root := s.Root(storetest.Group, 0)
 	require.NoError(t, os.Rename(root, root+"-away"))
-	status, _ := p.AdminGet("/readyz")
-	require.Equal(t, 503, status)
+	eventually.True(t, func() bool { // a check that began before may still run
+		status, _ := p.AdminGet("/readyz")
+		return status == 503
+	})
 	require.Equal(t, content, p.Get(e2e.Path(id)).Body)
 	require.Equal(t, 503, p.Get(s.Missing("txt", e2e.LongAgo).URL()).StatusCode,
 		"no other host has it, but the disk might")
