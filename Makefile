@@ -24,7 +24,7 @@ help: ## this list
 
 build: ## build bin/gateway
 	@[ -e $(BIN) ] || echo "The first build takes some minutes: it compiles all modules."
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X fastdfs-gateway/internal/process/early.Version=$(VERSION)' -o $(BIN) ./cmd/gateway
 
 # Serves a small store that the program makes itself, and prints URLs to try.
 run: build ## make a demonstration store and serve it

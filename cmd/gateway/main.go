@@ -6,14 +6,13 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 
 	"fastdfs-gateway/cmd/gateway/command"
+	"fastdfs-gateway/internal/process/early"
 )
-
-// version is set by the linker: see the Makefile.
-var version = "development"
 
 // The kernel gives the signals of the process to its main thread if that waits, also in a call that
 // cannot be interrupted, such as an open on a disk that hangs. So this thread does nothing else.
@@ -21,6 +20,8 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	code := make(chan int)
-	go func() { code <- command.Run(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr) }()
+	go func() {
+		code <- command.Run(cmp.Or(early.Version, "development"), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	}()
 	os.Exit(<-code)
 }

@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs/checksum"
-	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/process/early"
 	"fastdfs-gateway/internal/process/upgrade"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -122,7 +122,7 @@ func endedProcess(t *testing.T) *upgrade.Predecessor {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	require.NoError(t, err)
 	require.NoError(t, unix.Close(fds[0]))
-	t.Setenv(listen.UpgradeVariable, strconv.Itoa(fds[1]))
+	t.Setenv(early.UpgradeVariable, strconv.Itoa(fds[1]))
 	p, err := upgrade.FromEnvironment()
 	require.NoError(t, err)
 	return p

@@ -114,7 +114,8 @@ func (r *release) program(arch string) string { return filepath.Join(r.work, arc
 // build compiles the program for an architecture.
 func (r *release) build(ctx context.Context, arch string) error {
 	return runCommand(ctx, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}, ".",
-		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version,
+		"go", "build", "-trimpath", "-buildvcs=false", "-ldflags",
+		"-s -w -X fastdfs-gateway/internal/process/early.Version="+r.version,
 		"-o", r.program(arch), "./cmd/gateway")
 }
 

@@ -11,19 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/process/upgrade"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain ends a starter of upgrades at once: the starter runs this program, so the command serve
-// would run all tests again.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == upgrade.StarterCommand {
-		os.Exit(exitFailure)
-	}
 	_ = os.Setenv("LC_ALL", "C") // the tests expect English
 	os.Exit(m.Run())
 }

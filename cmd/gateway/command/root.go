@@ -15,7 +15,6 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/sandbox"
-	"fastdfs-gateway/internal/process/upgrade"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,10 +78,7 @@ func New(version string) *cobra.Command {
 
 // Run runs a command line and returns the exit code.
 func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == upgrade.StarterCommand { // not listed: the gateway runs it itself
-		return exitCode(nil, upgrade.RunStarter(args[1:]), stderr)
-	}
-	if len(args) > 0 && args[0] == sandbox.ProbeCommand { // the same
+	if len(args) > 0 && args[0] == sandbox.ProbeCommand { // not listed: the gateway runs it itself
 		return exitCode(nil, sandbox.RunProbe(args[1:], stdout), stderr)
 	}
 	root := New(version)

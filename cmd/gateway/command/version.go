@@ -1,8 +1,10 @@
 package command
 
 import (
-	"fmt"
+	"io"
 	"runtime"
+
+	"fastdfs-gateway/internal/process/early"
 
 	"github.com/spf13/cobra"
 )
@@ -27,8 +29,8 @@ func versionCommand(version string) *cobra.Command {
 		if *asJSON {
 			return printJSON(cmd, b)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "fastdfs-gateway %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
-		return nil
+		_, err := io.WriteString(cmd.OutOrStdout(), early.VersionText(version))
+		return err
 	}
 	return cmd
 }

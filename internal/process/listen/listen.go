@@ -25,6 +25,7 @@ import (
 	"syscall"
 
 	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/internal/process/early"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
@@ -96,14 +97,10 @@ func (s *Socket) SetOwned(owned bool) {
 // Sockets are the inherited sockets that no key has taken yet. The zero value has none.
 type Sockets struct{ list []*Socket }
 
-// UpgradeVariable is the environment variable that marks the sockets of File. LISTEN_PID cannot
-// mark them: the id of the new process is not known before it runs.
-const UpgradeVariable = "GATEWAY_UPGRADE"
-
 // Inherited returns the sockets that the environment names, and removes their names from the
 // environment.
 func Inherited() (*Sockets, error) {
-	_, upgraded := os.LookupEnv(UpgradeVariable)
+	_, upgraded := os.LookupEnv(early.UpgradeVariable)
 	if upgraded {
 		if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())); err != nil {
 			return nil, i18n.Errorf("cannot take over sockets: %w", err)

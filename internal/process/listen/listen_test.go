@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/process/early"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -174,18 +176,19 @@ func TestHanded(t *testing.T) {
 	}
 	wanted := "listen=127.0.0.1:0,127.0.0.1:0,unix:" + path
 	require.Equal(t, `listen `+other+` systemd=true path=""`+"\n",
-		give(t, wanted, []string{UpgradeVariable + "=9"}, names, files...), "its name counts more than addresses")
+		give(t, wanted, []string{early.UpgradeVariable + "=9"}, names, files...), "its name counts more than addresses")
 	files, names = append(files[:3:3], files[4]), append(names[:3:3], names[4])
-	out := give(t, wanted, []string{UpgradeVariable + "=9"}, names, files...)
+	out := give(t, wanted, []string{early.UpgradeVariable + "=9"}, names, files...)
 	require.FileExists(t, path, "until it is told to, the next process leaves files alone")
-	require.Equal(t, out, give(t, wanted, []string{UpgradeVariable + "=9", "LISTEN_OWN=1"}, names, files...))
+	require.Equal(t, out, give(t, wanted, []string{early.UpgradeVariable + "=9", "LISTEN_OWN=1"}, names, files...))
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=\"\"\nlisten %s systemd=false path=\"\"\n"+
 		"listen %s systemd=false path=%q\n", sockets[0].Addr(), sockets[1].Addr(), path, path), out)
 	require.NoFileExists(t, path, "the next process has removed its file")
-	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{UpgradeVariable + "=9"}, names[:1], files[0])
+	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{early.UpgradeVariable + "=9"}, names[:1],
+		files[0])
 	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "admin_listen has the same address")
 	any, address := open(t, "tcp", ":0")
-	out = give(t, "listen=0.0.0.0:"+port(t, address), []string{UpgradeVariable + "=9"},
+	out = give(t, "listen=0.0.0.0:"+port(t, address), []string{early.UpgradeVariable + "=9"},
 		[]string{"listen&" + url.QueryEscape(":"+port(t, address)) + "&gateway"}, any)
 	require.Contains(t, out, "listen "+address+" ", "the same addresses, written in another way")
 	for _, s := range sockets {
@@ -204,7 +207,7 @@ func TestHandedAtAnotherPath(t *testing.T) {
 	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")
 	f, _ := open(t, "unix", elsewhere)
 	name := "listen&" + url.QueryEscape("unix:"+configured) + "&gateway"
-	out := give(t, "listen=unix:"+configured, []string{UpgradeVariable + "=9"}, []string{name}, f)
+	out := give(t, "listen=unix:"+configured, []string{early.UpgradeVariable + "=9"}, []string{name}, f)
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=%q\n", configured, configured), out)
 }
 

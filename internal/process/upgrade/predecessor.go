@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/process/early"
 	"fastdfs-gateway/internal/process/listen"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func (p *Predecessor) Ready() error {
 // process continues to serve.
 func (p *Predecessor) Fail(reason error) {
 	text := reason.Error()
-	p.tell(msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
+	p.tell(msgFailed, text[:min(len(text), early.MaxMessage/2)]) // the log of this process has it too
 }
 
 // Serving reports to the old process that this one serves, and has notified systemd.

@@ -29,29 +29,21 @@ import (
 	"strconv"
 	"strings"
 
-	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/process/early"
 
 	"golang.org/x/sys/unix"
 )
 
-// Messages between the processes: a word, a blank, and an argument.
+// Messages between the old and the new process: a word, a blank, and an argument. Those to and from
+// the starter are in package early.
 const (
-	msgStart   = "start"   // to the starter: start the program; with number, names and descriptors of sockets
-	msgKill    = "kill"    // to the starter: kill the process with this id
-	msgStarted = "started" // from the starter: the id of the process
-	msgEnded   = "ended"   // from the starter: id and state of a process
 	msgReady   = "ready"
-	msgFailed  = "failed" // with the reason
+	msgFailed  = early.MessageFailed // with the reason
 	msgGo      = "go"
 	msgAbort   = "abort"
 	msgServing = "serving"
 	msgPurge   = "purge" // with a file, a folder with a slash at its end, or nothing: all files
 	msgPurged  = "purged"
-)
-
-const (
-	maxMessage = 64 << 10
-	maxSockets = 200 // SCM_MAX_FD of Linux is 253
 )
 
 // socketPair returns both ends of a connection that preserves message boundaries. Child processes
@@ -95,7 +87,7 @@ func send(conn *net.UnixConn, word, text string, fds ...int) error {
 
 // receive reads a message. The caller owns the descriptors.
 func receive(conn *net.UnixConn) (word, text string, fds []int, err error) {
-	buf, rights := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*(maxSockets+1)))
+	buf, rights := make([]byte, early.MaxMessage), make([]byte, unix.CmsgSpace(4*(early.MaxSockets+1)))
 	n, nr, _, _, err := conn.ReadMsgUnix(buf, rights)
 	if err != nil {
 		return "", "", nil, err
@@ -115,11 +107,11 @@ func receive(conn *net.UnixConn) (word, text string, fds []int, err error) {
 // FromEnvironment returns the process that this one replaces, nil if there is none. It is called
 // once.
 func FromEnvironment() (*Predecessor, error) {
-	text, ok := os.LookupEnv(listen.UpgradeVariable)
+	text, ok := os.LookupEnv(early.UpgradeVariable)
 	if !ok {
 		return nil, nil
 	}
-	if err := os.Unsetenv(listen.UpgradeVariable); err != nil {
+	if err := os.Unsetenv(early.UpgradeVariable); err != nil {
 		return nil, err
 	}
 	p := &Predecessor{}
@@ -127,7 +119,7 @@ func FromEnvironment() (*Predecessor, error) {
 		fd, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, fmt.Errorf("cannot take over from another process: %s=%q is not a list of descriptors",
-				listen.UpgradeVariable, text)
+				early.UpgradeVariable, text)
 		}
 		conn, err := connOf(fd)
 		if err != nil {

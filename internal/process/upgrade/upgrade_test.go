@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/process/early"
 	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -160,7 +161,7 @@ func TestStartGivenUp(t *testing.T) {
 	links, told := make(chan int, 1), make(chan string, 1)
 	go func() { // the starter
 		_, _, fds, _ := receive(starter)
-		_ = send(starter, msgStarted, "1")
+		_ = send(starter, early.MessageStarted, "1")
 		links <- fds[0]
 		giveUp()
 		word, text, _, _ := receive(starter)
@@ -168,23 +169,19 @@ func TestStartGivenUp(t *testing.T) {
 	}()
 	_, err := (&Starter{conn: conn}).Start(ctx, nil, nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, msgKill+" 1", <-told, "it may hang")
+	require.Equal(t, early.MessageKill+" 1", <-told, "it may hang")
 	link, err := connOf(<-links)
 	require.NoError(t, err)
 	defer link.Close()
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRejected: an upgrade that the starter cannot run, and a starter that does not reply, are
+// TestStartRejected: an upgrade with too many sockets, and a starter that does not reply, are
 // errors.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
-	_, err := new(Starter).Start(t.Context(), make([]int, maxSockets+1), nil, nil)
+	_, err := new(Starter).Start(t.Context(), make([]int, early.MaxSockets+1), nil, nil)
 	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")
-	for _, what := range []string{"", "x listen", "-1 listen", "0 ", "1 listen"} {
-		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)
-		require.ErrorContains(t, err, "among 0 descriptors", "%q", what)
-	}
 	conn, _ := conns(t)
 	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "the starter of upgrades does not reply")

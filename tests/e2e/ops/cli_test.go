@@ -62,6 +62,17 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestEarlyCommands: version and the starter of upgrades end before Go initializes packages that
+// they do not need, such as reflect.
+func TestEarlyCommands(t *testing.T) {
+	t.Setenv("GODEBUG", "inittrace=1")
+	for command, early := range map[string]bool{"version": true, "starter": true, "-v": false} {
+		_, _, stderr := e2e.Run(t, command)
+		require.Contains(t, stderr, "init os @", command)
+		require.Equal(t, early, !strings.Contains(stderr, "init reflect @"), command)
+	}
+}
+
 // TestCheck: check finds no problems in a good configuration, and warns of one that serves as root.
 func TestCheck(t *testing.T) {
 	t.Parallel()
