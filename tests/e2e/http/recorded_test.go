@@ -39,7 +39,8 @@ func TestRecordedResponses(t *testing.T) {
 		t.Run(upstream, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "verdicts")
-			text := runReplay(t, replay, "-golden", golden, "-gateway", e2e.Binary, "-fakefdfs", fake, "-upstream", upstream,
+			text := runReplay(t, replay, "-golden", golden, "-gateway", e2e.Binary, "-fakefdfs", fake,
+				"-upstream", upstream,
 				"-json", out)
 			counts := map[string]int{}
 			for _, v := range readVerdicts(t, out) {
