@@ -91,7 +91,7 @@ func sameFile(out string, inputs ...string) error {
 // translate reads the files and translates them. lang is the language of comments in the result.
 func translate(nginx, module string, all bool, lang i18n.Language) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
-	options := migrate.Options{Writable: canLog, HasAccount: hasAccount, Language: lang}
+	options := migrate.Options{Readable: isReadable, Writable: canLog, HasAccount: hasAccount, Language: lang}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
 	}

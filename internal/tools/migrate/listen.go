@@ -176,7 +176,9 @@ func (t *translator) translateTLS(used bool) {
 			}
 			t.out.add("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
 			t.out.add("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
-			t.done(certs[i], keys[i])
+			if t.done(certs[i], keys[i]); !t.Readable(t.absolute(certs[i].arg(0))) {
+				t.sayRow(certs[i], "ssl_certificate:missing")
+			}
 		}
 		if d := last(chain, "ssl_protocols"); d != nil {
 			switch t.done(d); {

@@ -74,8 +74,9 @@ type Module struct {
 // Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no files
 // of this host.
 type Options struct {
-	ModuleFile string                 // absolute; empty = none
-	Module     Module                 // content of ModuleFile
+	ModuleFile string // absolute; empty = none
+	Module     Module // content of ModuleFile
+	Readable   func(path string) bool
 	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
 	Language   i18n.Language // of the comments of the result
@@ -101,7 +102,7 @@ func Translate(tree *Tree, o Options) Result {
 }
 
 func translate(tree *Tree, o Options) (*translator, Result) {
-	for _, ask := range []*func(string) bool{&o.Writable, &o.HasAccount} {
+	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
 		if *ask == nil {
 			*ask = func(string) bool { return false }
 		}
