@@ -6,6 +6,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )
@@ -51,6 +52,7 @@ func TestVariant(t *testing.T) {
 		m.v = cachetest.Version(m.content)
 	})
 	expect(c, expired, 1, 1)
+	eventually.True(t, func() bool { return c.Stats().Disk.Entries == 1 }) // written when the folder is listed
 	require.NoError(t, c.Close())
 
 	c = newCacheOnDisk(t, path, Options{})
