@@ -154,7 +154,7 @@ func (a *App) Start() (err error) {
 	a.joinFleet(c.cfg)
 	warn() // in the log of the configuration
 	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
-		a.privileges.State())
+		a.privileges.State().String())
 	a.serveAll()
 	a.running.Go(a.watchStore)
 	a.running.Go(a.sampleTraffic)

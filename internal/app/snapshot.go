@@ -65,7 +65,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		Panics:  panics.Total(),
 		Sandbox: a.restricted, Setup: setupProblems(p),
 		Process: []status.Fact{{Name: i18n.Plain("Runs as"), Value: i18n.Sprintf("%s", a.privileges.Account())},
-			{Name: i18n.Sprintf("%s", "Landlock"), Value: i18n.Sprintf("%s", a.privileges.State())}},
+			{Name: i18n.Sprintf("%s", "Landlock"), Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(a.atStart, p.cfg),

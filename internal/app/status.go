@@ -34,7 +34,7 @@ func (a *App) status(ctx context.Context) any {
 			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": more,
 		},
 		"process": map[string]any{
-			"account": a.privileges.Account(), "no_new_privs": true, "landlock": a.privileges.State(),
+			"account": a.privileges.Account(), "no_new_privs": true, "landlock": a.privileges.State().String(),
 		},
 		"files":    snakeCase(n.files),
 		"storages": snakeCase(n.storages),

@@ -168,6 +168,3 @@ func resolve(path string) (string, error) {
 		rest = filepath.Join(filepath.Base(dir), rest)
 	}
 }
-
-// String describes the domain for the log.
-func (d *Domain) String() string { return fmt.Sprintf("on (Landlock ABI %d)", d.abi) }

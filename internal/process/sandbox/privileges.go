@@ -36,11 +36,11 @@ func (p *Privileges) Account() string {
 }
 
 // State returns the domain, or the reason for which Landlock is off.
-func (p *Privileges) State() string {
+func (p *Privileges) State() i18n.Text {
 	if p.Domain == nil {
-		return "off: " + p.Off
+		return i18n.Sprintf("off: %s", p.Off)
 	}
-	return p.String()
+	return i18n.Sprintf("on (Landlock ABI %d)", p.abi)
 }
 
 // AsUser adds the account of Become to an error.

@@ -61,9 +61,10 @@ func restricted(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(d.String(), "on (Landlock ABI ") || !d.Keeps(at(outside, "f")) ||
+	state := (&Privileges{Domain: d}).State().String()
+	if !strings.HasPrefix(state, "on (Landlock ABI ") || !d.Keeps(at(outside, "f")) ||
 		d.Keeps(at(readable, "f")) || d.Keeps(at("missing")) {
-		return fmt.Errorf("wrong state: %s", d)
+		return fmt.Errorf("wrong state: %s", state)
 	}
 	read := func(names ...string) error { _, err := os.ReadFile(at(names...)); return err }
 	write := func(names ...string) error { return os.WriteFile(at(names...), []byte("x"), 0o600) }
