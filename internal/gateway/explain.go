@@ -11,6 +11,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/local"
 )
 
@@ -167,6 +168,27 @@ func (r *request) traceRemote(localErr error) (responded bool, err error) {
 		r.ctx.SetStatusCode(302)
 	}
 	return out.Err == nil, out.Err
+}
+
+// traceVariant sets the response with a variant, whose file has been found.
+func (r *request) traceVariant() error {
+	spec := r.target.picked.spec
+	name, kind := variant.Name(spec), variant.ContentType(spec)
+	size, kept := r.h.o.Origin.Kept(r.id, name)
+	switch {
+	case !kept:
+		r.trace.Response = i18n.Sprintf("the picture %s, %s: it is made, or read from the gateway that owns it",
+			name, kind)
+	case size > 0:
+		r.trace.Response = i18n.Sprintf("the picture %s, %s, %d bytes: it is in the cache of this gateway", name,
+			kind, size)
+	case r.h.o.Images.OnErrorOriginal():
+		r.trace.Response = i18n.Plain("the file itself: no picture can be made of it")
+	default:
+		r.trace.answer("")
+		return errVariant
+	}
+	return nil
 }
 
 // Prefetch fetches a whole file into the cache. It returns the size, and "local" for a file of this

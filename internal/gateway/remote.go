@@ -25,6 +25,9 @@ type Origin interface {
 	// Explain reports each step of Find.
 	Explain(ctx context.Context, r *origin.Request, localErr error,
 		step func(name, format string, args ...any)) origin.Outcome
+	// Kept returns the size of a variant in the cache, in bytes; 0: none can be made of the file.
+	// ok is false if the cache does not have it.
+	Kept(id fdfs.FileID, variant string) (size int64, ok bool)
 	// Prefetch fetches a whole file into the cache.
 	Prefetch(ctx context.Context, id fdfs.FileID, localErr error, now time.Time) (size int64, where string, err error)
 }

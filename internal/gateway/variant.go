@@ -112,6 +112,9 @@ func (r *request) sendVariant() error {
 		return err
 	}
 	err := r.sendFile()
+	if r.trace != nil && err == nil && r.ctx.Response.StatusCode() == 200 {
+		return r.traceVariant()
+	}
 	if err == errVariant && r.h.o.Images.OnErrorOriginal() {
 		r.closeFile()
 		r.resetHeader()

@@ -63,6 +63,17 @@ func (a *Resolver) isReplaced(r *Request, e cache.Entry) bool {
 	return true
 }
 
+// Kept returns the size of a variant in the cache, in bytes; 0: none can be made of the file. ok is
+// false if the cache does not have it.
+func (a *Resolver) Kept(id fdfs.FileID, name string) (size int64, ok bool) {
+	if a.o.Cache == nil {
+		return 0, false
+	}
+	r := Request{ID: id, Variant: name}
+	known, expires, ok := a.o.Cache.Meta(string(r.appendKey(nil, false)))
+	return known.Version.Size, ok && time.Now().Before(expires)
+}
+
 // openFile opens the file of a variant. Without content it returns the version only.
 func (f *fetcher) openFile(ctx context.Context, withContent bool) (content.Version, io.ReadCloser, error) {
 	here, localErr := f.a.o.Files.Open(f.request.ID)

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -217,6 +219,32 @@ func TestImageForms(t *testing.T) {
 	size, _ := sizeOf(t, p.Get(url+"?"+query).Body)
 	require.Equal(t, image.Pt(123, 77), size)
 	require.Equal(t, 404, p.Get(url+"?"+strings.Replace(query, "w=123", "w=124", 1)).StatusCode)
+}
+
+// TestImageExplained: explain names the variant that is sent, and its place in the cache. The cache
+// also keeps that no picture can be made of a file: the next request does not try again.
+func TestImageExplained(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file, text := s.Normal("jpg", photo(t, 1000, 500)), s.Normal("jpg", []byte("no picture"))
+	p := e2e.Serve(t, s, images)
+	explained := func(target string) string {
+		_, text := p.AdminGet("/explain?url=" + url.QueryEscape(target))
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		return strings.Join(strings.Fields(lines[len(lines)-1]), " ")
+	}
+	const sent = "response 200: the picture v1-w200-h200-scale-down-q80-jpeg, image/jpeg"
+	target, broken := file.URL()+"?w=200&h=200", text.URL()+"?w=200&h=200"
+	require.Equal(t, sent+": it is made, or read from the gateway that owns it", explained(target))
+	size := len(p.Get(target).Body)
+	require.Equal(t, fmt.Sprintf("%s, %d bytes: it is in the cache of this gateway", sent, size), explained(target))
+	require.Equal(t, "response 404: file not found", explained(file.URL()+"?w=201"))
+	for range 3 {
+		require.Equal(t, 422, p.Get(broken).StatusCode)
+	}
+	require.Equal(t, "response 422: no picture can be made of the file", explained(broken))
+	_, metrics := p.AdminGet("/metrics")
+	require.Contains(t, metrics, `gateway_images_total{result="failed"} 1`)
 }
 
 // TestImageReplaced: variants of a file of this host are those of its present content.
