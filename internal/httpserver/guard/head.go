@@ -49,6 +49,9 @@ func (h *head) feed(b []byte) (bool, error) {
 	if len(b) == 1 && b[0] == '\r' {
 		return false, nil // perhaps the first half of an empty line
 	}
+	if b[0] == tlsHandshake {
+		return false, badRequest(TLS)
+	}
 	if !isToken[b[0]] {
 		return false, badRequest("request line does not begin with a method")
 	}

@@ -51,6 +51,12 @@ func firstLine(b []byte) []byte {
 // Error returns the reason in one line.
 func (e *Error) Error() string { return "request rejected: " + e.Reason }
 
+// TLS is the reason for a connection that begins with TLS in place of a request.
+const TLS = "this port speaks plain HTTP: use http://"
+
+// tlsHandshake is the first byte of a client with TLS (RFC 8446 section 5.1).
+const tlsHandshake = 22
+
 func badRequest(reason string) *Error { return &Error{Status: 400, Reason: reason} }
 
 // statusText holds the reason phrases (RFC 9110) of the statuses that the guard sends.

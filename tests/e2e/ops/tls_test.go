@@ -152,6 +152,7 @@ func TestCertificateRenewal(t *testing.T) {
 }
 
 // TestPlainOnTLS: plain HTTP on a TLS listener is 400 with a sentence, and a line in the log.
+// TLS on a plain one is a line, too.
 func TestPlainOnTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,4 +162,8 @@ func TestPlainOnTLS(t *testing.T) {
 	require.Equal(t, 400, resp.StatusCode)
 	require.Equal(t, "this port speaks TLS: use https://\n", string(resp.Body))
 	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "plain HTTP on a TLS listener: rejected") })
+
+	_, err := tls.Dial("tcp", p.Addrs[0], &tls.Config{InsecureSkipVerify: true})
+	require.Error(t, err)
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "TLS on a listener without TLS: rejected") })
 }
