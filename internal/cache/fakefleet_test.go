@@ -23,6 +23,7 @@ type fleet struct {
 	stopped   map[string]bool          // gateways that send nothing any more
 	mute      map[string]time.Duration // gateways that show no sign of life for that time after a request
 	late      map[string]time.Duration // gateways that respond after that time, and show signs of life
+	usual     time.Duration            // silence that is usual for a living gateway, see Silence
 	noPeers   bool
 	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
 	calls     int64            // of AcquireLease and Wait
@@ -177,11 +178,13 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 }
 
 // Silence implements Fleet.
-func (m *member) Silence(peer string) time.Duration {
+func (m *member) Silence(peer string) (silent, usual time.Duration) {
 	if asked, ok := m.asked.Load(peer); ok {
-		return time.Since(asked.(time.Time))
+		silent = time.Since(asked.(time.Time))
 	}
-	return 0
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	return silent, m.f.usual
 }
 
 // wire is a stream between two gateways.

@@ -94,9 +94,9 @@ type Fleet interface {
 	// seconds.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
 	// Silence returns the time since the last sign of life of a peer: any bytes that it has sent.
-	// The time in which it owes no response does not count, nor the one that it usually takes for a
-	// reply.
-	Silence(peer string) time.Duration
+	// The time in which it owes no response does not count. usual is the part of it that a living
+	// peer may be silent for, by the time of its earlier replies.
+	Silence(peer string) (silent, usual time.Duration)
 	// AcquireLease takes the lease of a key without waiting for its holder. The error is *Held if
 	// another gateway has it. The lease is renewed until release; the context lease ends if the
 	// lease is lost. The first gateway in rank does not wait long for the reply either: other
@@ -122,7 +122,7 @@ func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadClose
 }
 
 // Silence implements Fleet.
-func (Standalone) Silence(string) time.Duration { return 0 }
+func (Standalone) Silence(string) (silent, usual time.Duration) { return 0, 0 }
 
 // AcquireLease implements Fleet.
 func (Standalone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {

@@ -189,8 +189,11 @@ func (h *hedge) left() (left time.Duration) {
 // timeLeft returns the time that is left for the response to a request, of a limit of silence.
 // Gateways without a sign of life since the request share fetchAfter. mu is held.
 func (h *hedge) timeLeft(q *peerRequest, limit time.Duration) time.Duration {
-	silent, sent := h.c.o.Fleet.Silence(q.peer)-h.stopped, time.Since(q.sent)-h.stopped
-	if heard := silent+hedgeTick < sent; heard {
+	silent, usual := h.c.o.Fleet.Silence(q.peer)
+	sent := time.Since(q.sent)
+	heard := silent+hedgeTick < sent
+	silent, sent = max(0, silent-usual)-h.stopped, sent-h.stopped
+	if heard {
 		return askNext - silent
 	}
 	return min(limit-silent, max(fetchAfter-(time.Since(h.began)-h.stopped), askNext-sent))

@@ -23,6 +23,7 @@ func TestSilentPeer(t *testing.T) {
 		ranked     []string      // of the gateways when the file is requested; a has it before
 		by         int           // gateway that the client asks
 		mute, late delays        // as in fleet
+		usual      time.Duration // the same
 		first      time.Duration // of the storage
 		running    bool          // a is still fetching
 		fetches    int64
@@ -36,6 +37,10 @@ func TestSilentPeer(t *testing.T) {
 		"late former owner":   {ranked: asNext, by: 1, late: delays{"a": second}, fetches: 1, most: second},
 		"silent owner":        {ranked: asOwner, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
 		"silent former owner": {ranked: asNext, by: 1, mute: delays{"a": short}, fetches: 1, most: short},
+		"silent former owner, on a busy host": {ranked: asNext, by: 1, mute: delays{"a": short}, usual: 2 * hedgeTick,
+			fetches: 1, most: short},
+		"dead former owner, on a busy host": {ranked: asNext, by: 1, mute: delays{"a": dead}, usual: 2 * hedgeTick,
+			fetches: 2, most: second / 2},
 		"silent owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": short}, first: 3 * second,
 			running: true, fetches: 1, most: 4 * second},
 		"dead owner that fetches": {ranked: asOwner, by: 1, mute: delays{"a": dead}, first: 3 * second,
@@ -53,7 +58,7 @@ func TestSilentPeer(t *testing.T) {
 			if synctest.Wait(); !test.running {
 				requireWhole(t, o, <-before)
 			}
-			f.do(func() { f.names, f.mute, f.late = test.ranked, test.mute, test.late })
+			f.do(func() { f.names, f.mute, f.late, f.usual = test.ranked, test.mute, test.late, test.usual })
 			r := get(background, list[test.by], o)
 			requireWhole(t, o, r)
 			require.LessOrEqual(t, r.first, test.most)

@@ -41,7 +41,7 @@ func (p stuckPeer) AcquireLease(context.Context, string, bool) (context.Context,
 	return context.Background(), func() {}, nil
 }
 
-func (p stuckPeer) Silence(string) time.Duration { return 0 }
+func (p stuckPeer) Silence(string) (silent, usual time.Duration) { return 0, 0 }
 
 // sendNothing waits for limit, and returns the error for a gateway that has sent nothing meanwhile.
 func sendNothing(ctx context.Context, limit time.Duration) error {

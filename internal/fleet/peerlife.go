@@ -216,16 +216,16 @@ func (l lives) of(address string) *life {
 }
 
 // Silence implements cache.Fleet.
-func (f *Fleet) Silence(peer string) time.Duration {
+func (f *Fleet) Silence(peer string) (silent, usual time.Duration) {
 	to, err := parsePeer(peer)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	l := f.lives.of(to.Host)
-	silent := l.silence()
+	silent = l.silence()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(0, silent-2*l.late)
+	return silent, 2 * l.late
 }
 
 // dialer is the type of http.Transport.DialContext.
