@@ -81,6 +81,9 @@ func printJSON(cmd *cobra.Command, v any) error {
 
 // isTerminal reports whether w is a terminal with escape sequences.
 func isTerminal(w io.Writer) bool {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
 }
@@ -227,4 +230,18 @@ func (p *progress) end() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
+}
+
+// output remembers the first failed write of a command, which has not done its work then.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }

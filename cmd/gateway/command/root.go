@@ -81,12 +81,15 @@ func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Write
 	if len(args) > 0 && args[0] == sandbox.ProbeCommand { // not listed: the gateway runs it itself
 		return exitCode(nil, sandbox.RunProbe(args[1:], stdout), stderr)
 	}
-	root := New(version)
+	root, out := New(version), &output{Writer: stdout}
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(out)
 	root.SetErr(stderr)
 	root.SetArgs(normalize(root, args))
 	cmd, err := root.ExecuteContextC(context.WithValue(context.Background(), languageKey{}, languageIn(args)))
+	if out.err != nil && (err == nil || errors.Is(err, errIncomplete) || errors.Is(err, errPrinted)) {
+		err = out.err
+	}
 	return exitCode(cmd, err, stderr)
 }
 

@@ -26,7 +26,9 @@ func init() {
 	case os.Args[1] == StarterCommand:
 		os.Exit(runStarter(os.Args[2:]))
 	case len(os.Args) == 2 && os.Args[1] == "version" && Version != "":
-		_, _ = os.Stdout.WriteString(VersionText(Version)) // standard error would fail too
+		if _, err := os.Stdout.WriteString(VersionText(Version)); err != nil {
+			os.Exit(fail(err.Error()))
+		}
 		os.Exit(0)
 	}
 }

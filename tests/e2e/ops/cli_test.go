@@ -62,6 +62,26 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// TestFullDisk: a command whose output cannot be written fails.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	conf := e2e.WriteConfig(t, "tracker_server = 127.0.0.1:22122\nstore_path_count = 0\n")
+	for _, line := range [][]string{{"version"}, {"version", "-json"}, {"help"}, {"help", "check"},
+		{"check", "-c", conf}} {
+		cmd := exec.Command(e2e.Binary, line...)
+		cmd.Stdout = full
+		text, err := cmd.StderrPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		message, err := io.ReadAll(text)
+		require.NoError(t, err)
+		require.ErrorContains(t, cmd.Wait(), "exit status 1", "%q", line)
+		require.Contains(t, string(message), "no space left on device", "%q", line)
+	}
+}
+
 // TestEarlyCommands: version and the starter of upgrades end before Go initializes packages that
 // they do not need, such as reflect.
 func TestEarlyCommands(t *testing.T) {
