@@ -21,7 +21,7 @@ var (
 	// readHow opens a file for reading. O_NONBLOCK: opening a FIFO does not wait for a writer.
 	readHow = unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: beneath}
 	// readCachedHow is readHow for a name that the kernel has in memory.
-	readCachedHow = unix.OpenHow{Flags: readHow.Flags, Resolve: beneath | resolveCached}
+	readCachedHow = unix.OpenHow{Flags: readHow.Flags, Resolve: beneath | sys.ResolveCached}
 	// linkHow opens a symbolic link itself.
 	linkHow = unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/i18n"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,17 +50,11 @@ func newDisk(onHost bool) *disk {
 	return &disk{onHost: onHost, places: make(chan struct{}, maxRunning), late: make(map[string]int)}
 }
 
-// onThisHost are the file systems whose data is on disks or in memory of this host (statfs(2)).
-var onThisHost = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC,
-	unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, zfsMagic}
-
-// zfsMagic is the type of ZFS, which the kernel does not include.
-const zfsMagic = 0x2fc12fc1
-
 // isOnHost reports whether an open folder is on this host.
 func isOnHost(fd int) bool {
 	var st unix.Statfs_t
-	return unix.Fstatfs(fd, &st) == nil && slices.Contains(onThisHost, int64(st.Type))
+	return unix.Fstatfs(fd, &st) == nil &&
+		slices.ContainsFunc(sys.OnThisHost, func(f sys.FileSystem) bool { return f.Type == int64(st.Type) })
 }
 
 // resource is used by an operation, which may outlive the caller.

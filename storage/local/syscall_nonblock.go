@@ -6,16 +6,15 @@ import (
 	"time"
 	"unsafe"
 
+	"fastdfs-gateway/internal/process/sys"
+
 	"golang.org/x/sys/unix"
 )
-
-// resolveCached is RESOLVE_CACHED of openat2(2), which x/sys does not define.
-const resolveCached = 0x20
 
 // noWaitHow makes openat2(2) look up a name in the kernel's dentry cache only (Linux 5.12).
 var noWaitHow = unix.OpenHow{
 	Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-	Resolve: unix.RESOLVE_BENEATH | resolveCached,
+	Resolve: unix.RESOLVE_BENEATH | sys.ResolveCached,
 }
 
 // noWaitDisabled is set if the kernel does not support RESOLVE_CACHED, or a sandbox forbids

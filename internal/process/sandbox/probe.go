@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/process/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -86,32 +88,26 @@ func RunProbe(paths []string, out io.Writer) error {
 	return nil
 }
 
-// onThisHost are the file systems of which the kernel knows the state of each file whose name it
-// knows, by their names in proc_pid_mountinfo(5).
-var onThisHost = []string{"ext4", "xfs", "btrfs", "tmpfs", "overlay", "f2fs", "zfs"}
-
-// localMounts returns the ids of the mounts of onThisHost.
+// localMounts returns the ids of the mounts of sys.OnThisHost.
 func localMounts() []string {
 	var ids []string
 	text, _ := os.ReadFile("/proc/self/mountinfo") // without it all paths are looked at
 	for line := range strings.Lines(string(text)) {
 		mount, device, _ := strings.Cut(line, " - ")
 		id, _, _ := strings.Cut(mount, " ")
-		if kind, _, _ := strings.Cut(device, " "); slices.Contains(onThisHost, kind) {
+		name, _, _ := strings.Cut(device, " ")
+		if slices.ContainsFunc(sys.OnThisHost, func(f sys.FileSystem) bool { return f.Name == name }) {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// resolveCached is RESOLVE_CACHED of openat2(2), which x/sys does not define.
-const resolveCached = 0x20
-
 // inMemory reports whether the kernel responds to calls with the path from its memory: it knows the
 // names, or that there is no such file. It does not wait for a disk.
 func inMemory(path string, local []string) bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path,
-		&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveCached})
+		&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: sys.ResolveCached})
 	if err != nil {
 		return errors.Is(err, unix.ENOENT)
 	}
