@@ -48,10 +48,13 @@ outdated: ## list the modules of go.mod that are behind their latest version
 			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
 	done | sort -u
 
+# Compiled as the program is: what build has compiled is not compiled a second time.
+RUN_TESTS := CGO_ENABLED=0 $(GO) run -trimpath -pgo=cmd/gateway/default.pgo ./tests/run
+
 # Packages with and without the race detector, and the built program end to end. Needs a C compiler
 # and redis-server, and installs them.
 test: need build ## the tests of all packages and of the built program: five minutes
-	@$(GO) run ./tests/run
+	@$(RUN_TESTS)
 
 need:
 	@tests/need
@@ -66,7 +69,7 @@ need-bench:
 # test runs without it.
 test-all: build ## the other tests, beside nginx, a browser, Prometheus and others: after make test
 	@tests/need all
-	@$(GO) run ./tests/run -all
+	@$(RUN_TESTS) -all
 
 # Packages and image are made, installed on a Debian that boots in a container, upgraded and
 # removed: two to four minutes, twice that at the first time. Needs Debian and root.
