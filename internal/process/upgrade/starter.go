@@ -97,7 +97,7 @@ func (s *Starter) Start(ctx context.Context, sockets []int, names []string, link
 			errSend = send(s.conn, early.MessageStart, fmt.Sprintf("%d %s", len(sockets), strings.Join(names, ":")),
 				all...)
 		})
-		err = errors.Join(err, errSend)
+		err = errors.Join(err, unanswered(errSend))
 	}
 	if err = errors.Join(err, theirs.Close()); err == nil {
 		n.PID, err = s.started()
@@ -112,13 +112,22 @@ func (s *Starter) Start(ctx context.Context, sockets []int, names []string, link
 	return n, nil
 }
 
+// unanswered returns the error of a starter that cannot be reached. The gateway cannot start another
+// one: it would have the privileges of the gateway.
+func unanswered(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("the process 'gateway starter' does not reply: restart the gateway to upgrade it: %w", err)
+}
+
 // started reads the starter's reply and returns the process id.
 func (s *Starter) started() (pid int, err error) {
 	for {
 		word, text, err := s.reply()
 		switch {
 		case err != nil:
-			return 0, fmt.Errorf("the starter of upgrades does not reply: %w", err)
+			return 0, unanswered(err)
 		case word == early.MessageStarted:
 			return strconv.Atoi(text)
 		case word == early.MessageFailed:

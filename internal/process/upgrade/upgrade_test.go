@@ -176,15 +176,18 @@ func TestStartGivenUp(t *testing.T) {
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRejected: an upgrade with too many sockets, and a starter that does not reply, are
-// errors.
+// TestStartRejected: an upgrade with too many sockets is an error, and so is a starter that does not
+// reply or has ended.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]int, early.MaxSockets+1), nil, nil)
 	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")
-	conn, _ := conns(t)
+	conn, starter := conns(t)
 	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil, nil)
-	require.ErrorContains(t, err, "the starter of upgrades does not reply")
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, starter.Close())
+	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil, nil)
+	require.ErrorContains(t, err, "restart the gateway")
 }
 
 // TestAwaitServing: a new process that serves, or has served, is not taken for one that has ended
