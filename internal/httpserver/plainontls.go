@@ -32,13 +32,8 @@ func (s *Server) rejectPlain(c *conn, err error) {
 // maxPlain bounds the bytes of a plain request that are read, and not used.
 const maxPlain = 64 << 10
 
-// isHTTP reports whether the first five bytes of a connection are those of an HTTP request.
+// isHTTP reports whether the first five bytes of a connection may be those of an HTTP request: of any
+// method, and what follows it.
 func isHTTP(head string) bool {
-	for _, method := range []string{"GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH", "CONNE", "TRACE",
-		"PRI *"} {
-		if strings.HasPrefix(head, method) {
-			return true
-		}
-	}
-	return false
+	return strings.Trim(head, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_ /*") == ""
 }
