@@ -32,8 +32,8 @@ func (s *Server) rejectPlain(c *conn, err error) {
 // maxPlain bounds the bytes of a plain request that are read, and not used.
 const maxPlain = 64 << 10
 
-// isHTTP reports whether the first five bytes of a connection may be those of an HTTP request: of any
-// method, and what follows it.
+// isHTTP reports whether the first five bytes of a connection may be those of an HTTP request: of
+// any method, and what follows it.
 func isHTTP(head string) bool {
 	return strings.Trim(head, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_ /*") == ""
 }

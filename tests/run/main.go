@@ -152,8 +152,8 @@ func (s step) relative(path string) string {
 	return path
 }
 
-// compiler returns the flags and the environment of the compiler. Without the race detector they are
-// those of make build: what it has compiled is not compiled a second time.
+// compiler returns the flags and the environment of the compiler. Without the race detector they
+// are those of make build: what it has compiled is not compiled a second time.
 func (s step) compiler() (flags []string, env string) {
 	if s.race {
 		return []string{"-race", "-pgo=off"}, "CGO_ENABLED=1"
@@ -179,8 +179,8 @@ func (r *report) runStep(s step) {
 	// A program with the race detector sleeps for a second before it ends, unless told otherwise.
 	// Huge pages for the detector's shadow memory save page faults, and so does the threshold in
 	// bytes above which it maps the shadow of a new buffer anew in place of clearing it.
-	cmd.Env = append(slices.Concat(os.Environ(), s.env), env, "GORACE=atexit_sleep_ms=20 no_huge_pages_for_shadow=0 "+
-		"clear_shadow_mmap_threshold=1048576 "+os.Getenv("GORACE"))
+	cmd.Env = append(slices.Concat(os.Environ(), s.env), env,
+		"GORACE=atexit_sleep_ms=20 no_huge_pages_for_shadow=0 clear_shadow_mmap_threshold=1048576 "+os.Getenv("GORACE"))
 	var rest strings.Builder
 	cmd.Stderr = &rest
 	broken := r.broken

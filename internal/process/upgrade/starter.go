@@ -112,8 +112,8 @@ func (s *Starter) Start(ctx context.Context, sockets []int, names []string, link
 	return n, nil
 }
 
-// unanswered returns the error of a starter that cannot be reached. The gateway cannot start another
-// one: it would have the privileges of the gateway.
+// unanswered returns the error of a starter that cannot be reached. The gateway cannot start
+// another one: it would have the privileges of the gateway.
 func unanswered(err error) error {
 	if err == nil {
 		return nil

@@ -176,8 +176,8 @@ func TestStartGivenUp(t *testing.T) {
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRejected: an upgrade with too many sockets is an error, and so is a starter that does not
-// reply or has ended.
+// TestStartRejected: an upgrade with too many sockets is an error, and so is a starter that does
+// not reply or has ended.
 func TestStartRejected(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]int, early.MaxSockets+1), nil, nil)
