@@ -259,30 +259,6 @@ func TestRenewalAfterDataLoss(t *testing.T) {
 	}
 }
 
-// TestUnreachableForAll: when Redis becomes unavailable, all waiters fail at once, not one after
-// the other.
-func TestUnreachableForAll(t *testing.T) {
-	t.Parallel()
-	const fails = 3 * time.Second // time-out of a request; slow requests on a busy host must succeed
-	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond},
-		func(o *redis.Options) { o.ReadTimeout = fails })
-	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff})
-	require.NoError(t, err)
-	var all []<-chan result
-	for range 50 {
-		all = append(all, acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)}))
-	}
-	r.queued("k")
-	r.relay.Hang()
-	start := time.Now()
-	for _, got := range all {
-		require.ErrorIs(t, await(t, got).err, cachelock.ErrUnreachable)
-	}
-	require.Less(t, time.Since(start), 50*fails/2)
-	r.relay.Restore()
-	require.NoError(t, lock.Release(t.Context()))
-}
-
 // TestReleaseWhileCutOff: a waiter whose connection for notifications is cut during a release
 // acquires the lock as soon as another connection is open, without polling.
 func TestReleaseWhileCutOff(t *testing.T) {

@@ -68,15 +68,16 @@ func TestLateFolder(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Minute}
-	h, _, err := f.claim(t.Context(), w)
+	h, first, err := f.claim(t.Context(), w)
 	require.NoError(t, err)
 	ends := func() time.Duration {
 		until := rdb.ZScore(t.Context(), f.keys[1], w.token).Val()
 		return time.UnixMilli(int64(until)).Sub(rdb.Time(t.Context()).Val())
 	}
 	require.NoError(t, h.extend(t.Context(), time.Hour, false))
-	_, _, err = f.claim(t.Context(), w)
+	_, again, err := f.claim(t.Context(), w)
 	require.NoError(t, err)
+	require.Equal(t, first, again)
 	require.Greater(t, ends(), time.Minute, "an acquisition")
 	require.NoError(t, h.extend(t.Context(), time.Second, false))
 	require.Greater(t, ends(), time.Minute, "an extension")

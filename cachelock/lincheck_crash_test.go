@@ -16,8 +16,8 @@ import (
 
 // TestCrashAtEveryStep: a process that crashes at any step of any operation leaves no key without
 // an expiry: locks, queues and helper keys all expire, except for one fence counter per shard. The
-// steps are the packets between the process and Redis, in both directions. Each third one is tried,
-// each one if LOCK_SEEDS is set.
+// steps are the packets between the process and Redis, in both directions. Each seventh one is
+// tried, each one if LOCK_SEEDS is set.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -25,7 +25,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
 	defer other.Close()
 	relay := redistest.NewRelay(t, server.Addr())
-	stride := 3
+	stride := 7
 	if os.Getenv("LOCK_SEEDS") != "" {
 		stride = 1
 	}

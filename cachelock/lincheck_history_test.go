@@ -122,55 +122,11 @@ func (h *history) String() string {
 // check returns the violations in a complete history.
 func (h *history) check() []string {
 	wrongs := slices.Clone(h.wrongs)
-	wrongs = append(wrongs, h.checkHolders()...)
-	wrongs = append(wrongs, h.checkFences()...)
-	wrongs = append(wrongs, h.checkCommits()...)
 	switch porcupine.CheckOperationsTimeout(lockModel, h.operations(), time.Minute) {
 	case porcupine.Illegal:
 		wrongs = append(wrongs, "there is no order of the operations in which a lock could have replied like this")
 	case porcupine.Unknown:
 		wrongs = append(wrongs, "the checker has not come to an end")
-	}
-	return wrongs
-}
-
-// checkHolders looks for two tenures whose processes may rely on the lock at the same time.
-func (h *history) checkHolders() (wrongs []string) {
-	byTime := slices.SortedFunc(slices.Values(h.tenures), func(a, b *tenure) int { return cmp.Compare(a.ret, b.ret) })
-	var last *tenure // the tenure whose claim ends last
-	for _, t := range byTime {
-		if last != nil && t.ret < last.claimed() && t.ret < t.claimed() {
-			wrongs = append(wrongs, fmt.Sprintf("two holders at one time:\n\t%v\n\t%v", last, t))
-		}
-		if last == nil || t.claimed() > last.claimed() {
-			last = t
-		}
-	}
-	return wrongs
-}
-
-// checkFences looks for two acquisitions with the same fence, and for an acquisition with a lower
-// fence than one that had returned before its request.
-func (h *history) checkFences() (wrongs []string) {
-	for _, a := range h.tenures {
-		for _, b := range h.tenures {
-			if a != b && (a.fence == b.fence || a.ret < b.call && a.fence > b.fence) {
-				wrongs = append(wrongs, fmt.Sprintf("the fence does not rise:\n\t%v\n\t%v", a, b))
-			}
-		}
-	}
-	return wrongs
-}
-
-// checkCommits looks for a commit that was accepted after a commit with a higher fence.
-func (h *history) checkCommits() (wrongs []string) {
-	for _, a := range h.deeds {
-		for _, b := range h.deeds {
-			accepted := a.what == commit && b.what == commit && !a.rejected && !b.rejected && b.ret != forever
-			if accepted && a.ret < b.call && a.fence > b.fence {
-				wrongs = append(wrongs, fmt.Sprintf("a commit was accepted that came too late:\n\t%v\n\t%v", a, b))
-			}
-		}
 	}
 	return wrongs
 }

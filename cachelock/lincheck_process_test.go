@@ -39,7 +39,7 @@ const (
 // newRun prepares the run of a seed.
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{t: t, seed: seed, prefix: fmt.Sprintf("lin-%s-%d", t.Name(), seed), history: &history{}}
-	if r.restart = seed%8 == 0; r.restart {
+	if r.restart = seed%4 == 0; r.restart {
 		r.server = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	} else {
 		r.server = redistest.Shared(t)

@@ -27,7 +27,7 @@ const parallel = 3
 // history to repeat.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 8))
+	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 4))
 	if one := number(t, "LOCK_SEED", 0); one != 0 {
 		first, last = uint64(one), uint64(one)
 	}

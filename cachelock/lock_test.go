@@ -165,20 +165,6 @@ func TestReleasedWhileExtending(t *testing.T) {
 	})
 }
 
-// TestPollsHaveJitter: poll delays are random, so that the processes that wait for a lock do not
-// check it at the same time.
-func TestPollsHaveJitter(t *testing.T) {
-	c := newClient(Options{Poll: time.Minute})
-	delays := map[time.Duration]bool{}
-	for range 10 {
-		delay := c.pollDelay(ErrHeld)
-		require.GreaterOrEqual(t, delay, time.Minute)
-		require.LessOrEqual(t, delay, 90*time.Second)
-		delays[delay] = true
-	}
-	require.Greater(t, len(delays), 1)
-}
-
 // TestRedlockNodeTimeout: the default node timeout is a tenth of the ttl, at most maxNodeTimeout,
 // so that a node that hangs costs a small part of the ttl.
 func TestRedlockNodeTimeout(t *testing.T) {

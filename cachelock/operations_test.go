@@ -70,19 +70,6 @@ func TestOperationsCellByCell(t *testing.T) {
 	}
 }
 
-// TestOperationsApart: all operations may run together on paths that do not overlap.
-func TestOperationsApart(t *testing.T) {
-	f := newFolders(t)
-	for running := range operations {
-		held := begin(t, f, running, [2]string{"w/A", "w/B"}, verdictYes)
-		for wanted := range operations {
-			ask(t, f, wanted, [2]string{"w/AB", "w/A0"}, verdictYes)
-			ask(t, f, wanted, [2]string{"w/b", "w/BA"}, verdictYes)
-		}
-		require.NoError(t, held.Release(t.Context()))
-	}
-}
-
 func TestModesExcludeOperations(t *testing.T) {
 	f := newFolders(t)
 	for op := range operations {

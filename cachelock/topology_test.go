@@ -27,57 +27,6 @@ func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 	return lock
 }
 
-// rejected retries until Redis replies that another holder has the lock.
-func rejected(t *testing.T, c cachelock.Locker, key string) {
-	t.Helper()
-	eventually.True(t, func() bool {
-		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: farOff})
-		if err == nil {
-			t.Errorf("%s was given twice, with the fence %d", key, lock.Fence())
-		}
-		return err == nil || errors.Is(err, cachelock.ErrHeld)
-	})
-}
-
-// TestSentinel: a failover loses no lock that the replicas have, the new master serves the waiter,
-// and fences still rise.
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	s := redistest.StartSentinel(t)
-	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
-		cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
-	defer holder.Close()
-	defer other.Close()
-	lock := takes(t, holder, "k")
-	folder := folderBefore(t, func() redis.UniversalClient { return s.Client() })
-	replicated(t, s.Client(), 2)
-
-	waited := make(chan error, 1)
-	var second *cachelock.Lock
-	go func() {
-		waited <- func() (err error) {
-			for end := time.Now().Add(farOff); time.Now().Before(end); {
-				second, err = other.Acquire(context.Background(), "k",
-					cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
-				if !errors.Is(err, cachelock.ErrUnreachable) { // while no master is available
-					return err
-				}
-			}
-			return err
-		}()
-	}()
-	s.KillMaster()
-	eventually.True(t, func() bool { return lock.Extend(t.Context(), farOff) == nil })
-	require.NoError(t, lock.Context().Err())
-	rejected(t, holder, "k")
-
-	require.NoError(t, lock.Release(t.Context()))
-	require.NoError(t, <-waited)
-	require.Greater(t, second.Fence(), lock.Fence())
-	require.NoError(t, second.Release(t.Context()))
-	folder()
-}
-
 // replicated waits until that number of replicas have all data of their master.
 func replicated(t *testing.T, master *redis.Client, replicas int) {
 	t.Helper()
@@ -168,35 +117,6 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 		require.NoError(t, err)
 	}
 	takes(t, client, "before")
-}
-
-// TestServerRestarts: a server that restarts with its data keeps the locks, and the subscriptions
-// of waiters are renewed.
-func TestServerRestarts(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
-		cachelock.New(s.Client(), cachelock.Options{Poll: time.Hour, Shards: 16})
-	defer holder.Close()
-	defer other.Close()
-	lock := takes(t, holder, "k")
-	served := acquireAsync(t.Context(), other, "k",
-		cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
-	eventually.True(t, func() bool { return s.Commands()["zadd"] > 0 })
-	s.Restart()
-	rejected(t, holder, "k")
-	require.NoError(t, lock.Extend(t.Context(), time.Minute))
-	eventually.True(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) })
-	require.NoError(t, lock.Release(t.Context()))
-	next := await(t, served)
-	require.NoError(t, next.err)
-	require.NoError(t, next.lock.Release(t.Context()))
-}
-
-// subscribed reports whether a client is subscribed to releases.
-func subscribed(t *testing.T, s *redistest.Server) bool {
-	channels, err := s.Client().PubSubChannels(t.Context(), "*").Result()
-	return err == nil && len(channels) > 0
 }
 
 // TestScriptFlush: every operation loads its script again if the server has lost it.

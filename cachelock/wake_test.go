@@ -164,24 +164,6 @@ func TestCostOfWaiting(t *testing.T) {
 	o.subscribed(1)
 }
 
-// TestRetriesAreCounted: each sleep of a policy ends with an attempt.
-func TestRetriesAreCounted(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	holder, c := o.client(cachelock.Options{}), o.client(cachelock.Options{})
-	lock := o.acquire(holder, "k")
-	const retries = 4
-	before := o.server.Commands()["evalsha"]
-	policy := cachelock.Policy{Retries: retries, Sleep: 10 * time.Millisecond, MaxSleep: 20 * time.Millisecond}
-	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
-	require.ErrorIs(t, err, cachelock.ErrHeld)
-	// The first attempt, the attempt that enters the queue, and one after each sleep. The script
-	// that leaves the queue may have been counted too.
-	require.InDelta(t, 2+retries, o.server.Commands()["evalsha"]-before, 1)
-	o.queued("k", 0)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
 // TestPollIsTheBackstop: a waiter whose name was removed from the queue acquires the lock at its
 // next poll.
 func TestPollIsTheBackstop(t *testing.T) {

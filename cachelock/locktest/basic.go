@@ -99,7 +99,14 @@ func testRenew(s *suite) {
 	var acquired time.Time
 	for scene := 0; lock == nil; scene++ {
 		require.Less(s, scene, 20, "the lock is not renewed")
-		lock = s.acquire(a, cachelock.LockOptions{TTL: renewed, Renew: true, Policy: cachelock.WaitFor(soon)})
+		asked := time.Now()
+		var err error
+		lock, err = a.Acquire(s.ctx, s.key,
+			cachelock.LockOptions{TTL: renewed, Renew: true, Policy: cachelock.WaitFor(soon)})
+		if s.late(err, asked) {
+			continue
+		}
+		require.NoError(s, err)
 		acquired = time.Now()
 		for until := lock.Until(); lock != nil && !lock.Until().After(until); time.Sleep(20 * time.Millisecond) {
 			if lock.Context().Err() != nil {
