@@ -17,7 +17,7 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 ALL := tests/all
 
 .PHONY: help build need need-bench outdated run run-cluster stampede test test-all test-packages lint lint-quick \
-	lint-text lint-dead keys fuzz attack soak bench profile bench-compare bench-locks check real dist clean
+	lint-text lint-dead keys fuzz attack soak bench profile bench-compare check real dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -35,8 +35,8 @@ run: build ## make a demonstration store and serve it
 run-cluster: build ## a tracker, three storages, three gateways and a Redis, on loopback
 	$(GO) run ./tests/runcluster -gateway $(BIN)
 
-# Many clients ask for one cold file at once: the load of the storage and the waits of the clients, with nginx and
-# Varnish beside it where they are installed. STAMPEDE takes other sizes and numbers:
+# Many clients ask for one cold file at once: the load of the storage and the waits of the clients.
+# STAMPEDE takes other sizes and numbers:
 # make stampede STAMPEDE='-clients 2000 -size 4096 -scenario expired'
 stampede: build ## many clients ask for one cold file at once: STAMPEDE="-clients 2000"
 	$(GO) build -C $(ALL) -o $(CURDIR)/bin/stampede ./bench/stampede
@@ -61,9 +61,9 @@ need:
 
 # Before the build, which takes minutes.
 need-bench:
-	@for program in wrk $(if $(findstring -against,$(BENCH)),,nginx) $(if $(findstring -link,$(BENCH)),ip); do \
+	@for program in wrk $(if $(findstring -against,$(BENCH)),,nginx); do \
 		PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; \
-	done; test -z "$$missing" || { echo "make bench needs$$missing; on Debian: apt-get install wrk nginx-light iproute2" >&2; exit 1; }
+	done; test -z "$$missing" || { echo "make bench needs$$missing; on Debian: apt-get install wrk nginx-light" >&2; exit 1; }
 
 # What needs other programs or more time: tests/all, and the race detector for the packages that make
 # test runs without it.
@@ -126,14 +126,12 @@ SOAKOUT ?= bin
 soak: build ## mixed traffic and disturbances for SOAK=1h, with samples in bin/soak.csv
 	$(GO) test -C $(ALL) -count=1 -timeout 0 -v ./soak -args -soak.for=$(SOAK) -soak.out=$(abspath $(SOAKOUT))
 
-# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts
-# wrk behind a virtual network link, NGINX_MODULE=/path/to/nginx adds an nginx with the FastDFS
-# module. Other rounds go there too, and cases, which are only printed:
+# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH takes other
+# rounds, and cases, which are only printed:
 # make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
 bench: need-bench build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C $(ALL) -o $(CURDIR)/bin/bench ./bench
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
-	$(if $(NGINX_MODULE),bin/bench -gateway $(BIN) -module $(NGINX_MODULE) -out docs/benchmarks.md $(BENCH))
 
 # The profile that go build reads (https://go.dev/doc/pgo): small responses, which cost mostly time of
 # the program. A profile of all cases is mostly of sendfile, and gains less.
@@ -147,10 +145,6 @@ profile: build ## write cmd/gateway/default.pgo, the profile that go build reads
 REF ?= HEAD
 bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage/local"
 	GO='$(GO)' tests/all/bench/compare -ref $(REF) $(COMPARE)
-
-# cachelock beside redsync and redislock on one Redis.
-bench-locks: need ## compare cachelock with other lock libraries
-	$(GO) test -C $(ALL) -run '^$$' -bench . ./bench/locks
 
 # Beside a real FastDFS, in network namespaces; needs root. tests/all/real/README.md says more:
 # make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids'

@@ -7,9 +7,7 @@ go 1.26.0
 
 require (
 	fastdfs-gateway v0.0.0
-	github.com/bsm/redislock v0.9.4
 	github.com/compose-spec/compose-go/v2 v2.16.2
-	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1

@@ -38,7 +38,6 @@ type world struct {
 	origin  *process          // nginx behind nginx; nil until it is needed
 	cert    string            // file of TLS listeners, with key
 	key     string
-	link    *link // between the servers and wrk; nil = they are on one host
 }
 
 // tmpfs is the folder whose files Linux keeps in memory (shm_overview(7)).
@@ -77,8 +76,7 @@ func newWorld(dir string) (*world, error) {
 	return w, nil
 }
 
-// close stops the storages and the nginx behind nginx, and removes the folder in memory and the
-// link.
+// close stops the storages and the nginx behind nginx, and removes the folder in memory.
 func (w *world) close() error {
 	if w.origin != nil {
 		w.origin.Stop()
@@ -86,12 +84,7 @@ func (w *world) close() error {
 	w.cluster.Close()
 	w.dead.Close()
 	if w.memory != w.dir {
-		if err := os.RemoveAll(w.memory); err != nil {
-			return err
-		}
-	}
-	if w.link != nil {
-		return w.link.close()
+		return os.RemoveAll(w.memory)
 	}
 	return nil
 }

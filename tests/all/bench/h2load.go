@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strconv"
 	"time"
@@ -28,8 +29,8 @@ func (w *world) h2load(a *ask, p *process, d time.Duration) (responses, error) {
 	if _, err := lab.LookUp("h2load"); err != nil {
 		return responses{}, fmt.Errorf("%w; on Debian: apt-get install nghttp2-client", err)
 	}
-	out, err := w.command("h2load", "-t1", "-c"+strconv.Itoa(http2Connections), "-m"+strconv.Itoa(http2Streams), "-w20",
-		"-W24", "-D"+strconv.Itoa(max(1, int(d.Seconds()))), p.url(a.paths[0])).CombinedOutput()
+	out, err := exec.Command("h2load", "-t1", "-c"+strconv.Itoa(http2Connections), "-m"+strconv.Itoa(http2Streams),
+		"-w20", "-W24", "-D"+strconv.Itoa(max(1, int(d.Seconds()))), p.url(a.paths[0])).CombinedOutput()
 	if err != nil {
 		return responses{}, fmt.Errorf("h2load failed: %w\n%s", err, out)
 	}

@@ -4,15 +4,12 @@
 //
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
-//	bench -link -cases '4 KiB'
-//	bench -module /opt/nginx/sbin/nginx -out docs/benchmarks.md
 //	bench -profile cmd/gateway/default.pgo
 //
-// Everything runs on one machine, wrk and the storages of other hosts too; wrk sends its requests
-// over loopback, or across a virtual link. So the server and wrk share the processors that bound
-// the requests per second, and processor time is the steadier figure. Processor time is the sum
-// over all processes and threads of the server, in user and kernel mode, divided by the number of
-// requests.
+// Everything runs on one machine, wrk and the storages of other hosts too. So the server and wrk
+// share the processors that bound the requests per second, and processor time is the steadier
+// figure. Processor time is the sum over all processes and threads of the server, in user and
+// kernel mode, divided by the number of requests.
 package main
 
 import (
@@ -22,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"time"
 
 	"fastdfs-gateway/tests/docs"
@@ -33,7 +29,6 @@ import (
 type settings struct {
 	gateway     string
 	against     string
-	module      string
 	rounds      int
 	time        time.Duration
 	connections int
@@ -42,7 +37,6 @@ type settings struct {
 	out         string
 	format      string
 	dir         string
-	link        bool
 	profile     string
 }
 
@@ -63,17 +57,13 @@ func parseFlags(args []string) (*settings, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&s.gateway, "gateway", "bin/gateway", "the built gateway")
 	f.StringVar(&s.against, "against", "", "another built gateway to measure it against; default: nginx")
-	f.StringVar(&s.module, "module", "",
-		"an nginx with the FastDFS module to measure it against, for files of its own store; needs root")
 	f.IntVar(&s.rounds, "rounds", 5, "runs of each side")
 	f.DurationVar(&s.time, "time", 3*time.Second, "of a run, in whole seconds")
 	f.IntVar(&s.connections, "connections", 64, "of wrk; 4 for 100 MiB")
-	f.StringVar(&s.out, "out", "", "document whose sections are written; only when no case is left out")
+	f.StringVar(&s.out, "out", "", "document whose figures are written; only when no case is left out")
 	f.StringVar(&s.format, "format", "",
 		"write the figures of the sides for benchstat, to this name with .new and .old behind it")
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
-	f.BoolVar(&s.link, "link", false,
-		"wrk is behind a virtual network link; needs root and iproute2")
 	f.StringVar(&s.profile, "profile", "",
 		"write a profile of the gateway for the compiler to this file, in place of everything else")
 	cases := f.String("cases", "", "regular expression: only cases whose name matches")
@@ -111,11 +101,6 @@ func run(s *settings) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if s.link {
-		if w.link, err = newLink(); err != nil {
-			return err
-		}
-	}
 	sides, err := w.sides(s)
 	if err != nil {
 		return err
@@ -132,14 +117,9 @@ func (w *world) sides(s *settings) ([2]side, error) {
 	gateway := side{name: "gateway", ask: ours, start: func(f flavour) (*process, error) {
 		return w.startGateway(s.gateway, f)
 	}}
-	if s.against == "" && s.module == "" {
+	if s.against == "" {
 		return [2]side{gateway, {name: "nginx", ask: func(c *testCase) ask { return c.nginx }, start: w.startNginx}},
 			nil
-	}
-	if s.module != "" {
-		return [2]side{gateway, {name: "module", ask: ours, start: func(f flavour) (*process, error) {
-			return w.startModule(s.module, f)
-		}}}, nil
 	}
 	path, err := filepath.Abs(s.against)
 	return [2]side{gateway, {name: "other", ask: ours, start: func(f flavour) (*process, error) {
@@ -160,9 +140,6 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 	var results []*result
 	if len(cases) > 0 {
 		fmt.Println(tableHead(sides))
-	}
-	if s.module != "" {
-		cases = slices.DeleteFunc(cases, func(c testCase) bool { return c.flavour.remote() })
 	}
 	for i := range cases {
 		r, err := w.measure(&cases[i], sides, s)
@@ -187,22 +164,8 @@ func (s *settings) write(sides [2]side, results []*result) error {
 			}
 		}
 	}
-	if s.module != "" {
-		return s.writeSection("module", machine(s)+"\n"+table(sides, results))
-	}
-	if s.link {
-		return nil // printed
-	}
-	return s.writeSection("figures", machine(s)+"\n"+table(sides, results))
-}
-
-// writes reports whether a document is to be written and no case was left out.
-func (s *settings) writes() bool { return s.out != "" && s.all }
-
-// writeSection writes a section of the document, unless writes returns false.
-func (s *settings) writeSection(name, text string) error {
-	if !s.writes() {
+	if s.out == "" || !s.all {
 		return nil
 	}
-	return docs.WriteSection(s.out, "make bench", name, text)
+	return docs.WriteSection(s.out, "make bench", "figures", machine(s)+"\n"+table(sides, results))
 }

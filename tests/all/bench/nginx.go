@@ -60,25 +60,15 @@ func (w *world) startNginx(f flavour) (*process, error) {
 			location += nginxCache
 		}
 	}
-	return w.runNginx(dir, f, location, origin, "nginx")
-}
-
-// runNginx writes the configuration of an nginx and starts it by a command.
-func (w *world) runNginx(dir string, f flavour, location, origin string, command ...string) (*process, error) {
-	addr, more := w.address(), ""
+	addr, more := lab.Address(lab.Port()), ""
 	listen := addr
 	if f == secured {
 		listen += " ssl http2"
 		more = fmt.Sprintf("ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.2 TLSv1.3;", w.cert,
 			w.key) // the default is without TLS 1.3 before nginx 1.23.4
 	}
-	conf, err := lab.WriteNginx(dir, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more,
+	p, err := lab.RunNginx(dir, addr, nginxMain, fmt.Sprintf(nginxText, dir, listen, origin, location, more,
 		filepath.Join(w.memory, filepath.Base(dir))))
-	if err != nil {
-		return nil, err
-	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), command[0],
-		append(command[1:], "-p", dir, "-c", conf)...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,9 +29,8 @@ func (p *process) url(path string) string {
 
 // usage is the sum of the resources that the processes of a server use.
 type usage struct {
-	cpu     time.Duration // user and system time since it began
-	rss     int64         // resident bytes; pages that processes share count for each
-	threads int
+	cpu time.Duration // user and system time since it began
+	rss int64         // resident bytes; pages that processes share count for each
 }
 
 // usage reads the usage of the server from /proc.
@@ -68,10 +67,9 @@ const tick = 10 * time.Millisecond
 // Indexes of fields of /proc/PID/stat behind the name of the program, which may contain blanks
 // (proc(5)).
 const (
-	statUser    = 14 - 3
-	statSystem  = 15 - 3
-	statThreads = 20 - 3
-	statRSS     = 24 - 3
+	statUser   = 14 - 3
+	statSystem = 15 - 3
+	statRSS    = 24 - 3
 )
 
 // add adds the usage of one process.
@@ -81,8 +79,8 @@ func (u *usage) add(pid int) error {
 		return err
 	}
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var numbers [4]int64
-	for i, at := range []int{statUser, statSystem, statThreads, statRSS} {
+	var numbers [3]int64
+	for i, at := range []int{statUser, statSystem, statRSS} {
 		if at >= len(fields) {
 			return fmt.Errorf("its stat has %d fields", len(fields))
 		}
@@ -91,7 +89,6 @@ func (u *usage) add(pid int) error {
 		}
 	}
 	u.cpu += time.Duration(numbers[0]+numbers[1]) * tick
-	u.threads += int(numbers[2])
-	u.rss += numbers[3] * int64(os.Getpagesize())
+	u.rss += numbers[2] * int64(os.Getpagesize())
 	return nil
 }

@@ -119,13 +119,9 @@ func lines(results []*result, of func(r *result) samples) string {
 // machine describes the machine, the programs and the settings of the measurement.
 func machine(s *settings) string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	network := "loopback"
-	if s.link {
-		network = "wrk in a network namespace behind a veth pair"
-	}
-	return wrapped(fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v "+
+	return wrapped(fmt.Sprintf("%s, %d CPUs (%s), Linux %s, loopback. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v "+
 		"for each side in turn.", time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(),
-		bytes.TrimSpace(kernel), network, runtime.Version(), firstLine("nginx", "-v"), firstLine("wrk", "-v"),
+		bytes.TrimSpace(kernel), runtime.Version(), firstLine("nginx", "-v"), firstLine("wrk", "-v"),
 		s.connections, s.rounds, s.time)) + "\n"
 }
 

@@ -69,7 +69,7 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err := os.WriteFile(types, []byte("application/x-bin bin\n"), 0o600); err != nil {
 		return nil, err
 	}
-	addr, admin := w.address(), lab.Address(lab.Port())
+	addr, admin := lab.Address(lab.Port()), lab.Address(lab.Port())
 	paths, trackers, memory := 1, "", "256MB"
 	switch {
 	case f.remote():

@@ -94,9 +94,8 @@ func (w *world) wrk(a *ask, p *process, d time.Duration, first int) (responses, 
 		return responses{}, err
 	}
 	seconds := max(1, int(d.Seconds()))
-	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout",
-		"60s", "-s", script,
-		p.url(""), "--", strconv.Itoa(first)).CombinedOutput()
+	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s",
+		"--timeout", "60s", "-s", script, p.url(""), "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return responses{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
 	}
