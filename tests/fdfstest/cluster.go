@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,10 +19,8 @@ type Options struct {
 	Groups []GroupSpec
 
 	// Trackers is the number of trackers, which are all equal; default 1, on free ports of
-	// 127.0.0.1. TrackerListen has the addresses (ip:port) of the first ones, or of all if it is
-	// longer than Trackers.
-	Trackers      int
-	TrackerListen []string
+	// 127.0.0.1.
+	Trackers int
 
 	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of
 	// addresses.
@@ -53,7 +50,6 @@ type GroupSpec struct {
 // StorageSpec describes a storage. File ids name the source by its IPv4 address, without a port, so
 // the storages of a group need different addresses unless the cluster has storage ids.
 type StorageSpec struct {
-	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port in the lists of the trackers; default: the address of the listener
 	// Version of FastDFS; default: Version of the group. A storage before 5.11 ignores the offset
 	// of a download from a trunk file: the reply begins at the first byte, and has the length of
@@ -125,10 +121,7 @@ func (o *Options) setDefaults() {
 	if o.AddressSize == 0 {
 		o.AddressSize = shortAddress
 	}
-	o.TrackerListen = slices.Clone(o.TrackerListen) // append must not write to the slice of the caller
-	for len(o.TrackerListen) < max(1, o.Trackers) {
-		o.TrackerListen = append(o.TrackerListen, "127.0.0.1:0")
-	}
+	o.Trackers = max(1, o.Trackers)
 }
 
 // build reserves all addresses and makes all nodes, and starts none.
@@ -136,8 +129,8 @@ func (c *Cluster) build(o Options) error {
 	if c.addressSize != shortAddress && c.addressSize != longAddress {
 		return fmt.Errorf("address size %d is neither %d nor %d", c.addressSize, shortAddress, longAddress)
 	}
-	for i, listen := range o.TrackerListen {
-		port, err := reserveText(listen)
+	for i := range o.Trackers {
+		port, err := reserve(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0))
 		if err != nil {
 			return err
 		}
@@ -195,14 +188,12 @@ func (g GroupSpec) list() []StorageSpec {
 }
 
 func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*Storage, error) {
-	port, err := common.take(spec)
-	if err != nil {
-		return nil, err
-	}
+	port := common.take()
 	s := &Storage{Node: newNode(fmt.Sprintf("s%d", len(c.storages)+1), port), cluster: c, advertise: port.addr}
 	s.SetVersion(spec.Version)
 	s.handle = s.handler(s.command, o.OnUnknown)
 	c.storages = append(c.storages, s)
+	var err error
 	if spec.Advertise != "" {
 		if s.advertise, err = netip.ParseAddrPort(spec.Advertise); err != nil {
 			return nil, fmt.Errorf("cannot advertise %q: want ip:port: %w", spec.Advertise, err)

@@ -10,19 +10,14 @@ type commonPort struct {
 	free []*reservation
 }
 
-// newCommonPort reserves an address for each storage without Listen.
+// newCommonPort reserves an address for each storage.
 func newCommonPort(o Options) (*commonPort, error) {
 	need := 0
 	for _, g := range o.Groups {
-		for _, s := range g.list() {
-			if s.Listen == "" {
-				need++
-			}
-		}
+		need += len(g.list())
 	}
 	if need > lastHost-firstHost+1 {
-		return nil, fmt.Errorf("%d storages without Listen, at most %d can be given addresses", need,
-			lastHost-firstHost+1)
+		return nil, fmt.Errorf("%d storages, at most %d can be given addresses", need, lastHost-firstHost+1)
 	}
 	var err error
 	for range portTries {
@@ -50,14 +45,11 @@ func (p *commonPort) reserve(n int) error {
 	return nil
 }
 
-// take returns the address that spec names, or the next of the reserved ones.
-func (p *commonPort) take(spec StorageSpec) (*reservation, error) {
-	if spec.Listen != "" {
-		return reserveText(spec.Listen)
-	}
+// take returns the next of the reserved addresses.
+func (p *commonPort) take() *reservation {
 	r := p.free[0]
 	p.free = p.free[1:]
-	return r, nil
+	return r
 }
 
 // release releases the addresses that were not taken.
@@ -66,12 +58,4 @@ func (p *commonPort) release() {
 		r.close()
 	}
 	p.free = nil
-}
-
-func reserveText(listen string) (*reservation, error) {
-	addr, err := netip.ParseAddrPort(listen)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %q: want ip:port: %w", listen, err)
-	}
-	return reserve(addr)
 }

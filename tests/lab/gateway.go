@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,15 +24,13 @@ type GatewayOptions struct {
 	Config   string   // replaces Trackers: keys of the module, sections but [redis], [peer], [cache], [gateway]
 	Redis    string   // host:port; empty = the gateway runs standalone
 	Peers    int      // port of the listener for peers; default: a free port
-	Reached  string   // host:port that peers connect to; default: Peers of Host; "-" = no [peer] section
+	Reached  string   // host:port that peers connect to; default: Peers; "-" = no [peer] section
 	Secret   string   // of the fleet; default: the constant Secret
 	Cache    []string // lines of the [cache] section
 	Lines    []string // further lines: keys of the [gateway] section, then other sections
 	Types    string   // file of MIME types; default: a file with one type, for .bin
 	Port     int      // default: a free port
 	Admin    int      // port of the admin listener; default: a free port
-	Host     string   // IP address; default: 127.0.0.1
-	Netns    string   // file of the network namespace; default: the namespace of the test
 	Clock    *Clock   // for a gateway that was built by BuildWithClock; default: the clock of the host
 }
 
@@ -71,15 +68,12 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 	if err := os.WriteFile(conf, []byte(o.config(dir)), 0o600); err != nil {
 		return nil, err
 	}
-	admin := o.address(o.Admin)
+	admin := Address(o.Admin)
 	command := []string{o.Binary, "serve", "-c", conf}
 	if o.Clock != nil {
 		command = append([]string{"env", o.Clock.Env()}, command...)
 	}
-	if o.Netns != "" {
-		command = append([]string{"nsenter", "--net=" + o.Netns}, command...)
-	}
-	p, err := Start(o.address(o.Port), filepath.Join(dir, "log"), Responds("http://"+admin+"/readyz"), command[0],
+	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Responds("http://"+admin+"/readyz"), command[0],
 		command[1:]...)
 	if err != nil {
 		return nil, err
@@ -95,12 +89,12 @@ func (o *GatewayOptions) config(dir string) string {
 		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
 	}
 	if o.Redis != "" && o.Reached != "-" {
-		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", o.address(o.Peers), o.reached(),
+		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", Address(o.Peers), o.reached(),
 			o.secret())
 	}
 	fmt.Fprintf(&b, "[cache]\n%s\n", strings.Join(o.Cache, "\n"))
-	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", o.address(o.Port),
-		o.address(o.Admin), strings.Join(o.Lines, "\n"))
+	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port),
+		Address(o.Admin), strings.Join(o.Lines, "\n"))
 	return b.String()
 }
 
@@ -123,15 +117,7 @@ func (o *GatewayOptions) reached() string {
 	if o.Reached != "" {
 		return o.Reached
 	}
-	return o.address(o.Peers)
-}
-
-// address returns a port of the host of the gateway as host:port.
-func (o *GatewayOptions) address(port int) string {
-	if o.Host != "" {
-		return net.JoinHostPort(o.Host, strconv.Itoa(port))
-	}
-	return Address(port)
+	return Address(o.Peers)
 }
 
 func (o *GatewayOptions) secret() string {

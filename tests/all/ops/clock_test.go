@@ -1,21 +1,16 @@
 package ops
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
@@ -23,7 +18,6 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/stampede"
-	"fastdfs-gateway/tests/storetest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -45,117 +39,12 @@ func TestClockJumps(t *testing.T) {
 	}
 	require.NoError(t, err)
 	for name, play := range map[string]func(*testing.T, string){
-		"store": jumpsAtStore, "tokens": jumpsAtTokens, "stop": jumpBeforeStop, "cache": jumpsAtCache,
-		"fills": jumpsInFills, "purges": jumpsAtPurges, "disk": jumpsAtDisk, "upgrade": jumpsAtUpgrade,
+		"cache": jumpsAtCache, "fills": jumpsInFills, "purges": jumpsAtPurges, "disk": jumpsAtDisk,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			play(t, built)
 		})
-	}
-}
-
-// serveAt starts a gateway with a wall clock that the test sets.
-func serveAt(t *testing.T, built string, s *storetest.Store, lines ...string) (*e2e.Process, *lab.Clock) {
-	t.Helper()
-	clock, conf := e2e.NewClock(t), e2e.WriteConfig(t, s.Config(e2e.WithListen(lines)...))
-	cmd := exec.Command(built, "serve", "-c", conf)
-	cmd.Env = append(os.Environ(), clock.Env())
-	return e2e.StartCommand(t, conf, cmd), clock
-}
-
-// dateOf returns the date in a header field of a response.
-func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
-	t.Helper()
-	at, err := http.ParseTime(a.Header.Get(field))
-	require.NoError(t, err, "%s: %q", field, a.Header.Get(field))
-	return at
-}
-
-// jumpsAtStore: the field Date follows the clock. Conditional requests, ranges and changed files
-// get the same responses as before, and no request of a client fails. The access log continues,
-// also after a rotation.
-func jumpsAtStore(t *testing.T, built string) {
-	s, log := storetest.New(t), filepath.Join(t.TempDir(), "access.log")
-	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
-	f := s.Normal("jpg", s.Bytes(100_000))
-	slave := s.Slave(f, "_150x150", "jpg", s.Bytes(3000))
-	kept, closed := e2e.AskAlways(t, p, f, 4, false), e2e.AskAlways(t, p, f, 2, true)
-	for n, offset := range append(jumps, time.Hour) {
-		clock.Set(offset)
-		eventually.True(t, func() bool { // the gateway formats the date once a second
-			return dateOf(t, p.Get(f.URL()), "Date").Sub(clock.Now()).Abs() < 2*time.Second
-		}, "Date after a jump to %v", offset)
-		a := p.Get(f.URL(), "Range: bytes=10-19")
-		require.Equal(t, http.StatusPartialContent, a.StatusCode)
-		require.Equal(t, f.Content[10:20], a.Body)
-		modified, tag := a.Header.Get("Last-Modified"), a.Header.Get("Etag")
-		require.False(t, dateOf(t, a, "Last-Modified").After(dateOf(t, a, "Date")), "RFC 9110 section 8.8.2.1")
-		require.Equal(t, http.StatusNotModified, p.Get(f.URL(), "If-Modified-Since: "+modified).StatusCode)
-		require.Equal(t, http.StatusNotModified, p.Get(f.URL(), "If-None-Match: "+tag).StatusCode)
-		require.Equal(t, http.StatusPartialContent, p.Get(f.URL(), "If-Range: "+tag, "Range: bytes=0-0").StatusCode)
-
-		require.Equal(t, slave.Content, p.Get(slave.URL()).Body)
-		slave.Content = s.Bytes(3000 + n)
-		require.NoError(t, os.WriteFile(slave.Path, slave.Content, 0o600))
-		eventually.True(t, func() bool { return string(p.Get(slave.URL()).Body) == string(slave.Content) },
-			"a file that changed on disk is served as it was")
-
-		rotated := fmt.Sprint(log, n)
-		require.NoError(t, os.Rename(log, rotated))
-		require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
-		eventually.True(t, func() bool { // lines are written after their responses
-			text, err := os.ReadFile(log)
-			return err == nil && strings.Contains(string(text), clock.Now().Format(`{"time":"2006-01-`))
-		}, "no new log at %v", offset)
-		text, err := os.ReadFile(rotated)
-		require.NoError(t, err)
-		require.NotContains(t, string(text), `"seconds":-`)
-		status, page := p.AdminGet("/status")
-		require.Equal(t, http.StatusOK, status, page)
-	}
-	kept()
-	closed()
-}
-
-// jumpsAtTokens: the gateway checks a token by the present time of its clock, not by an earlier
-// one.
-func jumpsAtTokens(t *testing.T, built string) {
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	p, clock := serveAt(t, built, s, e2e.TokenKeys()...)
-	ask := func(at time.Time) int {
-		return p.Get(f.URL() + "?" + antisteal.Query(e2e.TokenSecret, f.ID.Logic, at.Unix())).StatusCode
-	}
-	for _, offset := range jumps {
-		clock.Set(offset)
-		require.Equal(t, http.StatusOK, ask(clock.Now()), "%v", offset)
-		require.Equal(t, http.StatusBadRequest, ask(clock.Now().Add(-16*time.Minute)), "%v", offset)
-		right := http.StatusOK // a token from the future of the clock is valid, as it is for the module
-		if offset > 0 {
-			right = http.StatusBadRequest
-		}
-		require.Equal(t, right, ask(time.Now()), "%v", offset)
-	}
-}
-
-// jumpBeforeStop: a gateway whose clock has jumped stops like any other: it closes idle
-// connections, and does not wait for their timeouts. These are longer than AwaitExit waits.
-func jumpBeforeStop(t *testing.T, built string) {
-	for _, offset := range []time.Duration{-day, 10 * 365 * day} {
-		s := storetest.New(t)
-		f := s.Normal("jpg", s.Bytes(100))
-		p, clock := serveAt(t, built, s, "[gateway]", "idle_timeout = 5m", "read_timeout = 5m",
-			"shutdown_timeout = 5m", "max_connections_per_ip = 9") // so that a connection without bytes is accepted
-		idle, fresh := p.Dial(), p.Dial()
-		_, err := io.WriteString(idle, e2e.Request(http.MethodHead, f.URL()))
-		require.NoError(t, err)
-		_, err = idle.Read(make([]byte, 4096))
-		require.NoError(t, err)
-		clock.Set(offset)
-		p.Shutdown()
-		_, err = fresh.Read(make([]byte, 1))
-		require.ErrorIs(t, err, io.EOF)
 	}
 }
 
@@ -304,31 +193,4 @@ func jumpsAtDisk(t *testing.T, built string) {
 	fetch(2)
 	f.Warm(id, content)
 	require.NoError(t, os.RemoveAll(inTheWay))
-}
-
-// jumpsAtUpgrade: the clock jumps before and after a new process takes over. The old process
-// completes its download, and exits.
-func jumpsAtUpgrade(t *testing.T, built string) {
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
-	m := f.Gateways[0]
-	id, content := f.Put(9 << 20)
-	f.Warm(id, content)
-	m.OnDisk(t, e2e.SegmentsOf(len(content)))
-	u := m.Upgrades()
-	f.ForgetCounts()
-	for n, offset := range jumps {
-		download, _ := m.Download(e2e.Path(id), "Connection: close")
-		m.Options.Clock.Set(offset)
-		u.Upgrade()
-		m.Options.Clock.Set(-offset)
-		body, err := io.ReadAll(download.Body)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(content, body))
-		u.Logged(n+1, "msg=stopped")
-		f.Warm(id, content)
-	}
-	require.NotContains(t, m.Log(), "stopping before all responses")
-	require.Zero(t, f.Cluster.Downloads(id).Downloads)
-	_, state := m.AdminGet("/status.json")
-	require.Equal(t, 1, strings.Count(state, `": "live"`), state)
 }

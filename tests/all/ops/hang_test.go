@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
@@ -223,88 +222,4 @@ func TestStorePathHangs(t *testing.T) {
 		return code == http.StatusOK
 	})
 	require.Equal(t, others[0].Content, p.Get(others[0].URL()).Body)
-}
-
-// TestPurgeWhileADiskHangs: a purge by another gateway that succeeds is in force in the one whose
-// disk hangs, also when the disk is back.
-func TestPurgeWhileADiskHangs(t *testing.T) {
-	t.Parallel()
-	disk, mount := mountHangable(t)
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Cache: []string{"disk_path = " + mount}})
-	hanging, other := f.Gateways[0], f.Join(e2e.FleetOptions{Storages: 1})
-	f.Met()
-	var files []fdfs.FileID
-	for range 4 {
-		id, content := f.PutOwnedBy(5000, hanging)
-		f.Warm(id, content)
-		files = append(files, id)
-	}
-	for i, id := range files {
-		disk.Hang(i%2 == 0)
-		require.NoError(t, f.Cluster.Remove(id))
-		status, text := other.AdminPost("/purge?id="+id.String(), "")
-		require.Equal(t, http.StatusOK, status, text)
-		for _, m := range []*e2e.Member{hanging, other} {
-			require.Equal(t, "404 Not Found", m.Get(e2e.Path(id)).Status)
-		}
-	}
-	disk.Hang(false)
-	for _, id := range files {
-		require.Equal(t, "404 Not Found", hanging.Get(e2e.Path(id)).Status)
-	}
-}
-
-// TestHangingCache: while the disk of the cache hangs, the gateway serves what is in memory and
-// fetches the rest, each within a bounded time. A purge is in force when it returns, and a
-// heartbeat does not wait. An upgrade passes on, and the disk comes back by itself in the new
-// process, without what was purged. SIGTERM ends a process whose disk hangs.
-func TestHangingCache(t *testing.T) {
-	t.Parallel()
-	disk, mount := mountHangable(t)
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1,
-		Cache: []string{"disk_path = " + mount, "memory_max = 32MB"}})
-	m := f.Gateways[0]
-	inMemory, content := f.Put(5000)
-	onDisk, large := f.Put(9 << 20)
-	f.Warm(inMemory, content)
-	f.Warm(onDisk, large)
-	m.OnDisk(t, 1+e2e.SegmentsOf(len(large)))
-	m.Gateway.Stop()
-	m.Start(t)
-	f.Met()
-	f.Warm(inMemory, content)
-	f.ForgetCounts()
-
-	disk.Hang(true)
-	f.Warm(inMemory, content)
-	require.Zero(t, f.Cluster.Downloads(inMemory).Downloads)
-	f.Warm(onDisk, large)
-	require.NotZero(t, f.Cluster.Downloads(onDisk).Downloads, "the disk does not give it")
-	require.Contains(t, m.Log(), "the cache's disk hangs")
-	require.NotZero(t, f.Metric("fdfs_gateway_cache_disk_failures_total"))
-	_, page := m.AdminGet("/status")
-	require.Contains(t, page, "hangs or has failed")
-	require.NoError(t, f.Cluster.Remove(inMemory))
-	status, text := m.AdminPost("/purge?id="+inMemory.String(), "")
-	require.Equal(t, http.StatusOK, status, text)
-	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
-
-	u := m.Upgrades()
-	u.Upgrade()
-	f.Warm(onDisk, large)
-	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
-	disk.Hang(false)
-	eventually.True(t, func() bool { return len(u.PIDs()) == 3 }, "Landlock needs a new process for the disk")
-	eventually.True(t, func() bool {
-		f.Warm(f.Put(5000))
-		return f.Metric(`fdfs_gateway_cache_bytes{tier="disk"}`) > 0
-	})
-	require.Equal(t, "404 Not Found", m.Get(e2e.Path(inMemory)).Status)
-
-	disk.Hang(true)
-	u.Signal(syscall.SIGTERM)
-	u.Logged(3, "msg=stopped")
-	last := u.Current()
-	eventually.True(t, func() bool { return syscall.Kill(last, 0) == syscall.ESRCH }, "it has ended")
-	disk.Hang(false)
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -13,116 +11,8 @@ import (
 	"fastdfs-gateway/tests/all/real/client"
 )
 
-const (
-	slowRate      = "80mbit" // of a storage during a disturbed download: 50 MB take 5 s
-	gapLimit      = 4 * time.Second
-	redirectLimit = 700 * time.Millisecond
-	renewLimit    = 10 * time.Second // until the gateway uses a new address
-)
-
-// freezePart disturbs downloads in the middle: it pauses the sending storage, cuts off its host,
-// kills it, and pauses the sending web server.
-func (w *world) freezePart() {
-	s1, s2 := w.storages[0], w.storages[1]
-	for _, n := range []*node{s1, s2} {
-		if err := n.host.limit(slowRate); err != nil {
-			w.report.skip("freeze", fmt.Sprintf("the kernel cannot slow a device down: %v", err))
-			return
-		}
-		defer func() { w.report.failed("freeze", n.host.unlimit()) }()
-	}
-	w.coldBehindFrozenServer()
-	f, err := w.upload("large", s1, 0, "bin", w.content(w.s.largeMB<<20))
-	if w.report.failed("freeze", err) || w.report.failed("freeze", w.waitSame(f)) {
-		return
-	}
-	w.disturb(w.edge, f, "frozen", func(n *node) error { return w.signal(n, syscall.SIGSTOP) },
-		func(n *node) error { return w.signal(n, syscall.SIGCONT) })
-	w.disturb(w.edge, f, "host cut off", func(n *node) error { return w.network.cut(n.host) },
-		func(n *node) error { return w.network.mend(n.host) })
-	w.disturb(w.edge, f, "killed", w.kill, w.startStorage)
-	w.disturb(w.byHTTP, f, "web server frozen", func(n *node) error { return w.beside[n].signal(syscall.SIGSTOP) },
-		func(n *node) error { return w.beside[n].signal(syscall.SIGCONT) })
-}
-
-// coldBehindFrozenServer requests a small file that no cache has, while the web server of its
-// source accepts connections and sends nothing.
-func (w *world) coldBehindFrozenServer() {
-	f, err := w.upload("small", w.storages[0], 0, "jpg", w.content(5000))
-	if w.report.failed("freeze", err) || w.report.failed("freeze", w.waitSame(f)) {
-		return
-	}
-	server := w.beside[f.from]
-	if w.report.failed("freeze", server.signal(syscall.SIGSTOP)) {
-		return
-	}
-	r := get(w.byHTTP.url + "/" + f.id)
-	w.report.failed("freeze", server.signal(syscall.SIGCONT))
-	wrong := f.whole(r)
-	w.report.check("freeze", wrong == "" && r.took <= gapLimit, "cold file behind a frozen web server: all took %v %s",
-		r.took.Round(time.Millisecond), wrong)
-}
-
-// disturb downloads a file through a gateway at the edge, and calls strike, and after the download
-// heal, for the storage whose host sends the file.
-func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*node) error) {
-	if w.report.failed("freeze", w.purge(edge, "all=1")) {
-		return
-	}
-	done := make(chan response, 1)
-	begin := time.Now()
-	go func() { done <- get(edge.url + "/" + f.id) }() // ends with the response, which is awaited below
-	time.Sleep(300 * time.Millisecond)
-	s1, s2 := w.storages[0], w.storages[1]
-	victim := s1
-	if busiest(s1.host, s2.host) == s2.host {
-		victim = s2
-	}
-	select {
-	case r := <-done:
-		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", r.took,
-			victim.host.name)
-		return
-	default:
-	}
-	struck := time.Since(begin).Round(time.Millisecond)
-	w.report.failed("freeze", strike(victim))
-	r := <-done
-	w.report.failed("freeze", heal(victim))
-	wrong := f.whole(r)
-	w.report.check("freeze", wrong == "" && r.gap <= gapLimit, "%s %s after %v: longest gap %v, all took %v %s",
-		victim.host.name, what, struck, r.gap.Round(time.Millisecond), r.took.Round(time.Millisecond), wrong)
-	w.report.failed("freeze", w.waitReady())
-}
-
-// redirectPart requests a redirect to a host that has just been cut off.
-func (w *world) redirectPart() {
-	s1, s2 := w.storages[0], w.storages[1]
-	f, err := w.upload("redirected", s1, 0, "jpg", w.content(5000))
-	if w.report.failed("redirect", err) || w.report.failed("redirect", w.waitSame(f)) {
-		return
-	}
-	url := w.redirecting.url + "/" + f.id
-	// Earlier parts have disturbed the source.
-	err = await(goneLimit, "clients are not sent to the source", func() error {
-		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place,
-			"//"+join(s1.host.addr, gatewayPort)+"/") {
-			return fmt.Errorf("the Location field is %q", place)
-		}
-		return nil
-	})
-	if w.report.failed("redirect", err) || w.report.failed("redirect", w.network.cut(s1.host)) {
-		return
-	}
-	r := do(stay, http.MethodGet, url)
-	place := r.header.Get("Location")
-	want := "//" + join(s2.host.addr, gatewayPort) + "/"
-	w.report.check("redirect", r.err == nil && strings.Contains(place, want) && r.took <= redirectLimit,
-		"source is dead: status %d after %v to %q, want the replica %s %v", r.status, r.took.Round(time.Millisecond),
-		place, want, r.err)
-	w.report.failed("redirect", w.network.mend(s1.host))
-	w.report.failed("redirect", w.waitReady())
-}
+// renewLimit is the time until the gateway uses a new address.
+const renewLimit = 10 * time.Second
 
 // addressPart moves s2 to another address, and kills s1, so that s2 is the only storage of the
 // group.

@@ -15,9 +15,7 @@ type response struct {
 	status int
 	header http.Header
 	body   []byte
-	err    error         // the connection failed, or the body broke off
-	took   time.Duration // all of it
-	gap    time.Duration // the longest time between two pieces of the body, the first one included
+	err    error // the connection failed, or the body broke off
 }
 
 // fetchLimit is the timeout of one request.
@@ -36,7 +34,6 @@ func newClient(redirect func(*http.Request, []*http.Request) error) *http.Client
 
 // do requests url. headers are "Name: value".
 func do(c *http.Client, method, url string, headers ...string) response {
-	start := time.Now()
 	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		return response{err: err}
@@ -47,25 +44,11 @@ func do(c *http.Client, method, url string, headers ...string) response {
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return response{err: err, took: time.Since(start)}
+		return response{err: err}
 	}
 	defer resp.Body.Close()
 	r := response{status: resp.StatusCode, header: resp.Header}
-	last := time.Now()
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := resp.Body.Read(buf)
-		r.body = append(r.body, buf[:n]...)
-		r.gap = max(r.gap, time.Since(last))
-		last = time.Now()
-		if err == io.EOF {
-			break
-		}
-		if r.err = err; err != nil {
-			break
-		}
-	}
-	r.took = time.Since(start)
+	r.body, r.err = io.ReadAll(resp.Body)
 	return r
 }
 

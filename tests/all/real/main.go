@@ -23,8 +23,6 @@ type settings struct {
 	bin, nginx, gateway string
 	trunk, ids, ipv6    bool
 	trackers            int
-	soak                time.Duration
-	rate                int // of the soak, requests a second
 	largeMB             int
 	only                *regexp.Regexp
 	keep                bool
@@ -59,10 +57,8 @@ func parseFlags(args []string) (*settings, error) {
 	f.BoolVar(&s.ids, "ids", false, "storage ids in place of addresses in file ids")
 	f.BoolVar(&s.ipv6, "ipv6", false, "IPv6 addresses only (FastDFS since 6.11); includes -ids")
 	f.IntVar(&s.trackers, "trackers", 1, "number of trackers, 1 or 2")
-	f.DurationVar(&s.soak, "soak", 10*time.Minute, "length of the soak; 0 leaves it out")
-	f.IntVar(&s.rate, "rate", 193, "requests a second in the soak")
 	f.IntVar(&s.largeMB, "large", 50, "size of large files, MB")
-	only := f.String("only", ".*", "run only the parts whose whole names match this regular expression, as table|soak")
+	only := f.String("only", ".*", "only the parts whose whole names match this regular expression, as table|delete")
 	f.BoolVar(&s.keep, "keep", false, "leave the folder with configurations, stores and logs behind")
 	f.Func("set", "tracker.KEY=VALUE, storage.KEY=VALUE or gateway.KEY=VALUE: "+
 		"a further line of these configurations, in place of the harness's own (may be repeated)",
@@ -75,8 +71,8 @@ func parseFlags(args []string) (*settings, error) {
 	if s.only, err = regexp.Compile("^(?:" + *only + ")$"); err != nil {
 		return nil, err
 	}
-	if s.trackers < 1 || s.trackers > 2 || s.rate < 1 || s.largeMB < 1 {
-		return nil, errors.New("want 1 or 2 trackers, and a rate and a size of at least 1")
+	if s.trackers < 1 || s.trackers > 2 || s.largeMB < 1 {
+		return nil, errors.New("want 1 or 2 trackers, and a size of at least 1")
 	}
 	for _, path := range []*string{&s.bin, &s.nginx, &s.gateway} {
 		if *path == "" {
@@ -173,13 +169,9 @@ type part struct {
 
 var parts = []part{
 	{"table", (*world).tablePart},
-	{"types", (*world).typesPart},
 	{"crc", (*world).crcPart},
 	{"delete", (*world).deletePart},
 	{"mutable", (*world).mutablePart},
-	{"freeze", (*world).freezePart},
-	{"redirect", (*world).redirectPart},
-	{"soak", (*world).soakPart},
 	{"address", (*world).addressPart},
 	{"links", (*world).linksPart},
 }

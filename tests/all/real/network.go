@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // network is one namespace with a bridge, in which this program runs, and one namespace for each
@@ -158,10 +157,6 @@ func (h *host) pids(text string) []int {
 	return list
 }
 
-// cut takes the host off the network without a FIN or RST to its peers; mend connects it again.
-func (n *network) cut(h *host) error  { return ip("-n", n.name, "link", "set", h.name, "down") }
-func (n *network) mend(h *host) error { return ip("-n", n.name, "link", "set", h.name, "up") }
-
 // move replaces the address of the host.
 func (n *network) move(h *host, last byte) error {
 	if err := ip("-n", h.space, "address", "delete", n.prefix(h.addr), "dev", "eth0"); err != nil {
@@ -171,50 +166,9 @@ func (n *network) move(h *host, last byte) error {
 	return ip(n.addressStep(h.space, "eth0", h.addr)...)
 }
 
-// limit bounds the rate at which the host sends (tc-tbf(8)); unlimit removes the bound.
-func (h *host) limit(rate string) error {
-	return tool("tc", "-n", h.space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
-		"latency", "50ms")
-}
-
-func (h *host) unlimit() error {
-	return tool("tc", "-n", h.space, "qdisc", "delete", "dev", "eth0", "root")
-}
-
-// sent returns the number of bytes that the host has sent.
-func (h *host) sent() int64 {
-	text, err := os.ReadFile("/sys/class/net/" + h.name + "/statistics/rx_bytes")
-	if err != nil {
-		return 0
-	}
-	v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return v
-}
-
-// busiest returns the host that sends most bytes within 50 ms.
-func busiest(hosts ...*host) *host {
-	before := map[*host]int64{}
-	for _, h := range hosts {
-		before[h] = h.sent()
-	}
-	time.Sleep(50 * time.Millisecond)
-	best, most := hosts[0], int64(-1)
-	for _, h := range hosts {
-		if n := h.sent() - before[h]; n > most {
-			best, most = h, n
-		}
-	}
-	return best
-}
-
-func ip(args ...string) error { return tool("ip", args...) }
-
-func tool(name string, args ...string) error {
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

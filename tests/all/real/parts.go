@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,45 +19,6 @@ const (
 	mutableLimit = 2500 * time.Millisecond // until a changed appender comes through the cache: mutable_ttl is 1 s
 	extraReads   = 1.1                     // bytes read from storages for a file, divided by its size
 )
-
-// mediaTypes are the media types that browsers need, by extension; some have more than one name.
-var mediaTypes = map[string][]string{
-	"webp": {"image/webp"}, "avif": {"image/avif"}, "mng": {"video/x-mng"}, "flv": {"video/x-flv"},
-	"webm":  {"video/webm"},
-	"docx":  {"application/vnd.openxmlformats-officedocument.wordprocessingml.document"},
-	"xlsx":  {"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"},
-	"pptx":  {"application/vnd.openxmlformats-officedocument.presentationml.presentation"},
-	"m3u8":  {"application/vnd.apple.mpegurl"},
-	"ts":    {"video/mp2t"},
-	"m4a":   {"audio/x-m4a", "audio/mp4"},
-	"m4v":   {"video/x-m4v", "video/mp4"},
-	"3gp":   {"video/3gpp"},
-	"7z":    {"application/x-7z-compressed"},
-	"woff":  {"font/woff"},
-	"woff2": {"font/woff2"},
-	"wasm":  {"application/wasm"},
-	"jpg":   {"image/jpeg"}, "png": {"image/png"}, "mp4": {"video/mp4"}, "pdf": {"application/pdf"},
-	"txt": {"text/plain"},
-}
-
-// typesPart checks the media types at the source and at the edge.
-func (w *world) typesPart() {
-	for ext, want := range mediaTypes {
-		f, err := w.upload(ext, w.storages[0], 0, ext, w.content(500))
-		if w.report.failed("types", err) {
-			continue
-		}
-		var wrong []string
-		for _, server := range []string{w.gatewayAt(f.from), w.edge.url} {
-			r := get(server + "/" + f.id)
-			media, _, _ := strings.Cut(r.header.Get("Content-Type"), ";")
-			if r.status != http.StatusOK || !slices.Contains(want, media) {
-				wrong = append(wrong, fmt.Sprintf("%s: status %d, %q", server, r.status, media))
-			}
-		}
-		w.report.check("types", len(wrong) == 0, ".%s is %s %v", ext, want[0], wrong)
-	}
-}
 
 // crcPart checks that a file is read once from the storages, whichever variant of the CRC32 its
 // file id has.

@@ -29,9 +29,8 @@ type world struct {
 	nginx    []*server
 
 	edge, byHTTP, redirecting, uncached *server
-	byModule                            *server           // fetches from the module's nginx; nil without it
-	beside                              map[*node]*server // the gateway on a storage host
-	seed                                int               // number of contents so far
+	byModule                            *server // fetches from the module's nginx; nil without it
+	seed                                int     // number of contents so far
 }
 
 // node is a storage.
@@ -60,7 +59,7 @@ const (
 
 // newWorld starts all programs, and waits until storages accept and replicate files.
 func newWorld(s *settings, n *network, dir string) (*world, error) {
-	w := &world{s: s, network: n, dir: dir, report: &report{}, beside: map[*node]*server{}}
+	w := &world{s: s, network: n, dir: dir, report: &report{}}
 	for _, name := range []string{"t1", "t2"}[:s.trackers] {
 		w.trackers = append(w.trackers, n.hosts[name])
 	}
@@ -138,26 +137,17 @@ func (w *world) daemon(h *host, program, conf string) error {
 	return nil
 }
 
-// signal sends a signal to the process of a storage, which has its configuration among its
-// arguments.
-func (w *world) signal(n *node, s syscall.Signal) error {
+// kill kills a storage, whose process has its configuration among its arguments, and waits for its
+// end.
+func (w *world) kill(n *node) error {
 	list := n.host.pids(n.conf)
 	if len(list) == 0 {
 		return fmt.Errorf("%s: no process of fdfs_storaged", n.host.name)
 	}
 	for _, pid := range list {
-		if err := syscall.Kill(pid, s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
-	}
-	return nil
-}
-
-// kill kills a storage and waits for its end.
-func (w *world) kill(n *node) error {
-	list := n.host.pids(n.conf)
-	if err := w.signal(n, syscall.SIGKILL); err != nil {
-		return err
 	}
 	return awaitEnd(list)
 }
@@ -272,7 +262,7 @@ func await(limit time.Duration, what string, try func() error) error {
 func (w *world) startServers() error {
 	var err error
 	for _, n := range w.storages {
-		if w.beside[n], err = w.startGateway(n.host, n, "proxy", gatewayPort); err != nil {
+		if _, err = w.startGateway(n.host, n, "proxy", gatewayPort); err != nil {
 			return err
 		}
 	}
@@ -353,10 +343,6 @@ func (s *server) await(url string) error {
 		return nil
 	})
 }
-
-// signal sends a signal to the server: ip-netns(8) replaces itself by the program, so cmd is the
-// server.
-func (s *server) signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
 
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
