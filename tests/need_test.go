@@ -58,37 +58,6 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNeedFails: where apt-get fails, the last line names the missing packages.
-func TestNeedFails(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"update", "install"} {
-		fails := "#!/bin/sh\n[ $1 != " + command + " ] || { echo E: no network; exit 100; }\n"
-		code, out := need(t, "0", map[string]string{"apt-get": fails, "redis-server": ""})
-		require.Equal(t, 1, code, out)
-		require.Equal(t, "the tests will install by apt-get: redis-server\nE: no network\n"+
-			"apt-get could not install redis-server, which the tests need; see above, install them "+
-			"and try again\n", out)
-	}
-}
-
-// TestNeedModules: the packages of npm are installed as their lock file names them, for make
-// test-all only.
-func TestNeedModules(t *testing.T) {
-	t.Parallel()
-	const announced = "the tests will install by npm, into bin/browser: playwright-core axe-core\n"
-	for status, says := range map[string]string{
-		"0": "npm ci\n",
-		"1": "npm ci\nnpm could not install playwright-core axe-core, which the tests need; see above and try again\n",
-	} {
-		fakes := map[string]string{"redis-server": "#!/bin/sh\n", "apt-get": "#!/bin/sh\n",
-			"npm": "#!/bin/sh\necho npm $1; exit " + status + "\n"}
-		code, out := need(t, "0", fakes, "all")
-		require.Contains(t, out, announced)
-		require.True(t, strings.HasSuffix(out, says), out)
-		require.Equal(t, status, strconv.Itoa(code))
-	}
-}
-
 // need runs the script as an account, with programs instead of those of the host.
 func need(t *testing.T, id string, fakes map[string]string, args ...string) (code int, out string) {
 	t.Helper()

@@ -72,7 +72,7 @@ var exceptions = map[string]map[string]string{
 	},
 	"docs/install.md": {
 		"gateway compare -ranges -sample 5000 -rate 200 http://localhost:8888 http://localhost:8080 " +
-			"/var/log/nginx/access.log": "needs nginx beside the gateway: TestCompareWithNginx",
+			"/var/log/nginx/access.log": "needs nginx beside the gateway: TestMigrateDocument",
 		"docker build -f packaging/Dockerfile --build-arg VERSION=VERSION " +
 			"-t fastdfs-gateway dist": "needs a daemon; TestImage of tests/all/packages builds the image by buildah",
 		"docker run -d --name gateway --read-only -p 8888:8888 -v /etc/fdfs:/etc/fdfs:ro " +

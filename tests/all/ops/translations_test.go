@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const quietNginx = "error_log stderr crit;\nevents {}"
+
 // comparison is an nginx, and the gateway that a translation makes of it.
 type comparison struct {
 	name   string

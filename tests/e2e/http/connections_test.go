@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,69 +170,4 @@ func TestStalledClientsMakeRoom(t *testing.T) {
 			read(100_000)
 		})
 	}
-}
-
-// TestNoResponseIsCutForRoom: with many more clients than connections, the gateway may close a
-// connection between two responses, but never within one, and each client gets all its responses.
-func TestNoResponseIsCutForRoom(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(200000))
-	p := e2e.Serve(t, s, "[gateway]", "max_connections = 8")
-	const clients, each = 32, 40
-	var wg sync.WaitGroup
-	var reconnected atomic.Int64
-	failures := make(chan error, clients)
-	for range clients {
-		wg.Go(func() {
-			for done := 0; done < each; reconnected.Add(1) {
-				n, err := keepAsking(p.Addrs[0], f, each-done)
-				if done += n; err != nil {
-					failures <- err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(failures)
-	for err := range failures {
-		require.NoError(t, err)
-	}
-	require.Greater(t, reconnected.Load(), int64(clients), "connections were replaced")
-	require.Positive(t, p.Metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
-}
-
-// keepAsking sends up to n requests on one connection and returns the number of responses. The end
-// of the connection before the first byte of a response, or a 503, is no error.
-func keepAsking(address string, f storetest.Object, n int) (responses int, err error) {
-	c, err := net.DialTimeout("tcp", address, e2e.Timeout)
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(e2e.Timeout)) // the reads fail then
-	in := bufio.NewReader(c)
-	for ; responses < n; responses++ {
-		if _, err := io.WriteString(c, e2e.Request(http.MethodGet, f.URL())); err != nil {
-			return responses, nil
-		}
-		if _, err := in.Peek(1); err != nil {
-			return responses, nil
-		}
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			return responses, fmt.Errorf("cut in the head of a response: %w", err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		switch {
-		case err != nil:
-			return responses, fmt.Errorf("cut after %d bytes of a response: %w", len(body), err)
-		case resp.StatusCode == http.StatusServiceUnavailable:
-			return responses, nil
-		case !bytes.Equal(body, f.Content):
-			return responses, fmt.Errorf("wrong response %s of %d bytes", resp.Status, len(body))
-		}
-	}
-	return responses, nil
 }

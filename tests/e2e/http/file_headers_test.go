@@ -7,9 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
-	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -71,31 +69,6 @@ func TestDifferencesFileHeaders(t *testing.T) {
 		require.ElementsMatch(t, []string{"sandbox", "default-src 'self'"},
 			p.In(t).Get(svg.URL()).Header.Values("Content-Security-Policy"))
 	})
-}
-
-// TestFileHeadersOfRemoteFiles: files of other hosts have the same headers, whether fetched or
-// cached.
-func TestFileHeadersOfRemoteFiles(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	content := e2e.RandomContent(5000)
-	spec := fdfstest.FileSpec{Group: "group1", Ext: "jpg", Content: content, Created: e2e.LongAgo}
-	first := e2e.Path(e2e.Put(t, c, spec))
-	spec.Group = "group2"
-	second := e2e.Path(e2e.Put(t, c, spec))
-	spec.Content = e2e.RandomContent(100)
-	other := e2e.Path(e2e.Put(t, c, spec))
-	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, headerSections...)))
-	eventually.True(t, func() bool { return p.Get(other).StatusCode == 200 }, "the lists of the tracker are loaded")
-	for _, cache := range []string{"MISS", "HIT"} {
-		requireHeaders(t, p.Get(first).Header, "X-Cache: "+cache, "X-Kind: image", "Cache-Control: max-age=1",
-			"Content-Disposition")
-		requireHeaders(t, p.Get(second).Header, "X-Cache: "+cache, "X-Kind: second", "Content-Disposition: attachment",
-			"Access-Control-Allow-Origin")
-		eventually.True(t, func() bool {
-			return p.Get(first).Header.Get("X-Cache") == "HIT" && p.Get(second).Header.Get("X-Cache") == "HIT"
-		}, "the last bytes of a file are sent before it is stored")
-	}
 }
 
 // TestDifferencesErrorPages: the bodies of errors come from the files of [error_pages], which a

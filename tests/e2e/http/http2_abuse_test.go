@@ -144,45 +144,6 @@ func TestHTTP2Floods(t *testing.T) {
 	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 })
 }
 
-// TestHTTP2BrokenBlocks: a header block that leaves the table of the client unknown ends the
-// connection (RFC 9113 sections 4.3 and 6.2, RFC 7541 section 4.2).
-func TestHTTP2BrokenBlocks(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	p := e2e.ServeHTTP2(t, s)
-	for name, tt := range map[string]struct {
-		flags   http2.Flags // besides END_STREAM and END_HEADERS
-		payload string
-		code    http2.ErrCode
-	}{
-		"more padding than payload":   {http2.FlagHeadersPadded, "\xff\x82", http2.ErrCodeProtocol},
-		"padding without a length":    {http2.FlagHeadersPadded, "", http2.ErrCodeFrameSize},
-		"half of a priority":          {http2.FlagHeadersPriority, "\x00\x00", http2.ErrCodeFrameSize},
-		"size update behind a field":  {0, "\x82\x3f\xe1\x1f", http2.ErrCodeCompression},
-		"size update above the limit": {0, "\x3f\xe1\xff\xff\x7f\x82", http2.ErrCodeCompression},
-		"unknown index":               {0, "\xff\x7f", http2.ErrCodeCompression},
-		"endless integer":             {0, "\x7f" + strings.Repeat("\xff", 20), http2.ErrCodeCompression},
-		"string behind the end":       {0, "\x40\x7f\xff\x01", http2.ErrCodeCompression},
-		"wrong Huffman code":          {0, "\x40\x84\xff\xff\xff\xff\x00", http2.ErrCodeCompression},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := connect(p.In(t), "/")
-			flags := tt.flags | http2.FlagHeadersEndStream | http2.FlagHeadersEndHeaders
-			require.NoError(t, a.WriteRawFrame(http2.FrameHeaders, flags, 1, []byte(tt.payload)))
-			for {
-				f, err := a.ReadFrame()
-				require.NoError(t, err)
-				if away, ok := f.(*http2.GoAwayFrame); ok {
-					require.Equal(t, tt.code, away.ErrCode)
-					break
-				}
-			}
-			_, err := io.Copy(io.Discard, a.conn) // until the gateway has closed
-			require.NoError(t, err)
-		})
-	}
-}
-
 // TestHTTP2Rejections: requests that break the rules of HTTP/1.1 are rejected over HTTP/2, too.
 func TestHTTP2Rejections(t *testing.T) {
 	t.Parallel()

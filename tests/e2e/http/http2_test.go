@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"fastdfs-gateway/internal/testing/eventually"
@@ -83,27 +81,4 @@ func TestHTTP2SlowReaders(t *testing.T) {
 	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 })
 	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_aborted_total{reason="client"}`) == 100 })
 	require.Equal(t, 206, p.Get(large.URL(), "Range: bytes=0-0").StatusCode, "the connection is still of use")
-}
-
-// TestHTTP2Reload: no request fails during reloads and an upgrade.
-func TestHTTP2Reload(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	file := s.Normal("jpg", s.Bytes(300_000))
-	p := e2e.ServeHTTP2(t, s)
-	url := "https://" + p.Addrs[0] + file.URL()
-	end := e2e.Always(t, 8, func() func() error {
-		return func() error { return e2e.GetWhole(p.HTTP2, url, file.Content) }
-	})
-	for range 3 {
-		code, text := p.AdminPost("/reload", "")
-		require.Equal(t, 200, code, text)
-	}
-	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
-	eventually.True(t, func() bool { return e2e.ReplacedLine.MatchString(p.LogText()) }, "no upgrade")
-	pid, err := strconv.Atoi(e2e.ReplacedLine.FindStringSubmatch(p.LogText())[1])
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGTERM) })
-	require.Equal(t, 200, p.Get(file.URL()).StatusCode)
-	end()
 }

@@ -1,16 +1,12 @@
 package ops
 
 import (
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/storetest"
 
@@ -72,43 +68,4 @@ func TestCompare(t *testing.T) {
 	code, stdout, _ = e2e.Run(t, append([]string{"compare", "-sample", "2"}, urls(same)...)...)
 	require.Equal(t, 0, code)
 	require.Contains(t, stdout, "done: 2 paths, 2 equal,")
-}
-
-// TestCompareOnTerminal: compare prints colors and a progress bar on a terminal, and a summary when
-// Ctrl-C ends it, also while the list comes from a terminal.
-func TestCompareOnTerminal(t *testing.T) {
-	t.Parallel()
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	p := e2e.Serve(t, s)
-	// hangs never responds to the second path.
-	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/hangs" {
-			<-r.Context().Done()
-		}
-	}))
-	t.Cleanup(hangs.Close)
-	for name, lines := range map[string][]string{
-		"list":     {list(t, f.URL(), "/hangs", "/hangs/too", "/equal", "/equal/too")},
-		"terminal": nil,
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := onTerminal(t, nil, append([]string{"compare", hangs.URL, "http://" + p.Addrs[0]}, lines...)...)
-			if lines == nil {
-				_, err := io.WriteString(x.file, f.URL()+"\n")
-				require.NoError(t, err)
-			}
-			eventually.True(t, func() bool { return strings.Contains(x.text(), "different") })
-			if lines != nil {
-				eventually.True(t, func() bool { return strings.Contains(x.text(), "(4/5") })
-			}
-			_, err := io.WriteString(x.file, "\x03") // Ctrl-C
-			require.NoError(t, err)
-			require.Equal(t, 1, x.end(), x.text())
-			require.Contains(t, x.text(), "\x1b[31mdifferent:\x1b[0m GET "+f.URL()+
-				": Content-Length: old \"0\", new \"100\"")
-			require.Contains(t, x.text(), "not complete: ")
-			require.True(t, strings.HasSuffix(x.text(), "gateway: interrupted\r\n"), "%q", x.text())
-		})
-	}
 }

@@ -235,19 +235,3 @@ func TestWrongGroup(t *testing.T) {
 	_, page := p.AdminGet("/status")
 	require.Contains(t, page, "grupo1: no tracker has this group")
 }
-
-// TestDoctorFewDescriptors: doctor warns of a limit on open files that is too low for many
-// connections.
-func TestDoctorFewDescriptors(t *testing.T) {
-	t.Parallel()
-	conf := e2e.WriteConfig(t, storetest.New(t).Config("[gateway]", "allow_sources = local-networks",
-		"listen = "+lab.Address(lab.Port()), "admin_listen ="))
-	const want = `the limit on open files \(ulimit -n, LimitNOFILE=\) allows \d+ of max_connections = 100000`
-	for _, limit := range []string{"1024", "200"} {
-		out, _ := exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -c "$1"`, e2e.Binary, conf).Output()
-		require.Regexp(t, `warn +limit +open files: `+want, string(out))
-		out, _ = exec.Command("sh", "-c", `ulimit -n `+limit+`; exec "$0" doctor -lang zh -c "$1"`, e2e.Binary,
-			conf).Output()
-		require.Regexp(t, `打开文件数上限.*只够 \d+ 个连接`, string(out))
-	}
-}

@@ -78,21 +78,6 @@ func TestReloadUnderLoad(t *testing.T) {
 	end()
 }
 
-// TestReloadKeepsTLS: a reload does not apply the removal of the certificate, which needs a
-// restart. The old certificate is served until then.
-func TestReloadKeepsTLS(t *testing.T) {
-	t.Parallel()
-	s, dir := storetest.New(t), t.TempDir()
-	f := s.Normal("jpg", s.Bytes(1000))
-	e2e.WriteCertificate(t, dir, "a", nil, 2000*time.Hour, "a.example")
-	p := e2e.Serve(t, s, "[gateway]", e2e.TLSKeys(dir, "a"))
-	require.Equal(t, "a", e2e.Served(t, p.Addrs[0], f.URL(), ""))
-	require.NoError(t, os.WriteFile(p.Conf, []byte(s.Config(e2e.WithListen(nil)...)), 0o600))
-	p.RequireReload(200)
-	require.Equal(t, "a", e2e.Served(t, p.Addrs[0], f.URL(), ""))
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "only a restart applies it") })
-}
-
 // TestLogsAreReopenedWithABadConfiguration: a rejected reload reopens the access log, too, since
 // logrotate must not depend on the configuration.
 func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {

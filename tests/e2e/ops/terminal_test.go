@@ -3,7 +3,6 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -143,42 +142,6 @@ func TestInterruptedPrefetch(t *testing.T) {
 	require.Equal(t, 1, x.end())
 	require.Contains(t, x.text(), "not complete: 1 files, 0 failed\r\n")
 	require.True(t, strings.HasSuffix(x.text(), "gateway: interrupted\r\n"), "%q", x.text())
-}
-
-// TestInterruptedPurge: Ctrl-C ends a purge that waits for a gateway at once.
-func TestInterruptedPurge(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
-	f.Formed()
-	f.Gateways[1].Pause()
-	defer f.Gateways[1].Resume()
-	text := interrupt(t, "waiting for all gateways", "purge", "-admin", f.Gateways[0].AdminAddr, "-all")
-	require.Contains(t, text, "gateway: interrupted: gateways that the purge has reached apply it all the same")
-}
-
-// interrupt starts a command, sends Ctrl-C after the command has shown a text, and returns the
-// whole output. A command that has ended before the key arrives, as on a busy machine, is started
-// again.
-func interrupt(t *testing.T, shown string, args ...string) (text string) {
-	t.Helper()
-	for range 5 {
-		x := onTerminal(t, nil, args...)
-		eventually.True(t, func() bool { return strings.Contains(x.text(), shown) })
-		_, err := io.WriteString(x.file, "\x03")
-		late := err != nil || x.hasEnded()
-		require.Equal(t, 1, x.end())
-		if text = x.text(); !late || strings.Contains(text, "interrupted") {
-			break
-		}
-	}
-	return text
-}
-
-// hasEnded reports whether the process has exited.
-func (x *terminal) hasEnded() bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", x.cmd.Process.Pid)) // a zombie until end
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return err != nil || bytes.HasPrefix(state, []byte("Z"))
 }
 
 // objects decodes the JSON objects of an output, one a line.
