@@ -5,23 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // quantity is a sampled quantity.
 type quantity struct {
-	name, unit string
-	slack      float64 // allowed growth in the second half, in addition to a tenth; 0 = any
+	name  string
+	slack float64 // allowed growth in the second half, in addition to a tenth
 }
 
-// quantities are in the order of a sample. The hit ratio is that of the time since the last sample.
+// quantities are in the order of a sample.
 var quantities = []quantity{
-	{"memory", "MB (RSS)", 24}, {"heap", "MB in use", 24},
-	{"descriptors", "", 30}, {"goroutines", "", 60}, {"hit ratio", "", 0},
+	{"memory", 24}, {"heap", 24}, {"descriptors", 30}, {"goroutines", 60}, // the first two in MB
 }
 
 const (
@@ -35,14 +30,11 @@ type sampler struct {
 	began    time.Time
 	at       []time.Duration // of each sample
 	values   [][][]float64   // by gateway, quantity and sample
-	hits     []float64       // by gateway, at the last sample
-	requests []float64
 	err      error
 }
 
 func newSampler(gateways []*node) *sampler {
-	s := &sampler{gateways: gateways, began: time.Now(),
-		hits: make([]float64, len(gateways)), requests: make([]float64, len(gateways))}
+	s := &sampler{gateways: gateways, began: time.Now()}
 	for range gateways {
 		s.values = append(s.values, make([][]float64, len(quantities)))
 	}
@@ -73,27 +65,8 @@ func (s *sampler) sample(i int, g *node) error {
 	if err != nil {
 		return err
 	}
-	hits, requests := 0.0, 0.0
-	for name, n := range of {
-		if !strings.HasPrefix(name, "fdfs_gateway_requests_total") {
-			continue
-		}
-		for _, source := range []string{"local", "memory", "disk", "peer", "origin"} {
-			if strings.Contains(name, `source="`+source+`"`) {
-				requests += n
-				if source != "origin" && source != "peer" {
-					hits += n
-				}
-			}
-		}
-	}
-	ratio := 0.0
-	if d := requests - s.requests[i]; d > 0 {
-		ratio = (hits - s.hits[i]) / d
-	}
-	s.hits[i], s.requests[i] = hits, requests
 	rss, heap := of["process_resident_memory_bytes"], of["go_memstats_heap_inuse_bytes"]
-	for q, v := range []float64{rss / 1e6, heap / 1e6, of["process_open_fds"], of["go_goroutines"], ratio} {
+	for q, v := range []float64{rss / 1e6, heap / 1e6, of["process_open_fds"], of["go_goroutines"]} {
 		s.values[i][q] = append(s.values[i][q], v)
 	}
 	return nil
@@ -102,7 +75,7 @@ func (s *sampler) sample(i int, g *node) error {
 // csv returns the samples, one line for each sample of each gateway.
 func (s *sampler) csv() []byte {
 	var b bytes.Buffer
-	b.WriteString("seconds,gateway,rss_mb,heap_mb,descriptors,goroutines,hit_ratio\n")
+	b.WriteString("seconds,gateway,rss_mb,heap_mb,descriptors,goroutines\n")
 	for n, at := range s.at {
 		for i, g := range s.gateways {
 			fmt.Fprintf(&b, "%.0f,%q", at.Seconds(), g.name)
@@ -115,13 +88,13 @@ func (s *sampler) csv() []byte {
 	return b.Bytes()
 }
 
-// quarters returns the medians of the third and of the last quarter, and the highest value.
-func quarters(values []float64) (third, last, highest float64) {
+// quarters returns the medians of the third and of the last quarter.
+func quarters(values []float64) (third, last float64) {
 	if len(values) < 4 {
-		return 0, 0, 0
+		return 0, 0
 	}
 	n := len(values)
-	return median(values[n/2 : n*3/4]), median(values[n*3/4:]), slices.Max(values)
+	return median(values[n/2 : n*3/4]), median(values[n*3/4:])
 }
 
 func median(values []float64) float64 {
@@ -133,46 +106,11 @@ func median(values []float64) float64 {
 func (s *sampler) growth() (grown []string) {
 	for i, g := range s.gateways {
 		for q, what := range quantities {
-			if third, last, _ := quarters(s.values[i][q]); what.slack > 0 && last > third*1.1+what.slack {
+			if third, last := quarters(s.values[i][q]); last > third*1.1+what.slack {
 				grown = append(grown, fmt.Sprintf("%s: %s grows: %.1f in the third quarter, %.1f in the last one",
 					g.name, what.name, third, last))
 			}
 		}
 	}
 	return grown
-}
-
-// summary returns a Markdown table of the quantities.
-func (s *sampler) summary() string {
-	var b strings.Builder
-	b.WriteString("| gateway | | third quarter | last quarter | highest |\n| --- | --- | --- | --- | --- |\n")
-	for i, g := range s.gateways {
-		for q, what := range quantities {
-			third, last, highest := quarters(s.values[i][q])
-			format := "%.0f"
-			if what.name == "hit ratio" {
-				format = "%.2f"
-			}
-			row := strings.ReplaceAll("| %s | %s | F | F | F |\n", "F", format)
-			fmt.Fprintf(&b, row, g.name, strings.TrimSpace(what.name+" "+what.unit), third, last, highest)
-		}
-	}
-	return b.String()
-}
-
-// TestGrowth: growth reports a leak, and no noise.
-func TestGrowth(t *testing.T) {
-	s := newSampler([]*node{{name: "a"}})
-	for n := range 100 {
-		s.at = append(s.at, time.Duration(n)*time.Second)
-		for q := range quantities {
-			s.values[0][q] = append(s.values[0][q], 100+float64(n%7))
-		}
-	}
-	require.Empty(t, s.growth())
-	for n := range 100 {
-		s.values[0][3][n] += 4 * float64(n) // goroutines
-	}
-	require.Len(t, s.growth(), 1)
-	require.Contains(t, s.growth()[0], "a: goroutines grows")
 }

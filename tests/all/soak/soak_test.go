@@ -135,7 +135,6 @@ func TestSoak(t *testing.T) {
 	require.NoError(t, samples.err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.csv"), samples.csv(), 0o600))
 	t.Logf("%v: %v", *duration, &w.counts)
-	t.Logf("\n%s", samples.summary())
 	require.Zero(t, w.failures.n, "wrong responses:\n%s", strings.Join(w.failures.list, "\n"))
 	require.Positive(t, w.counts.requests.Load())
 	if *duration >= time.Minute { // in a shorter run the caches are still being filled
