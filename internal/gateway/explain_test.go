@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/httpserver/access"
-	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -40,24 +39,6 @@ func TestExplainBeforeTheFile(t *testing.T) {
 	text := h.Explain(context.Background(), "http://h"+file.URL(), time.Now()).String()
 	require.Contains(t, text, "200: the file of this host")
 	require.NotContains(t, text, "decided by")
-}
-
-// TestExplainInChinese: in Chinese, an explanation has the same steps, and no English sentence.
-func TestExplainInChinese(t *testing.T) {
-	s := storetest.New(t)
-	file := s.Normal("txt", []byte("hello"))
-	h := NewHandler(Options{Store: openLocal(t, s), GroupInURL: true})
-	for url, want := range map[string]string{
-		file.URL(): "响应：200 本机的文件",
-		"/M00" + strings.TrimPrefix(file.URL(), "/group1/M00"): "响应：400 路径错误：没有以组名开头，而 url_have_group_name 为 true",
-	} {
-		e := h.Explain(t.Context(), "http://h"+url, time.Now())
-		text := e.In(i18n.Chinese)
-		require.Contains(t, text, want)
-		require.Equal(t, e.String(), e.In(i18n.English))
-		require.Equal(t, strings.Count(e.String(), "\n"), strings.Count(text, "\n"))
-		require.NotRegexp(t, `\b(found|bytes|wanted|the|of|look)\b`, text)
-	}
 }
 
 // TestURLForms: a URL of the form that url_have_group_name excludes names the key, in the response

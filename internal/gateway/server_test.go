@@ -181,28 +181,6 @@ func (r *running) fetch(f storetest.Object) {
 	}
 }
 
-// TestPipelinedWithoutReading: the responses to 2,000 pipelined requests of a client that reads
-// late are complete and in order.
-func TestPipelinedWithoutReading(t *testing.T) {
-	s := storetest.New(t)
-	f := s.Trunk("jpg", s.Bytes(3000))
-	r := run(t, Options{Store: openLocal(t, s)}, httpserver.Options{})
-	c := r.dial()
-	const n = 2000
-	go func() {
-		_, _ = io.WriteString(c, strings.Repeat("GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n", n))
-	}()
-	time.Sleep(50 * time.Millisecond) // the socket's buffers fill up
-	in := bufio.NewReader(c)
-	for i := range n {
-		resp, err := http.ReadResponse(in, nil)
-		require.NoError(t, err, i)
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err, i)
-		require.True(t, bytes.Equal(f.Content, body), i)
-	}
-}
-
 // brokenOrigin panics or returns an unknown error, as a bug could.
 type brokenOrigin struct {
 	Origin

@@ -46,20 +46,3 @@ func TestParseErrors(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
-
-func FuzzParse(f *testing.F) {
-	for _, text := range []string{"", "jpg png", "group2/ group3/M00/ jpg", "M00/", "/", ".jpg", "a,b"} {
-		f.Add(text, "group3", "jpg")
-	}
-	f.Fuzz(func(t *testing.T, text, group, extension string) {
-		s, err := Parse(text)
-		if err != nil {
-			require.True(t, s.IsEmpty())
-			return
-		}
-		for _, e := range s.extensions {
-			require.True(t, s.matchExtension(e))
-		}
-		s.Match(group, 0, extension)
-	})
-}

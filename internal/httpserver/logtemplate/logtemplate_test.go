@@ -1,7 +1,6 @@
 package logtemplate
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -55,25 +54,4 @@ func TestParseErrors(t *testing.T) {
 	require.ErrorAs(t, err, &unknown)
 	require.Equal(t, "reqest_time", unknown.Name)
 	require.Contains(t, Names(), "request_time")
-}
-
-func FuzzTemplate(f *testing.F) {
-	for _, template := range []string{"$remote_addr - [$time_local] \"$request\"", "{\"a\":\"$request\"}",
-		"$$${status}", "$http_a"} {
-		f.Add(template, "GET /\x1b\u2028\xff\"\\ HTTP/1.1")
-	}
-	f.Fuzz(func(t *testing.T, template, value string) {
-		if parsed, err := Parse(template); err == nil {
-			got, _ := parsed.Append(nil, nil, values{{ID: Request}: value})
-			if !strings.Contains(template, "\n") {
-				require.NotContains(t, string(got), "\n")
-			}
-		}
-		inJSON, err := Parse(`{"a":"$request"}`)
-		require.NoError(t, err)
-		got, _ := inJSON.Append(nil, nil, values{{ID: Request}: value})
-		var decoded map[string]string
-		require.NoError(t, json.Unmarshal(got, &decoded))
-		require.Equal(t, string([]rune(value)), decoded["a"])
-	})
 }

@@ -7,10 +7,7 @@ import (
 	"net"
 	"os"
 	"testing"
-	"time"
 	"unsafe"
-
-	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -55,42 +52,6 @@ func evict(t *testing.T, f *os.File) {
 	if residentPart(t, f, 0, int(info.Size())) > 0.01 {
 		t.Skip("SKIPPED: the file system of the temporary folder keeps its files in memory")
 	}
-}
-
-// TestColdFileIsReadAhead: a cold file is read ahead of the sending by more than the kernel does by
-// itself. The kernel may ignore the advice while memory or the disk is busy, and may evict pages at
-// any time, so the transfer is repeated then.
-func TestColdFileIsReadAhead(t *testing.T) {
-	eventually.True(t, func() bool {
-		ahead, beyond := beginTransfer(t)
-		require.False(t, beyond, "the client takes nothing: there is no need for more")
-		return ahead
-	}, "no transfer was read ahead")
-}
-
-// beginTransfer sends a cold file to a client that reads nothing. ahead reports whether the second
-// window came into memory within some seconds, and beyond whether more came.
-func beginTransfer(t *testing.T) (ahead, beyond bool) {
-	t.Helper()
-	src, _ := newSource(t, 32<<20)
-	evict(t, src.File)
-	server, client := pair(t, "tcp")
-	require.NoError(t, server.(*net.TCPConn).SetWriteBuffer(64<<10))
-	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(64<<10))
-	conn := paced(t, server, Pace{})
-	done := make(chan error)
-	go func() {
-		_, err := conn.SendFile(int(src.Fd()), 0, 32<<20)
-		done <- err
-	}()
-	for end := time.Now().Add(5 * time.Second); !ahead && time.Now().Before(end); {
-		ahead = residentPart(t, src.File, 2*window-256<<10, 256<<10) > 0.5
-		time.Sleep(10 * time.Millisecond)
-	}
-	beyond = resident(t, src.File, 24<<20)
-	require.NoError(t, client.Close())
-	require.Error(t, <-done)
-	return ahead, beyond
 }
 
 // TestDropBehind: with DropBehind a transfer leaves few of its pages in the page cache: the kernel

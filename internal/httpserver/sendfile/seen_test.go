@@ -27,23 +27,6 @@ func TestRecentForgetsAndTellsApart(t *testing.T) {
 	})
 }
 
-func TestRecentKeepsManyChunks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := new(recent)
-		const files = 256
-		for file := range files {
-			r.note(file, 0)
-		}
-		known := 0
-		for file := range files {
-			if r.lately(file, 0) {
-				known++
-			}
-		}
-		require.Greater(t, known, files*8/10, "few of them share a place in the table")
-	})
-}
-
 func TestCachedPage(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(name, make([]byte, 10_000), 0o600))

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,33 +165,6 @@ func TestBodyOverEveryTransport(t *testing.T) {
 	}
 }
 
-// TestSharedDescriptor: different parts of one descriptor can be sent to many clients at once.
-func TestSharedDescriptor(t *testing.T) {
-	src, content := newSource(t, 4<<20)
-	done := make(chan struct{})
-	for i := range 8 {
-		server, client := pair(t, "tcp")
-		go func() {
-			defer func() { done <- struct{}{} }()
-			conn, err := NewConn(server, Pace{})
-			if err == nil {
-				_, err = conn.SendFile(int(src.Fd()), int64(i)<<19, 1<<19)
-			}
-			_ = errors.Join(err, server.Close())
-		}()
-		go func() {
-			defer func() { done <- struct{}{} }()
-			got, err := io.ReadAll(client)
-			if err != nil || !bytes.Equal(got, content[i<<19:(i+1)<<19]) {
-				t.Errorf("client %d got other bytes: %d, %v", i, len(got), err)
-			}
-		}()
-	}
-	for range 16 {
-		<-done
-	}
-}
-
 // TestClientGone: a disconnect is an error of the response, and the sent bytes are counted.
 func TestClientGone(t *testing.T) {
 	src, bytes := newSource(t, 32<<20)
@@ -239,36 +211,6 @@ func TestHeadAndFileInOnePacket(t *testing.T) {
 	}
 }
 
-// TestPiecesShareAPacket: many small pieces share packets, and the last packet is not delayed.
-func TestPiecesShareAPacket(t *testing.T) {
-	src, _ := newSource(t, 1000)
-	var pieces []Piece
-	for range 16 {
-		pieces = append(pieces, Piece{Head: []byte("\r\n--part\r\n"), Length: 1000})
-	}
-	pieces = append(pieces, Piece{Head: []byte("\r\n--part--\r\n")})
-	for plays, late := 0, true; late && plays < 100; plays++ {
-		server, client := pair(t, "tcp")
-		conn := paced(t, server, Pace{})
-		body := &Body{Conn: conn, Direct: true, File: src, Pieces: pieces}
-		began := time.Now()
-		w := bufio.NewWriter(conn)
-		_, err := body.WriteTo(w)
-		require.NoError(t, errors.Join(err, w.Flush()))
-		late = time.Since(began) > 100*time.Millisecond
-		_, err = io.CopyN(io.Discard, client, body.Length())
-		require.NoError(t, err)
-		require.NoError(t, conn.raw.Control(func(fd uintptr) {
-			corked, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK)
-			require.NoError(t, err)
-			require.Zero(t, corked)
-		}))
-		if packets := dataPackets(t, server); !late {
-			require.LessOrEqual(t, packets, uint32(3)) // the kernel joins a limited number of pages
-		}
-	}
-}
-
 // dataPackets returns the number of sent packets with data.
 func dataPackets(t *testing.T, c net.Conn) (n uint32) {
 	t.Helper()
@@ -280,27 +222,6 @@ func dataPackets(t *testing.T, c net.Conn) (n uint32) {
 		n = info.Data_segs_out
 	}))
 	return n
-}
-
-func TestMemoryStaysConstant(t *testing.T) {
-	src, content := newSource(t, 64<<20)
-	server, client := pair(t, "tcp")
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	body := &Body{File: src, Pieces: []Piece{{Length: int64(len(content))}}} // copied, the costlier way
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := body.WriteTo(bufio.NewWriter(server))
-	require.NoError(t, err)
-	runtime.ReadMemStats(&after)
-	// With the race detector, the pool drops buffers at random.
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
-	require.NoError(t, server.Close())
-}
-
-func TestNewConnNeedsASocket(t *testing.T) {
-	server, _ := pair(t, "tcp")
-	_, err := NewConn(struct{ net.Conn }{server}, Pace{})
-	require.Error(t, err)
 }
 
 // TestStuckCopiesHoldNoBuffers: copied responses to clients that do not read hold no buffers.

@@ -74,24 +74,6 @@ func TestReadNoWait(t *testing.T) {
 	require.True(t, err == nil && n == 0, "the end")
 }
 
-// TestNoWaitAllocatesNothing: the arguments of the system calls are on the stack.
-func TestNoWaitAllocatesNothing(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	require.NoError(t, err)
-	defer unix.Close(pair[0])
-	defer unix.Close(pair[1])
-	first, second, p := []byte("head"), []byte("body"), make([]byte, 8)
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		if n, err := SendNoWait(uintptr(pair[0]), first, second, 0); n != 8 || err != nil {
-			panic("not sent")
-		}
-		if n, err := ReadNoWait(uintptr(pair[1]), p); n != 8 || err != nil {
-			panic("not read")
-		}
-		_, _ = PreadNoWait(pair[0], p, 0)
-	}))
-}
-
 func TestSendNoWait(t *testing.T) {
 	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
