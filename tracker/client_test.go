@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -157,15 +156,6 @@ func TestHangingTracker(t *testing.T) {
 	}
 }
 
-// TestSlowTracker: a slow tracker that replies within the timeout stays in use.
-func TestSlowTracker(t *testing.T) {
-	cluster := newCluster(t, fdfstest.Options{})
-	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Delay: 50 * time.Millisecond, Rate: 2000})
-	require.NoError(t, ask(t.Context(), c))
-	require.Zero(t, log.Count("does not reply"))
-}
-
 func TestContext(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -280,50 +270,6 @@ func TestClose(t *testing.T) {
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), patient/2)
-}
-
-// TestUnderFaults: while two of three trackers fail in many ways, every query gets the right reply.
-func TestUnderFaults(t *testing.T) {
-	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 500 * time.Millisecond,
-		Refresh: 20 * time.Millisecond})
-	still := watchStalls(t)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {WrongLength: 2 << 30}, {BreakAt: new(3)},
-			{ResetAt: new(-5)}, {WrongLength: -1}, {Status: 5}}
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-			n := cluster.Tracker(i % 2) // the third tracker has no faults
-			if i%5 == 0 {
-				n.Kill()
-				continue
-			}
-			if err := n.Revive(); err != nil {
-				t.Error(err)
-			}
-			n.SetFaults(faults[i%len(faults)])
-		}
-	})
-	var queries sync.WaitGroup
-	for range 8 {
-		queries.Go(func() {
-			for range 50 {
-				if err := still.asked(t.Context(), c); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	queries.Wait()
-	close(stop)
-	wg.Wait()
-	require.Len(t, c.Members().StoragesOf("group1"), 2)
 }
 
 // TestFailuresAtOneTime: concurrent failures count as one: the back-off grows with the failures of

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,41 +79,6 @@ func withoutBackground(t *testing.T, c *Client) {
 		c.trackers[i] = newServer(addresses, c.o.Pool)
 		t.Cleanup(c.trackers[i].close)
 	}
-}
-
-// stalls counts the moments at which the machine, or only this process, stood still. A reply that
-// is late because of that is no bug.
-type stalls struct{ n atomic.Int64 }
-
-func watchStalls(t *testing.T) *stalls {
-	s := &stalls{}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for t.Context().Err() == nil {
-			began := time.Now()
-			time.Sleep(10 * time.Millisecond)
-			if time.Since(began) > 100*time.Millisecond {
-				s.n.Add(1)
-			}
-		}
-	})
-	t.Cleanup(wg.Wait) // the context of the test has ended before
-	return s
-}
-
-// asked sends requests until one succeeds. It returns the first error that no stall explains.
-func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
-	for range 20 {
-		before := s.n.Load()
-		if err = ask(ctx, c); err == nil {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond) // until a stall of the last moment is counted
-		if s.n.Load() == before {
-			return err
-		}
-	}
-	return err
 }
 
 // ask sends an active test, which the client itself sends only to trackers that are down. So the

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 
@@ -108,29 +107,4 @@ func TestMembersOfStorageIDs(t *testing.T) {
 		{Group: "g", ID: 2, Host: "name", Active: true},
 	}, m.StoragesOf("g"))
 	require.True(t, isKnown(&m, addr("fd00::1")))
-}
-
-func TestMembersAllocateNothing(t *testing.T) {
-	var m Members
-	m.set(manyMembers(100))
-	a, gone := addr("10.0.5.1"), addr("10.9.9.9")
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		_, ok := m.ByID(105)
-		_, ok2 := m.ByAddr("g5", a)
-		_, ok3 := m.ByAddr("g5", gone)
-		if !ok || !ok2 || ok3 || !m.HasGroup("g5") || !m.Known() ||
-			len(m.StoragesOf("g5")) != 1 {
-			t.Error("wrong replies")
-		}
-	}))
-}
-
-func manyMembers(n int) lists {
-	l := lists{listed: true}
-	for i := range n {
-		l.groups = append(l.groups, group{fdfs.GroupInfo{Name: fmt.Sprintf("g%d", i)},
-			[]fdfs.StorageInfo{{Status: fdfs.StatusActive, ID: uint32(100 + i),
-				Addr: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})}}})
-	}
-	return l
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -148,12 +147,6 @@ func call(p *Pool, text string) (string, error) {
 	return string(b), err
 }
 
-// refusing returns an address that rejects connections and that no other test uses.
-func refusing(t *testing.T) string {
-	_, addr := bound(t)
-	return addr
-}
-
 // fullListener returns the address of a listener that accepts no connection: its backlog is full.
 func fullListener(t *testing.T) string {
 	fd, addr := bound(t)
@@ -178,10 +171,4 @@ func bound(t *testing.T) (fd int, addr string) {
 	name, err := syscall.Getsockname(fd)
 	require.NoError(t, err)
 	return fd, (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*syscall.SockaddrInet4).Port}).String()
-}
-
-func descriptors(t *testing.T) int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
-	return len(entries)
 }

@@ -1,15 +1,12 @@
 package fdfs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,17 +59,6 @@ func TestPoolConnectTimeout(t *testing.T) {
 	defer p.Close()
 	_, err = p.Call(ctx, CmdActiveTest, 0, nil, 0)
 	require.ErrorIs(t, err, cause)
-}
-
-func TestPoolRefused(t *testing.T) {
-	p := NewPool(refusing(t), PoolOptions{MaxOpen: 1})
-	defer p.Close()
-	for range 3 {
-		_, err := call(p, "x")
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		require.Contains(t, err.Error(), p.Addr())
-	}
-	require.Zero(t, len(p.limit.used))
 }
 
 // TestPoolContext: the end of the context ends a request at any stage with its cause, and the
@@ -148,70 +134,6 @@ func TestPoolCloseWhileInUse(t *testing.T) {
 	require.Equal(t, "hello", string(b))
 	c.Release()
 	eventually.True(t, func() bool { return f.open.Load() == 0 })
-}
-
-// TestPoolUnderFaults: under a mixture of faults every reply belongs to its request, and no slot,
-// descriptor or connection leaks.
-func TestPoolUnderFaults(t *testing.T) {
-	before := descriptors(t)
-	f := newFake(t, func(f *fake, c net.Conn, n int) {
-		for i := 0; ; i++ {
-			_, body, err := f.next(c)
-			if err != nil {
-				return
-			}
-			whole := reply(0, string(body))
-			switch (n + i) % 7 {
-			case 0:
-				return
-			case 1:
-				c.Write(whole[:len(whole)-1])
-				return
-			case 2:
-				c.Write(bytes.Repeat([]byte{0xa5}, 20))
-				return
-			case 3:
-				c.Write(reply(22, "no"))
-			case 4:
-				for _, b := range whole {
-					c.Write([]byte{b})
-				}
-			default:
-				c.Write(whole)
-			}
-		}
-	})
-	p := newPool(t, f, PoolOptions{MaxOpen: 8, MaxIdle: 4, NetworkTimeout: time.Second})
-	var good, bad atomic.Int32
-	var wg sync.WaitGroup
-	for worker := range 16 {
-		wg.Go(func() {
-			for i := range 40 {
-				text := string([]byte{byte(worker), byte(i), 'x'})
-				ctx, cancel := context.WithCancel(context.Background())
-				if i%5 == 0 {
-					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
-				}
-				got, err := p.Call(ctx, CmdListStorages, 0, []byte(text), 100)
-				cancel()
-				if err == nil && string(got) != text {
-					t.Errorf("got %q, want %q", got, text)
-				}
-				if err == nil {
-					good.Add(1)
-				} else {
-					bad.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NotZero(t, good.Load())
-	require.NotZero(t, bad.Load())
-	require.Zero(t, len(p.limit.used))
-	p.Close()
-	f.Close()
-	eventually.True(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 })
 }
 
 // TestPoolBoundsWaiting: if MaxWaiting requests wait for a connection, further ones fail at once.

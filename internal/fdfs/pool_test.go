@@ -31,21 +31,6 @@ func TestPoolReuses(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-func TestPoolRequestSends(t *testing.T) {
-	got := make(chan []byte, 1)
-	f := newFake(t, func(f *fake, c net.Conn, _ int) {
-		b := make([]byte, 13)
-		io.ReadFull(c, b)
-		got <- b
-		c.Write(reply(0, ""))
-		io.ReadFull(c, make([]byte, 1))
-	})
-	p := newPool(t, f, PoolOptions{})
-	_, err := p.Call(t.Context(), CmdFileInfo, FlagNoCRC, []byte("abc"), 0)
-	require.NoError(t, err)
-	require.Equal(t, []byte("\x00\x00\x00\x00\x00\x00\x00\x03\x16\x01abc"), <-got)
-}
-
 // TestPoolBounds: at most MaxOpen connections are open at a time, and at most MaxIdle stay open.
 func TestPoolBounds(t *testing.T) {
 	var asked, most atomic.Int32

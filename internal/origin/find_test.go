@@ -2,7 +2,6 @@ package origin
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
-	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,15 +71,6 @@ func TestOnePath(t *testing.T) {
 		require.Contains(t, out.Text.String(), "by what the cache knows")
 	}
 	require.Zero(t, a.o.Running.Load())
-}
-
-// TestExplainUnknownSource: a source without an address has none in the explanation.
-func TestExplainUnknownSource(t *testing.T) {
-	a := NewResolver(Options{Protocol: &oneFile{}, Sources: NewSources(SourcesOptions{})})
-	steps := map[string]string{}
-	a.Explain(t.Context(), &Request{ID: fdfstest.IDFrom(t, "group1", "", 7), Now: time.Now()}, local.ErrNoGroup,
-		func(name, format string, args ...any) { steps[name] = fmt.Sprintf(format, args...) })
-	require.Equal(t, "it is an unknown storage id", steps["source"])
 }
 
 // countingFile is a oneFile that counts the requests for metadata.

@@ -2,8 +2,6 @@ package client
 
 import (
 	"errors"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -111,23 +109,6 @@ func TestP95(t *testing.T) {
 		h.replied(3 * time.Millisecond)
 	}
 	require.InDelta(t, float64(3*time.Millisecond), float64(h.record.Latency), float64(time.Millisecond))
-}
-
-// TestP95OfAny: p95 returns the 95th percentile of the sorted latencies.
-func TestP95OfAny(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		h := newHealth()
-		n := historyMin + r.IntN(2*historySize)
-		for range n {
-			h.replied(time.Duration(r.IntN(1+r.IntN(100))) * time.Millisecond)
-		}
-		sorted := slices.Clone(h.ring[:min(n, historySize)])
-		slices.Sort(sorted)
-		p95, ok := h.p95()
-		require.True(t, ok)
-		require.Equal(t, sorted[(len(sorted)*95+99)/100-1], p95, "%v", sorted)
-	}
 }
 
 func TestOrder(t *testing.T) {

@@ -49,11 +49,6 @@ func (r *rig) await(i, n int) {
 	eventually.True(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n })
 }
 
-// slow delays the next reply of the first storage.
-func (r *rig) slow(by time.Duration) {
-	r.Storage(0).SetFaults(fdfstest.Faults{Delay: by, Times: 1})
-}
-
 // TestHedge: of slow replies, one in 31, at least half are cancelled, for at most 5 % more
 // requests.
 func TestHedge(t *testing.T) {
@@ -98,40 +93,28 @@ func TestHedge(t *testing.T) {
 	})
 }
 
-func TestNoHedge(t *testing.T) {
-	for name, test := range map[string]struct {
-		budget  float64
-		cold    bool
-		servers int
-		dead    bool
-	}{
-		"never":          {budget: -1, servers: 2},
-		"no history":     {budget: 1, servers: 2, cold: true},
-		"one server":     {budget: 1, servers: 1},
-		"the other dead": {budget: 1, servers: 2, dead: true},
-		"next to none":   {budget: 1e-9, servers: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 2, Options{HedgeBudget: test.budget})
-			r.servers = r.servers[:test.servers]
-			id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
-			if !test.cold {
-				r.warm(id)
-			}
-			if test.dead {
-				m, err := r.c.acquire(r.servers[1])
-				require.NoError(t, err)
-				r.Storage(1).Kill()
-				for range deadAfter {
-					m.health.failed(errTest, time.Now(), false)
-				}
-				r.c.release(m)
-			}
-			hedges := r.c.Stats().Hedges
-			r.slow(50 * time.Millisecond)
-			r.stat(id)
-			require.Equal(t, hedges, r.c.Stats().Hedges)
-		})
+// TestHedgeDelay: a request is hedged only if hedging is on and the second server is not dead.
+func TestHedgeDelay(t *testing.T) {
+	servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
+	for _, share := range []float64{1, -1} {
+		c := newClient(Options{HedgeBudget: share}, unprobed)
+		defer c.Close()
+		first, err := c.acquire(servers[0])
+		require.NoError(t, err)
+		second, err := c.acquire(servers[1])
+		require.NoError(t, err)
+		for range historyMin {
+			first.health.replied(time.Millisecond)
+		}
+		_, hedged := c.hedgeDelay(servers)
+		require.Equal(t, share > 0, hedged)
+		_, hedged = c.hedgeDelay(servers[:1])
+		require.False(t, hedged)
+		for range deadAfter {
+			second.health.failed(errTest, time.Now(), false)
+		}
+		_, hedged = c.hedgeDelay(servers)
+		require.False(t, hedged)
 	}
 }
 
@@ -362,15 +345,4 @@ func TestHangingStorages(t *testing.T) {
 	r.c.t.replyTimeout = time.Minute // not needed any more: the healthy storage is first now
 	r.requireContent(id, text)
 	require.Less(t, time.Since(began), patient, "one that hangs has twice that time")
-}
-
-// TestManyBreaks: a source that breaks off again and again, each time after 300 KiB, serves the
-// whole file.
-func TestManyBreaks(t *testing.T) {
-	r := newRig(t, 1, Options{})
-	text := contenttest.Bytes(4 << 20)
-	id := r.put(fdfstest.FileSpec{Content: text})
-	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: new(300 << 10)})
-	r.requireContent(id, text)
-	require.EqualValues(t, 13, r.c.Stats().Resumes)
 }

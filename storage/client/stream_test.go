@@ -352,20 +352,6 @@ func TestSourceEnds(t *testing.T) {
 	}
 }
 
-func TestReadAllocs(t *testing.T) {
-	r := newRig(t, 1, Options{})
-	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(200_000)})
-	s := r.open(id)
-	eventually.True(t, func() bool { return r.Downloads(id).Bytes == 200_000 }, "all of it is in the socket")
-	buf := make([]byte, 1000)
-	require.Zero(t, testing.AllocsPerRun(150, func() {
-		if _, err := s.Read(buf); err != nil {
-			t.Error(err)
-		}
-	}))
-	require.NoError(t, s.Close())
-}
-
 // TestFrozenSource: a source that stops in the middle of the body is replaced at the next byte, if
 // another source has the same version.
 func TestFrozenSource(t *testing.T) {

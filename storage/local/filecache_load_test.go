@@ -282,22 +282,6 @@ func TestFileCacheClosed(t *testing.T) {
 	require.Zero(t, c.Stats().Descriptors)
 }
 
-func TestFileCacheMemo(t *testing.T) {
-	s := newTestStore(t)
-	c := newTestCache(t, s, FileCacheOptions{})
-	id := s.normal("content")
-	for n := range 3 {
-		f, err := c.Open(id)
-		require.NoError(t, err)
-		if n == 0 {
-			require.Nil(t, f.Attachment())
-			f.Attach("kept")
-		}
-		require.Equal(t, "kept", f.Attachment())
-		require.NoError(t, f.Close())
-	}
-}
-
 // filesAndSlots makes 24 files and 16 slots, two for each place of the trunk file. ids are those of
 // the files, and then of the slots.
 func filesAndSlots(s *testStore) (ids, slots []fdfs.FileID, want map[fdfs.FileID]string) {

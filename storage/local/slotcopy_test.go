@@ -199,35 +199,6 @@ func TestSlotCopyOutlivesPurge(t *testing.T) {
 	require.Zero(t, c.Stats().Bytes)
 }
 
-// TestSlotCopyAllocatesNothing: a request for a cached slot allocates nothing, with a copy or
-// without.
-func TestSlotCopyAllocatesNothing(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates")
-	}
-	s := newTestStore(t)
-	id, _ := s.largeSlot(256, 300_000)
-	for _, o := range []FileCacheOptions{{}, noBodies} {
-		c := newTestCache(t, s, o)
-		p := make([]byte, 100_000)
-		read(t, c, id)
-		require.Zero(t, testing.AllocsPerRun(100, func() {
-			f, err := c.Open(id)
-			if err != nil || f.Check(0) != nil {
-				panic("not open")
-			}
-			chunk, err := f.At(0, f.Size())
-			if err != nil {
-				panic(err)
-			}
-			if _, err := chunk.Load(p); err != nil {
-				panic(err)
-			}
-			_ = f.Close()
-		}))
-	}
-}
-
 // TestVersionIsComparedAfterReading: if an appender or slave file changes after it was opened, a
 // read to its end fails with fdfs.ErrFileChanged.
 func TestVersionIsComparedAfterReading(t *testing.T) {

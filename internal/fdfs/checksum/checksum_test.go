@@ -100,26 +100,6 @@ func TestConcat(t *testing.T) {
 	}
 }
 
-func FuzzSum(f *testing.F) {
-	f.Add([]byte("hello"), uint16(2))
-	f.Add(random(100), uint16(17))
-	f.Fuzz(func(t *testing.T, p []byte, at uint16) {
-		first := min(int(at), len(p))
-		var s, a, b Sum
-		_, _ = s.Write(p[:first])
-		_, _ = s.Write(p[first:])
-		if s.Standard() != crc32.ChecksumIEEE(p) || s.Legacy() != plainLegacy(p) {
-			t.Fatalf("%x: %08x %08x", p, s.Standard(), s.Legacy())
-		}
-		_, _ = a.Write(p[:first])
-		_, _ = b.Write(p[first:])
-		a.Concat(b, int64(len(p)-first))
-		if a != s {
-			t.Fatalf("%x cut at %d: %v, want %v", p, first, a, s)
-		}
-	})
-}
-
 func TestGroups(t *testing.T) {
 	var g Groups
 	require.Equal(t, OnlyStandard, g.Variants("group1"))
