@@ -108,18 +108,15 @@ func TestRules(t *testing.T) {
 			"no tokens are checked"},
 		{"parameters without trackers", base + "load_fdfs_parameters_from_tracker = true\n", Error, 3,
 			"no tracker_server"},
-		{"port twice", base + "[gateway]\nlisten = :80, 127.0.0.1:81, :80\n", Error, 4, "same port"},
 		{"port of every address", base + "[gateway]\nlisten = 127.0.0.1:80,0.0.0.0:80\n", Error, 4, "same port"},
 		{"address twice", base + "[gateway]\nlisten = Host:80, host:080\n", Error, 4, "same port"},
 		{"socket twice", base + "[gateway]\nlisten = unix:/a,unix:/a\n", Error, 4, "same port"},
-		{"admin port", base + "[gateway]\nlisten = :80\nadmin_listen = 127.0.0.1:80\n", Error, 5, "same port"},
 		{"default admin port", base + "[gateway]\nlisten = :8889\n", Error, 4, "same port"},
 		{"limit of one address", base + "[gateway]\nmax_connections = 5\nmax_connections_per_ip = 5\n", Warning, 5,
 			"never counts"},
 		{"open admin port", base + "[gateway]\nadmin_listen = :81\n", Warning, 4, "lets other hosts"},
 		{"certificate without key", base + "[gateway]\ntls_cert = c\n", Error, 4, "only one is set"},
 		{"key without certificate", base + "[gateway]\ntls_key = c\n", Error, 4, "only one is set"},
-		{"TLS port of admin", base + tlsKeys + "tls_listen = :8889\n", Error, 6, "same port"},
 		{"TLS port of peers", fleet + "listen = :443\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n" + tlsKeys +
 			"tls_listen = :443\n", Error, 6, "same port"},
 		{"two certificates, one key", base + "[gateway]\ntls_cert = a, b\ntls_key = c\n", Error, 5, "2 and 1"},
@@ -157,8 +154,6 @@ func TestRules(t *testing.T) {
 			"not the URL of a peer"},
 		{"peers served nowhere", fleet + "listen =\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
 			"served nowhere"},
-		{"port of peers", fleet + "listen = :8888\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
-			"same port"},
 		{"auto behind a Redis on this host", fleet + "advertise = auto\nsecret = 7f3a9c51e08b4d26\n", Warning, 6,
 			"gateways on other hosts would ask themselves"},
 		{"auto served on loopback", base + "[redis]\naddresses = rediss://10.0.0.9:1\npassword = p\n" +
@@ -391,19 +386,6 @@ func TestGoldenLists(t *testing.T) {
 		{ID: 100002, Group: "group1", Hosts: []string{"10.77.0.22"}},
 		{ID: 100003, Group: "group2", Hosts: []string{"10.77.0.23"}},
 	}, ids)
-}
-
-// TestCanMake: a folder can be created if the nearest existing folder above it is writable.
-func TestCanMake(t *testing.T) {
-	dir := t.TempDir()
-	require.True(t, canMake(filepath.Join(dir, "a", "b")))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	require.False(t, canMake(filepath.Join(dir, "file", "a")))
-	if os.Geteuid() == 0 {
-		return // root may write everywhere
-	}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "locked"), 0o500))
-	require.False(t, canMake(filepath.Join(dir, "locked", "a")))
 }
 
 func tokenFile(t *testing.T, text string, mode os.FileMode) string {

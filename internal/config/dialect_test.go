@@ -176,13 +176,3 @@ func FuzzLoad(f *testing.F) {
 		require.Equal(t, failed, c == nil)
 	})
 }
-
-// TestLinesWithoutEquals: a line without = is an error in the gateway's own sections. In the
-// sections of the module it is ignored, as by the module.
-func TestLinesWithoutEquals(t *testing.T) {
-	_, problems := load(t, base+"some words\n[gateway]\nlisten: 80\nx_cache\n# a comment\n[other]\nwords\n")
-	require.Equal(t, 1, found(problems, Error, 5, "a line without = is no setting of [gateway]"), "%v", problems)
-	require.Equal(t, 1, found(problems, Error, 6, "a line without = is no setting of [gateway]"), "%v", problems)
-	require.Zero(t, found(problems, Error, 3, ""))
-	require.Zero(t, found(problems, Error, 9, ""))
-}

@@ -22,16 +22,6 @@ func TestForms(t *testing.T) {
 	require.Equal(t, (15*24+12)*time.Hour, c.Cache.StaleIfError)
 }
 
-// TestIncludeInAnyCase: the module compares the word without case.
-func TestIncludeInAnyCase(t *testing.T) {
-	for _, word := range []string{"#include", "#INCLUDE", "#Include"} {
-		dir := put(t, map[string]string{"m.conf": base + word + " http.conf\n", "http.conf": "flv_extension = f4v\n"})
-		c, problems := Load(filepath.Join(dir, "m.conf"))
-		require.Empty(t, problems)
-		require.Equal(t, "f4v", c.FLVExtension, word)
-	}
-}
-
 // TestNestedInclude: an included file is looked for beside the file with the line, then beside the
 // file of -c, where the module looks.
 func TestNestedInclude(t *testing.T) {
@@ -48,19 +38,6 @@ func TestNestedInclude(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.conf"), []byte("flv_extension = sub\n"), 0o600))
 	_, problems = Load(filepath.Join(dir, "m.conf"))
 	require.Empty(t, problems, "they do not differ")
-}
-
-// TestAllProblems: a problem of the text hides none of the host, and a key that may be in a file
-// that was not read is not called missing.
-func TestAllProblems(t *testing.T) {
-	dir := put(t, map[string]string{"m.conf": "group_name = group1\nstore_path_count = 2\nstore_path0 = /none\n" +
-		"tracker_server = a:b:c:d\n#include no.conf\n"})
-	c, problems := CheckFile(filepath.Join(dir, "m.conf"), time.Now())
-	require.Nil(t, c)
-	require.Equal(t, 1, found(problems, Error, 3, `store path "/none" is not there`))
-	require.Equal(t, 1, found(problems, Error, 4, "is no address of a tracker"))
-	require.Equal(t, 1, found(problems, Error, 5, "no such file"))
-	require.Len(t, problems, 3)
 }
 
 // TestMisspelledCheckToken: a line that was meant to switch tokens on is no error where another one

@@ -1,56 +1,11 @@
 package config
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-// TestBuiltInTypes: each line of the table is a media type and its extensions, each of them once.
-func TestBuiltInTypes(t *testing.T) {
-	types := clean(t, base).Types
-	require.Equal(t, []string{"image/jpeg", "text/javascript"}, []string{types["jpg"], types["js"]})
-	require.NotContains(t, types, "log", "as in nginx")
-	seen := map[string]bool{}
-	for line := range strings.Lines(builtInTypes) {
-		words := strings.Fields(line)
-		if len(words) == 0 || words[0] == "#" {
-			continue
-		}
-		require.True(t, isMediaType(words[0]), line)
-		require.Greater(t, len(words), 1, line)
-		for _, ext := range words[1:] {
-			require.Equal(t, strings.ToLower(ext), ext)
-			require.False(t, seen[ext], "%s stands twice", ext)
-			seen[ext] = true
-		}
-	}
-}
-
-// betterThanNginx are the extensions under "Not as in nginx".
-var betterThanNginx = []string{"js", "bmp", "rar", "mml", "deb"}
-
-// TestBuiltInTypesBesideNginx: the built-in types contain those of an installed nginx, except
-// betterThanNginx.
-func TestBuiltInTypesBesideNginx(t *testing.T) {
-	data, err := os.ReadFile("/etc/nginx/mime.types")
-	if err != nil {
-		t.Skipf("nginx is not installed: %v", err)
-	}
-	nginx, bad := parseTypes(string(data))
-	require.Empty(t, bad)
-	types := clean(t, base).Types
-	for _, ext := range betterThanNginx {
-		require.Contains(t, types, ext)
-		delete(nginx, ext)
-	}
-	for ext, want := range nginx {
-		require.Equal(t, want, types[ext], ext)
-	}
-}
 
 // TestTypesOrder: [types] takes precedence over the file, and the file over the built-in table. All
 // other extensions get the default type.

@@ -1,13 +1,17 @@
 package config
 
 import (
+	"cmp"
+	"io/fs"
+	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/variant"
 
@@ -36,262 +40,160 @@ func TestAccessLogPath(t *testing.T) {
 	require.Empty(t, clean(t, base+"[gateway]\naccess_log = Off\n").Gateway.AccessLog)
 }
 
-// everyKey sets every key to a value other than its default.
-const everyKey = `base_path = /b
-tracker_server = 10.0.0.1
-tracker_server = 10.0.0.2,192.168.0.2:22123
-tracker_server = [fd00::1]:22124
-load_fdfs_parameters_from_tracker = YES
-connect_timeout = 2
-network_timeout = 3
-storage_sync_file_max_delay = 4
-use_storage_id = on
-storage_ids_filename = ids.conf
-storage_server_port = 23001
-group_name = g1
-url_have_group_name = 1
-store_path_count = 2
-store_path1 = /c
-log_level = NOTICE
-log_filename = log
-response_mode = redirect
-if_alias_prefix = eth
-flv_support = no
-flv_extension = .f4v
-anti_steal_bypass_header_name = X-Gate-Pass
-anti_steal_bypass_header_value = open-sesame
-http.default_content_type = text/plain
-http.mime_types_filename = mime.types
-http.anti_steal.check_token = true
-http.anti_steal.token_ttl = 5
-http.anti_steal.secret_key = GoldenSecret-2024
-http.anti_steal.token_check_fail = /x.jpg
-http.multi_range.enabled = false
-[gateway]
-listen = :80, [::1]:81,unix:/run/g.sock
-admin_listen = unix:/run/a.sock
-admin_hosts = Ops.example., b
-admin_token_file = admin.token
-admin_socket_mode = 660
-pprof = false
-tls_listen = :443
-tls_cert = c.pem, /d.pem
-tls_key = k.pem,/l.pem
-tls_min_version = 1.3
-tls_redirect = yes
-http2 = false
-url_prefix = /files/
-trusted_proxies = 10.0.0.5, fd00::/64, Unix:
-client_address = Proxy-Protocol
-health_path = /health
-upstream = HTTP
-upstream_http_port = 8080
-redirect_scheme = https
-redirect_port = 443
-try_replicas = false
-allow_sources = 10.1.2.3/8, Local-Networks, fd00::1
-local_ips = 10.0.0.1,::ffff:10.0.0.2
-max_ranges = 3
-cache_control = public, max-age=60
-cors_origin = *
-cors_expose = X-E
-cors_headers = X-H
-cors_max_age = 10m
-filename_parameters = name,attname
-charset = gbk
-x_cache = true
-read_timeout = 500ms
-idle_timeout = 2
-slot_max_size = 32MB
-min_send_rate = 2kb
-max_connections = 7
-max_connections_per_ip = 6
-shutdown_timeout = 1h
-access_log = -
-access_log_format = JSON
-access_log_except = jpg, g2/ png,Health
-log_tokens = yes
-active_content = Inline
-user = fdfs
-landlock = false
-[open_file_cache]
-max_files = 1
-valid = 2s
-max_body = 3
-memory = 4MB
-drop_behind = 1GB
-[cache]
-memory_max = 1GB
-disk_path = /d
-disk_max = 2TB
-copies = 7
-ttl = 1s
-mutable_ttl = 1500ms
-negative_ttl = 2s
-stale_while_revalidate = 3s
-stale_if_error = 4s
-[image]
-forms = query, bang
-sizes = 200x200, 800x0
-preset.thumb = w=100,fit=cover
-any = false
-fit = contain
-quality = 70
-on_error = 422
-source_max = 1MB
-pixels_max = 9
-timeout = 2s
-makers = 3
-queue = 4
-memory = 8MB
-[redis]
-addresses = a:1, b:2
-mode = sentinel
-master_name = m
-username = u
-password = p
-password_file = pw
-sentinel_auth = true
-db = 3
-tls = true
-ca_file = ca
-cert_file = crt
-key_file = key
-key_prefix = k
-[lock]
-ttl = 1s
-wait = 2s
-[peer]
-listen = 10.0.0.1:8886
-advertise = https://10.0.0.1:8888/
-secret = GoldenPeers-2024
-secret_file = ps
-[address_map]
-10.0.0.1 = 192.168.0.1
-10.0.0.2 = host.example:23000
-2001:DB8::1 = [fd00::1]
-::ffff:10.0.0.3 = [fd00::0:3]:23001
-[types]
-jpg = image/x-own
-[antisteal]
-extra_secrets = GoldenSecret-2023, GoldenSecret-2022
-secret_files = t1, /t2
-fail_status = 403
-[access]
-allow = 10.0.0.0/8, 192.0.2.7, unix:
-deny = 2001:db8::1/32
-referers = none, *.example.com
-referer_file = no.png
-unlimited = 10.0.0.9
-referer_redirect =
-requests_per_second = 0.5
-requests_burst = 3
-send_rate = 1MB
-send_rate_after = 2MB
-`
-
 func TestNumberOrWord(t *testing.T) {
 	require.Equal(t, -1, clean(t, base+"[gateway]\nmax_connections_per_ip = Unlimited\n").Gateway.MaxConnectionsPerIP)
 	_, problems := load(t, base+"[gateway]\nmax_connections_per_ip = -1\n")
 	require.Equal(t, 1, found(problems, Error, 4, "or unlimited"))
 }
 
-// TestEveryKey: every key of every section is read into its field.
-func TestEveryKey(t *testing.T) {
-	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n",
-		"m.conf": everyKey})
-	c, problems := Load(filepath.Join(dir, "m.conf"))
-	for _, p := range problems {
-		require.Contains(t, p.Text.String(), "_file are both set", p)
-	}
-	require.NotNil(t, c)
-	c.written, c.pathCount, c.groupCount = nil, 0, 0
-	types := c.Types
-	c.Types = nil
-	require.Equal(t, everyKeyConfig(dir), c)
-	require.Equal(t, "image/x-own", types["jpg"])
-	require.Equal(t, "text/plain; charset=gbk", types["txt"])
+// otherNames are the fields that do not have the name of their key.
+var otherNames = map[string]string{
+	"tracker_server":                    "TrackerServers",
+	"load_fdfs_parameters_from_tracker": "ParametersFromTracker",
+	"storage_sync_file_max_delay":       "SyncMaxDelay",
+	"storage_ids_filename":              "StorageIDsFile",
+	"url_have_group_name":               "URLHasGroupName",
+	"flv_support":                       "FLV",
+	"anti_steal_bypass_header_name":     "AntiSteal.BypassHeader",
+	"anti_steal_bypass_header_value":    "AntiSteal.BypassValue",
+	"log_filename":                      "LogFile",
+	"storage_server_port":               "StoragePort",
+	"store_path_count":                  "pathCount",
+	"http.default_content_type":         "DefaultType",
+	"http.mime_types_filename":          "TypesFile",
+	"http.multi_range.enabled":          "MultiRange",
+	"http.anti_steal.check_token":       "AntiSteal.CheckToken",
+	"http.anti_steal.token_ttl":         "AntiSteal.TTL",
+	"http.anti_steal.secret_key":        "AntiSteal.Secret",
+	"http.anti_steal.token_check_fail":  "AntiSteal.FailFile",
+	"gateway.pprof":                     "Gateway.Profiles",
+	"gateway.cors_origin":               "Gateway.CORSOrigins",
 }
 
-// everyKeyConfig returns the Config of everyKey in the folder dir.
-func everyKeyConfig(dir string) *Config {
+// TestEveryKey: each key sets the field of its name, and no other one.
+func TestEveryKey(t *testing.T) {
+	names := regexp.MustCompile(`(_file|secret_files|_filename|disk_path|check_fail|tls_cert|tls_key|access_log)$`)
+	plain := strings.NewReplacer(".Prefixes", "", ".", "", "_", "")
+	for section, settings := range newTables(&Config{}) {
+		for i, s := range settings {
+			name := full(section, s.key)
+			var set []string
+			for _, value := range []string{"7", "true", "debug", "a:7", "10.0.0.7", "/7", "https://a:7", "redirect",
+				"1.3", "http", "sentinel", "x-real-ip", "attachment", "contain", "query", "403", "422", "7x7", "7MB",
+				"max-age=7", "$status"} {
+				c := &Config{}
+				if newTables(c)[section][i].into.parse(value, position{}) == nil && set == nil {
+					set = setFields(reflect.ValueOf(c).Elem(), "")
+				}
+			}
+			if name == "if_alias_prefix" { // it has no effect
+				require.Empty(t, set)
+				continue
+			}
+			require.Len(t, set, 1, name)
+			require.Equal(t, names.MatchString(s.key), s.into.paths != nil, "%s is relative to its file", name)
+			want := plain.Replace(cmp.Or(otherNames[name], name))
+			require.True(t, strings.EqualFold(want, plain.Replace(set[0])), "%s sets %s", name, set[0])
+		}
+	}
+}
+
+// setFields returns the names of the fields that are not zero, with those that they are in.
+func setFields(v reflect.Value, path string) (set []string) {
+	if v.Kind() != reflect.Struct {
+		if v.IsZero() {
+			return nil
+		}
+		return []string{path}
+	}
+	for i := range v.NumField() {
+		set = append(set, setFields(v.Field(i), path+"."+v.Type().Field(i).Name)...)
+	}
+	return set
+}
+
+// TestValues: lists, paths, sizes, durations and words are read in all their forms.
+func TestValues(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": base + `tracker_server = 10.0.0.1
+tracker_server = 10.0.0.2,192.168.0.2:22123
+tracker_server = [fd00::1]:22124
+store_path_count = 2
+store_path1 = /c
+log_level = NOTICE
+flv_extension = .f4v
+log_filename = log
+url_have_group_name = YES
+[gateway]
+admin_hosts = Ops.example., b
+admin_socket_mode = 660
+tls_cert = c.pem, /d.pem
+tls_key = k.pem,/l.pem
+url_prefix = /files/
+trusted_proxies = 10.0.0.5, fd00::/64, Unix:
+client_address = Proxy-Protocol
+upstream = HTTP
+allow_sources = 10.1.2.3/8, Local-Networks, fd00::1
+local_ips = 10.0.0.1,::ffff:10.0.0.2
+filename_parameters = name,attname
+read_timeout = 500ms
+idle_timeout = 2
+slot_max_size = 32MB
+min_send_rate = 2kb
+access_log_except = jpg, g2/ png,Health
+[image]
+sizes = 200x200, 800x0
+forms = query, bang
+preset.thumb = w=100,fit=cover
+[redis]
+addresses = a:1, b:2
+[peer]
+advertise = https://10.0.0.1:8888/
+secret = 7f3a9c51e08b4d26
+[address_map]
+10.0.0.2 = host.example:23000
+2001:DB8::1 = [fd00::1]
+::ffff:10.0.0.3 = [fd00::0:3]:23001
+[access]
+requests_per_second = 0.5
+`})
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.NotNil(t, c, "%v", problems)
+	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
 	jpg, _ := fileselect.Parse("jpg")
 	g2, _ := fileselect.Parse("g2/ png")
-	return &Config{
-		File: filepath.Join(dir, "m.conf"),
-		Files: []string{filepath.Join(dir, "m.conf"), filepath.Join(dir, "mime.types"),
-			filepath.Join(dir, "ids.conf")},
-		BasePath:       "/b",
-		ConnectTimeout: 2 * time.Second,
-		NetworkTimeout: 3 * time.Second,
-		TrackerServers: []Tracker{{[]string{"10.0.0.1:22122"}},
-			{[]string{"10.0.0.2:22123", "192.168.0.2:22123"}}, {[]string{"[fd00::1]:22124"}}},
-		ParametersFromTracker: true,
-		SyncMaxDelay:          4 * time.Second,
-		UseStorageID:          true,
-		StorageIDsFile:        filepath.Join(dir, "ids.conf"),
-		StorageIDs:            []fdfs.StorageID{{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}}},
-		GroupName:             "g1",
-		StoragePort:           23001,
-		URLHasGroupName:       true,
-		Groups:                []Group{{"g1", 23001, []string{"/b", "/c"}}},
-		LogLevel:              2,
-		LogFile:               filepath.Join(dir, "log"),
-		ResponseMode:          "redirect",
-		FLVExtension:          "f4v",
-		DefaultType:           "text/plain; charset=gbk",
-		TypesFile:             filepath.Join(dir, "mime.types"),
-		AntiSteal: AntiSteal{true, 5 * time.Second, "GoldenSecret-2024", "/x.jpg", "X-Gate-Pass", "open-sesame",
-			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, []string{filepath.Join(dir, "t1"), "/t2"}, 403},
-		Gateway: Gateway{
-			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
-			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"),
-			AdminSocketMode: 0o660,
-			TLSListen:       []string{":443"},
-			TLSCert:         []string{filepath.Join(dir, "c.pem"), "/d.pem"},
-			TLSKey:          []string{filepath.Join(dir, "k.pem"), "/l.pem"}, TLSMinVersion: "1.3", TLSRedirect: true,
-			URLPrefix: "/files",
-			Upstream:  "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
-			AllowSources: []netip.Prefix{
-				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
-			},
-			AllowLocalNetworks: true,
-			TrustedProxies: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.5/32"),
-				netip.MustParsePrefix("fd00::/64")}, true},
-			ClientAddress: "proxy-protocol", HealthPath: "/health",
-			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
-			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigins: []string{"*"}, CORSExpose: "X-E",
-			CORSHeaders: "X-H", CORSMaxAge: 10 * time.Minute, FilenameParameters: []string{"name", "attname"},
-			XCache: true, Charset: "gbk",
-			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
-			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-",
-			AccessLogFormat: "json", AccessLogExcept: []fileselect.Selector{jpg, g2}, LogTokens: true,
-			ActiveContent: "inline", User: "fdfs",
-		},
-		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
-		Cache: Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second,
-			3 * time.Second, 4 * time.Second},
-		Image: Image{Enabled: true, Presets: map[string]variant.Wish{"thumb": {Width: 100, Fit: "cover"}},
-			Sizes: []variant.Size{{Width: 200, Height: 200}, {Width: 800}}, Forms: variant.Query | variant.Bang,
-			Fit: "contain", Quality: 70, OnError: "422", SourceMax: 1 << 20, PixelsMax: 9, Timeout: 2 * time.Second,
-			Makers: 3, Queue: 4, Memory: 8 << 20},
-		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p",
-			PasswordFile: dir + "/pw",
-			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key",
-			KeyPrefix: "k"},
-		Access: Access{
-			Allow: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32")},
-				true},
-			Deny:     Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
-			Referers: []string{"none", "*.example.com"}, RefererFile: filepath.Join(dir, "no.png"),
-			Unlimited:         Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.9/32")}},
-			RequestsPerSecond: 0.5, RequestsBurst: 3, SendRate: 1 << 20, SendRateAfter: 2 << 20,
-		},
-		Lock: Lock{time.Second, 2 * time.Second},
-		Peer: Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024", filepath.Join(dir, "ps")},
-		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000",
-			"2001:db8::1": "fd00::1", "10.0.0.3": "[fd00::0:3]:23001"},
-		ErrorPages: map[int]string{},
+	g := c.Gateway
+	for i, of := range [][2]any{
+		{[]Tracker{{[]string{"10.0.0.1:22122"}}, {[]string{"10.0.0.2:22123", "192.168.0.2:22123"}},
+			{[]string{"[fd00::1]:22124"}}}, c.TrackerServers},
+		{[]Group{{"group1", 23000, []string{"/srv/fdfs", "/c"}}}, c.Groups},
+		{slog.Level(2), c.LogLevel},
+		{"f4v", c.FLVExtension},
+		{filepath.Join(dir, "log"), c.LogFile},
+		{true, c.URLHasGroupName},
+		{[]string{"ops.example", "b"}, g.AdminHosts},
+		{fs.FileMode(0o660), g.AdminSocketMode},
+		{[]string{filepath.Join(dir, "c.pem"), "/d.pem"}, g.TLSCert},
+		{"/files", g.URLPrefix},
+		{Networks{[]netip.Prefix{prefix("10.0.0.5/32"), prefix("fd00::/64")}, true}, g.TrustedProxies},
+		{"proxy-protocol", g.ClientAddress},
+		{"http", g.Upstream},
+		{[]netip.Prefix{prefix("10.0.0.0/8"), prefix("fd00::1/128")}, g.AllowSources},
+		{true, g.AllowLocalNetworks},
+		{[]netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")}, g.LocalIPs},
+		{[]string{"name", "attname"}, g.FilenameParameters},
+		{[]time.Duration{500 * time.Millisecond, 2 * time.Second}, []time.Duration{g.ReadTimeout, g.IdleTimeout}},
+		{[]int64{32 << 20, 2048}, []int64{g.SlotMaxSize, g.MinSendRate}},
+		{[]fileselect.Selector{jpg, g2}, g.AccessLogExcept},
+		{[]variant.Size{{Width: 200, Height: 200}, {Width: 800}}, c.Image.Sizes},
+		{variant.Query | variant.Bang, c.Image.Forms},
+		{map[string]variant.Wish{"thumb": {Width: 100, Fit: "cover"}}, c.Image.Presets},
+		{[]string{"a:1", "b:2"}, c.Redis.Addresses},
+		{"https://10.0.0.1:8888", c.Peer.Advertise},
+		{map[string]string{"10.0.0.2": "host.example:23000", "2001:db8::1": "fd00::1",
+			"10.0.0.3": "[fd00::0:3]:23001"}, c.AddressMap},
+		{0.5, c.Access.RequestsPerSecond},
+	} {
+		require.Equal(t, of[0], of[1], i)
 	}
 }
 

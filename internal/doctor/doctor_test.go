@@ -113,22 +113,3 @@ func TestInTheWay(t *testing.T) {
 			c.taken)
 	}
 }
-
-// TestCapacity: check warns of more memory and disk than this host has, also for a folder that is
-// not there yet.
-func TestCapacity(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
-	require.NoError(t, os.WriteFile(file, []byte("url_have_group_name=true\nstore_path_count=0\n"+
-		"[cache]\nmemory_max = 900TB\ndisk_path = "+filepath.Join(t.TempDir(), "later")+"\ndisk_max = 8000000TB\n"),
-		0o600))
-	_, problems := Check(t.Context(), file)
-	lines := map[int]string{}
-	for _, p := range problems {
-		if p.Key == "cache.memory_max" || p.Key == "cache.disk_max" {
-			lines[p.Line] = p.String()
-		}
-	}
-	require.Regexp(t, "warning: memory_max and the memory of .* are 900 TB, and this host has .*; lower memory_max",
-		lines[4])
-	require.Regexp(t, "warning: .* free and .* in the cache, for disk_max = .*; lower disk_max", lines[6])
-}

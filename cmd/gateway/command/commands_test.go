@@ -3,15 +3,12 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
@@ -83,26 +80,6 @@ func TestHelpJSON(t *testing.T) {
 	}, all[i].Flags)
 }
 
-// TestHelpInChinese: in a Chinese locale, the help of each command has no English words but those
-// of its usage and example; with -json it is in English.
-func TestHelpInChinese(t *testing.T) {
-	t.Setenv("LC_ALL", "zh_CN.UTF-8")
-	for _, cmd := range New("").Commands() {
-		if cmd.Name() == "completion" {
-			continue // the texts of its commands are those of cobra
-		}
-		var help, same bytes.Buffer
-		require.Equal(t, exitOK, Run("", []string{"help", cmd.Name()}, nil, &help, &help))
-		require.Equal(t, exitOK, Run("", []string{cmd.Name(), "-h"}, nil, &same, &same))
-		require.Equal(t, help.String(), same.String())
-		require.Contains(t, help.String(), "用法：gateway "+cmd.Use+"\n")
-		require.NotRegexp(t, `\b(the|of|or|default|for|success|usage)\b`, help.String(), cmd.Name())
-	}
-	var all bytes.Buffer
-	require.Equal(t, exitOK, Run("", []string{"help", "-json"}, nil, &all, &all))
-	require.Contains(t, all.String(), "the configuration has errors")
-}
-
 // TestUsage: mistakes in arguments have messages of this program, not the help or the words of
 // cobra.
 func TestUsage(t *testing.T) {
@@ -134,42 +111,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestLanguageOfErrors: errors are in the language of -lang, also where it is behind the mistake,
-// and name the cause of the system in it.
-func TestLanguageOfErrors(t *testing.T) {
-	t.Setenv("LC_ALL", "C")
-	for line, want := range map[string]string{
-		"check -nosuch -lang zh":           "gateway: check: 没有参数 -nosuch；参见 gateway help check\n",
-		"check --lang=zh a b":              "gateway: check: \"b\" 是多余的参数；参见 gateway help check\n",
-		"migrate -lang zh -nginx /no/such": "gateway: 无法翻译 /no/such：open /no/such：文件或目录不存在\n",
-		"explain -lang=zh -admin unix:/no/x /a": "gateway: 无法连接网关（-admin 是它的 admin_listen）：" +
-			"Get \"http://localhost/explain?lang=zh&url=%2Fa\"：dial unix /no/x：connect：文件或目录不存在\n",
-		"check -lang en -nosuch": "gateway: check: there is no flag -nosuch; see gateway help check\n",
-	} {
-		var out bytes.Buffer
-		require.NotZero(t, Run("v1", strings.Fields(line), nil, &out, &out), line)
-		require.Equal(t, want, out.String(), line)
-	}
-}
-
-// TestFlagForms: flags may have one hyphen or two, a short or a long name, and a value after a
-// space or an equals sign.
-func TestFlagForms(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "missing.conf")
-	for _, args := range [][]string{
-		{"-c", missing}, {"-c=" + missing}, {"--c", missing}, {"--c=" + missing},
-		{"-config", missing}, {"-config=" + missing}, {"--config", missing}, {"--config=" + missing},
-	} {
-		for _, asJSON := range []string{"-json", "--json", "-json=true", "--json=true"} {
-			var stdout, stderr bytes.Buffer
-			line := slices.Concat([]string{"check"}, args, []string{asJSON})
-			require.Equal(t, exitFailure, Run("v1", line, nil, &stdout, &stderr), line)
-			require.Contains(t, stdout.String(), `{"file":"`+missing+`","usable":false`, line)
-			require.Empty(t, stderr.String(), line)
-		}
-	}
-}
-
 // TestNormalize: values, numbers and arguments after -- keep their hyphens.
 func TestNormalize(t *testing.T) {
 	for line, want := range map[string]string{
@@ -196,25 +137,6 @@ func TestNormalize(t *testing.T) {
 			args = strings.Split(line, " ")
 		}
 		require.Equal(t, want, strings.Join(normalize(New("v1"), args), " "), line)
-	}
-}
-
-// TestCompletions: commands and flags are completed.
-func TestCompletions(t *testing.T) {
-	for line, want := range map[string]string{
-		"c":                "check compare completion",
-		"check -":          "--config -c --help -h --json --lang",
-		"check -json --co": "--config",
-		"-":                "--config -c --help -h",
-		"purge --p":        "--prefix",
-		"check -c ":        "",
-		"completion f":     "fish",
-	} {
-		var stdout bytes.Buffer
-		args := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)
-		require.Equal(t, exitOK, Run("v1", args, nil, &stdout, io.Discard), line)
-		lines := strings.Fields(stdout.String())
-		require.Equal(t, want, strings.Join(lines[:len(lines)-1], " "), line) // without the directive in the last line
 	}
 }
 

@@ -18,6 +18,8 @@ type mistake struct {
 	args string // empty = check FILE
 	want string // all lines of the output but those of ordinary
 	code int    // the exit code
+
+	locale string // empty = C
 }
 
 // ordinary matches the lines of check that are no problems of a text, and other lines of explain.
@@ -30,11 +32,11 @@ var size = regexp.MustCompile(`[0-9][0-9.]* [A-Z]?B( free|;)`)
 // TestMistakes: each line that operators type by mistake, by habit, or copy from an old guide has
 // its exact message and exit code, by the command line.
 func TestMistakes(t *testing.T) {
-	t.Setenv("LC_ALL", "C")
 	const id = "00/00/wKgABF5xyzmAAAAAAAAAAAAAAAAA123.jpg"
 	for _, rows := range [][]mistake{includeMistakes, lineMistakes, tokenMistakes, sectionMistakes, valueMistakes,
-		formatMistakes, urlMistakes, commandMistakes} {
+		formatMistakes, urlMistakes, commandMistakes, languageMistakes} {
 		for _, row := range rows {
+			t.Setenv("LC_ALL", cmp.Or(row.locale, "C"))
 			dir := t.TempDir()
 			require.NoError(t, os.MkdirAll(filepath.Join(dir, "store/data"), 0o755))
 			put := func(name, text string) {
@@ -350,18 +352,26 @@ var commandMistakes = []mistake{
 			"\"http://127.0.0.1:1/readyz\": dial tcp 127.0.0.1:1: connect: connection refused", code: 1},
 }
 
-// TestMistakesInChinese: the errors of a command line are Chinese in a Chinese locale.
-func TestMistakesInChinese(t *testing.T) {
-	t.Setenv("LC_ALL", "zh_CN.UTF-8")
-	for args, want := range map[string]string{
-		"chek":             "gateway: 没有命令 \"chek\"（是否要写 check？）；参见 gateway help",
-		"-s quit":          "gateway: serve: 没有参数 -s（信号：kill -HUP 重新加载，kill -QUIT 停止）；参见 gateway help serve",
-		"inspect":          "gateway: inspect: 缺少参数；参见 gateway help inspect",
-		"check -c":         "gateway: check: 参数 -c 需要一个值；参见 gateway help check",
-		"check -lang fr x": "gateway: check: 值 \"fr\" 不能用于参数 -lang: 语言为 en 和 zh；参见 gateway help check",
-	} {
-		var out bytes.Buffer
-		Run("v1", strings.Fields(strings.ReplaceAll(args, "DIR", t.TempDir())), nil, &out, &out)
-		require.Equal(t, want, strings.TrimSuffix(out.String(), "\n"), args)
-	}
+// languageMistakes have errors in the language of the locale, or in that of -lang, also where it is
+// behind the mistake. They name the cause of the system in it.
+var languageMistakes = []mistake{
+	{locale: chinese, args: "chek", code: 2,
+		want: "gateway: 没有命令 \"chek\"（是否要写 check？）；参见 gateway help"},
+	{locale: chinese, args: "-s quit", code: 2,
+		want: "gateway: serve: 没有参数 -s（信号：kill -HUP 重新加载，kill -QUIT 停止）；参见 gateway help serve"},
+	{locale: chinese, args: "inspect", code: 2, want: "gateway: inspect: 缺少参数；参见 gateway help inspect"},
+	{locale: chinese, args: "check -c", code: 2, want: "gateway: check: 参数 -c 需要一个值；参见 gateway help check"},
+	{locale: chinese, args: "check -lang fr x", code: 2,
+		want: "gateway: check: 值 \"fr\" 不能用于参数 -lang: 语言为 en 和 zh；参见 gateway help check"},
+	{locale: chinese, args: "check -lang en -nosuch", code: 2,
+		want: "gateway: check: there is no flag -nosuch; see gateway help check"},
+	{args: "check -nosuch -lang zh", code: 2, want: "gateway: check: 没有参数 -nosuch；参见 gateway help check"},
+	{args: "check --lang=zh a b", code: 2, want: "gateway: check: \"b\" 是多余的参数；参见 gateway help check"},
+	{args: "migrate -lang zh -nginx /no/such", code: 1,
+		want: "gateway: 无法翻译 /no/such：open /no/such：文件或目录不存在"},
+	{args: "explain -lang=zh -admin unix:/no/x /a", code: 1,
+		want: "gateway: 无法连接网关（-admin 是它的 admin_listen）：" +
+			"Get \"http://localhost/explain?lang=zh&url=%2Fa\"：dial unix /no/x：connect：文件或目录不存在"},
 }
+
+const chinese = "zh_CN.UTF-8"
