@@ -124,32 +124,6 @@ func TestStatusPage(t *testing.T) {
 	require.Contains(t, page, `value="http://h/`+pagedFile+`?a=&lt;b&gt;"`)
 }
 
-// TestStatusPageLanguage: the page, its changing part and the results of its forms are in the
-// language of the browser.
-func TestStatusPageLanguage(t *testing.T) {
-	s := startPage(t, func(PurgeTarget) (Purged, error) { return Purged{Gateways: 3}, nil })
-	purge := strings.NewReader(url.Values{"id": {pagedFile}}.Encode())
-	for _, c := range []struct {
-		method, target, accept string
-		body                   io.Reader
-		want, not              string
-	}{
-		{"GET", "/status", "zh-CN,zh;q=0.9,en;q=0.8", nil, `<html lang="zh-CN">`, "Healthy"},
-		{"GET", "/status?part=live", "zh-CN", nil, "正在提供本机的文件。", "Healthy"},
-		{"GET", "/status", "en-US,en;q=0.9,zh;q=0.8", nil, `<html lang="en">`, "正常"},
-		{"GET", "/status", "", nil, `<html lang="en">`, "正常"},
-		{"POST", "/status/purge", "zh", purge, "集群的全部 3 台网关都已清除。", "forgotten"},
-	} {
-		req, err := http.NewRequestWithContext(t.Context(), c.method, s.URL+c.target, c.body)
-		require.NoError(t, err)
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Accept-Language", c.accept)
-		_, page := askPage(t, req, "same-origin")
-		require.Contains(t, page, c.want)
-		require.NotContains(t, page, c.not)
-	}
-}
-
 // TestPurgeByForm: a form purges a file after the confirmation, and only if the status page itself
 // has sent the form.
 func TestPurgeByForm(t *testing.T) {

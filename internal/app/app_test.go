@@ -337,26 +337,6 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	}
 }
 
-// TestPurgeWithoutFleet: a gateway without a fleet purges its own caches.
-func TestPurgeWithoutFleet(t *testing.T) {
-	for _, cache := range []string{"memory_max = 1MB", "memory_max = 0"} {
-		r := start(t, "[cache]", cache)
-		file := r.store.Normal("txt", []byte("hello"))
-		r.requireServed(file, "hello")
-		_, err := r.purge(context.Background(), admin.PurgeTarget{ID: "no file id"})
-		require.ErrorIs(t, err, admin.ErrPurgeTarget)
-		require.Equal(t, 1, r.counts().files.Files+r.counts().files.Bodies)
-		purged, err := r.purge(context.Background(), admin.PurgeTarget{ID: file.ID.String()})
-		require.NoError(t, err)
-		require.Equal(t, admin.Purged{Gateways: 1, Dropped: 1}, purged)
-		require.Zero(t, r.counts().files.Files+r.counts().files.Bodies)
-		r.requireServed(file, "hello")
-		purged, err = r.purge(context.Background(), admin.PurgeTarget{All: true})
-		require.NoError(t, err)
-		require.Equal(t, admin.Purged{Gateways: 1, Dropped: 1}, purged)
-	}
-}
-
 // TestFailedListener: the error of a failed listener arrives at the channel Ended.
 func TestFailedListener(t *testing.T) {
 	r := start(t)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,17 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// TestConfigPage: the manual page contains each line of the sample.
-func TestConfigPage(t *testing.T) {
-	t.Parallel()
-	sample, err := os.ReadFile("../../mod_fastdfs.conf")
-	require.NoError(t, err)
-	page := strings.ReplaceAll(string(configPage(string(sample), "v1", time.Unix(0, 0))), `\&`, "")
-	for line := range strings.Lines(string(sample)) {
-		require.Contains(t, page, strings.TrimSuffix(line, "\n"))
-	}
-}
 
 // TestManuals: the program, which has a page with its signals, each command and the configuration
 // have a manual page.

@@ -1,9 +1,7 @@
 package status
 
 import (
-	"html/template"
 	"log/slog"
-	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -76,32 +74,6 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// TestPageOfNothing: the page of a gateway that has just started is valid.
-func TestPageOfNothing(t *testing.T) {
-	page, err := Render(Page{Snapshot: Snapshot{At: start, Started: start}})
-	require.NoError(t, err)
-	require.Contains(t, string(page), "Healthy")
-	require.NotContains(t, string(page), "NaN")
-	require.NotContains(t, string(page), `id="fleet"`)
-}
-
-// TestPlotGaps: a line has gaps where data is missing, and stays inside of the plot.
-func TestPlotGaps(t *testing.T) {
-	end := start.Add(time.Minute)
-	var traffic Traffic
-	for i, ratio := range []float64{.5, 1, math.NaN(), 0, math.NaN(), .25} {
-		traffic.Points = append(traffic.Points, Point{Begin: start.Add(time.Duration(i) * Step),
-			End: start.Add(time.Duration(i+1) * Step), HitRatio: ratio})
-	}
-	svg := string(traffic.plot(plots[2], end, i18n.English).SVG)
-	require.Equal(t, 3, strings.Count(svg, "<polyline"), svg)
-	require.Contains(t, svg, `points="840.0,50.0 850.0,50.0 860.0,0.0"`)
-	require.Contains(t, svg, `points="870.0,100.0 880.0,100.0"`)
-	require.NotContains(t, svg, "NaN")
-	require.Contains(t, svg,
-		`aria-label="Hit ratio, downloads that needed no storage, of the last 15 minutes: 0 % now, 100 % at most"`)
-}
-
 // FuzzParseAbout: the page can show any announcement of another gateway.
 func FuzzParseAbout(f *testing.F) {
 	p := fullPage()
@@ -132,30 +104,4 @@ func TestAbout(t *testing.T) {
 	require.Contains(t, a.Why, "the disk is away")
 	require.Contains(t, a.WhyChinese, "无法处理请求")
 	require.Equal(t, Announcement{}, ParseAnnouncement(strings.Repeat(" ", maxAnnouncement+1)))
-}
-
-// latin matches a word of untranslated text.
-var latin = regexp.MustCompile(`[A-Za-z_]{2,}`)
-
-// TestPageInChinese: the page has no English text, and its script finds its texts.
-func TestPageInChinese(t *testing.T) {
-	p := fullPage()
-	p.Language = i18n.Chinese
-	p.Settings = []Setting{{Name: "gateway.x_cache", Value: i18n.Sprintf("%s", "1"), Doc: "tls_key"},
-		{Name: "a.b", Default: true, Doc: "password"}}
-	page, err := Render(p)
-	require.NoError(t, err)
-	text := string(page)
-	require.Contains(t, text, `<html lang="zh-CN">`)
-	require.Contains(t, text, `data-live="实时更新，截至 {clock}。"`)
-	require.Contains(t, text, `data-text="网关自 {time} 起没有响应。以下是最后获得的状态。"`)
-	require.Contains(t, text, "密码", "the meaning of a key")
-	text = strings.NewReplacer(hostile, "", template.HTMLEscapeString(hostile), "", "<style>"+pageCSS, "",
-		"<script>"+pageJS, "").Replace(text)
-	text = regexp.MustCompile(`(?s)<code>.*?</code>|<[^>]*>`).ReplaceAllString(text, " ")
-	known := []string{"KB", "MB", "GB", "UTC", "status", "json", "metrics", "locks", "readyz", "Redis", "URL", "ID",
-		"CPU", "panic", "ms", "xx", "http", "tls_key", "English"}
-	for _, word := range latin.FindAllString(text, -1) {
-		require.Contains(t, known, word)
-	}
 }
