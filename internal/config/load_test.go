@@ -124,23 +124,6 @@ func TestUnknownKeysAndSections(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, 5, "belongs in the global section"))
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"lock", "redis", "cache", "gateway", "open_file_cache", "http.multi_range.enabled"}
-	for name, want := range map[string]string{
-		"lcok": "lock", "lok": "lock", "lockk": "lock", "LOCK": "lock", "gatway": "gateway", "gatewya": "gateway",
-		"getaway": "gateway", "open-file-cache": "open_file_cache",
-		"opne_flie_cache": "open_file_cache", "lo": "", "rapid": "", "": "", "unrelated": "",
-		"http_multi_range_enabled": "http.multi_range.enabled",
-	} {
-		got, ok := Nearest(name, names)
-		require.Equal(t, want, got, name)
-		require.Equal(t, want != "", ok, name)
-	}
-	require.Equal(t, 1, distance("ab", "ba"))
-	require.Equal(t, 2, distance("abc", "a"))
-	require.Equal(t, 5, distance("abcd", "e"), "too far apart to count")
-}
-
 // TestProblemsAreBounded: the number of problems of a file is limited.
 func TestProblemsAreBounded(t *testing.T) {
 	var b strings.Builder
