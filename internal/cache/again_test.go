@@ -182,20 +182,3 @@ func TestQuickFill(t *testing.T) {
 		require.ErrorIs(t, err, ErrChanged, "what it was told is over")
 	}
 }
-
-// TestIdle: a fill counts as running from its start on, also before its goroutine runs.
-func TestIdle(t *testing.T) {
-	bubble(t, "begun", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		o.first = second
-		c := newCache(t, Options{})
-		for i := range int64(10) {
-			c.join(SegmentKey{File: o.file, Index: i}, o, fillOptions{}, 1)
-			require.Equal(t, 2*i+1, c.Stats().Fills)
-			c.joinMeta(testFile(int(2+i)), o, GetOptions{Hint: NoHint}, unknown)
-			require.Equal(t, 2*i+2, c.Stats().Fills)
-		}
-		time.Sleep(2 * second)
-		require.Zero(t, c.Stats().Fills)
-	})
-}

@@ -25,8 +25,8 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 // fetched once. All clients read it as it arrives: their first byte comes with the first byte of
 // the origin.
 func TestStampede(t *testing.T) {
-	for _, n := range []int{1, 2, 3} {
-		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 2*SegmentSize + 12345} {
+	for _, n := range []int{1, 3} {
+		for _, size := range []int64{0, 1, SegmentSize, 2*SegmentSize + 12345} {
 			bubble(t, fmt.Sprintf("%d gateways, %d bytes", n, size), func(t *testing.T) {
 				o := newOrigin(testFile(1), size)
 				o.first, o.whole = second/2, second

@@ -151,8 +151,7 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 			}
 		})
 	}
-	rounds, met := 25, 0
-	for round := range rounds {
+	for round := range 10 {
 		want := content.Add(1)
 		storage.set(fmt.Appendf(nil, "%04d", want))
 		_, missing, err := fleets[round%3].Purge(t.Context(), tier.MatchFolder("group1/M00"))
@@ -163,11 +162,9 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 			require.NoError(t, err, "gateway %d", i)
 			require.Equal(t, fmt.Sprintf("%04d", want), string(got), "gateway %d after purge %d", i, round)
 		}
-		met++
 	}
 	cancel()
 	wg.Wait()
-	require.Equal(t, rounds, met)
 	for _, g := range fleets[1:] {
 		require.Positive(t, g.Stats().PeerFetches["ok"]+fleets[0].Stats().PeerFetches["ok"],
 			"they have asked each other")

@@ -148,39 +148,6 @@ func names(t *testing.T, f *Fleet) (names []string) {
 	return names
 }
 
-// TestAutoByIPv6: gateways that reach Redis by IPv6 reach each other by IPv6.
-func TestAutoByIPv6(t *testing.T) {
-	ln, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skip("skipped: no IPv6: ", err)
-	}
-	_, port, err := net.SplitHostPort(redistest.Start(t, "--bind", "127.0.0.1 ::1").Addr())
-	require.NoError(t, err)
-	o := fleetOf(net.JoinHostPort("::1", port))
-	gateways := [2]*Fleet{}
-	for i, listen := range []string{ln.Addr().String(), "[::1]:1"} {
-		o.AutoListen = listen
-		gateways[i] = gatewayOf(t, o)
-		start(t, gateways[i], (&memory{}).local())
-		require.Equal(t, "https://"+listen, gateways[i].Name())
-	}
-	served := make(chan error, 1)
-	body := make([]byte, testVersion.Size)
-	go func() {
-		served <- gateways[0].ServePeers(ln, gives(testVersion, func(context.Context, cache.PeerRequest) io.Reader {
-			return bytes.NewReader(body)
-		}))
-	}()
-	_, stream, err := gateways[1].Open(t.Context(), gateways[0].Name(), cache.PeerRequest{Key: testKey})
-	require.NoError(t, err)
-	got, err := io.ReadAll(stream)
-	require.NoError(t, err)
-	require.Equal(t, body, got)
-	require.NoError(t, stream.Close())
-	require.NoError(t, gateways[0].StopPeers(t.Context()))
-	require.NoError(t, <-served)
-}
-
 // TestTwins: two gateways with one name log a warning; a single gateway does not, also after a
 // restart.
 func TestTwins(t *testing.T) {
@@ -208,7 +175,6 @@ func TestTwins(t *testing.T) {
 // TestSetSecret: after a change of the secret, gateways with the old one are not trusted, also on
 // open connections, and gateways with the new one are peers.
 func TestSetSecret(t *testing.T) {
-	const next = "the next secret of a test"
 	body := make([]byte, testVersion.Size)
 	o := fleetOf(redistest.Shared(t).Addr())
 	b := serveAs(t, o, gives(testVersion, func(context.Context, cache.PeerRequest) io.Reader {
@@ -227,10 +193,10 @@ func TestSetSecret(t *testing.T) {
 	}
 	require.NoError(t, ask())
 	require.ErrorContains(t, a.SetSecret("short"), "5 bytes")
-	require.NoError(t, b.SetSecret(next))
+	require.NoError(t, b.SetSecret(otherSecret))
 	require.ErrorIs(t, ask(), cache.ErrNotHere, "on the open connection")
 	require.Error(t, ask())
-	require.NoError(t, a.SetSecret(next))
+	require.NoError(t, a.SetSecret(otherSecret))
 	require.NoError(t, ask())
 	require.Equal(t, a.self.Load().records, b.self.Load().records)
 	require.NoError(t, a.SetSecret(o.Secret))

@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 const (
 	// testTimeout bounds operations that normally take a fraction of a second.
 	testTimeout = time.Minute
+	// otherSecret is another secret than that of fleetOf. To derive the keys of each takes long.
+	otherSecret = "another secret of a test"
 	testFile    = "group1/M00/0A/FF/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 )
 

@@ -320,33 +320,6 @@ func TestGatewayThatWasAway(t *testing.T) {
 	require.Equal(t, []string{""}, again())
 }
 
-// TestSyncedComesAfterApplying: a purge does not wait for a gateway that is not registered any
-// more. That gateway applies the purge before Synced.
-func TestSyncedComesAfterApplying(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	o := fleetOf(server.Addr())
-	a := member(t, o, 1)
-	start(t, a, (&memory{}).local())
-	relay := redistest.NewRelay(t, server.Addr())
-	relay.Cut()
-	cutOff := o
-	cutOff.Addresses = []string{relay.Addr()}
-	m := memory{last: 1, noted: true} // it has applied a purge long ago
-	b := member(t, cutOff, 2)
-	require.NoError(t, b.Start(m.withDisk()))
-	purge(t, a, tier.MatchFolder("group1"), 1)
-	select {
-	case <-b.Synced():
-		t.Fatal("it has not seen the log")
-	case <-time.After(50 * time.Millisecond):
-	}
-	require.Empty(t, m.take())
-	relay.Restore()
-	ready(t, b)
-	require.NotEmpty(t, m.take())
-}
-
 // TestRedisLosesItsData: after a loss of data, a gateway that has applied the last purge purges
 // nothing; a gateway that has missed a purge purges everything.
 func TestRedisLosesItsData(t *testing.T) {

@@ -365,7 +365,7 @@ func writeForEver(path string) {
 func TestKilled(t *testing.T) {
 	path := tier.EmptyFolder(t)
 	found := 0
-	for round := range 8 {
+	for round := range 4 {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
 		cmd.Stderr = os.Stderr
@@ -380,7 +380,7 @@ func TestKilled(t *testing.T) {
 			stored, err := filepath.Glob(filepath.Join(path, "*", "*.seg"))
 			return err == nil && len(stored) > 2
 		})
-		time.Sleep(time.Duration(round*7) * time.Millisecond)
+		time.Sleep(time.Duration(round*14) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // the error is that of a killed process
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
@@ -403,8 +403,8 @@ func TestKilled(t *testing.T) {
 		require.Zero(t, d.Stats().Corrupt, "a name stands for a whole file")
 		require.NoError(t, d.Close())
 	}
-	t.Logf("%d segments found after 8 deaths", found)
-	require.Greater(t, found, 8)
+	t.Logf("%d segments found after 4 deaths", found)
+	require.Greater(t, found, 4)
 }
 
 // TestReady: segments of an earlier process are misses until Ready is closed.

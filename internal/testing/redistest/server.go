@@ -100,7 +100,11 @@ func (s *Server) start() error {
 		args = []string{s.config, "--sentinel", "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
 			"--logfile", filepath.Join(s.dir, "redis.log")}
 	}
-	proc, err := run("redis-server", args...)
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return fmt.Errorf("apt-get install redis-server: %w", err)
+	}
+	proc, err := startProcess(path, args...)
 	if err != nil {
 		return err
 	}
@@ -263,17 +267,4 @@ func (s *Server) Eternal(prefix string) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// run starts a program of the Redis package.
-func run(name string, args ...string) (*process, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		pkg := name
-		if name == "redis-cli" {
-			pkg = "redis-tools"
-		}
-		return nil, fmt.Errorf("%s is missing: apt-get install %s", name, pkg)
-	}
-	return startProcess(path, args...)
 }
