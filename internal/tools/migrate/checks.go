@@ -6,23 +6,34 @@ import (
 	"strings"
 )
 
-// judge finds the rejection and the rule of a location or server.
+// judge finds the rule of a location or server: that of the clients, or one that closes files
+// behind a check, and files that nginx rejects.
 func (t *translator) judge(l *location) {
 	block := l.d.block
-	if l.area.none = l.area.none || first(block, noFiles...) != nil; l.area.none {
+	if first(block, noFiles...) != nil {
+		l.pattern.heads = nil // no files
 		return
 	}
-	if check := t.checkIn(l); check != nil {
+	reply, isRest := first(block, "return"), rest().MatchString(l.op+l.path)
+	if reply == nil || isHTTPS(reply) {
+		reply = nil
+		if !l.serves {
+			reply = first(block, append(applications, "proxy_pass")...)
+		}
+	}
+	switch check := t.checkIn(l); {
+	case check != nil:
 		l.rule = closedBy(check)
-		return
+	case reply != nil && !isRest:
+		l.rule = closedBy(reply)
+	default:
+		l.rule = t.ruleOf(l)
 	}
-	if reply := first(block, "return"); reply != nil && !isHTTPS(reply) {
-		l.reject = reply
-	} else if !l.serves && l.path != "/" {
-		l.reject = first(block, append(applications, "proxy_pass")...)
-	}
-	l.rule = t.ruleOf(l)
+	l.serves = l.serves && reply == nil
 }
+
+// rest matches the locations of all other paths, or of a path that is no group.
+var rest = lazy(`^/[A-Za-z_]*$`)
 
 // checkIn returns a check of a location that the gateway does not have, or nil. A condition on the
 // path, or a rewrite of the whole server, is one for a part of its files.
@@ -45,12 +56,12 @@ func (t *translator) checkIn(l *location) (check *directive) {
 			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
 				if op, text := pathCondition(d); op == "" {
 					check = cmp.Or(check, d)
-				} else if a := areaOf(op, text, t.names); self && !a.none {
-					l.parts = append(l.parts, part{d, a.outer})
+				} else if self {
+					l.parts = append(l.parts, part{d, patternOf(op, text)})
 				}
 			case http || !t.leads(l.s, d):
 			case d.name == "rewrite" && l == l.s.self:
-				l.parts = append(l.parts, part{d, areaOf("~", d.arg(0), t.names).outer})
+				l.parts = append(l.parts, part{d, patternOf("~", d.arg(0))})
 			case d.name != "rewrite" || i < len(chain)-2:
 				check = cmp.Or(check, d)
 			}
@@ -74,17 +85,15 @@ func (t *translator) decides(l *location, pass *directive) bool {
 			hosts = append(hosts, d.arg(0))
 		}
 	}
-	return slices.ContainsFunc(l.s.locations, func(o *location) bool {
+	return slices.ContainsFunc(l.s.self.all(), func(o *location) bool {
 		return first(o.d.block, "internal") != nil && !o.isPage() &&
 			first(o.d.block, "root", "alias", "ngx_fastdfs_module") != nil
 	}) || slices.ContainsFunc(hosts, func(host string) bool {
 		to := listen{address: listenAddress(host)}
-		same := without(t.all, func(o *server) bool {
-			return o == l.s && !to.isLoopback() ||
-				!slices.ContainsFunc(o.listens, func(l listen) bool { return l.port() == to.port() })
+		return strings.Contains(host, "$") || to.isLoopback() || slices.ContainsFunc(t.all, func(o *server) bool {
+			isPort := func(l listen) bool { return l.port() == to.port() }
+			return o != l.s && slices.ContainsFunc(o.listens, isPort) && hasChecks(o.d.block)
 		})
-		return strings.Contains(host, "$") || to.isLoopback() && len(same) == 0 ||
-			slices.ContainsFunc(same, func(o *server) bool { return hasChecks(o.d.block) })
 	})
 }
 
@@ -105,7 +114,7 @@ func (t *translator) leads(s *server, d *directive) bool {
 	case "error_page":
 		leads = strings.HasPrefix(to, "@") || strings.Contains(to, "$")
 	}
-	return leads && slices.ContainsFunc(s.locations, func(l *location) bool {
+	return leads && slices.ContainsFunc(s.self.all()[1:], func(l *location) bool {
 		return !l.isPage() && hasChecks(l.d.block)
 	})
 }

