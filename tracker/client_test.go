@@ -10,14 +10,12 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 )
@@ -270,31 +268,4 @@ func TestClose(t *testing.T) {
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), patient/2)
-}
-
-// TestFailuresAtOneTime: concurrent failures count as one: the back-off grows with the failures of
-// the tracker, not with the requests that see them.
-func TestFailuresAtOneTime(t *testing.T) { synctest.Test(t, testFailuresAtOneTime) }
-
-func testFailuresAtOneTime(t *testing.T) {
-	s := newServer([]string{"10.0.0.1:22122"}, fdfs.PoolOptions{})
-	b := backoff.Policy{First: time.Second, Max: 30 * time.Second}
-	down := errors.New("down")
-	for i := range 64 {
-		require.Equal(t, i == 0, s.failed(down, b))
-	}
-	require.WithinDuration(t, time.Now(), s.downUntil(), time.Second)
-	for range 9 {
-		time.Sleep(time.Until(s.downUntil()))
-		require.False(t, s.failed(down, b), "it was down before")
-	}
-	require.Greater(t, time.Until(s.downUntil()), 20*time.Second)
-	require.True(t, s.replied(0, time.Millisecond))
-	require.False(t, s.replied(0, time.Millisecond))
-	require.True(t, s.failed(down, b))
-	require.Greater(t, time.Until(s.downUntil()), 20*time.Second, "it was back for a moment only")
-	s.replied(0, time.Millisecond)
-	time.Sleep(time.Hour)
-	s.failed(down, b)
-	require.LessOrEqual(t, time.Until(s.downUntil()), time.Second)
 }

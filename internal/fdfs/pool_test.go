@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,73 +29,34 @@ func TestPoolReuses(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// TestPoolBounds: at most MaxOpen connections are open at a time, and at most MaxIdle stay open.
+// TestPoolBounds: at most MaxOpen connections are open at a time, and at most MaxIdle stay open. A
+// request waits for a free one until its context ends.
 func TestPoolBounds(t *testing.T) {
-	var asked, most atomic.Int32
-	// the server sends its first replies when the maximum of concurrent requests has arrived
-	together, all := make(chan struct{}), sync.Once{}
-	f := newFake(t, func(f *fake, c net.Conn, n int) {
-		for {
-			_, body, err := f.next(c)
-			if err != nil {
-				return
-			}
-			for now := asked.Add(1); ; {
-				if m := most.Load(); now <= m || most.CompareAndSwap(m, now) {
-					break
-				}
-			}
-			if most.Load() >= 4 {
-				all.Do(func() { close(together) })
-			}
-			select {
-			case <-together:
-			case <-time.After(patient):
-				all.Do(func() { close(together) })
-			}
-			time.Sleep(2 * time.Millisecond)
-			asked.Add(-1)
-			c.Write(reply(0, string(body)))
-		}
-	})
-	p := newPool(t, f, PoolOptions{MaxOpen: 4, MaxIdle: 2})
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			for range 10 {
-				got, err := call(p, "x")
-				if err != nil || got != "x" {
-					t.Errorf("%q %v", got, err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.EqualValues(t, 160, f.requests.Load())
-	require.EqualValues(t, 4, most.Load(), "requests at a time")
-	eventually.True(t, func() bool { return f.open.Load() <= 2 })
-	require.LessOrEqual(t, len(p.idle), 2)
-}
-
-func TestPoolWaitsForASlot(t *testing.T) {
 	f := newFake(t, echo)
-	p := newPool(t, f, PoolOptions{MaxOpen: 1})
-	c, _, err := p.Request(t.Context(), CmdListStorages, 0, []byte("held"))
-	require.NoError(t, err)
+	p := newPool(t, f, PoolOptions{MaxOpen: 4, MaxIdle: 2})
+	var held []*Conn
+	for range 4 {
+		c, _, err := p.Request(t.Context(), CmdListStorages, 0, nil)
+		require.NoError(t, err)
+		held = append(held, c)
+	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("enough"))
 	defer cancel()
-	_, _, err = p.Request(ctx, CmdListStorages, 0, nil)
+	_, _, err := p.Request(ctx, CmdListStorages, 0, nil)
 	require.ErrorContains(t, err, "enough")
 	done := make(chan error)
 	go func() {
 		_, err := call(p, "next")
 		done <- err
 	}()
-	_, err = io.ReadAll(c)
-	require.NoError(t, err)
-	c.Release()
+	held[0].Release()
 	require.NoError(t, <-done)
-	require.EqualValues(t, 1, f.accepted.Load())
+	for _, c := range held[1:] {
+		c.Release()
+	}
+	require.EqualValues(t, 4, f.accepted.Load())
+	require.Len(t, p.idle, 2)
+	eventually.True(t, func() bool { return f.open.Load() == 2 })
 }
 
 // TestPoolStatus: a reply with a status is an error. Its connection is used again if the body is

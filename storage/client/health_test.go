@@ -41,43 +41,6 @@ func TestHealthStates(t *testing.T) {
 	require.Equal(t, Healthy, h.state())
 }
 
-func TestHealthProbes(t *testing.T) {
-	now := time.Unix(1000, 0)
-	h := newHealth()
-	requireDelay := func(nominal time.Duration) {
-		t.Helper()
-		delay := h.backoff.Until().Sub(now)
-		require.GreaterOrEqual(t, delay, nominal*3/4)
-		require.LessOrEqual(t, delay, nominal)
-	}
-	h.failed(errTest, now, false)
-	first := h.backoff.Until()
-	requireDelay(time.Second)
-	for range 100 {
-		h.failed(errTest, now.Add(500*time.Millisecond), false)
-	}
-	require.Equal(t, first, h.backoff.Until(), "failures at once are one incident")
-	require.False(t, h.backoff.Probe(now.Add(700*time.Millisecond)))
-	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60, 60} {
-		now = now.Add(2 * time.Minute)
-		require.True(t, h.backoff.Probe(now))
-		require.False(t, h.backoff.Probe(now), "one at a time")
-		h.probed(errTest, now)
-		requireDelay(want * time.Second)
-	}
-	// the server replies to probes, but to no request
-	now = now.Add(2 * time.Minute)
-	require.True(t, h.backoff.Probe(now))
-	h.probed(nil, now)
-	require.Equal(t, Healthy, h.state())
-	now = now.Add(time.Minute)
-	h.failed(errTest, now, false)
-	requireDelay(time.Minute)
-	h.completed(false)
-	h.failed(errTest, now, false)
-	requireDelay(time.Second)
-}
-
 func TestP95(t *testing.T) {
 	h := newHealth()
 	for i := range historyMin - 1 {

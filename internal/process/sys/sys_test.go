@@ -2,7 +2,6 @@ package sys
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -55,39 +54,6 @@ func TestPread(t *testing.T) {
 	require.True(t, err == nil && n == 3, "there are no more")
 	_, err = PreadNoWait(-1, p[:], 0)
 	require.ErrorIs(t, err, unix.EBADF)
-}
-
-func TestReadNoWait(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	require.NoError(t, err)
-	defer unix.Close(pair[0])
-	var p [4]byte
-	_, err = ReadNoWait(uintptr(pair[0]), p[:])
-	require.Equal(t, unix.EAGAIN, err)
-	_, err = unix.Write(pair[1], []byte("abc"))
-	require.NoError(t, err)
-	n, err := ReadNoWait(uintptr(pair[0]), p[:])
-	require.NoError(t, err)
-	require.Equal(t, "abc", string(p[:n]))
-	require.NoError(t, unix.Close(pair[1]))
-	n, err = ReadNoWait(uintptr(pair[0]), p[:])
-	require.True(t, err == nil && n == 0, "the end")
-}
-
-func TestSendNoWait(t *testing.T) {
-	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		require.NoError(t, err)
-		n, err := SendNoWait(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
-		require.NoError(t, err)
-		require.NoError(t, unix.Close(pair[0]))
-		peer := os.NewFile(uintptr(pair[1]), "peer")
-		got, err := io.ReadAll(peer)
-		require.NoError(t, err)
-		require.NoError(t, peer.Close())
-		require.Equal(t, parts[0]+parts[1], string(got))
-		require.Equal(t, len(got), n)
-	}
 }
 
 func TestSendNoWaitTellsWhatIsWrong(t *testing.T) {

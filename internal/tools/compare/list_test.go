@@ -1,10 +1,8 @@
 package compare
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -98,33 +96,4 @@ func TestListRemembers(t *testing.T) {
 	l, targets, _ := read(t, text.String()+fmt.Sprintf("/%d\n/0\n", remembered))
 	require.Len(t, targets, remembered+2, "the first one is compared again")
 	require.Equal(t, 1, l.Repeated)
-}
-
-// TestSample: a sample has that number of different targets of the list, and each target is in some
-// sample.
-func TestSample(t *testing.T) {
-	seen := map[string]bool{}
-	for range 200 {
-		sample := send(t, "/1\n/2\n/3\n/3\n/4\n/5\n", 3)
-		require.Len(t, sample, 3)
-		slices.Sort(sample)
-		require.Len(t, slices.Compact(sample), 3)
-		for _, target := range sample {
-			seen[target] = true
-		}
-	}
-	require.Len(t, seen, 5)
-	require.Equal(t, []string{"/1", "/2"}, send(t, "/1\n/2\n", 3))
-	require.Equal(t, []string{"/1", "/2"}, send(t, "/1\n/2\n", 0))
-}
-
-func send(t *testing.T, text string, sample int) (all []string) {
-	t.Helper()
-	out := make(chan string, 10)
-	require.NoError(t, NewList(strings.NewReader(text), func() {}).Send(context.Background(), out, sample))
-	close(out)
-	for target := range out {
-		all = append(all, target)
-	}
-	return all
 }
