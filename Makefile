@@ -147,11 +147,10 @@ bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage/l
 	GO='$(GO)' tests/all/bench/compare -ref $(REF) $(COMPARE)
 
 # Beside a real FastDFS, in network namespaces; needs root. tests/all/real/README.md says more:
-# make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids'
+# make real FASTDFS_BIN=/opt/fastdfs/bin REAL='-trunk -ids'
 real: build ## tests beside a real FastDFS: FASTDFS_BIN=/opt/fastdfs/bin
 	$(GO) build -C $(ALL) -o $(CURDIR)/bin/real ./real
-	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' FASTDFS_MODULE_NGINX='$(abspath $(FASTDFS_MODULE_NGINX))' \
-		bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
+	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
 
 check: lint test test-all ## lint and all tests
 

@@ -13,12 +13,10 @@ import (
 const (
 	trackerPort  = 22122
 	storagePort  = 23000
-	nginxPort    = 8080
 	gatewayPort  = 8888
 	httpPort     = 8890 // of the gateway that fetches by HTTP
 	redirectPort = 8892 // of the gateway that redirects
 	uncachedPort = 8894 // of the gateway without a cache
-	modulePort   = 8896 // of the gateway that fetches from the module's nginx
 	adminAbove   = 1    // admin listeners are on the next port
 )
 
@@ -110,7 +108,7 @@ func (w *world) storageConf(n *node, dir string) lines {
 	return append(append(l, n.pathLines()...), w.trackerLines()...)
 }
 
-// pathLines returns the store paths in the format that storages, the module and the gateway read.
+// pathLines returns the store paths in the format that storages and the gateway read.
 func (n *node) pathLines() lines {
 	l := lines{fmt.Sprintf("store_path_count=%d", len(n.paths))}
 	for i, path := range n.paths {
@@ -134,8 +132,7 @@ func (w *world) writeIDs() error {
 	return l.write(w.idsFile())
 }
 
-// moduleConf returns a mod_fastdfs.conf for the module's nginx and for the gateway. n is nil on a
-// host without a store.
+// moduleConf returns the keys of the module for a gateway. n is nil on a host without a store.
 func (w *world) moduleConf(dir string, n *node, mode string) lines {
 	l := append(lines{"base_path=" + dir, "connect_timeout=2", "network_timeout=30",
 		"load_fdfs_parameters_from_tracker=true",

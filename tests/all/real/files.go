@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math/rand/v2"
 
-	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/tests/all/real/client"
 )
 
@@ -61,20 +59,4 @@ func (w *world) append(f *file, content []byte) error {
 func (w *world) delete(f *file) error {
 	f.gone = true
 	return client.Delete(f.from.addr(), f.id)
-}
-
-// crcForm returns the name of the variant of the CRC32 in a file id.
-func crcForm(id string, content []byte) string {
-	parsed, err := fdfs.Parse(id)
-	var sum checksum.Sum
-	_, _ = sum.Write(content) // never fails
-	switch {
-	case err != nil:
-		return "unreadable"
-	case parsed.CRC32 == sum.Standard():
-		return "standard"
-	case parsed.CRC32 == sum.Legacy():
-		return "signed"
-	}
-	return "unknown"
 }

@@ -20,13 +20,13 @@ import (
 
 // settings are the flags.
 type settings struct {
-	bin, nginx, gateway string
-	trunk, ids, ipv6    bool
-	trackers            int
-	largeMB             int
-	only                *regexp.Regexp
-	keep                bool
-	set                 []string
+	bin, gateway     string
+	trunk, ids, ipv6 bool
+	trackers         int
+	largeMB          int
+	only             *regexp.Regexp
+	keep             bool
+	set              []string
 }
 
 func main() {
@@ -50,8 +50,6 @@ func parseFlags(args []string) (*settings, error) {
 	f := flag.NewFlagSet("real", flag.ExitOnError)
 	f.StringVar(&s.bin, "bin", os.Getenv("FASTDFS_BIN"),
 		"folder with fdfs_trackerd and fdfs_storaged")
-	f.StringVar(&s.nginx, "nginx", os.Getenv("FASTDFS_MODULE_NGINX"),
-		"an nginx with the module compiled in; none: it is left out")
 	f.StringVar(&s.gateway, "gateway", "../../bin/gateway", "the built gateway")
 	f.BoolVar(&s.trunk, "trunk", false, "pack small files into trunk files")
 	f.BoolVar(&s.ids, "ids", false, "storage ids in place of addresses in file ids")
@@ -74,7 +72,7 @@ func parseFlags(args []string) (*settings, error) {
 	if s.trackers < 1 || s.trackers > 2 || s.largeMB < 1 {
 		return nil, errors.New("want 1 or 2 trackers, and a size of at least 1")
 	}
-	for _, path := range []*string{&s.bin, &s.nginx, &s.gateway} {
+	for _, path := range []*string{&s.bin, &s.gateway} {
 		if *path == "" {
 			continue
 		}
@@ -129,13 +127,6 @@ func run(s *settings) (err error) {
 	} else {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	if s.nginx != "" {
-		remove, err := makeModuleFolder()
-		if err != nil {
-			return err
-		}
-		defer remove()
-	}
 	n := newNetwork(fmt.Sprintf("real%d", os.Getpid()), s)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -160,8 +151,7 @@ func run(s *settings) (err error) {
 	return nil
 }
 
-// part is one section of the checks. The order matters: parts that leave the cluster disturbed come
-// last.
+// part is one section of the checks.
 type part struct {
 	name string
 	run  func(*world)
@@ -169,11 +159,8 @@ type part struct {
 
 var parts = []part{
 	{"table", (*world).tablePart},
-	{"crc", (*world).crcPart},
 	{"delete", (*world).deletePart},
 	{"mutable", (*world).mutablePart},
-	{"address", (*world).addressPart},
-	{"links", (*world).linksPart},
 }
 
 func runInside(s *settings, n *network, dir string) error {

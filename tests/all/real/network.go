@@ -157,15 +157,6 @@ func (h *host) pids(text string) []int {
 	return list
 }
 
-// move replaces the address of the host.
-func (n *network) move(h *host, last byte) error {
-	if err := ip("-n", h.space, "address", "delete", n.prefix(h.addr), "dev", "eth0"); err != nil {
-		return err
-	}
-	h.addr = n.address(last)
-	return ip(n.addressStep(h.space, "eth0", h.addr)...)
-}
-
 func ip(args ...string) error {
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))

@@ -10,35 +10,13 @@ import (
 	"time"
 
 	"fastdfs-gateway/tests/all/real/client"
-	"fastdfs-gateway/tests/lab"
 )
 
 // Limits of the program, with room for the clock of this test.
 const (
 	deletedLimit = 1100 * time.Millisecond // until 404 at a gateway whose host has deleted the file
 	mutableLimit = 2500 * time.Millisecond // until a changed appender comes through the cache: mutable_ttl is 1 s
-	extraReads   = 1.1                     // bytes read from storages for a file, divided by its size
 )
-
-// crcPart checks that a file is read once from the storages, whichever variant of the CRC32 its
-// file id has.
-func (w *world) crcPart() {
-	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(max(5<<20, w.unpacked())))
-	if w.report.failed("crc", err) {
-		return
-	}
-	before := w.originBytes()
-	wrong := f.whole(get(w.edge.url + "/" + f.id))
-	read := w.originBytes() - before
-	w.report.check("crc", wrong == "" && read > 0 && read <= extraReads*float64(len(f.want)),
-		"the id's CRC32 is the %s one; %.0f bytes were read for %d %s", crcForm(f.id, f.want), read, len(f.want), wrong)
-}
-
-// originBytes returns the number of bytes that the edge has read from storages.
-func (w *world) originBytes() float64 {
-	r := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
-	return lab.ParseMetrics(string(r.body))["fdfs_gateway_origin_bytes_total"]
-}
 
 // deletePart deletes files that are requested all the time: a normal one, an appender, and with
 // -trunk a packed one.

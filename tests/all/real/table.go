@@ -6,8 +6,6 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
-
-	"fastdfs-gateway/internal/fdfs"
 )
 
 // target is a server, or a path through several, that serves a file. try returns the fault of the
@@ -20,7 +18,7 @@ type target struct {
 // targets returns the columns of the table. "source", "replica" and "other group" are relative to
 // the file.
 func (w *world) targets() []target {
-	list := []target{
+	return []target{
 		{"source", func(f *file) string { return requests(f, w.gatewayAt(f.from)) }},
 		{"replica", func(f *file) string { return requests(f, w.gatewayAt(w.replicaOf(f))) }},
 		{"other group", func(f *file) string { return requests(f, w.gatewayAt(w.otherGroupOf(f))) }},
@@ -29,11 +27,6 @@ func (w *world) targets() []target {
 		{"edge without a cache", func(f *file) string { return requests(f, w.uncached.url) }},
 		{"redirect", w.redirects},
 	}
-	if len(w.nginx) > 0 {
-		list = append(list, target{"as the module", w.asModule},
-			target{"edge by HTTP from the module", func(f *file) string { return w.coldAndHot(f, w.byModule) }})
-	}
-	return list
 }
 
 // gatewayAt returns the URL of the gateway on a storage host.
@@ -105,8 +98,6 @@ func (w *world) purge(s *server, what string) error {
 	switch s {
 	case w.byHTTP:
 		port = httpPort
-	case w.byModule:
-		port = modulePort
 	case w.edge:
 	default:
 		panic("BUG: only caches of the edge are purged")
@@ -132,47 +123,6 @@ func (w *world) redirects(f *file) string {
 		}
 	}
 	return requests(f, w.redirecting.url)
-}
-
-// asModule compares responses of the module's nginx with those of the gateway on the same host:
-// source, replica, other group.
-func (w *world) asModule(f *file) string {
-	for _, n := range []*node{f.from, w.replicaOf(f), w.otherGroupOf(f)} {
-		module := "http://" + join(n.host.addr, nginxPort) + "/" + f.id
-		ours := w.gatewayAt(n) + "/" + f.id
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			a, b := do(follow, method, module), do(follow, method, ours)
-			if wrong := difference(f, a, b); wrong != "" {
-				return fmt.Sprintf("%s at %s: %s", method, n.host.name, wrong)
-			}
-		}
-	}
-	return ""
-}
-
-// difference returns the difference between the responses of the module and of the gateway, or "".
-func difference(f *file, module, ours response) string {
-	switch {
-	case module.err != nil || ours.err != nil:
-		return fmt.Sprintf("module %v, gateway %v", module.err, ours.err)
-	case module.status != ours.status:
-		return fmt.Sprintf("status: module %d, gateway %d", module.status, ours.status)
-	case module.status >= 300:
-		return "" // error pages differ
-	case string(module.body) != string(ours.body):
-		return fmt.Sprintf("body: module %d bytes, gateway %d, the first %d are equal",
-			len(module.body), len(ours.body), prefix(module.body, ours.body))
-	}
-	same := []string{"Content-Length"}
-	if id, err := fdfs.Parse(f.id); err == nil && id.Immutable() {
-		same = append(same, "Last-Modified") // for other files, the time of the copy that was read
-	}
-	for _, name := range same {
-		if m, o := module.header.Get(name), ours.header.Get(name); m != o {
-			return fmt.Sprintf("%s: module %q, gateway %q", name, m, o)
-		}
-	}
-	return ""
 }
 
 // tablePart tries each kind of file at each target.

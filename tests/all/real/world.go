@@ -17,7 +17,7 @@ import (
 	"fastdfs-gateway/tests/all/real/client"
 )
 
-// world is the running programs: the cluster, the gateways, and the module's nginx if one is given.
+// world is the running programs: the cluster and the gateways.
 type world struct {
 	s        *settings
 	network  *network
@@ -26,11 +26,9 @@ type world struct {
 	trackers []*host
 	storages []*node // s1 and s2 are group1, s3 is group2
 	gateways []*server
-	nginx    []*server
 
 	edge, byHTTP, redirecting, uncached *server
-	byModule                            *server // fetches from the module's nginx; nil without it
-	seed                                int     // number of contents so far
+	seed                                int // number of contents so far
 }
 
 // node is a storage.
@@ -43,7 +41,7 @@ type node struct {
 
 func (n *node) addr() string { return join(n.host.addr, storagePort) }
 
-// server is a gateway or an nginx.
+// server is a gateway.
 type server struct {
 	name string
 	cmd  *exec.Cmd
@@ -258,7 +256,7 @@ func await(limit time.Duration, what string, try func() error) error {
 	}
 }
 
-// startServers starts the gateways, and the module's nginx if one is given.
+// startServers starts the gateways.
 func (w *world) startServers() error {
 	var err error
 	for _, n := range w.storages {
@@ -280,19 +278,6 @@ func (w *world) startServers() error {
 	}
 	w.redirecting, err = w.startGateway(s3.host, s3, "redirect", redirectPort,
 		fmt.Sprintf("redirect_port=%d", gatewayPort))
-	if err != nil {
-		return err
-	}
-	if w.s.nginx == "" {
-		w.report.skip("module",
-			"no nginx was given (FASTDFS_MODULE_NGINX): responses are not compared with the module's")
-		return nil
-	}
-	if err := w.startNginx(); err != nil {
-		return err
-	}
-	w.byModule, err = w.startGateway(edge, nil, "proxy", modulePort, "upstream=http",
-		fmt.Sprintf("upstream_http_port=%d", nginxPort))
 	return err
 }
 
@@ -356,7 +341,24 @@ func (s *server) stop() {
 
 // close stops the servers. network.close kills the daemons.
 func (w *world) close() {
-	for _, s := range append(slices.Clone(w.gateways), w.nginx...) {
+	for _, s := range w.gateways {
 		s.stop()
+	}
+}
+
+// checkLogs checks that no log of a gateway has a panic or a BUG line, and that no gateway has
+// ended by itself.
+func (w *world) checkLogs() {
+	for _, s := range w.gateways {
+		text, err := os.ReadFile(s.log)
+		bad := err != nil || bytes.Contains(text, []byte("BUG:")) || bytes.Contains(text, []byte("panic:"))
+		select {
+		case <-s.done:
+			bad = true // ended by itself
+		default:
+		}
+		if bad {
+			w.report.check("logs", false, "%s: %v, see %s", s.name, err, s.log)
+		}
 	}
 }

@@ -7,9 +7,7 @@
 package client
 
 import (
-	"crypto/sha1"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +23,6 @@ const (
 	CmdUpload         fdfs.Command = 11
 	CmdDelete         fdfs.Command = 12
 	CmdSetMetadata    fdfs.Command = 13
-	CmdCreateLink     fdfs.Command = 20
 	CmdUploadSlave    fdfs.Command = 21
 	CmdUploadAppender fdfs.Command = 23
 	CmdAppend         fdfs.Command = 24
@@ -123,19 +120,6 @@ func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, e
 	body := appendInt(appendInt(nil, len(logic)), len(content))
 	body = appendPadded(appendPadded(body, prefix, PrefixSize), ext, ExtSize)
 	return callForID(addr, CmdUploadSlave, append(append(body, logic...), content...))
-}
-
-// CreateLink makes a link to another file of the group: lengths of master's, target's and
-// signature's texts u64 each, group (16), prefix (16), extension (6), then the texts. Master is
-// empty here. FastDFS rejects an empty signature and does not check its content: the signature is
-// the SHA-1 of the target's name, 40 hexadecimal digits.
-func CreateLink(addr, target, ext string) (id string, err error) {
-	group, logic, _ := strings.Cut(target, "/")
-	sum := sha1.Sum([]byte(logic))
-	signature := hex.EncodeToString(sum[:])
-	body := appendInt(appendInt(appendInt(nil, 0), len(logic)), len(signature))
-	body = appendPadded(fdfs.AppendGroup(body, group), "", PrefixSize)
-	return callForID(addr, CmdCreateLink, append(append(appendPadded(body, ext, ExtSize), logic...), signature...))
 }
 
 // Append adds to an appender: length of its logic filename u64, number of bytes u64, name, bytes.
