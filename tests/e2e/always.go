@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -46,20 +44,6 @@ func Always(t *testing.T, n int, client func() (ask func() error)) (end func()) 
 		require.Positive(t, responses.Load())
 		t.Logf("%d responses, all right", responses.Load())
 	}
-}
-
-// GetWhole requests a file and compares the response with content.
-func GetWhole(client *http.Client, url string, content []byte) error {
-	resp, err := client.Get(url)
-	if err != nil {
-		return err
-	}
-	body, err := ReadBody(resp)
-	err = errors.Join(err, resp.Body.Close())
-	if err == nil && (resp.StatusCode != http.StatusOK || !bytes.Equal(content, body)) {
-		err = fmt.Errorf("%s: %s, %d bytes of %d", url, resp.Status, len(body), len(content))
-	}
-	return err
 }
 
 // ReadBody reads the body of a response like io.ReadAll. If the length is known, the buffer is

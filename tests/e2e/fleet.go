@@ -310,13 +310,6 @@ func RequireWhole(t *testing.T, r stampede.Report) {
 	require.Equal(t, len(r), r.Count(stampede.Whole), r.String())
 }
 
-// RequireHonest fails unless every client has received the exact content or an error that it can
-// detect.
-func RequireHonest(t *testing.T, r stampede.Report) {
-	t.Helper()
-	require.Zero(t, r.Count(stampede.Wrong), r.String())
-}
-
 // XCaches returns the number of responses for each value of X-Cache.
 func XCaches(r stampede.Report) map[string]int {
 	counts := map[string]int{}

@@ -1,19 +1,13 @@
 package fleet
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"slices"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/stampede"
-
-	"github.com/stretchr/testify/require"
 )
 
 // link is a set of connections of a fleet, each through a relay. The first gateway is the owner of
@@ -155,76 +149,6 @@ func (c linkCase) play(f *e2e.Fleet) error {
 		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
 	case r.Whole(1) > e2e.Prompt:
 		return fmt.Errorf("the file was whole after %v", r.Whole(1))
-	}
-	return nil
-}
-
-// TestFleetLinksPurge: with any fault of the connections, all gateways have applied a purge with a
-// successful response. If the response names missing gateways, all others have applied the purge.
-// The response comes after 5 s. After the fault, purges reach all gateways.
-func TestFleetLinksPurge(t *testing.T) {
-	t.Parallel()
-	e2e.OnFleets(t, 2, linkFleet, linkCases(), linkCase.playPurges)
-}
-
-// playPurges purges a file by each gateway, and requires that purges reach all after the fault.
-func (c linkCase) playPurges(f *e2e.Fleet) error {
-	for i := range f.Gateways {
-		require.NoError(f.T, f.Punctually(func() error {
-			defer c.ends(f)
-			return c.purge(f, i)
-		}))
-	}
-	f.RequirePurged(func(id string) error {
-		status, text := f.Gateways[0].AdminPost("/purge?id="+id, "")
-		return e2e.ReachedAll(status == http.StatusOK, text)
-	})
-	return nil
-}
-
-// purge changes a file that all gateways have cached, and purges it by one of them. Its error means
-// that the purge took too long, or addressed too few gateways: a gateway is no member after 15 s
-// without a heartbeat.
-func (c linkCase) purge(f *e2e.Fleet, by int) error {
-	t := f.T
-	t.Helper()
-	file := f.PutChanging()
-	f.Warm(file.ID, file.Content)
-	old := file.Content
-	f.Change(file)
-	c.begins(f)
-	began := time.Now()
-	status, text := f.Gateways[by].AdminPost("/purge?id="+file.ID.String(), "")
-	took := time.Since(began)
-	t.Logf("the purge took %v: %d %s", took.Round(time.Millisecond), status, text)
-	var response struct {
-		Gateways int
-		Missing  []string
-		// Unconfirmed: this gateway may get the old content from the owner of the file, which has
-		// not applied the purge.
-		Unconfirmed bool
-	}
-	require.NoError(t, json.Unmarshal([]byte(text), &response), text)
-	complete := response.Missing == nil && !response.Unconfirmed
-	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[complete], status, text)
-	switch {
-	case took > e2e.Prompt:
-		return fmt.Errorf("the purge took %v", took)
-	case complete && response.Gateways != len(f.Gateways):
-		return e2e.ReachedAll(true, text)
-	}
-	for _, m := range f.Gateways {
-		get := func(content []byte) stampede.Report {
-			return stampede.Run(stampede.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content})
-		}
-		if slices.Contains(response.Missing, m.Name()) || response.Unconfirmed {
-			eventually.True(t, func() bool { // the gateway may apply the purge between two clients
-				r, of := get(old), get(file.Content)
-				return r.Count(stampede.Whole) == len(r) || of.Count(stampede.Whole) == len(of)
-			})
-			continue
-		}
-		e2e.RequireWhole(t, get(file.Content))
 	}
 	return nil
 }

@@ -81,27 +81,6 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestRightsGivenUp: no thread can gain privileges. The log, the status page and /status.json show
-// the state.
-func TestRightsGivenUp(t *testing.T) {
-	t.Parallel()
-	needLandlock(t)
-	s := storetest.New(t)
-	p := e2e.Serve(t, s)
-	require.Equal(t, 200, p.Get(s.Normal("jpg", s.Bytes(100)).URL()).StatusCode)
-	for _, value := range threads(p, "NoNewPrivs") {
-		require.Equal(t, "1", value)
-	}
-	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
-	require.Equal(t, true, rights(p)["no_new_privs"])
-	require.Contains(t, p.LogText(), `msg="rights of this process"`)
-	_, page := p.AdminGet("/status")
-	require.Contains(t, page, "Landlock ABI")
-	require.Equal(t, os.Geteuid() == 0, strings.Contains(p.LogText(), "the gateway serves as root; set user"))
-	require.Positive(t, p.Metric("process_open_fds"), "metrics can be read")
-	require.Positive(t, p.Metric("process_resident_memory_bytes"))
-}
-
 // TestLandlock: a running gateway opens only paths that its configuration named at the start. A
 // reload that needs others is rejected with that reason, and the named ones continue to work.
 func TestLandlock(t *testing.T) {

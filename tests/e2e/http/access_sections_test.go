@@ -2,7 +2,9 @@ package http
 
 import (
 	"bufio"
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -163,4 +165,15 @@ func proxiedStatus(t *testing.T, p *e2e.Process, client, url string) int {
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 	return resp.StatusCode
+}
+
+// proxied returns a dial function for connections that begin with the header of a proxy.
+func proxied(client string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			_, err = io.WriteString(c, "PROXY TCP4 "+client+" 198.51.100.1 56324 443\r\n")
+		}
+		return c, err
+	}
 }

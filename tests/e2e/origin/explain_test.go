@@ -11,29 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplain: the command and the admin path /explain show all steps of a request.
-func TestExplain(t *testing.T) {
-	t.Parallel()
-	c := e2e.NewCluster(t, fdfstest.Options{})
-	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt",
-		Created: e2e.LongAgo})
-	p := e2e.Edge(t, c)
-	p.Get(e2e.Path(id))
-	_, text := p.AdminGet("/explain?url=" + e2e.Path(id))
-	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() +
-		": has it", "200: fetched from " + c.Storage(0).Addr()} {
-		require.Contains(t, text, want)
-	}
-	c.Storage(0).Kill()
-	code, stdout, stderr := e2e.Run(t, "explain", "-c", p.Conf, id.String())
-	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stdout, "200: fetched from "+c.Storage(1).Addr())
-	require.Contains(t, stdout, c.Storage(0).Addr()+": ")
-	code, stdout, _ = e2e.Run(t, "explain", "-c", p.Conf, "http://gw.test/nonsense")
-	require.Equal(t, 0, code)
-	require.Contains(t, stdout, "400: ")
-}
-
 // TestExplainByTheRunningGateway: the command sends its request to the gateway at admin_listen of
 // the configuration, and makes a fresh look if none runs there.
 func TestExplainByTheRunningGateway(t *testing.T) {
