@@ -132,8 +132,7 @@ func hasChecks(block []*directive) bool {
 var methods = lazy(`^\^?\(?[A-Z]+(\|[A-Z]+)*\)?\$?$`)
 
 // isFree reports whether the condition of an if shows that it is no check of rights: a test that
-// rejects browsers by their name, ranges, files that are not there, or methods other than GET, or
-// the test of valid_referers.
+// rejects browsers by their name, ranges, or methods other than GET, or the test of valid_referers.
 func isFree(d *directive) bool {
 	variable, op, value := d.arg(0), d.arg(1), d.arg(2)
 	not := strings.HasPrefix(op, "!")
@@ -149,9 +148,6 @@ func isFree(d *directive) bool {
 		return methods().MatchString(value) && get == not
 	case "$http_user_agent", "$http_range":
 		return !not
-	case "!-f", "!-e", "!-d", "-f", "-e", "-d":
-		return !strings.Contains(strings.NewReplacer("$request_filename", "", "$document_root", "", "$uri", "").
-			Replace(op), "$")
 	}
 	return false
 }

@@ -169,7 +169,7 @@ func translateLogs(t *translator) {
 		return
 	}
 	path := d.arg(0)
-	if !strings.HasPrefix(path, "/") || strings.Contains(path, "$") || !t.Writable(path) {
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "$") {
 		t.sayRow(d, "access_log:file")
 		path = "-"
 	}

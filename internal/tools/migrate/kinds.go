@@ -83,38 +83,24 @@ type candidate struct {
 // order in which it prefers them. The longest prefix counts, but the first expression wins over it,
 // if the prefix does not exclude expressions. found is true if one matches all files.
 func (t *translator) candidates(list []*location, k kind) (chosen []candidate, found bool) {
-	var prefixes, first []candidate
-	add := func(to *[]candidate, l *location) (m match) {
-		if m = l.pattern.match(k, t.grouped); m == none {
-			return m
+	var prefixes []candidate
+	for _, l := range list { // longer prefixes are first, then expressions
+		m, isPrefix := l.pattern.match(k, t.grouped), !strings.HasPrefix(l.op, "~")
+		if m == none || found && isPrefix {
+			continue
 		}
 		inner, covered := t.candidates(l.inner, k)
 		for _, c := range inner {
 			chosen = append(chosen, candidate{c.l, min(c.m, m)})
 		}
-		if !covered {
-			*to = append(*to, candidate{l, m})
+		switch {
+		case covered:
+		case l.op == "":
+			prefixes = append(prefixes, candidate{l, m})
+		default:
+			chosen = append(chosen, candidate{l, m})
 		}
-		return m
-	}
-	exclusive := true
-	for _, l := range list { // longer prefixes are first, then expressions
-		if found || strings.HasPrefix(l.op, "~") {
-			continue
-		}
-		to := &prefixes
-		if l.op != "" {
-			to = &first
-		}
-		m := add(to, l)
-		exclusive, found = exclusive && (m == none || l.op != ""), m == all
-	}
-	chosen = append(chosen, first...)
-	if found && exclusive {
-		return chosen, true
-	}
-	for _, l := range list {
-		if strings.HasPrefix(l.op, "~") && add(&chosen, l) == all {
+		if found = found || m == all; m == all && (!isPrefix || l.op != "" && len(prefixes) == 0) {
 			return chosen, true
 		}
 	}

@@ -181,9 +181,6 @@ func (t *translator) translateTLS(used bool) {
 			}
 			t.addTo("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
 			t.addTo("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
-			if t.done(certs[i], keys[i]); !t.Readable(t.absolute(certs[i].arg(0))) {
-				t.sayRow(certs[i], "ssl_certificate:missing")
-			}
 		}
 		if d := last(chain, "ssl_protocols"); d != nil {
 			switch t.done(d); {

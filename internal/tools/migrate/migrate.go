@@ -71,13 +71,11 @@ type Module struct {
 	DefaultType string // Content-Type of unknown extensions
 }
 
-// Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no files
-// of this host.
+// Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no
+// accounts.
 type Options struct {
 	ModuleFile string // absolute; empty = none
 	Module     Module // content of ModuleFile
-	Readable   func(path string) bool
-	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
 	Language   i18n.Language // of the comments of the result
 }
@@ -102,10 +100,8 @@ func Translate(tree *Tree, o Options) Result {
 }
 
 func translate(tree *Tree, o Options) (*translator, Result) {
-	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
-		if *ask == nil {
-			*ask = func(string) bool { return false }
-		}
+	if o.HasAccount == nil {
+		o.HasAccount = func(string) bool { return false }
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
 		closed: map[*directive][]string{}, out: &document{}}
