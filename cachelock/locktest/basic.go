@@ -81,16 +81,6 @@ func testExtend(s *suite) {
 	s.release(lock)
 }
 
-// testExtendShorter: an extension may be shorter than the remaining time. The lock then ends sooner
-// for its holder and for other clients.
-func testExtendShorter(s *suite) {
-	a, b := s.client(), s.client()
-	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})
-	s.expires(lock)
-	s.ended(lock)
-	s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)}))
-}
-
 // testRenew: a renewed lock lasts longer for its holder and for other clients, but not beyond its
 // release. The test starts again if the lock expires, since the machine may have stalled that long.
 func testRenew(s *suite) {

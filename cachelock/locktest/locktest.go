@@ -63,7 +63,6 @@ var tests = map[string]func(s *suite){
 	"OwnerReleases":     testOwnerReleases,
 	"Expiry":            testExpiry,
 	"Extend":            testExtend,
-	"ExtendShorter":     testExtendShorter,
 	"Renew":             testRenew,
 	"ReleasedTwice":     testReleasedTwice,
 	"Context":           testContext,

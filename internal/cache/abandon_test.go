@@ -56,8 +56,8 @@ func TestAbandoned(t *testing.T) {
 	bubble(t, "too many", func(t *testing.T) {
 		c := newCache(t, Options{})
 		for i := range 2 * maxLingering {
-			o := newOrigin(testFile(i), SegmentSize)
-			o.whole = 10 * second
+			o := newOrigin(testFile(i), 1000)
+			o.whole = 64 * 10 * second
 			require.Error(t, get(leaveAfter(second/10), c, o).err)
 		}
 		synctest.Wait() // the others end

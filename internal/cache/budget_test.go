@@ -105,7 +105,7 @@ func TestSmallBehindLarge(t *testing.T) {
 	bubble(t, "slow storage", func(t *testing.T) {
 		c := newCache(t, Options{Wait: time.Hour})
 		var running sync.WaitGroup
-		for i := range 60 {
+		for i := range 24 {
 			o := newOrigin(testFile(i), SegmentSize)
 			o.whole = 20 * second
 			running.Go(func() {
@@ -131,7 +131,7 @@ func TestBusyInTheMiddle(t *testing.T) {
 		c := newCache(t, Options{Wait: 30 * second})
 		var running sync.WaitGroup
 		var rejected, whole atomic.Int64
-		for i := range 80 { // each segment takes 10 s, and 16 are fetched at a time
+		for i := range 56 { // each segment takes 10 s, and 16 are fetched at a time
 			o := newOrigin(testFile(i), 2*SegmentSize)
 			o.whole = 10 * second
 			running.Go(func() {
@@ -147,7 +147,7 @@ func TestBusyInTheMiddle(t *testing.T) {
 		}
 		running.Wait()
 		require.NotZero(t, rejected.Load())
-		require.EqualValues(t, 80, rejected.Load()+whole.Load())
+		require.EqualValues(t, 56, rejected.Load()+whole.Load())
 	})
 }
 

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -20,13 +19,11 @@ type fleet struct {
 	down      bool
 	cut       map[string]bool // gateways without connections to others
 	dead      map[string]bool
-	stopped   map[string]bool          // gateways that send nothing any more
 	mute      map[string]time.Duration // gateways that show no sign of life for that time after a request
 	late      map[string]time.Duration // gateways that respond after that time, and show signs of life
 	usual     time.Duration            // silence that is usual for a living gateway, see Silence
 	noPeers   bool
-	behind    map[string]Match // purges that a gateway applies before it serves the next request of a peer
-	calls     int64            // of AcquireLease and Wait
+	calls     int64 // of AcquireLease and Wait
 	leadCalls int64
 	firstLed  map[string]bool          // gateways that have requested a lease as the first in rank
 	trusted   map[string]time.Duration // age up to which a gateway trusts metadata; none = any
@@ -35,7 +32,7 @@ type fleet struct {
 func newFleet() *fleet {
 	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{},
 		firstLed: map[string]bool{},
-		cut:      map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{},
+		cut:      map[string]bool{}, dead: map[string]bool{},
 		mute: map[string]time.Duration{}, late: map[string]time.Duration{}}
 }
 
@@ -143,9 +140,6 @@ func (m *member) reach(peer string) error {
 	return nil
 }
 
-// pingTimeout is the time after which the connection to a silent gateway ends.
-const pingTimeout = 2 * time.Second
-
 func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error) {
 	if err := m.reach(peer); err != nil {
 		return Meta{}, nil, err
@@ -153,12 +147,7 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 	m.f.mu.Lock()
 	c := m.f.caches[peer]
 	mute, late := m.f.mute[peer], m.f.late[peer]
-	match, behind := m.f.behind[peer]
-	delete(m.f.behind, peer)
 	m.f.mu.Unlock()
-	if behind {
-		c.Purge(match)
-	}
 	if mute > 0 {
 		m.asked.LoadOrStore(peer, time.Now())
 	}
@@ -170,11 +159,7 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 	if err != nil || s == nil {
 		return meta, nil, err
 	}
-	return meta, &wire{ReadCloser: s, ctx: ctx, reach: func() error { return m.reach(peer) }, silent: func() bool {
-		m.f.mu.Lock()
-		defer m.f.mu.Unlock()
-		return m.f.stopped[peer]
-	}}, nil
+	return meta, &wire{ReadCloser: s, reach: func() error { return m.reach(peer) }}, nil
 }
 
 // Silence implements Fleet.
@@ -190,18 +175,13 @@ func (m *member) Silence(peer string) (silent, usual time.Duration) {
 // wire is a stream between two gateways.
 type wire struct {
 	io.ReadCloser
-	ctx    context.Context
-	reach  func() error
-	silent func() bool
+	reach func() error
 }
 
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if reached := w.reach(); reached != nil {
 		return 0, reached
-	}
-	if w.silent() {
-		return 0, errors.Join(sleep(w.ctx, pingTimeout), errors.New("no reply to a ping"))
 	}
 	return n, err
 }

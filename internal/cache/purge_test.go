@@ -3,51 +3,12 @@ package cache
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/testing/cachetest"
 )
-
-// TestPurgeReachesTheWaiterFirst: a leader that fetches older content, and has not received a purge
-// yet, applies the purge before it serves a gateway that has received it.
-func TestPurgeReachesTheWaiterFirst(t *testing.T) {
-	bubble(t, "changed file", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1<<20)
-		o.v.Immutable = false
-		o.first, o.whole = second/4, 8*second // 2 s for the file
-		f := newFleet()
-		list := gateways(t, f, 2, Options{})
-		leads := make(chan result, 1)
-		go func() { leads <- get(context.Background(), list[0], o) }()
-		time.Sleep(second / 2)
-		_, before, err := o.now()
-		require.NoError(t, err)
-		o.set(func() { // the next version, and then the purge
-			o.content = cachetest.Content("next", 1<<20)
-			o.v = cachetest.Version(o.content)
-			o.v.Immutable, o.v.ModTime = false, before.ModTime+1
-		})
-		f.do(func() { f.behind = map[string]Match{"a": tier.MatchFile(o.file)} })
-		list[1].Purge(tier.MatchFile(o.file))
-		waits := make(chan result, 1)
-		go func() { waits <- get(context.Background(), list[1], o) }()
-		time.Sleep(second / 4)
-		list[0].Purge(tier.MatchFile(o.file)) // now the purge has reached all gateways
-		require.NoError(t, (<-leads).err)
-		r := <-waits
-		requireWhole(t, o, r)
-		synctest.Wait()
-		for i, c := range list {
-			r := get(context.Background(), c, o)
-			requireWhole(t, o, r)
-			require.NotEqual(t, before, o.v, "gateway %d", i)
-		}
-	})
-}
 
 // TestUntrusted: a gateway that cannot read the log of purges asks the source, and not only a peer,
 // before it uses metadata that is older than it trusts, also of a missing file. It downloads

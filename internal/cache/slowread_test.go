@@ -85,7 +85,7 @@ func large(n int) (list []*origin) {
 func TestSlowReaders(t *testing.T) {
 	for name, memory := range map[string]int64{"small memory": 4 * SegmentSize, "no memory": -1} {
 		bubble(t, name, func(t *testing.T) {
-			files := large(20)
+			files := large(12)
 			c := newCache(t, Options{Memory: memory})
 			list := slowReaders(t, c, files...)
 			takeAll(t, list, func() {

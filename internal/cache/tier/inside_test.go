@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -245,11 +246,22 @@ func TestPurgeBesideASlowWrite(t *testing.T) {
 	})
 }
 
+// FuzzHeader: a header is read as it was written, and one of another version is rejected as such.
+// Any other bytes are a header of the right lengths, or an error.
 func FuzzHeader(f *testing.F) {
 	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
-		Version: Version{Size: SegmentSize + 300000, ModTime: 5, CRC32: 7, Immutable: true, Linked: true},
+		Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true},
 		Chunks:  [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
-	f.Add(appendHeader(nil, s), int64(300000+fixedHeader+8+len(s.File)))
+	good := appendHeader(nil, s)
+	size := int64(len(good)) + 300000
+	h, err := parseHeader(good, size)
+	require.NoError(f, err)
+	require.Equal(f, []any{s.Key, s.Version, int64(300000)}, []any{h.key, h.version, h.length})
+	other := bytes.Clone(good)
+	other[8] = 2
+	_, err = parseHeader(other, size)
+	require.ErrorContains(f, err, "version 2 of the format")
+	f.Add(good, size)
 	f.Add([]byte(magic), int64(0))
 	f.Fuzz(func(t *testing.T, b []byte, size int64) {
 		h, err := parseHeader(b, size)
@@ -261,22 +273,6 @@ func FuzzHeader(f *testing.F) {
 		require.LessOrEqual(t, h.length, int64(SegmentSize))
 		require.LessOrEqual(t, h.size, int64(maxHeader))
 	})
-}
-
-func TestHeader(t *testing.T) {
-	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
-		Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true},
-		Chunks:  [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
-	b := appendHeader(nil, s)
-	h, err := parseHeader(b, int64(len(b))+300000)
-	require.NoError(t, err)
-	require.Equal(t, s.Key, h.key)
-	require.Equal(t, s.Version, h.version)
-	require.EqualValues(t, 300000, h.length)
-	require.EqualValues(t, len(b), h.size)
-	b[8] = 2
-	_, err = parseHeader(b, int64(len(b))+300000)
-	require.ErrorContains(t, err, "version 2 of the format")
 }
 
 // TestMissRemovesNoNewerEntry: a reader that finds no file removes the index entry that it has
