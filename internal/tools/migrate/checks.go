@@ -50,6 +50,7 @@ func (t *translator) checkIn(l *location) (check *directive) {
 				}
 			case d.name == "limit_except" && !d.has("GET") && len(d.block) > 0,
 				d.name == "proxy_pass" && self && l.serves && t.decides(l, d),
+				d.name == "return" && i == len(chain)-2 && !isHTTPS(d), // before the locations
 				slices.Contains(t.tree.missing, d) && !hasWord(d.arg(0), harmlessWords),
 				looksLikeCheck(d):
 				check = cmp.Or(check, d)
@@ -102,13 +103,16 @@ var page = lazy(`^[^*+]*\.html\$?$`)
 // isPage reports whether a location is for a page of errors.
 func (l *location) isPage() bool { return page().MatchString(l.path) }
 
-// leads reports whether a directive passes requests on to other locations, while one of the server
-// has a check.
+// leads reports whether a directive redirects clients to another path or server, or passes requests
+// on to other locations while one of the server has a check.
 func (t *translator) leads(s *server, d *directive) bool {
 	to, leads := d.arg(len(d.args)-1), false
 	switch d.name {
 	case "rewrite":
-		leads = d.arg(2) != "break" && !isHTTPS(d) && !fixedURL().MatchString(d.arg(1))
+		if strings.HasPrefix(d.arg(1), "http") {
+			return !isHTTPS(d)
+		}
+		leads = d.arg(2) != "break"
 	case "try_files":
 		leads = !strings.HasPrefix(to, "=")
 	case "error_page":
