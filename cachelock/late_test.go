@@ -107,11 +107,14 @@ func TestUnknownEnd(t *testing.T) {
 
 		asked.Store(0)
 		_, lock = extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error {
-			if asked.Add(1) == 1 {
+			if asked.Add(1) <= 2 {
 				return failed(context.Background(), "extend", errors.New("gone"))
 			}
 			return nil
 		})
+		until := lock.Until()
+		require.ErrorIs(t, lock.Extend(t.Context(), 2*time.Hour), ErrUnreachable)
+		require.Equal(t, until, lock.Until(), "a longer one changes nothing")
 		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
 		require.NoError(t, lock.Extend(t.Context(), time.Second), "sooner still")
 		begin = time.Now()

@@ -115,22 +115,6 @@ func TestExtensionsInOrder(t *testing.T) {
 	})
 }
 
-// TestUnknownExtension: after an extension whose result is unknown, the lock ends at the earlier of
-// the two times.
-func TestUnknownExtension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gone := failed(context.Background(), "extend", errors.New("gone"))
-		_, lock := extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error { return gone })
-		was := lock.Until()
-		require.ErrorIs(t, lock.Extend(t.Context(), 2*time.Hour), ErrUnreachable)
-		require.Equal(t, was, lock.Until())
-		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
-		begin := time.Now()
-		<-lock.Context().Done()
-		require.Equal(t, validity(time.Minute), time.Since(begin))
-	})
-}
-
 // TestExtensionCancelledByLoss: an extension that is cancelled because of the loss of another lock
 // returns ErrCancelled, and the lock is still held.
 func TestExtensionCancelledByLoss(t *testing.T) {

@@ -331,32 +331,25 @@ func TestFleetDown(t *testing.T) {
 // TestWait: a gateway waits at most Options.Wait for a lease whose holder is not known and does not
 // release it.
 func TestWait(t *testing.T) {
-	bubble(t, "segment", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		f := newFleet()
-		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
-		other := &member{f: f, name: "gone"}
-		f.noPeers = true
-		_, release, err := other.AcquireLease(context.Background(), tier.KeyAt(o.file, 0).String(), true)
-		require.NoError(t, err)
-		r := get(context.Background(), c, o)
-		requireWhole(t, o, r)
-		require.InDelta(t, 20, r.total.Seconds(), 1)
-		release()
-	})
-	bubble(t, "question", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		f := newFleet()
-		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
-		f.noPeers = true
-		_, release, err := (&member{f: f, name: "gone"}).AcquireLease(context.Background(), o.file, true)
-		require.NoError(t, err)
-		began := time.Now()
-		_, err = c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
-		require.NoError(t, err)
-		require.InDelta(t, 20, time.Since(began).Seconds(), 1)
-		release()
-	})
+	for name, hint := range map[string]int64{"segment": 0, "question": NoHint} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1000)
+			f := newFleet()
+			c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
+			f.noPeers = true
+			key := o.file
+			if hint == 0 {
+				key = tier.KeyAt(o.file, 0).String()
+			}
+			_, release, err := (&member{f: f, name: "gone"}).AcquireLease(background, key, true)
+			require.NoError(t, err)
+			began := time.Now()
+			_, err = c.Get(background, o.file, o, GetOptions{Hint: hint})
+			require.NoError(t, err)
+			require.InDelta(t, 20, time.Since(began).Seconds(), 1)
+			release()
+		})
+	}
 }
 
 // TestHeads: many requests without a body, at all gateways, cause one request to the origin.

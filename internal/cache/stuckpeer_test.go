@@ -77,18 +77,25 @@ func TestStuckPeer(t *testing.T) {
 	for name, test := range map[string]struct {
 		peer  stuckPeer
 		limit time.Duration
+		slot  bool // it is verified first
 	}{
-		"no head":                 {stuckPeer{}, maxPeerIdle + second},
-		"no body":                 {stuckPeer{head: true}, maxPeerIdle + second},
-		"in a body":               {stuckPeer{head: true, sent: make([]byte, 1000)}, 2*maxPeerIdle + second},
-		"no copy":                 {stuckPeer{head: true, next: true}, maxPeerIdle + second},
-		"in the middle of a copy": {stuckPeer{head: true, next: true, sent: make([]byte, 1000)}, maxPeerIdle + second},
+		"no head":   {peer: stuckPeer{}, limit: maxPeerIdle + second},
+		"no body":   {peer: stuckPeer{head: true}, limit: maxPeerIdle + second},
+		"in a body": {peer: stuckPeer{head: true, sent: make([]byte, 1000)}, limit: 2*maxPeerIdle + second},
+		"no copy":   {peer: stuckPeer{head: true, next: true}, limit: maxPeerIdle + second},
+		"in the middle of a copy": {peer: stuckPeer{head: true, next: true, sent: make([]byte, 1000)},
+			limit: maxPeerIdle + second},
+		"no body of a slot": {peer: stuckPeer{head: true}, limit: maxPeerIdle + 5*second, slot: true},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			o := newOrigin(testFile(1), 1<<20)
+			o, options := newSlot(64 << 10)
+			if !test.slot {
+				o, options = newOrigin(testFile(1), 1<<20), Options{}
+			}
 			test.peer.o = o
 			copy(test.peer.sent, o.content)
-			c := newCache(t, Options{Fleet: test.peer})
+			options.Fleet = test.peer
+			c := newCache(t, options)
 			ctx, cancel := context.WithTimeout(background, time.Hour)
 			defer cancel()
 			r := get(ctx, c, o)
@@ -99,20 +106,6 @@ func TestStuckPeer(t *testing.T) {
 			require.True(t, c.waiterRoom.all.tryAcquireBytes(c.waiterRoom.all.size), "all was given back")
 		})
 	}
-}
-
-// TestStuckPeerWithSlot: a fill gives up a stuck peer also for a file that is verified first.
-func TestStuckPeerWithSlot(t *testing.T) {
-	bubble(t, "slot", func(t *testing.T) {
-		o, options := newSlot(64 << 10)
-		options.Fleet = stuckPeer{o: o, head: true}
-		c := newCache(t, options)
-		ctx, cancel := context.WithTimeout(background, time.Hour)
-		defer cancel()
-		r := get(ctx, c, o)
-		requireWhole(t, o, r)
-		require.Less(t, r.total, maxPeerIdle+5*second)
-	})
 }
 
 // TestSlowStorageBehindPeer: a fill does not give up an owner that waits for a slow storage. The
