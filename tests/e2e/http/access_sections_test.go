@@ -56,7 +56,8 @@ func requireAccess(t *testing.T, p *e2e.Process, name, url string) {
 func TestAccessSections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	p := e2e.Serve(t, s, append(accessSections, "[gateway]", "[access M01/]", "deny = 127.0.0.1")...)
+	p := e2e.Serve(t, s, append(accessSections, "[gateway]", "[access M01/]", "deny = 127.0.0.1",
+		"[access zip]", "send_rate = 100", "send_rate_after = 100KB")...)
 	second := p.OverHTTP2()
 	for name := range accessByFile {
 		group, ext, _ := strings.Cut(name, " ")
@@ -66,6 +67,8 @@ func TestAccessSections(t *testing.T) {
 			requireAccess(t, second, name, s.Normal(ext, s.Bytes(100)).URL())
 		}
 	}
+	archive := s.Normal("zip", s.Bytes(100_000))
+	require.Equal(t, archive.Content, p.Get(archive.URL()).Body, "its first 100 KB have no rate")
 	require.Equal(t, 403, p.Get(s.In(storetest.Group, 1, "gif", s.Bytes(10)).URL()).StatusCode)
 	require.Equal(t, 404, p.Get(s.Missing("gif", storetest.Created).URL()).StatusCode)
 	require.Equal(t, 302, p.Get(s.Missing("jpg", storetest.Created).URL(), evilReferer).StatusCode)
