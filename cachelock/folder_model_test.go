@@ -257,9 +257,8 @@ func TestFolderModelRedis(t *testing.T) {
 	t.Parallel()
 	p := newRedisPlayer(t)
 	require.NoError(t, p.play(manyClaims()))
-	rapid.Check(t, func(t *rapid.T) { require.NoError(t, p.play(rapidSequence(t))) })
-}
-
-func rapidSequence(t *rapid.T) []step {
-	return randomSequence(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") })
+	rapid.Check(t, func(t *rapid.T) {
+		steps := randomSequence(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") })
+		require.NoError(t, p.play(steps))
+	})
 }

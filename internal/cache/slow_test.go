@@ -11,14 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dripping returns a source that begins to send content, and then sends almost nothing.
-func dripping(n int, name string, content []byte) *origin {
-	o := noFile(testFile(n))
-	o.content, o.v = content, cachetest.Version(content)
-	o.name, o.whole = name, 24*time.Hour
-	return o
-}
-
 // TestSharePerSource: a source whose files never arrive takes at most its share of the room, which
 // is smaller for an unlisted source. Fetches from other sources do not wait for it.
 func TestSharePerSource(t *testing.T) {
@@ -31,8 +23,9 @@ func TestSharePerSource(t *testing.T) {
 			content := make([]byte, SegmentSize)
 			var drips []*origin
 			for i := range 2 * minRoom / SegmentSize {
-				o := dripping(i, "slow storage", content)
-				o.unlisted = unlisted
+				o := noFile(testFile(i)) // begins to send content, and then sends almost nothing
+				o.content, o.v = content, cachetest.Version(content)
+				o.name, o.whole, o.unlisted = "slow storage", 24*time.Hour, unlisted
 				drips = append(drips, o)
 				e, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 				require.NoError(t, err)

@@ -112,19 +112,6 @@ func TestStopBeforeServe(t *testing.T) {
 	}
 }
 
-// idleFrom opens connections to a listener from a loopback address, and returns them.
-func idleFrom(t *testing.T, from, to string, n int) (conns []net.Conn) {
-	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	for range n {
-		conn, err := d.DialContext(t.Context(), "tcp", to)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() }) // the listener may have closed it
-		conns = append(conns, conn)
-	}
-	return conns
-}
-
 // TestIdleConnectionsKeepNoPeerOut: idle connections without a handshake keep no peer out, also if
 // it has the same address. The oldest of them are closed.
 func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
