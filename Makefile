@@ -17,7 +17,7 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 ALL := tests/all
 
 .PHONY: help build need need-bench outdated run run-cluster stampede test test-all test-packages lint lint-quick \
-	lint-text lint-dead keys fuzz attack soak bench profile bench-compare check real dist clean
+	lint-text lint-dead keys fuzz attack soak bench profile bench-compare check dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -145,12 +145,6 @@ profile: build ## write cmd/gateway/default.pgo, the profile that go build reads
 REF ?= HEAD
 bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage/local"
 	GO='$(GO)' tests/all/bench/compare -ref $(REF) $(COMPARE)
-
-# Beside a real FastDFS, in network namespaces; needs root. tests/all/real/README.md says more:
-# make real FASTDFS_BIN=/opt/fastdfs/bin REAL='-trunk -ids'
-real: build ## tests beside a real FastDFS: FASTDFS_BIN=/opt/fastdfs/bin
-	$(GO) build -C $(ALL) -o $(CURDIR)/bin/real ./real
-	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
 
 check: lint test test-all ## lint and all tests
 
