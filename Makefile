@@ -19,12 +19,15 @@ ALL := tests/all
 .PHONY: help build need need-bench outdated run run-cluster stampede test test-all test-packages lint lint-quick \
 	lint-text lint-dead keys fuzz attack soak bench profile bench-compare check dist clean
 
+# How the program is compiled. The tests have the same flags: what was compiled is not compiled again.
+COMPILE := CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath '-pgo=$(CURDIR)/cmd/gateway/default.pgo'"
+
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 build: ## build bin/gateway
 	@[ -e $(BIN) ] || echo "The first build takes some minutes: it compiles all modules."
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X fastdfs-gateway/internal/process/early.Version=$(VERSION)' -o $(BIN) ./cmd/gateway
+	$(COMPILE) $(GO) build -ldflags '-s -w -X fastdfs-gateway/internal/process/early.Version=$(VERSION)' -o $(BIN) ./cmd/gateway
 
 # Serves a small store that the program makes itself, and prints URLs to try.
 run: build ## make a demonstration store and serve it
@@ -48,13 +51,10 @@ outdated: ## list the modules of go.mod that are behind their latest version
 			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
 	done | sort -u
 
-# Compiled as the program is: what build has compiled is not compiled a second time.
-RUN_TESTS := CGO_ENABLED=0 $(GO) run -trimpath -pgo=cmd/gateway/default.pgo ./tests/run
-
 # Packages with and without the race detector, and the built program end to end. Needs a C compiler
 # and redis-server, and installs them.
 test: need build ## the tests of all packages and of the built program: five minutes
-	@$(RUN_TESTS)
+	@$(COMPILE) $(GO) run ./tests/run
 
 need:
 	@tests/need
@@ -69,7 +69,7 @@ need-bench:
 # test runs without it.
 test-all: build ## the other tests, beside nginx, a browser, Prometheus and others: after make test
 	@tests/need all
-	@$(RUN_TESTS) -all
+	@$(COMPILE) $(GO) run ./tests/run -all
 
 # Packages and image are made, installed on a Debian that boots in a container, upgraded and
 # removed: two to four minutes, twice that at the first time. Needs Debian and root.

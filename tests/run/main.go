@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -152,16 +151,6 @@ func (s step) relative(path string) string {
 	return path
 }
 
-// compiler returns the flags and the environment of the compiler. Without the race detector they
-// are those of make build: what it has compiled is not compiled a second time.
-func (s step) compiler() (flags []string, env string) {
-	if s.race {
-		return []string{"-race", "-pgo=off"}, "CGO_ENABLED=1"
-	}
-	profile := filepath.Join(filepath.Dir(filepath.Dir(lab.Binary)), "cmd", "gateway", "default.pgo")
-	return []string{"-trimpath", "-pgo=" + profile}, "CGO_ENABLED=0"
-}
-
 // runStep runs a step and reads its events.
 func (r *report) runStep(s step) {
 	args := []string{"test"}
@@ -170,8 +159,10 @@ func (r *report) runStep(s step) {
 	}
 	// go vet is left to make lint. -ldflags=-s saves a third of the time to link.
 	args = append(args, "-vet=off", "-json", "-count=1", "-ldflags=-s", "-timeout=30m")
-	flags, env := s.compiler()
-	args = append(args, flags...)
+	env := s.env
+	if s.race { // cgo as well, which make switches off
+		args, env = append(args, "-race", "-pgo=off"), append(env, "CGO_ENABLED=1")
+	}
 	if s.run != "" {
 		args = append(args, "-run", s.run)
 	}
@@ -179,7 +170,7 @@ func (r *report) runStep(s step) {
 	// A program with the race detector sleeps for a second before it ends, unless told otherwise.
 	// Huge pages for the detector's shadow memory save page faults, and so does the threshold in
 	// bytes above which it maps the shadow of a new buffer anew in place of clearing it.
-	cmd.Env = append(slices.Concat(os.Environ(), s.env), env,
+	cmd.Env = append(slices.Concat(os.Environ(), env),
 		"GORACE=atexit_sleep_ms=20 no_huge_pages_for_shadow=0 clear_shadow_mmap_threshold=1048576 "+os.Getenv("GORACE"))
 	var rest strings.Builder
 	cmd.Stderr = &rest
