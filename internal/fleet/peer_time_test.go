@@ -355,8 +355,7 @@ func TestLateLinkComesBack(t *testing.T) {
 	relay.Drop()
 	relay.DelayBoth(200*time.Millisecond, 200*time.Millisecond)
 	restored := time.Now()
-	giveUp()
-	eventually.True(t, func() bool { return !l.silentSince(restored) })
+	eventually.True(t, func() bool { giveUp(); return !l.silentSince(restored) })
 	l.replied(2 * time.Second)
 	require.Equal(t, maxLate, l.late)
 }
