@@ -91,7 +91,7 @@ func sameFile(out string, inputs ...string) error {
 // translate reads the files and translates them. lang is the language of comments in the result.
 func translate(nginx, module string, all bool, lang i18n.Language) (translation, error) {
 	made := translation{Nginx: nginx, Findings: []migrate.Finding{}}
-	options := migrate.Options{HasAccount: hasAccount, Language: lang}
+	options := migrate.Options{Readable: isReadable, Writable: canLog, HasAccount: hasAccount, Language: lang}
 	if module == "" && isReadable(modulePath) {
 		module = modulePath
 	}
@@ -187,6 +187,17 @@ func isReadable(path string) bool {
 	}
 	f, err := os.Open(path)
 	return err == nil && f.Close() == nil
+}
+
+// canLog reports whether a path can be a log: its folder exists, and the path is free or a regular
+// file.
+func canLog(path string) bool {
+	folder, err := os.Stat(filepath.Dir(path))
+	if err != nil || !folder.IsDir() {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || info.Mode().IsRegular()
 }
 
 func hasAccount(name string) bool {

@@ -6,34 +6,23 @@ import (
 	"strings"
 )
 
-// judge finds the rule of a location or server: that of the clients, or one that closes files
-// behind a check, and files that nginx rejects.
+// judge finds the rejection and the rule of a location or server.
 func (t *translator) judge(l *location) {
 	block := l.d.block
-	if first(block, noFiles...) != nil {
-		l.pattern.heads = nil // no files
+	if l.area.none = l.area.none || first(block, noFiles...) != nil; l.area.none {
 		return
 	}
-	reply, isRest := first(block, "return"), rest().MatchString(l.op+l.path)
-	if reply == nil || isHTTPS(reply) {
-		reply = nil
-		if !l.serves {
-			reply = first(block, append(applications, "proxy_pass")...)
-		}
-	}
-	switch check := t.checkIn(l); {
-	case check != nil:
+	if check := t.checkIn(l); check != nil {
 		l.rule = closedBy(check)
-	case reply != nil && !isRest:
-		l.rule = closedBy(reply)
-	default:
-		l.rule = t.ruleOf(l)
+		return
 	}
-	l.serves = l.serves && reply == nil
+	if reply := first(block, "return"); reply != nil && !isHTTPS(reply) {
+		l.reject = reply
+	} else if !l.serves && l.path != "/" {
+		l.reject = first(block, append(applications, "proxy_pass")...)
+	}
+	l.rule = t.ruleOf(l)
 }
-
-// rest matches the locations of all other paths, or of a path that is no group.
-var rest = lazy(`^/[A-Za-z_]*$`)
 
 // checkIn returns a check of a location that the gateway does not have, or nil. A condition on the
 // path, or a rewrite of the whole server, is one for a part of its files.
@@ -50,19 +39,18 @@ func (t *translator) checkIn(l *location) (check *directive) {
 				}
 			case d.name == "limit_except" && !d.has("GET") && len(d.block) > 0,
 				d.name == "proxy_pass" && self && l.serves && t.decides(l, d),
-				d.name == "return" && i == len(chain)-2 && !isHTTPS(d), // before the locations
 				slices.Contains(t.tree.missing, d) && !hasWord(d.arg(0), harmlessWords),
 				looksLikeCheck(d):
 				check = cmp.Or(check, d)
 			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
 				if op, text := pathCondition(d); op == "" {
 					check = cmp.Or(check, d)
-				} else if self {
-					l.parts = append(l.parts, part{d, patternOf(op, text)})
+				} else if a := areaOf(op, text, t.names); self && !a.none {
+					l.parts = append(l.parts, part{d, a.outer})
 				}
 			case http || !t.leads(l.s, d):
 			case d.name == "rewrite" && l == l.s.self:
-				l.parts = append(l.parts, part{d, patternOf("~", d.arg(0))})
+				l.parts = append(l.parts, part{d, areaOf("~", d.arg(0), t.names).outer})
 			case d.name != "rewrite" || i < len(chain)-2:
 				check = cmp.Or(check, d)
 			}
@@ -86,15 +74,17 @@ func (t *translator) decides(l *location, pass *directive) bool {
 			hosts = append(hosts, d.arg(0))
 		}
 	}
-	return slices.ContainsFunc(l.s.self.all(), func(o *location) bool {
+	return slices.ContainsFunc(l.s.locations, func(o *location) bool {
 		return first(o.d.block, "internal") != nil && !o.isPage() &&
 			first(o.d.block, "root", "alias", "ngx_fastdfs_module") != nil
 	}) || slices.ContainsFunc(hosts, func(host string) bool {
 		to := listen{address: listenAddress(host)}
-		return strings.Contains(host, "$") || to.isLoopback() || slices.ContainsFunc(t.all, func(o *server) bool {
-			isPort := func(l listen) bool { return l.port() == to.port() }
-			return o != l.s && slices.ContainsFunc(o.listens, isPort) && hasChecks(o.d.block)
+		same := without(t.all, func(o *server) bool {
+			return o == l.s && !to.isLoopback() ||
+				!slices.ContainsFunc(o.listens, func(l listen) bool { return l.port() == to.port() })
 		})
+		return strings.Contains(host, "$") || to.isLoopback() && len(same) == 0 ||
+			slices.ContainsFunc(same, func(o *server) bool { return hasChecks(o.d.block) })
 	})
 }
 
@@ -103,22 +93,19 @@ var page = lazy(`^[^*+]*\.html\$?$`)
 // isPage reports whether a location is for a page of errors.
 func (l *location) isPage() bool { return page().MatchString(l.path) }
 
-// leads reports whether a directive redirects clients to another path or server, or passes requests
-// on to other locations while one of the server has a check.
+// leads reports whether a directive passes requests on to other locations, while one of the server
+// has a check.
 func (t *translator) leads(s *server, d *directive) bool {
 	to, leads := d.arg(len(d.args)-1), false
 	switch d.name {
 	case "rewrite":
-		if strings.HasPrefix(d.arg(1), "http") {
-			return !isHTTPS(d)
-		}
-		leads = d.arg(2) != "break"
+		leads = d.arg(2) != "break" && !isHTTPS(d) && !fixedURL().MatchString(d.arg(1))
 	case "try_files":
 		leads = !strings.HasPrefix(to, "=")
 	case "error_page":
 		leads = strings.HasPrefix(to, "@") || strings.Contains(to, "$")
 	}
-	return leads && slices.ContainsFunc(s.self.all()[1:], func(l *location) bool {
+	return leads && slices.ContainsFunc(s.locations, func(l *location) bool {
 		return !l.isPage() && hasChecks(l.d.block)
 	})
 }
@@ -136,7 +123,8 @@ func hasChecks(block []*directive) bool {
 var methods = lazy(`^\^?\(?[A-Z]+(\|[A-Z]+)*\)?\$?$`)
 
 // isFree reports whether the condition of an if shows that it is no check of rights: a test that
-// rejects browsers by their name, ranges, or methods other than GET, or the test of valid_referers.
+// rejects browsers by their name, ranges, files that are not there, or methods other than GET, or
+// the test of valid_referers.
 func isFree(d *directive) bool {
 	variable, op, value := d.arg(0), d.arg(1), d.arg(2)
 	not := strings.HasPrefix(op, "!")
@@ -152,6 +140,9 @@ func isFree(d *directive) bool {
 		return methods().MatchString(value) && get == not
 	case "$http_user_agent", "$http_range":
 		return !not
+	case "!-f", "!-e", "!-d", "-f", "-e", "-d":
+		return !strings.Contains(strings.NewReplacer("$request_filename", "", "$document_root", "", "$uri", "").
+			Replace(op), "$")
 	}
 	return false
 }

@@ -1,68 +1,102 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
 )
 
+// setting is a key of [headers] or [access] for the files of a location.
+type setting struct {
+	section, key, value string
+	from                []*directive
+}
+
 // corsKeys are the keys for the fields of CORS, which are the same for all files.
 var corsKeys = map[string]string{"Access-Control-Allow-Origin": "cors_origin", "Access-Control-Max-Age": "cors_max_age",
 	"Access-Control-Expose-Headers": "cors_expose", "Access-Control-Allow-Headers": "cors_headers"}
 
+// writeFiles writes the keys that differ between files: for all files those of the server, or of
+// its only location with files, then those of each location with a plain pattern, in nginx's order.
+func (t *translator) writeFiles() {
+	general := *t.base()
+	general.area = everything
+	list := append([]*location{&general}, t.main.open()...)
+	values, ids := make([]map[string]setting, len(list)), []string(nil)
+	for i, l := range list {
+		values[i] = map[string]setting{}
+		for _, s := range t.settingsOf(l) {
+			id := s.section + " " + s.key
+			values[i][id], ids = s, union(ids, id)
+		}
+	}
+	for i, l := range list {
+		lost := false
+		for _, id := range ids {
+			section, key, _ := strings.Cut(id, " ")
+			v := values[i][id]
+			switch t.done(v.from...); {
+			case corsKeys[key] != "":
+				t.writeCORS(l, key, v)
+			case l.area.plain:
+				t.out.put(section, l.area.files, key, v.value, v.from...)
+			default:
+				lost = lost || v.value != values[0][id].value
+			}
+		}
+		if lost {
+			t.sayRow(l.d, "location:pattern")
+		}
+	}
+	for _, s := range t.kept[1:] {
+		if t.filesText(s) != t.filesText(t.main) {
+			t.sayRow(cmp.Or(first(s.d.block, "server_name"), s.d), "server:headers")
+		}
+	}
+}
+
+// filesText returns the keys that differ between the files of a server, as a text to compare.
+func (t *translator) filesText(s *server) (text string) {
+	for _, l := range s.open() {
+		for _, v := range t.settingsOf(l) {
+			text += fmt.Sprintln(l.area.files, v.key, v.value)
+			t.done(v.from...)
+		}
+	}
+	return text
+}
+
 // base returns the block whose keys are those of all files: the server, or its only location with
 // files.
 func (t *translator) base() *location {
-	list := without(blocksOf(t.main), func(l *location) bool { return !l.open() })
-	if len(list) == 1 {
+	if list := t.main.open(); len(list) == 1 && !t.main.self.serves {
 		return list[0]
 	}
 	return t.main.self
 }
 
-// settingsOf returns the settings of the files of a location with a rule.
-func (t *translator) settingsOf(l *location, r rule) settings {
-	if l.values == nil {
-		l.values = settings{}
-		for _, add := range perFile {
-			add(t, l, l.values)
-		}
+// settingsOf returns the keys for the files of a location.
+func (t *translator) settingsOf(l *location) (all []setting) {
+	for _, settings := range perFile {
+		all = append(all, settings(t, l)...)
 	}
-	if !r.restricts() {
-		t.done(r.from...) // allow all
-	}
-	all := maps.Clone(l.values)
-	maps.Copy(all, r.settings())
 	return all
 }
 
-// writeCORS writes the keys of CORS, which are the same for all files, and removes the fields from
-// files that do not have them.
-func (t *translator) writeCORS(wanted []settings) {
-	const origin = "headers Access-Control-Allow-Origin"
-	var lacks []settings
-	for _, w := range wanted {
-		if w[origin].value == "" && !w.closed() {
-			lacks = append(lacks, w)
-		}
-		for _, name := range slices.Sorted(maps.Keys(corsKeys)) {
-			key, v := corsKeys[name], w["headers "+name]
-			delete(w, "headers "+name)
-			switch now := t.out.get("gateway", key); {
-			case v.value != "" && (now == "" || now == v.value):
-				t.set("gateway", key, v.value, v.from...)
-			case v.value != "":
-				t.sayRow(v.from[0], "add_header:cors")
-			}
-		}
-	}
-	for _, w := range lacks {
-		if t.out.get("gateway", "cors_origin") != "" {
-			w[origin], w["headers Access-Control-Expose-Headers"] = setting{value: removed}, setting{value: removed}
-		}
+// writeCORS writes a key of CORS, and removes the field from files that do not have it.
+func (t *translator) writeCORS(l *location, name string, v setting) {
+	now := t.out.get("gateway", corsKeys[name])
+	switch {
+	case v.value != "" && (now == "" || now == v.value):
+		t.out.set("gateway", corsKeys[name], v.value, v.from...)
+	case v.value != "":
+		t.sayRow(v.from[0], "add_header:cors")
+	case name == "Access-Control-Allow-Origin" && l.area.plain && !l.area.files.all():
+		s := t.out.section("headers", l.area.files)
+		s.entries = append(s.entries, entry{key: name}, entry{key: "Access-Control-Expose-Headers"})
 	}
 }
 
@@ -73,7 +107,7 @@ var computed = []string{"Content-Length", "Content-Type", "Content-Range", "Cont
 
 // fields returns the fields of the files of a location, by add_header and expires. The fields of
 // CORS in an if on the method count for all methods, since sites set them for one method only.
-func (t *translator) fields(l *location, all settings) {
+func (t *translator) fields(l *location) (all []setting) {
 	list := inForce(l.chain(), "add_header")
 	for _, d := range named(l.d.block, "if") {
 		if d.arg(0) == "$request_method" {
@@ -88,15 +122,17 @@ func (t *translator) fields(l *location, all settings) {
 	}
 	for _, d := range list {
 		name, value := t.fieldOf(d)
-		switch s := all["headers "+name]; {
+		i := slices.IndexFunc(all, func(s setting) bool { return s.key == name })
+		switch t.done(d); {
 		case value == "":
-			t.done(d)
-		case s.value != "" && s.value != value:
-			all["headers "+name] = setting{s.value + ", " + value, append(s.from, d)}
-		default:
-			all["headers "+name] = setting{value, append(s.from, d)}
+		case i < 0:
+			all = append(all, setting{"headers", name, value, []*directive{d}})
+		case all[i].value != value:
+			all[i].value += ", " + value
+			all[i].from = append(all[i].from, d)
 		}
 	}
+	return all
 }
 
 // origins matches the values of cors_origin.
@@ -119,7 +155,7 @@ func (t *translator) fieldOf(d *directive) (name, value string) {
 		name == "Access-Control-Allow-Credentials":
 		t.sayRow(d, "add_header:credentials")
 	case value == "$upstream_cache_status":
-		t.set("gateway", "x_cache", "true", d)
+		t.out.set("gateway", "x_cache", "true", d)
 	case slices.Contains(computed, name):
 		t.sayRow(d, "add_header:computed")
 	case strings.Contains(value, "$"):
@@ -166,9 +202,9 @@ func (t *translator) writeNames() {
 					continue
 				}
 				if found = true; t.out.get("gateway", "filename_parameters") == "" {
-					t.set("gateway", "filename_parameters", "filename")
+					t.out.set("gateway", "filename_parameters", "filename")
 				}
-				t.addTo("gateway", "filename_parameters", m[1], d)
+				t.out.add("gateway", "filename_parameters", m[1], d)
 				if t.done(d); block == l.d {
 					t.sayRow(d, "add_header:always")
 				}
@@ -189,22 +225,22 @@ func (t *translator) writeNames() {
 }
 
 // rateLimit returns the rate of one response and the bytes before it.
-func (t *translator) rateLimit(l *location, all settings) {
+func (t *translator) rateLimit(l *location) (all []setting) {
 	for _, name := range []string{"limit_rate", "limit_rate_after"} {
 		if d := last(l.chain(), name); d != nil {
 			if size, ok := nginxSize(d.arg(0)); ok {
-				key := "access " + strings.Replace(name, "limit", "send", 1)
-				all[key] = setting{strings.TrimPrefix(size, "0"), []*directive{d}}
+				key := strings.Replace(name, "limit", "send", 1)
+				all = append(all, setting{"access", key, strings.TrimPrefix(size, "0"), []*directive{d}})
 			}
 		}
 	}
+	return all
 }
 
 var zoneRate = lazy(`^(\d{1,6})r/([sm])$`)
 
 // requestLimit returns requests per second, the burst, and the networks without the limit.
-func (t *translator) requestLimit(l *location, all settings) {
-	all["access unlimited"] = setting{value: t.unlimited}
+func (t *translator) requestLimit(l *location) []setting {
 	for _, d := range inForce(l.chain(), "limit_req") {
 		z, ok := t.zone("limit_req_zone", d.option("zone"))
 		if !ok {
@@ -224,9 +260,9 @@ func (t *translator) requestLimit(l *location, all settings) {
 			t.sayRow(d, "limit_req:burst")
 		}
 		text := strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(rate, 'f', 4, 64), "0"), ".")
-		all["access requests_per_second"] = setting{text, from}
-		all["access requests_burst"] = setting{strconv.Itoa(min(max(burst, 1), 1_000_000)), from}
-		all["access unlimited"] = setting{z.unlimited, z.from}
-		return
+		return []setting{{"access", "requests_per_second", text, from},
+			{"access", "requests_burst", strconv.Itoa(min(max(burst, 1), 1_000_000)), from},
+			{"access", "unlimited", z.unlimited, z.from}}
 	}
+	return []setting{{"access", "unlimited", t.unlimited, nil}}
 }

@@ -19,7 +19,7 @@ func once(name, section, key string, value func(t *translator, d *directive) str
 			return
 		}
 		if v := value(t, d); v != "" {
-			t.set(section, key, v, d)
+			t.out.set(section, key, v, d)
 		}
 		t.done(d)
 		for _, l := range blocksOf(t.kept...) {
@@ -59,10 +59,10 @@ func translateUser(t *translator) {
 		case name == "root":
 			t.sayRow(d, "user:root")
 		case t.HasAccount(name):
-			t.set("gateway", "user", name, d)
+			t.out.set("gateway", "user", name, d)
 			t.done(d)
 		default:
-			t.set("gateway", "# user", name, d)
+			t.out.set("gateway", "# user", name, d)
 			t.sayRow(d, "user:missing")
 		}
 	}
@@ -81,13 +81,13 @@ func translateStore(t *translator) {
 		}
 	}
 	if edge || t.ModuleFile == "" {
-		t.set("", "store_path_count", "0", passes...)
+		t.out.set("", "store_path_count", "0", passes...)
 	}
 	if edge && len(t.Module.Groups) > 0 {
-		t.set("", "group_count", "0")
+		t.out.set("", "group_count", "0")
 	}
 	if t.ModuleFile == "" {
-		t.set("", "url_have_group_name", strconv.FormatBool(t.grouped))
+		t.out.set("", "url_have_group_name", strconv.FormatBool(t.names.grouped))
 	}
 	switch {
 	case t.ModuleFile == "" && !edge:
@@ -139,9 +139,9 @@ func translateCache(t *translator) {
 				continue
 			}
 			folder := strings.TrimSuffix(t.absolute(d.arg(0)), "/") + "-gateway"
-			t.set("cache", "disk_path", folder, d)
+			t.out.set("cache", "disk_path", folder, d)
 			if t.sayRow(d, "proxy_cache_path:folder"); ok {
-				t.set("cache", "disk_max", size, d)
+				t.out.set("cache", "disk_max", size, d)
 			}
 			if d.option("inactive") != "" {
 				t.sayRow(d, "proxy_cache_path:inactive")
@@ -154,7 +154,7 @@ func translateCache(t *translator) {
 				key := map[string]string{"200": "ttl", "404": "negative_ttl"}[status]
 				value := strconv.FormatInt(seconds, 10) + "s"
 				if ok && seconds > 0 && d.has(status) && cmp.Or(t.out.get("cache", key), value) == value {
-					t.set("cache", key, value, d)
+					t.out.put("cache", selector{}, key, value, d)
 					t.done(d)
 				}
 			}
@@ -169,12 +169,12 @@ func translateLogs(t *translator) {
 		return
 	}
 	path := d.arg(0)
-	if !strings.HasPrefix(path, "/") || strings.Contains(path, "$") {
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "$") || !t.Writable(path) {
 		t.sayRow(d, "access_log:file")
 		path = "-"
 	}
 	t.done(d)
-	t.set("gateway", "access_log", path, d)
+	t.out.set("gateway", "access_log", path, d)
 	if d.option("if") != "" {
 		t.sayRow(d, "access_log:if")
 	}
@@ -188,7 +188,7 @@ func translateLogs(t *translator) {
 			template = map[bool]string{true: "json", false: "combined"}[strings.HasPrefix(template, "{")]
 			t.say(f, i18n.Sprintf("the lines are those of %s: %v", template, err), i18n.Text{})
 		}
-		t.set("gateway", "access_log_format", template, f)
+		t.out.set("gateway", "access_log_format", template, f)
 		t.done(f)
 	}
 }

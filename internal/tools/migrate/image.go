@@ -36,20 +36,20 @@ func translateImages(t *translator) {
 			filter.arg(0) != "resize" && filter.arg(0) != "crop" {
 			continue
 		}
-		t.addTo("image", "forms", form, l.d)
+		t.out.add("image", "forms", form, l.d)
 		t.sayRow(l.d, "location:made")
 		switch w, h := filter.arg(1), filter.arg(2); {
 		case filter.arg(0) == "crop":
 			t.sayRow(filter, "image_filter:crop")
 		case fixed().MatchString(w) && fixed().MatchString(h):
-			t.addTo("image", "sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
+			t.out.add("image", "sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
 			t.done(filter)
 		default:
 			t.sayRow(filter, "image_filter:sizes")
 		}
 		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "rewrite", "if") {
 			if d.name == "image_filter_jpeg_quality" && fixed().MatchString(d.arg(0)) {
-				t.set("image", "quality", d.arg(0), d)
+				t.out.set("image", "quality", d.arg(0), d)
 			}
 			t.done(d) // rewrite and if lead from the link to the file
 		}

@@ -63,11 +63,6 @@ func (s *server) hosts() string {
 	return strings.Join(all, " ")
 }
 
-// defaults returns the addresses for which a server is the default one.
-func (s *server) defaults() []listen {
-	return without(s.listens, func(l listen) bool { return !l.d.has("default_server") && !l.d.has("default") })
-}
-
 // clients returns the balancers whose word on the address of a client counts, the way in which they
 // send it, and the directives. ok is false if the gateway would see other addresses than nginx.
 func (s *server) clients() (networks, kind string, from []*directive, ok bool) {
@@ -83,7 +78,7 @@ func (s *server) clients() (networks, kind string, from []*directive, ok bool) {
 	for _, l := range s.listens {
 		ok = ok && l.d.has("proxy_protocol") == (kind == "proxy-protocol")
 	}
-	for _, l := range s.self.all()[1:] {
+	for _, l := range s.locations {
 		ok = ok && first(l.d.block, "set_real_ip_from", "real_ip_header") == nil
 	}
 	return networks, kind, from, ok && slices.Contains([]string{"x-real-ip", "x-forwarded-for", "proxy-protocol"}, kind)
@@ -93,8 +88,8 @@ func (s *server) clients() (networks, kind string, from []*directive, ok bool) {
 func translateClients(t *translator) {
 	networks, kind, from, ok := t.main.clients()
 	if ok && networks != "" {
-		t.set("gateway", "trusted_proxies", networks, from...)
-		t.set("gateway", "client_address", kind, from...)
+		t.out.set("gateway", "trusted_proxies", networks, from...)
+		t.out.set("gateway", "client_address", kind, from...)
 		t.done(from...)
 	}
 	for _, d := range append(from, named(t.main.d.block, "listen")...) {
@@ -128,7 +123,7 @@ func translateListen(t *translator) {
 		if t.done(s.d); served {
 			t.sayRow(r, "return:https")
 		} else {
-			t.set("gateway", "tls_redirect", "true", r)
+			t.out.set("gateway", "tls_redirect", "true", r)
 		}
 		if r.arg(0) != "301" || !isHTTPS(r) {
 			t.sayRow(r, "return:host")
@@ -144,7 +139,7 @@ func translateListen(t *translator) {
 		if slices.ContainsFunc(all, isWide) {
 			address = ":" + l.port() // of several, nginx binds only the wildcard
 		}
-		t.addTo("gateway", key, address, l.d)
+		t.out.add("gateway", key, address, l.d)
 	}
 }
 
@@ -179,13 +174,16 @@ func (t *translator) translateTLS(used bool) {
 			if !used {
 				continue
 			}
-			t.addTo("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
-			t.addTo("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
+			t.out.add("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
+			t.out.add("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
+			if t.done(certs[i], keys[i]); !t.Readable(t.absolute(certs[i].arg(0))) {
+				t.sayRow(certs[i], "ssl_certificate:missing")
+			}
 		}
 		if d := last(chain, "ssl_protocols"); d != nil {
 			switch t.done(d); {
 			case d.String() == "ssl_protocols TLSv1.3" && len(t.kept) == 1:
-				t.set("gateway", "tls_min_version", "1.3", d)
+				t.out.set("gateway", "tls_min_version", "1.3", d)
 			case !d.has("TLSv1.2") || d.has("TLSv1") || d.has("TLSv1.1") || d.has("SSLv3"):
 				t.sayRow(d, "ssl_protocols:old")
 			}

@@ -5,11 +5,11 @@
 //	result := migrate.Translate(tree, migrate.Options{ModuleFile: "/etc/fdfs/mod_fastdfs.conf"})
 //
 // Each directive of a translated server becomes a key, needs nothing, or is a finding, by the table
-// of directives.txt. The groups, store paths and extensions of the patterns make a table of kinds
-// of files: each row has the locations that nginx may choose for such a file, and so the keys of
-// [headers] and [access]. Any other pattern is said. A file that nginx serves only after a check
-// never becomes open: a kind of files is denied if no location serves it, or if one of its
-// locations may have a check that the gateway does not have.
+// of directives.txt. A location is a selector of [headers] and [access] if its pattern is a group,
+// a store path, an extension or a plain combination of these; any other one is said. A file that
+// nginx serves only after a check never becomes open: where the gateway does not have the check,
+// the smallest group or store path that surely contains it is denied, or the server is left to
+// nginx.
 package migrate
 
 import (
@@ -71,11 +71,13 @@ type Module struct {
 	DefaultType string // Content-Type of unknown extensions
 }
 
-// Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no
-// accounts.
+// Options describe the host of a translation. The zero value has no mod_fastdfs.conf and no files
+// of this host.
 type Options struct {
 	ModuleFile string // absolute; empty = none
 	Module     Module // content of ModuleFile
+	Readable   func(path string) bool
+	Writable   func(path string) bool // path is a file that exists or can be created
 	HasAccount func(name string) bool
 	Language   i18n.Language // of the comments of the result
 }
@@ -100,11 +102,13 @@ func Translate(tree *Tree, o Options) Result {
 }
 
 func translate(tree *Tree, o Options) (*translator, Result) {
-	if o.HasAccount == nil {
-		o.HasAccount = func(string) bool { return false }
+	for _, ask := range []*func(string) bool{&o.Readable, &o.Writable, &o.HasAccount} {
+		if *ask == nil {
+			*ask = func(string) bool { return false }
+		}
 	}
 	t := &translator{Options: o, tree: tree, findings: slices.Clone(tree.findings), handled: map[*directive]bool{},
-		closed: map[*directive][]string{}, out: &document{}}
+		closed: map[*directive][]selector{}, out: newDocument()}
 	t.collect()
 	if len(t.kept) > 0 {
 		t.main = t.kept[0]
@@ -125,15 +129,14 @@ func translate(tree *Tree, o Options) (*translator, Result) {
 type translator struct {
 	Options
 	tree      *Tree
-	http      []*directive            // the directives of all http blocks
-	all       []*server               // in the order of the configuration
-	servers   []*server               // those that serve FastDFS, the default server first
-	kept      []*server               // those of servers that are translated
-	main      *server                 // the first of kept, whose keys count
-	grouped   bool                    // paths begin with the group
-	kinds     []kind                  // of files; the first one is for all that no pattern names
-	unlimited string                  // networks without a limit of connections
-	closed    map[*directive][]string // the sections that deny files, by the check
+	http      []*directive // the directives of all http blocks
+	all       []*server    // in the order of the configuration
+	servers   []*server    // those that serve FastDFS, the default server first
+	kept      []*server    // those of servers that are translated
+	main      *server      // the first of kept, whose keys count
+	names     names
+	unlimited string // networks without a limit of connections
+	closed    map[*directive][]selector
 	handled   map[*directive]bool
 	findings  []Finding
 	out       *document
@@ -178,21 +181,9 @@ func (t *translator) ofFile() *directive { return &directive{file: t.tree.main} 
 // done marks directives as handled, also those in their blocks.
 func (t *translator) done(list ...*directive) {
 	for _, d := range list {
-		if t.handled[d] = true; d.name != "location" && d.name != "server" {
-			t.done(d.block...)
-		}
+		t.handled[d] = true
+		t.done(d.block...)
 	}
-}
-
-// set writes a key for all files, with the directives that it comes from.
-func (t *translator) set(section, key, value string, from ...*directive) {
-	t.source(t.out.put(section, selector{}, key, value), setting{value, from})
-}
-
-// addTo adds a value to the list of a key.
-func (t *translator) addTo(section, key, value string, from ...*directive) {
-	list := without(strings.Split(t.out.get(section, key), ", "), func(v string) bool { return v == "" })
-	t.set(section, key, strings.Join(union(list, value), ", "), from...)
 }
 
 // sort sorts the findings by files, the main file first, and by lines.

@@ -27,6 +27,8 @@ func optionsOf(t testing.TB, text string) Options {
 	words, ok := strings.CutPrefix(head, "# module: ")
 	require.True(t, ok, "the first line describes mod_fastdfs.conf")
 	var o Options
+	o.Readable = func(path string) bool { return strings.HasPrefix(path, "/readable/") }
+	o.Writable = func(path string) bool { return strings.HasPrefix(path, "/var/log/") }
 	o.HasAccount = func(name string) bool { return name == "fdfs" }
 	if words == "none" {
 		return o
@@ -181,7 +183,7 @@ func TestOutcomes(t *testing.T) {
 		{"storage", 0, "listen|idle_timeout", "note"},
 		{"edge", 3, "store_path_count = 0|disk_path|[headers", "files are purged by gateway purge"},
 		{"groups", 3, "listen|deny|[access", "access_log off"},
-		{"https", 3, "tls_listen|tls_cert|tls_redirect = true", "the redirect is 301"},
+		{"https", 3, "tls_listen|tls_cert|tls_redirect = true", "b.pem: this host has no such file"},
 		{"referers", 3, "referers|referer_redirect", "a foreign referer is 403 here"},
 		{"names", 3, "filename_parameters|cors_origin", "a field cannot hold a variable"},
 		{"images", 3, "forms = slave", "image_filter"},

@@ -94,7 +94,8 @@ type reader struct {
 
 // Read parses a configuration with its includes. The file is a whole nginx.conf, or a bare one: a
 // file of conf.d, which has no http block, or a list of locations. Names of includes are relative
-// to the folder of the main file. The error is a MistakesError if the text is wrong.
+// to the folder of the main file; for a bare file also to the folder above. The error is a
+// MistakesError if the text is wrong.
 func Read(path string) (*Tree, error) {
 	r := &reader{path: path, dir: filepath.Dir(path), texts: map[string]string{}, missing: map[string]bool{}}
 	text, err := readFile(path)
@@ -104,7 +105,7 @@ func Read(path string) (*Tree, error) {
 	r.texts[path] = text
 	r.before, r.after = blocksAround(text)
 	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
-		Open: r.open, DirectiveSources: catalogs})
+		Open: r.open, Glob: r.glob, DirectiveSources: catalogs})
 	if err != nil {
 		return nil, i18n.Errorf("cannot read %s: %w", path, err)
 	}
@@ -150,6 +151,9 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 			return nil, i18n.Errorf("more than %d files", maxFiles)
 		}
 		text, err := readFile(path)
+		if errors.Is(err, os.ErrNotExist) && r.before != "" {
+			text, err = readFile(r.above(path))
+		}
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -160,6 +164,20 @@ func (r *reader) open(path string) (io.ReadCloser, error) {
 		text = r.before + text + r.after
 	}
 	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+func (r *reader) glob(pattern string) ([]string, error) {
+	found, err := filepath.Glob(pattern)
+	if len(found) == 0 && r.before != "" {
+		return filepath.Glob(r.above(pattern))
+	}
+	return found, err
+}
+
+// above returns the path of an include of a bare file relative to the folder above: nginx.conf,
+// which includes the files of conf.d, is there.
+func (r *reader) above(path string) string {
+	return filepath.Join(filepath.Dir(r.dir), strings.TrimPrefix(path, r.dir))
 }
 
 var (

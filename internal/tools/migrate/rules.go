@@ -17,6 +17,9 @@ type rule struct {
 	from                            []*directive
 }
 
+// everybody is the value of deny that closes files to all clients.
+const everybody = "0.0.0.0/0, ::/0, unix:"
+
 // closedBy returns the rule that closes files behind a check that the gateway does not have.
 func closedBy(check *directive) rule { return rule{deny: everybody, from: []*directive{check}} }
 
@@ -25,18 +28,6 @@ func (r rule) closes() bool    { return r.deny == everybody }
 
 func (r rule) text() string {
 	return fmt.Sprint(r.allow, "|", r.deny, "|", r.referers, "|", r.redirect)
-}
-
-// settings returns the keys of a rule.
-func (r rule) settings() settings {
-	all := settings{}
-	for key, value := range map[string]string{"allow": r.allow, "deny": r.deny, "referers": r.referers,
-		"referer_redirect": r.redirect} {
-		if value != "" {
-			all["access "+key] = setting{value, r.from}
-		}
-	}
-	return all
 }
 
 // ruleOf returns the rules of access in force: allow, deny, and those for the referer.

@@ -22,35 +22,23 @@ func (t *translator) sweep() {
 			t.sayRow(d, "include:missing")
 		}
 	}
-	t.sayLocations()
+	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
+		t.sayRow(open[0].d, "location:some")
+	}
+	for _, l := range blocksOf(t.kept...) {
+		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
+			return (in == l || in.up == l) && in.open()
+		})
+		made := t.handled[l.d] && l.image
+		if !served {
+			t.otherLocation(l)
+		}
+		t.sweepBlock(l.d.block, served || made)
+	}
 	t.sweepBlock(without(t.tree.root, func(d *directive) bool { return d.name == "http" }), true)
 	t.sweepBlock(without(t.http, func(d *directive) bool { // in force in no translated server
 		return !slices.ContainsFunc(t.kept, func(s *server) bool { return len(named(s.d.block, d.name)) == 0 })
 	}), true)
-}
-
-// sayLocations handles the locations of the translated servers, and the directives in them.
-func (t *translator) sayLocations() {
-	used := map[*location]bool{}
-	for _, s := range t.kept {
-		for _, d := range s.decisions {
-			used[d.by] = used[d.by] || d.open()
-		}
-	}
-	isUsed := func(l *location) bool { return used[l] }
-	if i := slices.IndexFunc(blocksOf(t.main), isUsed); !t.decisionOf(0).open() {
-		t.sayRow(blocksOf(t.main)[i].d, "location:some")
-	}
-	for _, l := range blocksOf(t.kept...) {
-		if l.open() && !used[l] && l != l.s.self {
-			t.sayRow(l.d, "location:pattern")
-		}
-		served := l == l.s.self || slices.ContainsFunc(l.all(), isUsed)
-		if !served && !l.open() {
-			t.otherLocation(l)
-		}
-		t.sweepBlock(l.d.block, served || l.open() || t.handled[l.d] && l.image)
-	}
 }
 
 // sweepBlock handles the directives of a block.
@@ -74,10 +62,17 @@ func (t *translator) sweepBlock(block []*directive, served bool) {
 }
 
 // sayClosed adds the finding about a check, with the sections that close its files.
-func (t *translator) sayClosed(d *directive, where []string) {
+func (t *translator) sayClosed(d *directive, closed []selector) {
+	if d.name == "location" || d.name == "server" { // of a server that is left to nginx
+		return
+	}
 	if d.String() == "return 403" {
 		t.done(d)
 		return
+	}
+	var where []string
+	for _, files := range closed {
+		where = union(where, "[access"+files.String()+"]")
 	}
 	row, usual := rowOf("closed:"+d.name), rowOf("closed")
 	switch {
@@ -134,7 +129,8 @@ var healthName = lazy(`(?i)health|ping|alive|heartbeat|check|status|ready|slb|/o
 func (t *translator) otherLocation(l *location) {
 	reply, tool := first(l.d.block, "return"), first(l.d.block, noFiles...)
 	switch {
-	case t.handled[l.d], l.isPage(), l.rule.closes() && t.handled[l.rule.from[0]], reply != nil && len(reply.args) == 1:
+	case t.handled[l.d], l.rule.closes() && t.handled[l.rule.from[0]], l.reject != nil && t.handled[l.reject],
+		l.isPage():
 	case tool != nil && tool.name != "empty_gif":
 		t.sayRow(l.d, tool.name)
 		for _, d := range named(l.d.block, "allow") {
@@ -142,9 +138,10 @@ func (t *translator) otherLocation(l *location) {
 		}
 	case reply != nil && reply.arg(0) == "200" && !strings.HasPrefix(l.op, "~") && healthName().MatchString(l.path) &&
 		t.out.get("gateway", "health_path") == "":
-		t.set("gateway", "health_path", l.path, l.d)
+		t.out.set("gateway", "health_path", l.path, l.d)
 		t.sayRow(l.d, "location:health")
-	case l.op == "=" && reply == nil && first(l.d.block, "proxy_pass", "ngx_fastdfs_module") == nil:
+	case l.op == "=" && (reply == nil || len(reply.args) == 1) &&
+		first(l.d.block, "proxy_pass", "ngx_fastdfs_module") == nil:
 	case l.image:
 		t.sayRow(l.d, "location:image")
 	default:
@@ -178,7 +175,7 @@ func (t *translator) otherServers() {
 		default:
 			t.sayRow(at, "server:other")
 		}
-		for _, l := range s.self.all() {
+		for _, l := range s.locations {
 			if l.image && s.left != nil {
 				t.sweepBlock(l.d.block, false)
 			}

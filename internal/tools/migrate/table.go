@@ -59,17 +59,17 @@ func rowOf(name string) row {
 
 func isCheck(name string) bool { return rowOf(name).kind == "check" }
 
-// perFile are the functions that add the keys for the files of a location. global write the keys
+// perFile are the functions that return the keys for the files of a location. global write the keys
 // for all files.
 var (
-	perFile = []func(*translator, *location, settings){(*translator).fields, (*translator).requestLimit,
+	perFile = []func(*translator, *location) []setting{(*translator).fields, (*translator).requestLimit,
 		(*translator).rateLimit}
 	global = []func(*translator){translateStore, translateListen, translateClients, translateUser, translateLogs,
 		once("keepalive_timeout", "gateway", "idle_timeout", duration),
 		once("client_header_timeout", "gateway", "read_timeout", duration),
 		once("default_type", "", "http.default_content_type", defaultType),
 		once("charset", "gateway", "charset", charset),
-		translateConnections, (*translator).writeNames, translateImages, translateCache, (*translator).writeKinds}
+		translateConnections, (*translator).writeNames, translateImages, translateCache, (*translator).writeFiles}
 )
 
 // noFiles are the directives of a location that serves no files, whatever checks it has.

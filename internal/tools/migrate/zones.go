@@ -78,7 +78,7 @@ func (t *translator) mapOf(variable string) *directive {
 
 // translateConnections writes the limits of connections from one address and in all.
 func translateConnections(t *translator) {
-	for _, l := range append([]*location{t.main.self}, blocksOf(t.main)[1:]...) {
+	for _, l := range append([]*location{t.main.self}, t.main.order()...) {
 		for _, d := range inForce(l.chain(), "limit_conn") {
 			key := "max_connections_per_ip"
 			z, ok := t.zone("limit_conn_zone", d.arg(0))
@@ -88,7 +88,7 @@ func translateConnections(t *translator) {
 			if !ok || !l.open() && l != t.main.self || cmp.Or(t.out.get("gateway", key), d.arg(1)) != d.arg(1) {
 				continue // said
 			}
-			t.set("gateway", key, d.arg(1), z.d, d)
+			t.out.set("gateway", key, d.arg(1), z.d, d)
 			t.unlimited = cmp.Or(t.unlimited, z.unlimited)
 			t.done(append(z.from, z.d, d)...)
 		}
