@@ -39,7 +39,8 @@ func (t *translator) checkIn(l *location) (check *directive) {
 				}
 			case d.name == "limit_except" && !d.has("GET") && len(d.block) > 0,
 				d.name == "proxy_pass" && self && l.serves && t.decides(l, d),
-				slices.Contains(t.tree.missing, d) && !hasWord(d.arg(0), harmlessWords),
+				d.name == "return" && i == len(chain)-2 && !isHTTPS(d), // of the server: before the locations
+				slices.Contains(t.tree.missing, d) && mayCheck(d.arg(0)),
 				looksLikeCheck(d):
 				check = cmp.Or(check, d)
 			case d.name == "if" && slices.ContainsFunc(d.block, diverts) && !isFree(d):
@@ -93,13 +94,16 @@ var page = lazy(`^[^*+]*\.html\$?$`)
 // isPage reports whether a location is for a page of errors.
 func (l *location) isPage() bool { return page().MatchString(l.path) }
 
-// leads reports whether a directive passes requests on to other locations, while one of the server
-// has a check.
+// leads reports whether a directive redirects clients to another path or server, or passes requests
+// on to other locations while one of the server has a check.
 func (t *translator) leads(s *server, d *directive) bool {
 	to, leads := d.arg(len(d.args)-1), false
 	switch d.name {
 	case "rewrite":
-		leads = d.arg(2) != "break" && !isHTTPS(d) && !fixedURL().MatchString(d.arg(1))
+		if strings.HasPrefix(d.arg(1), "http") || d.arg(2) == "redirect" || d.arg(2) == "permanent" {
+			return !isHTTPS(d)
+		}
+		leads = d.arg(2) != "break"
 	case "try_files":
 		leads = !strings.HasPrefix(to, "=")
 	case "error_page":
@@ -139,7 +143,7 @@ func isFree(d *directive) bool {
 		get := slices.Contains(strings.FieldsFunc(value, func(r rune) bool { return r < 'A' || r > 'Z' }), "GET")
 		return methods().MatchString(value) && get == not
 	case "$http_user_agent", "$http_range":
-		return !not
+		return !not && !strings.Contains(value, "(?!")
 	case "!-f", "!-e", "!-d", "-f", "-e", "-d":
 		return !strings.Contains(strings.NewReplacer("$request_filename", "", "$document_root", "", "$uri", "").
 			Replace(op), "$")

@@ -106,6 +106,13 @@ func TestHostile(t *testing.T) {
 			"group1/0/jpg"},
 		{"networks between others", "server { allow 10.0.0.1; deny 10.0.0.0/24; allow 10.0.0.0/8; deny all; location " +
 			"/group1/ { M; } location /group2/ { allow all; M; } }", "group1/0/jpg"},
+		{"a missing include with a login", "server { include login-required.conf; location /group1/ { M; } }",
+			"group1/0/jpg"},
+		{"a redirect of some files", "server { rewrite ^/group1/(.*)$ /closed.html redirect; location / { M; } }",
+			"group1/0/jpg"},
+		{"one browser only", `server { location /group1/ { if ($http_user_agent ~ "^(?!App)") { return 403; } M; } }`,
+			"group1/0/jpg"},
+		{"a return for all files", "server { return 403; location /group1/ { M; } }", "group1/0/jpg"},
 		{"a redirect to https with a login", "server { location /group1/ { if ($cookie_a = '') { return 302 " +
 			"https://$host/login?to=$request_uri; } M; } location /group2/ { M; } }", "group1/0/jpg"},
 		{"a redirect to the same path elsewhere", "server { location /group1/ { if ($cookie_a = '') { return 302 " +

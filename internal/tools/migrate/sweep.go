@@ -18,7 +18,7 @@ func (t *translator) sweep() {
 		t.sayClosed(d, t.closed[d])
 	}
 	for _, d := range t.tree.missing {
-		if !t.handled[d] && !hasWord(d.arg(0), harmlessWords) {
+		if !t.handled[d] && mayCheck(d.arg(0)) {
 			t.sayRow(d, "include:missing")
 		}
 	}

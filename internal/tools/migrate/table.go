@@ -87,6 +87,12 @@ var (
 		"static", "ssl", "error", "fastcgi", "uwsgi", "scgi", "koi-", "win-utf"}
 )
 
+// mayCheck reports whether an include that is missing may hold a check, by its name.
+func mayCheck(include string) bool {
+	return !hasWord(include, harmlessWords) || hasWord(include, checkWords) ||
+		hasWord(include, []string{"login", "client", "verify", "acl"})
+}
+
 func hasWord(text string, words []string) bool {
 	text = strings.ToLower(text)
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
