@@ -180,5 +180,5 @@ func adminAccess(cfg *config.Config) (admin.Access, error) {
 // HostProblems returns the problems of a configuration on this host that config.Load and Check do
 // not find, but a start of the gateway does.
 func HostProblems(cfg *config.Config) []config.Problem {
-	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
+	return slices.Concat(accountProblem(cfg), diskProblem(cfg))
 }

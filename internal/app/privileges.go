@@ -46,21 +46,29 @@ func (a *App) dropPrivileges(cfg *config.Config) error {
 	return nil
 }
 
-// rootProblem returns a warning if a gateway started by this account has all rights.
-func rootProblem(cfg *config.Config) []config.Problem {
-	if !sandbox.IsRoot() || cfg.Gateway.User != "" {
+// accountProblem returns a warning if a gateway started by this account has all rights, or does not
+// start since it cannot become the account of the key user.
+func accountProblem(cfg *config.Config) []config.Problem {
+	problem := config.Problem{File: cfg.File, Severity: config.Warning, Key: "gateway.user"}
+	u, err := sandbox.LookupUser(cfg.Gateway.User)
+	switch {
+	case sandbox.IsRoot() && cfg.Gateway.User == "":
+		problem.Text = i18n.Plain("started by root, the gateway serves as root")
+		problem.Fix = i18n.Plain("set user in [gateway], or start it as the user of the storage server")
+	case !sandbox.IsRoot() && err == nil && u.UID != os.Geteuid():
+		problem.Text = i18n.Sprintf("started by this account, the gateway ends: only root can become user %q", u.Name)
+		problem.Fix = i18n.Plain("start it by root, or remove user: the service of the package has its account already")
+	default:
 		return nil
 	}
-	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user",
-		Text: i18n.Plain("started by root, the gateway serves as root"),
-		Fix:  i18n.Plain("set user in [gateway], or start it as the user of the storage server")}}
+	return []config.Problem{problem}
 }
 
 // warnOfPrivileges warns if the process serves as root. If it has changed its account, the warning
 // names the files that the account cannot read, which a reload needs.
 func (a *App) warnOfPrivileges(cfg *config.Config) {
 	if a.privileges.User == "" {
-		logProblems(a.log, rootProblem(cfg))
+		logProblems(a.log, accountProblem(cfg))
 		return
 	}
 	g := &cfg.Gateway

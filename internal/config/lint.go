@@ -282,7 +282,8 @@ func isLoopback(host string) bool {
 
 // lintServices checks the settings of trackers, Redis and peers.
 func (l *loader) lintServices() {
-	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 {
+	_, wrong := l.c.written["tracker_server"] // reported where it was read
+	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 && !wrong {
 		const key = "load_fdfs_parameters_from_tracker"
 		l.absentf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
 			"%s = true, but there is no tracker_server", key)

@@ -39,7 +39,10 @@ func explainCommand() *cobra.Command {
 			return explainByGateway(cmd, admin, target, *asJSON, *lang)
 		}
 		if err := findConfig(cmd, admin.config); err != nil {
-			return err
+			if *fresh || explainByGateway(cmd, admin, target, *asJSON, *lang) != nil {
+				return err
+			}
+			return nil
 		}
 		cfg, err := loadConfig(cmd, *admin.config)
 		if err != nil {

@@ -272,7 +272,8 @@ var valueMistakes = []mistake{
 			"directory; correct the name (it is relative to the folder of this file, without quotes) or the " +
 			"permissions, or remove the line\nFILE:7: error: this host has no account \"nobodyx\"; name the " +
 			"account of the storage server, or make one", code: 1},
-	{text: "WHOLEgroup_name = group1\nstore_path0 = /none\ntracker_server = a:b:c:d\n#include no.conf",
+	{text: "WHOLEgroup_name = group1\nstore_path0 = /none\ntracker_server = a:b:c:d\n#include no.conf\n" +
+		"load_fdfs_parameters_from_tracker = true",
 		want: "FILE:3: error: tracker_server = \"a:b:c:d\" is no address of a tracker; write host:port, " +
 			"[IPv6]:port, or two addresses of one tracker as a,b:port\nFILE:4: error: cannot include " +
 			"\"DIR/no.conf\": no such file or directory; correct the name (it is relative to the folder of this " +

@@ -281,6 +281,21 @@ func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// TestUserOfAnotherAccount: check warns an account that cannot become the user of the
+// configuration.
+func TestUserOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	s, dir := storetest.New(t), t.TempDir()
+	open(t, s.Dir, nobody)
+	open(t, dir, nobody)
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "user = daemon"))
+	open(t, filepath.Dir(conf), nobody)
+	out, err := asNobody(t, dir, "check", conf).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), `only root can become user "daemon"`)
+}
+
 // TestExplainWithoutPermission: explain makes a fresh look if its user may not connect to the
 // socket of the running gateway, and reports this.
 func TestExplainWithoutPermission(t *testing.T) {
