@@ -1,7 +1,9 @@
 package config
 
 import (
+	"regexp"
 	"strings"
+	"sync"
 
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/i18n"
@@ -45,5 +47,14 @@ func (l *loader) selector(section, first string) fileselect.Selector {
 			i18n.Sprintf("write extensions and groups, such as [%s jpg png] or [%s group2/ group3/M00/]", first, first),
 			"[%s]: %v", clip(section), err)
 	}
+	for word := range strings.FieldsSeq(words) {
+		if looksPlace().MatchString(word) {
+			l.warnf(l.doc.sections[section], section, i18n.Sprintf("did you mean %s?", clip(word+"/")),
+				"[%s]: %s is taken for an extension", clip(section), clip(word))
+		}
+	}
 	return files
 }
+
+// looksPlace matches a word that was meant as a group or a store path, without its slash.
+var looksPlace = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^(group[0-9]+|M0[0-9A-F])$`) })

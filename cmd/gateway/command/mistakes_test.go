@@ -195,6 +195,8 @@ var sectionMistakes = []mistake{
 	{text: "[access\ndeny = 10.0.0.0/8",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
 			"warning: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
+	{text: "[access group1]\ndeny = 0.0.0.0/0", want: "FILE:4: warning: [access group1]: group1 is taken for an " +
+		"extension; did you mean group1/?"},
 	{text: "[access] # rules\ndeny = all",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
 			"warning: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
