@@ -39,10 +39,10 @@ func explainCommand() *cobra.Command {
 			return explainByGateway(cmd, admin, target, *asJSON, *lang)
 		}
 		if err := findConfig(cmd, admin.config); err != nil {
-			if *fresh || explainByGateway(cmd, admin, target, *asJSON, *lang) != nil {
-				return err
+			if !*fresh && explainByGateway(cmd, admin, target, *asJSON, *lang) == nil {
+				return nil
 			}
-			return nil
+			return err
 		}
 		cfg, err := loadConfig(cmd, *admin.config)
 		if err != nil {
