@@ -296,30 +296,37 @@ func TestForeignKeys(t *testing.T) {
 		require.ErrorAs(t, err, &held)
 		require.LessOrEqual(t, len(held.Holder), 1024)
 	}
-	for _, kind := range []string{"queue", "living"} {
-		require.NoError(t, r.admin.LPush(t.Context(), t.Name()+":{0}:"+kind+":k", "x").Err())
+	occupy := func() {
+		for _, kind := range []string{"queue", "living", "holds"} {
+			require.NoError(t, r.admin.LPush(t.Context(), t.Name()+":{0}:"+kind+":k", "x").Err())
+		}
 	}
-	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{})
-	require.NoError(t, err)
-	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
-	require.NoError(t, lock.Release(t.Context()))
-	got := await(t, waiting)
-	require.NoError(t, got.err)
-	require.NoError(t, got.lock.Release(t.Context()))
+	for _, o := range []cachelock.LockOptions{{}, {Fair: true}, {Owner: "me"}} {
+		o.Policy = cachelock.WaitFor(farOff)
+		occupy() // a waiter that acquires a free lock leaves its queue
+		lock, err := r.c.Acquire(t.Context(), "k", o)
+		require.NoError(t, err)
+		waiting := acquireAsync(t.Context(), r.direct, "k", cachelock.LockOptions{Fair: o.Fair, Policy: o.Policy})
+		r.queued("k")
+		require.NoError(t, lock.Release(t.Context()))
+		got := await(t, waiting)
+		require.NoError(t, got.err)
+		require.NoError(t, got.lock.Release(t.Context()))
+	}
 
 	require.NoError(t, r.admin.Set(t.Context(), t.Name()+":{0}:folder-claims:files", "x", 0).Err())
 	folders, err := r.c.Folders("files")
 	require.NoError(t, err)
-	lock, err = folders.Acquire(t.Context(), "/a", cachelock.Exclusive, cachelock.LockOptions{})
+	lock, err := folders.Acquire(t.Context(), "/a", cachelock.Exclusive, cachelock.LockOptions{})
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(t.Context()))
 
 	// a lock without expiry from another program
 	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())
-	waiting = acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	waiting := acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
 	r.queued("eternal")
 	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())
-	got = await(t, waiting) // by the poll
+	got := await(t, waiting) // by the poll
 	require.NoError(t, got.err)
 	require.NoError(t, got.lock.Release(t.Context()))
 }

@@ -26,16 +26,15 @@ if not taken then
 	-- Returns the first name in the queue that has not expired, or false.
 	local function first(queue, living)
 		while true do
-			local name = redis.call('ZRANGE', queue, 0, 0)[1]
+			local name = redis.pcall('ZRANGE', queue, 0, 0)[1] -- none if the queue is of another type
 			if not name then
 				return false
 			end
-			local till = redis.call('ZSCORE', living, name)
-			if till and tonumber(till) > now then
+			local till = redis.pcall('ZSCORE', living, name)
+			if type(till) == 'string' and tonumber(till) > now then
 				return name
 			end
-			redis.call('ZREM', queue, name)
-			redis.call('ZREM', living, name)
+			leaveQueue(queue, living, name)
 		end
 	end
 
@@ -70,8 +69,7 @@ end
 
 if waits then
 	for i = 2, #KEYS, 3 do
-		redis.call('ZREM', KEYS[i + 1], ARGV[3])
-		redis.call('ZREM', KEYS[i + 2], ARGV[3])
+		leaveQueue(KEYS[i + 1], KEYS[i + 2], ARGV[3])
 	end
 end
 

@@ -31,6 +31,12 @@ local function holderOf(lock)
 	return type(holder) == 'table' and '?' or holder -- an error: a key of another type, of another program
 end
 
+-- Removes a name from a lock's queue. A queue of another type, of another program, has no names.
+local function leaveQueue(queue, living, name)
+	redis.pcall('ZREM', queue, name)
+	redis.pcall('ZREM', living, name)
+end
+
 -- Adds ARGV[3] to a lock's queue, for ARGV[4] milliseconds.
 local function enqueue(queue, living)
 	for _, key in ipairs({queue, living}) do
@@ -40,8 +46,7 @@ local function enqueue(queue, living)
 		end
 	end
 	for _, dead in ipairs(redis.call('ZRANGEBYSCORE', living, '-inf', now, 'LIMIT', 0, 16)) do
-		redis.call('ZREM', queue, dead)
-		redis.call('ZREM', living, dead)
+		leaveQueue(queue, living, dead)
 	end
 	local arrival = string.format('%.0f', time[1] * 1000000 + time[2])
 	redis.call('ZADD', queue, 'NX', arrival, ARGV[3])

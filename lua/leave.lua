@@ -7,9 +7,9 @@
 --
 -- Result: 1 if it was in the queue, else 0.
 
-local was = redis.call('ZREM', KEYS[2], ARGV[1])
-redis.call('ZREM', KEYS[3], ARGV[1])
+local was = redis.pcall('ZREM', KEYS[2], ARGV[1])
+redis.pcall('ZREM', KEYS[3], ARGV[1])
 if redis.call('EXISTS', KEYS[1]) == 0 then
 	wake(KEYS[1], KEYS[2], KEYS[3])
 end
-return was
+return was == 1 and 1 or 0 -- an error: a queue of another type

@@ -28,9 +28,11 @@ if holder and holder ~= ARGV[1] then
 	return {0, 1, ttl, string.sub(holder, 1, 1024)}
 end
 
+if not holder then
+	redis.call('DEL', KEYS[5]) -- holds of a lock that has expired, or a key of another program
+end
 local fence = tonumber(redis.call('HGET', KEYS[5], 'fence') or 0)
-if not holder or fence == 0 then
-	redis.call('DEL', KEYS[5])
+if fence == 0 then
 	fence = nextFence()
 end
 local till = math.max(ttl, tonumber(ARGV[2]))
@@ -42,7 +44,6 @@ end
 redis.call('HSET', KEYS[5], ARGV[5], '1', 'fence', string.format('%.0f', fence))
 redis.call('PEXPIRE', KEYS[5], till)
 if ARGV[3] ~= '' then
-	redis.call('ZREM', KEYS[3], ARGV[3])
-	redis.call('ZREM', KEYS[4], ARGV[3])
+	leaveQueue(KEYS[3], KEYS[4], ARGV[3])
 end
 return {1, fence}
