@@ -24,7 +24,7 @@ func addImages(o *gateway.Options, cfg *config.Config) error {
 		return i18n.Errorf("%w; see secret_files in [antisteal]", err)
 	}
 	o.Images = variant.NewRules(variant.RulesOptions{Presets: i.Presets, Sizes: i.Sizes, Any: i.Any, Forms: i.Forms,
-		Fit: i.Fit, Quality: i.Quality, Secrets: secrets, Original: i.OnError == "original"})
+		Quality: i.Quality, Secrets: secrets, Original: i.OnError == "original"})
 	return nil
 }
 

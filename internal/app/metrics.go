@@ -133,15 +133,14 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 // images shows the counts of the maker of variants.
 func (p page) images(n *variant.Stats) {
-	const variants = "Variants of pictures, by result."
-	counter(p, "images_total", variants, n.Made, "result", "made")
-	counter(p, "images_total", variants, n.Failed, "result", "failed")
-	counter(p, "images_total", variants, n.Rejected, "result", "rejected")
+	counter(p, "variants_made_total", "Variants of pictures that were made.", n.Made)
+	counter(p, "variants_failed_total", "Variants that could not be made of their files.", n.Failed)
+	counter(p, "variants_rejected_total", "Requests for variants for which the queue was full.", n.Rejected)
 	const bytes = "Bytes of files of which variants were made, and of these."
-	counter(p, "images_bytes_total", bytes, n.BytesIn, "direction", "in")
-	counter(p, "images_bytes_total", bytes, n.BytesOut, "direction", "out")
-	p.add(prometheus.CounterValue, "images_seconds_total", "Time to make variants.", n.Seconds, nil)
-	gauge(p, "images_waiting", "Variants that are being made, or wait for it.", n.Waiting)
+	counter(p, "variants_bytes_total", bytes, n.BytesIn, "direction", "in")
+	counter(p, "variants_bytes_total", bytes, n.BytesOut, "direction", "out")
+	p.add(prometheus.CounterValue, "variants_seconds_total", "Time to make variants.", n.Seconds, nil)
+	gauge(p, "variants_waiting", "Variants that are being made, or wait for it.", n.Waiting)
 }
 
 // cache shows the counts of the cache of files of other hosts.

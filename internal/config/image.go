@@ -21,7 +21,6 @@ type Image struct {
 	Sizes     []variant.Size
 	Any       bool
 	Forms     variant.Form
-	Fit       string
 	Quality   int
 	OnError   string // "original" or "422"
 	SourceMax int64  // bytes
@@ -35,14 +34,12 @@ type Image struct {
 func imageKeys(i *Image) []setting {
 	return []setting{
 		{"forms", "query", forms(&i.Forms),
-			"URLs of variants, with commas between them: query, width, suffix, slave, bang"},
+			"URLs of variants, with commas between them: query, width, suffix, infix, bang"},
 		{"sizes", "", sizes(&i.Sizes),
 			"sizes that any client may ask for, such as 200x200, 800x0; 0 = by the proportions of the picture"},
 		{"any", "false", flag(&i.Any),
 			"clients may ask for every size"},
-		{"fit", "scale-down", choice(&i.Fit, "scale-down", "contain", "cover", "fill"),
-			"how a picture with other proportions gets its size: scale-down, contain, cover or fill"},
-		{"quality", "80", number(&i.Quality, 1, 100),
+		{"quality", "85", number(&i.Quality, 1, 100),
 			"quality of JPEG and WebP, 1 to 100"},
 		{"on_error", "original", choice(&i.OnError, "original", "422"),
 			"response for an unreadable picture: original (the file as it is) or 422"},
@@ -54,7 +51,7 @@ func imageKeys(i *Image) []setting {
 			"time to make one variant"},
 		{"makers", "0", number(&i.Makers, 0, 1024),
 			"variants that are made at a time; 0 = as many as processors"},
-		{"queue", "256", number(&i.Queue, 1, 1_000_000),
+		{"queue", "64", number(&i.Queue, 1, 1_000_000),
 			"variants that wait besides; more requests get 503"},
 		{"memory", "512MB", size(&i.Memory),
 			"memory for all variants that are made, a quarter of it for their files"},
@@ -68,7 +65,7 @@ func forms(p *variant.Form) field {
 		for _, part := range splitList(v) {
 			form, ok := variant.Forms[part]
 			if !ok {
-				return invalid("write query, width, suffix, slave or bang, with commas between them",
+				return invalid("write query, width, suffix, infix or bang, with commas between them",
 					"holds %s, which is no form of a URL", shown(part))
 			}
 			*p |= form

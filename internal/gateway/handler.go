@@ -280,7 +280,7 @@ func (r *request) serve() error {
 	if err := r.findID(); err != nil {
 		return err
 	}
-	if err := r.h.readVariant(&r.target, r.id); err != nil {
+	if err := r.readVariant(); err != nil {
 		return err
 	}
 	if served, err := r.checkToken(); served || err != nil {

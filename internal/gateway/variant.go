@@ -24,10 +24,7 @@ type picked struct {
 	varies bool   // by the Accept field
 }
 
-var (
-	errVariantParameter = &rejection{status: 400, reason: "bad picture parameters"}
-	errVariant          = &rejection{status: 422, reason: "no picture can be made of the file"}
-)
+var errVariant = &rejection{status: 422, reason: "no picture can be made of the file"}
 
 // cutBang cuts off the variant behind a "!", which no file id has.
 func (h *Handler) cutBang(t *target, name string) string {
@@ -44,19 +41,20 @@ func (h *Handler) cutBang(t *target, name string) string {
 }
 
 // readVariant finds the variant that the target of a request names.
-func (h *Handler) readVariant(t *target, id fdfs.FileID) error {
-	if h.o.Images == nil || t.picked != nil {
+func (r *request) readVariant() error {
+	t, id, images := &r.target, r.id, r.h.o.Images
+	if images == nil || t.picked != nil {
 		return nil
 	}
-	wish, err := h.o.Images.ReadQuery(t.query)
+	wish, err := images.ReadQuery(t.query)
 	if err != nil {
-		return &rejection{status: errVariantParameter.status, reason: err.Error()}
+		return r.rejectVariant(err)
 	}
 	if wish != (variant.Wish{}) {
 		t.picked = &picked{wish: wish}
 		return nil
 	}
-	file, wish := h.o.Images.ReadName(id.Name)
+	file, wish := images.ReadName(id.Name)
 	if file == "" {
 		return nil
 	}
@@ -71,17 +69,12 @@ func (h *Handler) readVariant(t *target, id fdfs.FileID) error {
 func (r *request) chooseVariant() (err error) {
 	p := r.target.picked
 	accept := r.ctx.Request.Header.Peek("Accept")
-	p.spec, p.varies, err = r.h.o.Images.Resolve(p.wish, r.id.Logic, r.id.Ext(), accept)
-	switch {
-	case r.trace != nil && err != nil:
-		r.trace.step("picture", "%v", err)
-		return errNotFound
-	case errors.Is(err, variant.ErrNotAllowed) || err == nil && r.id.Logic[0] != 'M':
-		r.h.log.Warn("a picture is refused, see sizes, preset.NAME and any in [image]", "target", r.shortTarget(),
-			"err", err)
-		return errNotFound
-	case err != nil:
-		return &rejection{status: errVariantParameter.status, reason: err.Error()}
+	p.spec, p.varies, err = r.h.o.Images.Resolve(p.wish, r.id.String(), r.id.Ext(), accept)
+	if err == nil && r.id.Logic[0] != 'M' {
+		err = variant.ErrNotAllowed
+	}
+	if err != nil {
+		return r.rejectVariant(err)
 	}
 	p.name = variant.Name(p.spec)
 	if r.trace != nil { // the further steps are those of the file
@@ -89,6 +82,21 @@ func (r *request) chooseVariant() (err error) {
 		p.name = ""
 	}
 	return nil
+}
+
+// rejectVariant says why the client does not get a variant, and returns the response.
+func (r *request) rejectVariant(err error) error {
+	refused := errors.Is(err, variant.ErrNotAllowed)
+	if r.trace != nil {
+		r.trace.step("picture", "%v", err)
+	} else if refused {
+		r.h.log.Warn("a picture is refused, see forms, sizes, preset.NAME and any in [image]", "target",
+			r.shortTarget(), "err", err)
+	}
+	if refused {
+		return errNotFound
+	}
+	return &rejection{status: 400, reason: err.Error()}
 }
 
 // sendVariant finds the variant of the file and responds. A file of the requested name has

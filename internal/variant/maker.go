@@ -22,7 +22,7 @@ import (
 // MakerOptions bound the work of a Maker.
 type MakerOptions struct {
 	Makers    int           // variants that are made at a time; default: the processors
-	Queue     int           // variants that wait besides; default 256
+	Queue     int           // variants that wait besides; default 64
 	Memory    int64         // bytes of all pictures; default 512 MiB
 	SourceMax int64         // bytes of a file; default 50 MiB
 	Pixels    int64         // of a picture; default 40 million
@@ -112,7 +112,7 @@ type queue struct {
 
 // NewMaker returns a Maker for the options.
 func NewMaker(o MakerOptions) *Maker {
-	o.Makers, o.Queue = cmp.Or(o.Makers, runtime.GOMAXPROCS(0)), cmp.Or(o.Queue, 256)
+	o.Makers, o.Queue = cmp.Or(o.Makers, runtime.GOMAXPROCS(0)), cmp.Or(o.Queue, 64)
 	o.Memory, o.SourceMax = cmp.Or(o.Memory, 512<<20), cmp.Or(o.SourceMax, 50<<20)
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
 	if o.Log == nil {

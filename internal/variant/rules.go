@@ -2,6 +2,7 @@ package variant
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -23,12 +24,12 @@ const (
 	Query  Form = 1 << iota // NAME.jpg?w=200&h=200&fit=cover&q=80&format=auto, NAME.jpg?p=thumb
 	Width                   // NAME.jpg?width=200&height=200
 	Suffix                  // NAME.jpg_200x200.jpg
-	Slave                   // NAME_200x200.jpg
+	Infix                   // NAME_200x200.jpg
 	Bang                    // NAME.jpg!200x200, NAME.jpg!thumb
 )
 
 // Forms are the forms by their names in configurations.
-var Forms = map[string]Form{"query": Query, "width": Width, "suffix": Suffix, "slave": Slave, "bang": Bang}
+var Forms = map[string]Form{"query": Query, "width": Width, "suffix": Suffix, "infix": Infix, "bang": Bang}
 
 // RulesOptions configure Rules.
 type RulesOptions struct {
@@ -36,8 +37,7 @@ type RulesOptions struct {
 	Sizes    []Size
 	Any      bool // every size is allowed
 	Forms    Form
-	Fit      string // of requests that name none; default scale-down
-	Quality  int    // the same; default 80
+	Quality  int // of requests that name none; default 85
 	Secrets  []string
 	Original bool // a file of which no variant can be made is sent as it is
 }
@@ -47,12 +47,7 @@ type Rules struct{ o RulesOptions }
 
 // NewRules returns the rules for the options.
 func NewRules(o RulesOptions) *Rules {
-	if o.Fit == "" {
-		o.Fit = fits[picture.ScaleDown]
-	}
-	if o.Quality == 0 {
-		o.Quality = 80
-	}
+	o.Quality = cmp.Or(o.Quality, 85)
 	return &Rules{o}
 }
 
@@ -67,23 +62,23 @@ var (
 	ErrNotAllowed = errors.New("the variant is not allowed")
 )
 
-// ReadQuery reads the parameters of a query. The Wish is zero if the query names no variant.
+// ReadQuery reads the parameters of a query. The Wish is zero if the query names no variant. A size
+// or preset in a form that is off is ErrNotAllowed: the client would get the whole file instead.
 func (r *Rules) ReadQuery(query []byte) (w Wish, err error) {
-	if r.o.Forms&(Query|Width) == 0 {
-		return w, nil
-	}
 	for pair := range bytes.SplitSeq(query, []byte{'&'}) {
 		name, raw, _ := bytes.Cut(pair, []byte{'='})
-		form := Query
-		if string(name) == "width" || string(name) == "height" {
-			form = Width
-		}
-		if len(name) == 0 || len(name) > len("format") || r.o.Forms&form == 0 {
+		if len(name) == 0 || len(name) > len("format") {
 			continue
 		}
 		value, err := url.QueryUnescape(string(raw))
 		if err != nil {
 			value = ""
+		}
+		if form, off := r.isOff(string(name), value); off {
+			if form == "" {
+				continue
+			}
+			return Wish{}, fmt.Errorf("%w: forms does not contain %s", ErrNotAllowed, form)
 		}
 		if _, err := w.set(string(name), value); err != nil {
 			return Wish{}, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -93,6 +88,18 @@ func (r *Rules) ReadQuery(query []byte) (w Wish, err error) {
 		return Wish{}, nil
 	}
 	return w, nil
+}
+
+// isOff reports whether the form of a parameter is off. form is the name of the form if the
+// parameter names a variant.
+func (r *Rules) isOff(name, value string) (form string, off bool) {
+	switch _, known := r.o.Presets[value]; {
+	case name == "width" || name == "height":
+		return "width", r.o.Forms&Width == 0
+	case name == "w" || name == "h" || name == "p" && known:
+		form = "query"
+	}
+	return form, r.o.Forms&Query == 0
 }
 
 // ReadName reads a name in one of the forms, the last part of a path. file is the name of the file
@@ -108,7 +115,7 @@ func (r *Rules) ReadName(name string) (file string, w Wish) {
 			}
 		}
 	}
-	if r.o.Forms&(Suffix|Slave) == 0 {
+	if r.o.Forms&(Suffix|Infix) == 0 {
 		return "", w
 	}
 	dot, under := strings.LastIndexByte(name, '.'), strings.LastIndexByte(name, '_')
@@ -127,7 +134,7 @@ func (r *Rules) ReadName(name string) (file string, w Wish) {
 		}
 		return master, w
 	}
-	if r.o.Forms&Slave != 0 {
+	if r.o.Forms&Infix != 0 {
 		return master + name[dot:], w
 	}
 	return "", Wish{}
@@ -146,13 +153,13 @@ func formatOf(ext string) picture.Format {
 
 // qualityStep is the difference between qualities that requests without a signature can have: each
 // allowed size has few variants.
-const qualityStep = 10
+const qualityStep = 5
 
-// Resolve returns the variant of a file for a wish, if it is allowed. logic is the canonical id of
-// the file without its group, ext its extension. varies reports whether the variant depends on
-// accept, the Accept field of the request.
-func (r *Rules) Resolve(w Wish, logic, ext string, accept []byte) (s picture.Spec, varies bool, err error) {
-	signed := w.Signature != "" && r.isSigned(w, logic)
+// Resolve returns the variant of a file for a wish, if it is allowed. id is the canonical id of the
+// file, ext its extension. varies reports whether the variant depends on accept, the Accept field
+// of the request. A request without a fit never enlarges the picture.
+func (r *Rules) Resolve(w Wish, id, ext string, accept []byte) (s picture.Spec, varies bool, err error) {
+	signed := w.Signature != "" && r.isSigned(w, id, ext)
 	if w.Preset != "" {
 		preset, ok := r.o.Presets[w.Preset]
 		if !ok {
@@ -170,12 +177,7 @@ func (r *Rules) Resolve(w Wish, logic, ext string, accept []byte) (s picture.Spe
 			w.Quality = max((w.Quality+qualityStep/2)/qualityStep*qualityStep, qualityStep)
 		}
 	}
-	if w.Fit == "" {
-		w.Fit = r.o.Fit
-	}
-	if w.Quality == 0 {
-		w.Quality = r.o.Quality
-	}
+	w.Fit, w.Quality = cmp.Or(w.Fit, fits[picture.ScaleDown]), cmp.Or(w.Quality, r.o.Quality)
 	s = picture.Spec{Width: w.Width, Height: w.Height, Fit: picture.Fit(slices.Index(fits, w.Fit)), Quality: w.Quality,
 		Format: formatOf(ext)}
 	switch varies = w.Format == FormatAuto; {
@@ -198,17 +200,24 @@ func (r *Rules) Resolve(w Wish, logic, ext string, accept []byte) (s picture.Spe
 	return s, varies, nil
 }
 
-// Sign returns the signature of a variant of a file. A key of tokens makes it, but no token is one.
-func Sign(secret, logic string, w Wish) string {
+// Sign returns the signature of a variant of a file: the first 16 hexadecimal digits of the
+// HMAC-SHA256, keyed with a secret of the tokens, over
+//
+//	image NUL id NUL w=W,h=H,fit=F,q=Q,format=T
+//
+// id is the canonical id of the file with its group. A number that was not named is 0, but Q is the
+// quality of the configuration, F is contain and T the format of the file. No token is a signature.
+func (r *Rules) Sign(secret string, w Wish, id, ext string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "fastdfs-gateway image\n%s\n%s", logic, w.String())
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	fmt.Fprintf(mac, "image\x00%s\x00w=%d,h=%d,fit=%s,q=%d,format=%s", id, w.Width, w.Height,
+		cmp.Or(w.Fit, fits[picture.Contain]), cmp.Or(w.Quality, r.o.Quality), cmp.Or(w.Format, formats[formatOf(ext)]))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-func (r *Rules) isSigned(w Wish, logic string) bool {
+func (r *Rules) isSigned(w Wish, id, ext string) bool {
 	match := 0
 	for _, secret := range r.o.Secrets { // all, so that the time does not depend on the matching secret
-		match |= subtle.ConstantTimeCompare([]byte(w.Signature), []byte(Sign(secret, logic, w)))
+		match |= subtle.ConstantTimeCompare([]byte(w.Signature), []byte(r.Sign(secret, w, id, ext)))
 	}
 	return match == 1
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const secret, logic = "a-secret-of-the-tests", "M00/00/00/NAME.jpg"
+const secret, id = "a-secret-of-the-tests", "group1/M00/00/00/NAME.jpg"
 
 func allForms(o RulesOptions) *Rules {
-	o.Forms = Query | Width | Suffix | Slave | Bang
+	o.Forms = Query | Width | Suffix | Infix | Bang
 	return NewRules(o)
 }
 
@@ -22,32 +22,33 @@ func TestRules(t *testing.T) {
 	r := allForms(RulesOptions{Sizes: []Size{{200, 200}, {800, 0}}, Presets: map[string]Wish{"thumb": thumb},
 		Secrets: []string{"old", secret}})
 	any := allForms(RulesOptions{Any: true})
-	signed := Wish{Width: 123, Quality: 77, Fit: "contain"}
-	signed.Signature = Sign(secret, logic, signed)
+	// The signatures are those of the hmac of Python.
+	signed := Wish{Width: 123, Quality: 77, Fit: "contain", Signature: "a08f87314a25aaaf"}
+	require.Equal(t, "932bf4bf18e8ea4c", r.Sign(secret, Wish{Width: 123}, id, "jpg"), "q=85")
 	forged := signed
 	forged.Width++
 	other := Wish{Width: 123}
-	other.Signature = Sign("no secret of this gateway", logic, other)
+	other.Signature = r.Sign("no secret of this gateway", other, id, "jpg")
 	for _, c := range []struct {
 		rules *Rules
 		wish  Wish
 		name  string
 		err   error
 	}{
-		{r, Wish{Width: 200, Height: 200}, "v1-w200-h200-scale-down-q80-jpeg", nil},
-		{r, Wish{Width: 800, Fit: "cover", Quality: 84}, "v1-w800-h0-contain-q80-jpeg", nil},
-		{r, Wish{Width: 200, Height: 200, Quality: 1, Format: "webp"}, "v1-w200-h200-scale-down-q10-webp", nil},
+		{r, Wish{Width: 200, Height: 200}, "v1-w200-h200-scale-down-q85-jpeg", nil},
+		{r, Wish{Width: 800, Fit: "cover", Quality: 84}, "v1-w800-h0-contain-q85-jpeg", nil},
+		{r, Wish{Width: 200, Height: 200, Quality: 1, Format: "webp"}, "v1-w200-h200-scale-down-q5-webp", nil},
 		{r, Wish{Preset: "thumb"}, "v1-w100-h50-cover-q0-png", nil},
 		{r, Wish{Preset: "other"}, "", ErrNotAllowed},
 		{r, Wish{Preset: "thumb", Width: 200, Height: 200}, "", ErrMalformed},
 		{r, Wish{Width: 201, Height: 200}, "", ErrNotAllowed},
 		{r, Wish{Format: "webp"}, "", ErrNotAllowed},
-		{any, Wish{Width: 201, Height: 7}, "v1-w201-h7-scale-down-q80-jpeg", nil},
+		{any, Wish{Width: 201, Height: 7}, "v1-w201-h7-scale-down-q85-jpeg", nil},
 		{r, signed, "v1-w123-h0-contain-q77-jpeg", nil},
 		{r, forged, "", ErrNotAllowed},
 		{r, other, "", ErrNotAllowed},
 	} {
-		spec, _, err := c.rules.Resolve(c.wish, logic, "jpg", nil)
+		spec, _, err := c.rules.Resolve(c.wish, id, "jpg", nil)
 		require.ErrorIs(t, err, c.err, "%+v", c.wish)
 		if c.err == nil {
 			require.Equal(t, c.name, Name(spec))
@@ -56,7 +57,7 @@ func TestRules(t *testing.T) {
 			require.Equal(t, spec, back)
 		}
 	}
-	_, _, err = r.Resolve(signed, "M00/00/00/OTHER.jpg", "jpg", nil)
+	_, _, err = r.Resolve(signed, "group1/M00/00/00/OTHER.jpg", "jpg", nil)
 	require.ErrorIs(t, err, ErrNotAllowed)
 }
 
@@ -70,7 +71,7 @@ func TestAuto(t *testing.T) {
 		{"jpg", "image/avif,image/webp,*/*", picture.WebP}, {"jpg", "*/*", picture.JPEG}, {"PNG", "", picture.PNG},
 		{"webp", "", picture.PNG}, {"", "", picture.JPEG},
 	} {
-		spec, varies, err := r.Resolve(Wish{Width: 9, Format: FormatAuto}, logic, c.ext, []byte(c.accept))
+		spec, varies, err := r.Resolve(Wish{Width: 9, Format: FormatAuto}, id, c.ext, []byte(c.accept))
 		require.NoError(t, err)
 		require.True(t, varies)
 		require.Equal(t, c.want, spec.Format, "%+v", c)
@@ -118,8 +119,12 @@ func TestForms(t *testing.T) {
 		_, err := r.ReadQuery([]byte(query))
 		require.ErrorIs(t, err, ErrMalformed, query)
 	}
-	none := NewRules(RulesOptions{Any: true})
-	wish, err := none.ReadQuery([]byte("w=200"))
+	none := NewRules(RulesOptions{Any: true, Presets: map[string]Wish{"thumb": {}}})
+	for _, query := range []string{"w=200", "h=200", "width=200", "height=200", "p=thumb"} {
+		_, err := none.ReadQuery([]byte(query))
+		require.ErrorIs(t, err, ErrNotAllowed, query)
+	}
+	wish, err := none.ReadQuery([]byte("p=2&q=x&format=x")) // of another program
 	require.NoError(t, err)
 	require.Equal(t, Wish{}, wish)
 	file, _ := none.ReadName("a_200x100.jpg")
@@ -128,12 +133,12 @@ func TestForms(t *testing.T) {
 
 // TestKey: the key of a variant is not that of a file.
 func TestKey(t *testing.T) {
-	key := Key("group1/"+logic, Name(picture.Spec{Width: 1}))
+	key := Key(id, Name(picture.Spec{Width: 1}))
 	file, name, ok := CutKey(key)
 	require.True(t, ok)
-	require.Equal(t, "group1/"+logic, file)
+	require.Equal(t, id, file)
 	require.Equal(t, "v1-w1-h0-scale-down-q0-jpeg", name)
-	_, _, ok = CutKey("group1/" + logic)
+	_, _, ok = CutKey(id)
 	require.False(t, ok)
 	for _, wrong := range []string{"", "w1", "v1-w1-h1-no-q1-jpeg", "w1-h1-cover-q101-jpeg", "w01-h1-cover-q1-jpeg",
 		"w1-h1-cover-q1-gif", "v1-w1-h1-cover-q1"} {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -61,7 +62,9 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return usageError{i18n.Errorf("token: -image: %w", err)}
 			}
-			signed := wish.String() + "&sig=" + variant.Sign(secrets[0], id.Canonical().Logic, wish)
+			wish.Quality = cmp.Or(wish.Quality, cfg.Image.Quality) // the URL stays valid if the configuration changes
+			rules := variant.NewRules(variant.RulesOptions{Quality: cfg.Image.Quality})
+			signed := wish.String() + "&sig=" + rules.Sign(secrets[0], wish, id.Canonical().String(), id.Ext())
 			if query += "&" + signed; !cfg.AntiSteal.CheckToken {
 				query = signed
 			}

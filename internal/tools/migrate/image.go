@@ -7,10 +7,10 @@ import (
 
 var (
 	number  = lazy(`\(?((\[0-9\]|\\d)([+*]|\{[0-9,]+\})?|[0-9]+)\)?`)
-	forms   = []string{"suffix", "slave", "bang"}
+	forms   = []string{"suffix", "infix", "bang"}
 	formsOf = map[string]func() *regexp.Regexp{ // in a pattern whose numbers are N
 		"suffix": lazy(`\\\.(\([a-z|?]+\)|[a-z]+)_NxN\\\.`),
-		"slave":  lazy(`_NxN\\\.`),
+		"infix":  lazy(`_NxN\\\.`),
 		"bang":   lazy(`!NxN`),
 	}
 	fixed = lazy(`^([0-9]{1,5}|-)$`)

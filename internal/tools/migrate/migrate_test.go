@@ -186,7 +186,7 @@ func TestOutcomes(t *testing.T) {
 		{"https", 3, "tls_listen|tls_cert|tls_redirect = true", "b.pem: this host has no such file"},
 		{"referers", 3, "referers|referer_redirect", "a foreign referer is 403 here"},
 		{"names", 3, "filename_parameters|cors_origin", "a field cannot hold a variable"},
-		{"images", 3, "forms = slave", "image_filter"},
+		{"images", 3, "forms = infix", "image_filter"},
 		{"limits", 3, "requests_per_second", "limit_rate $limit"},
 		{"sites", 3, "listen", "shares a port"},
 		{"broken", 1, "", "mistake"},

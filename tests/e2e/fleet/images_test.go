@@ -51,7 +51,7 @@ func sizeOf(t *testing.T, body []byte) (image.Point, string) {
 var _ = png.Decode // image.Decode knows PNG
 
 const images = "[image]\nsizes = 200x200, 800x0\npreset.thumb = w=100,h=100,fit=cover\n" +
-	"forms = query, width, suffix, slave, bang\non_error = 422\n"
+	"forms = query, width, suffix, infix, bang\non_error = 422\n"
 
 // TestImageStampede: 500 clients ask for one variant of a file over three gateways, which know
 // neither: the file is downloaded once, the variant is made once, and all clients get the same
@@ -72,15 +72,15 @@ func TestImageStampede(t *testing.T) {
 	r := stampede.Run(stampede.Options{Clients: 500, URLs: urls, Want: want})
 	t.Logf("500 clients: first byte p99 %v, whole %v, in %v", r.FirstByte(0.99), r.Whole(1), time.Since(began))
 	e2e.RequireWhole(t, r)
-	require.Equal(t, 1.0, f.Metric(`fdfs_gateway_images_total{result="made"}`))
+	require.Equal(t, 1.0, f.Metric(`fdfs_gateway_variants_made_total`))
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
-	t.Logf("making it took %.3f s", f.Metric(`fdfs_gateway_images_seconds_total`))
+	t.Logf("making it took %.3f s", f.Metric(`fdfs_gateway_variants_seconds_total`))
 	other := f.Gateways[0].Get(e2e.Path(id) + "?w=800&h=0")
 	require.Equal(t, http.StatusOK, other.StatusCode)
 	size, format := sizeOf(t, other.Body)
 	require.Equal(t, image.Pt(800, 600), size)
 	require.Equal(t, "jpeg", format)
-	require.Equal(t, 2.0, f.Metric(`fdfs_gateway_images_total{result="made"}`))
+	require.Equal(t, 2.0, f.Metric(`fdfs_gateway_variants_made_total`))
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
 
 	before := f.Gateways[1].Get(e2e.Path(id) + "?w=200&h=200")
@@ -92,7 +92,7 @@ func TestImageStampede(t *testing.T) {
 	status, text := f.Gateways[2].AdminPost("/purge?id="+id.String(), "")
 	require.Equal(t, http.StatusOK, status, text)
 	require.Equal(t, http.StatusOK, f.Gateways[1].Get(e2e.Path(id)+"?w=200&h=200").StatusCode)
-	require.Equal(t, 3.0, f.Metric(`fdfs_gateway_images_total{result="made"}`), "the purge has removed the variants")
+	require.Equal(t, 3.0, f.Metric(`fdfs_gateway_variants_made_total`), "the purge has removed the variants")
 	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads)
 }
 
@@ -102,7 +102,7 @@ func TestImageRestart(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Disk: true, Cache: []string{"copies = 2"},
 		Lines: []string{images}})
-	const made = `fdfs_gateway_images_total{result="made"}`
+	const made = `fdfs_gateway_variants_made_total`
 	content := map[string][]byte{} // by URL
 	var ids []fdfs.FileID
 	for i := range 3 {
@@ -233,7 +233,7 @@ func TestImageExplained(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(text), "\n")
 		return strings.Join(strings.Fields(lines[len(lines)-1]), " ")
 	}
-	const sent = "response 200: the picture v1-w200-h200-scale-down-q80-jpeg, image/jpeg"
+	const sent = "response 200: the picture v1-w200-h200-scale-down-q85-jpeg, image/jpeg"
 	target, broken := file.URL()+"?w=200&h=200", text.URL()+"?w=200&h=200"
 	require.Equal(t, sent+": it is made, or read from the gateway that owns it", explained(target))
 	size := len(p.Get(target).Body)
@@ -244,16 +244,19 @@ func TestImageExplained(t *testing.T) {
 	}
 	require.Equal(t, "response 422: no picture can be made of the file", explained(broken))
 	_, metrics := p.AdminGet("/metrics")
-	require.Contains(t, metrics, `gateway_images_total{result="failed"} 1`)
+	require.Contains(t, metrics, `gateway_variants_failed_total 1`)
 }
 
-// TestImageReplaced: variants of a file of this host are those of its present content.
+// TestImageReplaced: variants of a file of this host are those of its present content. A size in a
+// form that is off is rejected.
 func TestImageReplaced(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	master := s.Normal("jpg", photo(t, 100, 100))
 	slave := s.Slave(master, "_big", "jpg", photo(t, 400, 200))
-	p := e2e.Serve(t, s, images, "[open_file_cache]", "valid = 0")
+	p := e2e.Serve(t, s, strings.Replace(images, "width, ", "", 1), "[open_file_cache]", "valid = 0")
+	require.Equal(t, 404, p.Get(slave.URL()+"?width=200&height=200").StatusCode)
+	require.Contains(t, p.LogText(), "forms does not contain width")
 	size, _ := sizeOf(t, p.Get(slave.URL()+"?w=200&h=200").Body)
 	require.Equal(t, image.Pt(200, 100), size)
 	path := s.Root("group1", 0) + "/data/" + slave.ID.TrueName()

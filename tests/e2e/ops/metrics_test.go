@@ -26,7 +26,7 @@ const metricsList = "testdata/metrics.txt"
 // withCache matches the series that only a gateway with a cache, or with a certificate or [image],
 // exports.
 var withCache = regexp.MustCompile(
-	`^\w+ fdfs_gateway_(certificate_|cache_|images_|stale_served_|peer_bytes_|peer_served_)`)
+	`^\w+ fdfs_gateway_(certificate_|cache_|variants_|stale_served_|peer_bytes_|peer_served_)`)
 
 // TestMetricsList: a gateway with all features exports the series of metricsList, and a gateway
 // without a cache those that withCache does not match.
