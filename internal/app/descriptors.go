@@ -15,15 +15,15 @@ import (
 // admin connections.
 const reserved = 64 + admin.MaxConnections
 
-// spareFiles returns the number of files that may be open besides the reserved ones; 0 after an
-// error.
-func spareFiles() (int, error) {
+// OpenFiles returns the limit of this process; 0 after an error.
+func OpenFiles() uint64 {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, err
-	}
-	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
+	_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
+	return limit.Cur
 }
+
+// spareFiles returns the number of files that a limit allows besides the reserved ones.
+func spareFiles(limit uint64) int { return max(int(min(limit, 1<<31))-reserved, 0) }
 
 // defaultConnections is the default of max_connections. enoughConnections are enough where it is
 // not set: they carry a busy host, and an operator who needs more sets it.
@@ -32,13 +32,12 @@ const (
 	enoughConnections  = 4096
 )
 
-// MaxConnections returns max_connections, or less if the limit on open files does not allow as many
+// MaxConnections returns max_connections, or less if a limit on open files does not allow as many
 // besides the files that are kept open: each connection may be sending a file that is not kept, and
 // a quarter as many further connections may be open until they are rejected.
-func MaxConnections(cfg *config.Config) int {
-	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
-	spare, err := spareFiles()
-	if err != nil {
+func MaxConnections(cfg *config.Config, limit uint64) int {
+	connections, kept, spare := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles, spareFiles(limit)
+	if limit == 0 {
 		return connections
 	}
 	return min(max((spare-min(kept, spare/4))*4/9, 1), connections)
@@ -46,8 +45,8 @@ func MaxConnections(cfg *config.Config) int {
 
 // FewConnections returns a sentence about a limit on open files that allows too few connections,
 // with their number. few is false if they are enough.
-func FewConnections(cfg *config.Config) (text i18n.Text, few bool) {
-	room, wanted := MaxConnections(cfg), cfg.Gateway.MaxConnections
+func FewConnections(cfg *config.Config, limit uint64) (text i18n.Text, few bool) {
+	room, wanted := MaxConnections(cfg, limit), cfg.Gateway.MaxConnections
 	if room == wanted || wanted == defaultConnections && room >= enoughConnections {
 		return text, false
 	}

@@ -53,7 +53,7 @@ func (u *Upstreams) listedHere(members *tracker.Members) (host, group string, ok
 // finds: each is logged, and on the status page.
 func setupProblems(p *components) []i18n.Text {
 	list := p.upstreams.WrongGroups(p.cfg)
-	if text, few := FewConnections(p.cfg); few {
+	if text, few := FewConnections(p.cfg, OpenFiles()); few {
 		list = append(list, text)
 	}
 	return list

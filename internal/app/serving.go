@@ -190,7 +190,7 @@ func (a *App) serverOptions(cfg *config.Config) httpserver.Options {
 	g := &cfg.Gateway
 	return httpserver.Options{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
-		MaxConnections:      MaxConnections(cfg),
+		MaxConnections:      MaxConnections(cfg, OpenFiles()),
 		MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: a.log,
 	}
 }

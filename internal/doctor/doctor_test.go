@@ -11,15 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSameProgram: a running program whose file was replaced is still that program.
-func TestSameProgram(t *testing.T) {
-	for exe, want := range map[string]bool{
-		"/usr/bin/gateway": true, "/opt/gateway (deleted)": true, "/usr/bin/gateway2": false, "": false,
-	} {
-		require.Equal(t, want, sameProgram(exe, "/usr/bin/gateway"), exe)
-	}
-}
-
 // TestAddressTowardsRedis: of several routes to Redis, the first one whose address other hosts can
 // reach is used.
 func TestAddressTowardsRedis(t *testing.T) {

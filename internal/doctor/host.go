@@ -26,13 +26,7 @@ import (
 // limits examines the limits of open files and memory.
 func (d *doctor) limits(context.Context) {
 	const area = "limit"
-	if text, few := app.FewConnections(d.cfg); few {
-		d.add(area, "open files", Warn,
-			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections", "%s", text)
-	} else {
-		d.add(area, "open files", OK, "", "enough for %d of max_connections = %d", app.MaxConnections(d.cfg),
-			d.cfg.Gateway.MaxConnections)
-	}
+	d.openFiles()
 	total, needs := memoryOfHost(), memoryNeeds(d.cfg)
 	switch {
 	case total == 0:
@@ -200,29 +194,6 @@ func socketState(path string) i18n.Text {
 	return i18n.Plain("a process listens there")
 }
 
-// taken adds findings about the processes that listen on an address. A process of this program is
-// no problem.
-func (d *doctor) taken(address, setting string) {
-	const area = "port"
-	owners := listeners(address)
-	own, _ := os.Executable()
-	if len(owners) == 0 {
-		d.add(area, address, Fail,
-			i18n.Sprintf("run this as root to see which, and stop it, or change %s", setting),
-			"taken by a process of another account")
-		return
-	}
-	for _, o := range owners {
-		name, _ := o.Comm()
-		if exe, err := o.Executable(); err == nil && sameProgram(exe, own) {
-			d.add(area, address, OK, "", "taken by a running gateway, process %d", o.PID)
-			continue
-		}
-		d.add(area, address, Fail, i18n.Sprintf("stop it, or change %s", setting),
-			"taken by %s, process %d", name, o.PID)
-	}
-}
-
 // TakenBy returns a text about the first process that listens on an address.
 func TakenBy(address string) i18n.Text {
 	for _, o := range listeners(address) {
@@ -230,12 +201,6 @@ func TakenBy(address string) i18n.Text {
 		return i18n.Sprintf("taken by %s, process %d", name, o.PID)
 	}
 	return i18n.Plain("taken by a process of another account")
-}
-
-// sameProgram reports whether two programs have the same file name. Links in /proc have the suffix
-// " (deleted)" if the file was replaced since.
-func sameProgram(a, b string) bool {
-	return filepath.Base(strings.TrimSuffix(a, " (deleted)")) == filepath.Base(strings.TrimSuffix(b, " (deleted)"))
 }
 
 // listeners returns the processes that keep others from an address by listening on it, as far as

@@ -101,7 +101,7 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, found, finding{"peer", other.Name(), "ok", "responds, and has the same secret", ""})
 	require.Contains(t, found, finding{"redis", "maxmemory-policy", "ok", "noeviction", ""})
 	require.Contains(t, found, finding{"port", f.Gateways[0].Addrs[0], "ok",
-		fmt.Sprintf("taken by a running gateway, process %d", f.Gateways[0].PID()), ""})
+		fmt.Sprintf("taken by the running gateway, process %d", f.Gateways[0].PID()), ""})
 
 	t.Run("eviction", func(t *testing.T) {
 		rdb := f.Redis.Client()
@@ -117,6 +117,16 @@ func TestDoctor(t *testing.T) {
 			require.Equal(t, "fail", p.status)
 			require.Contains(t, p.text, "secret")
 		}
+		require.Contains(t, examine(t, 1, otherSecret, "port"), finding{"port", f.Gateways[0].Addrs[0], "fail",
+			fmt.Sprintf("taken by a gateway with another configuration, process %d", f.Gateways[0].PID()),
+			"stop it, or change listen in [gateway]"})
+	})
+	t.Run("limit of the shell", func(t *testing.T) {
+		few := exec.Command("sh", "-c", `ulimit -n 100; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
+		out, err := few.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Contains(t, string(out), fmt.Sprintf("ok    limit   open files: enough for 100 of max_connections = 100"+
+			" (of the running gateway, process %d)", f.Gateways[0].PID()))
 	})
 	t.Run("peer that does not respond", func(t *testing.T) {
 		other.Pause()
@@ -209,7 +219,7 @@ func TestDoctorHost(t *testing.T) {
 	few := exec.Command("sh", "-c", `ulimit -n 500; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
 	out, _ := few.CombinedOutput() // fails, since the port is taken
 	require.Regexp(t, `warn +limit +open files: the limit on open files \(ulimit -n, LimitNOFILE=\) allows \d+ of `+
-		`max_connections = 5000\n +raise the limit`, string(out))
+		`max_connections = 5000 \(of this shell, a service has its own\)\n +raise the limit`, string(out))
 
 	missing := edited(t, conf, s.Root("group1", 0), "/nowhere")
 	bad := only(t, examine(t, 1, missing, "config"), "fail")
