@@ -152,6 +152,8 @@ func (k *checker) store(key string, at position, dir string) {
 	case isMissing(dir):
 		k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf",
 			"store path %q is not there: the gateway starts, is not ready, and its files are 503", clip(dir))
+	case isNoFolder(dir):
+		k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(dir))
 	case !may(dir, unix.X_OK):
 		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
 			"cannot enter %q", clip(dir))
@@ -161,7 +163,7 @@ func (k *checker) store(key string, at position, dir string) {
 	case isMissing(data):
 		k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder",
 			"store path %q has no folder data in it", clip(dir))
-	case !isDir(data):
+	case isNoFolder(data):
 		k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
 	case !may(data, unix.R_OK|unix.X_OK):
 		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
@@ -326,6 +328,12 @@ func inside(dir, outer string) bool {
 func isDir(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.IsDir()
+}
+
+// isNoFolder reports whether there is a file of another kind under the name.
+func isNoFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
 }
 
 // may reports whether this process has the access mode on the name.

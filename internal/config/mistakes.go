@@ -62,14 +62,13 @@ const noInclude = "this line includes no file and is ignored"
 const wideBlanks = "\u00a0\u3000"
 
 // includeFix returns a fix for a line that was meant as an include and that neither the module nor
-// the gateway reads so. ok is false for other lines, such as a sentence, and for "##include", which
-// is an include that was switched off.
+// the gateway reads so. ok is false for other lines, such as a sentence.
 func includeFix(line string) (fix i18n.Text, ok bool) {
 	isComment := line[0] == '#'
 	noLetter := func(c rune) bool { return c|0x20 < 'a' || c|0x20 > 'z' }
 	text := strings.TrimLeftFunc(line, noLetter)
 	if isComment {
-		text = strings.TrimLeft(line[1:], blanks+wideBlanks)
+		text = strings.TrimLeft(line, "#"+blanks+wideBlanks)
 	}
 	word := text[:len(text)-len(strings.TrimLeftFunc(text, func(c rune) bool { return !noLetter(c) }))]
 	const include = "include"
@@ -104,7 +103,7 @@ func (d *reader) noSetting(line string, at position) {
 	} else if fix, ok := includeFix(line); ok && section == "" {
 		d.report.warnf(at, "", fix, noInclude)
 	} else {
-		d.report.add(severity, at, "", text, settingFix(line, names))
+		d.report.add(severity, at, "", text, settingFix(section, line, names))
 	}
 }
 
@@ -128,11 +127,14 @@ func (d *reader) noSection(name string, at position) {
 
 // settingFix returns a fix for a line without =. Its value may be a secret, so the fix has the key
 // alone where that looks so.
-func settingFix(line string, names []string) i18n.Text {
+func settingFix(section, line string, names []string) i18n.Text {
 	const between = blanks + wideBlanks + ":：＝"
 	word := line
 	if i := strings.IndexAny(line, between); i >= 0 {
 		word = line[:i]
+	}
+	if fix, ok := fixOfOthers(section, word); ok {
+		return fix
 	}
 	key, ok := Nearest(word, names)
 	if !ok {

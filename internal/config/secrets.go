@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -111,3 +112,26 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 	}
 	return keys, first
 }
+
+// hidden returns f as a field whose value is never shown. A secret may be any text, so quotes and
+// comments, which the dialect does not have, are a warning.
+func hidden(f field) field {
+	parse := f.parse
+	f.secret, f.parse = true, func(v string, at position) *parseError {
+		r := parse(v, at)
+		switch {
+		case r != nil:
+		case len(v) > 1 && v[0] == v[len(v)-1] && (v[0] == '"' || v[0] == '\''):
+			r = questionable("remove the quotes, unless the other side has them too",
+				"has quotes, which are part of it")
+		case commentBehind.MatchString(v):
+			r = questionable("write comments on lines of their own",
+				"has a #, which begins no comment here: all of the line is the value")
+		}
+		return r
+	}
+	return f
+}
+
+// commentBehind matches the beginning of a comment behind a value.
+var commentBehind = regexp.MustCompile(`\s#`)

@@ -94,12 +94,6 @@ func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
 
 func text(p *string) field { return checkedText(p, func(string) *parseError { return nil }) }
 
-// hidden returns f as a field whose value is never shown.
-func hidden(f field) field {
-	f.secret = true
-	return f
-}
-
 // header parses a text that an HTTP header field can have.
 func header(p *string) field {
 	return checkedText(p, func(v string) *parseError {

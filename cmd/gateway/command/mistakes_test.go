@@ -93,7 +93,8 @@ var includeMistakes = []mistake{
 	{text: "#include\u3000http.conf",
 		want: "FILE:4: warning: this line includes no file and is ignored; did you mean #include http.conf?"},
 	{text: "# include the following"},
-	{text: "##include http.conf"},
+	{text: "##include http.conf",
+		want: "FILE:4: warning: this line includes no file and is ignored; did you mean #include http.conf?"},
 	{text: "#include",
 		want: "FILE:4: warning: #include names no file and is ignored; write `#include FILE`, or a blank behind " +
 			"the # if it is a comment"},
@@ -173,6 +174,14 @@ var tokenMistakes = []mistake{
 	{text: "http.anti_steal.check_token = \"true\"",
 		want: "FILE:4: error: http.anti_steal.check_token = \"\\\"true\\\"\" is neither true nor false, so no " +
 			"token is checked; write true or false", code: 1},
+	{text: "#include http.conf\nhttp.anti_steal.secret_key = \"1234567890abcdef\"",
+		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has quotes, which are part of it; remove " +
+			"the quotes, unless the other side has them too\nFILE: tokens: on (http.conf:1), group: " +
+			"group1 (m.conf:1), URLs without the group (by default)"},
+	{text: "#include http.conf\nhttp.anti_steal.secret_key = 1234567890abcdef # a comment",
+		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has a #, which begins no comment here: all " +
+			"of the line is the value; write comments on lines of their own\nFILE: tokens: on (http.conf:1), group: " +
+			"group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "http.anti_steal.check_token =",
 		want: "FILE:4: warning: http.anti_steal.check_token = \"\" is empty and counts as false; write true or " +
 			"false\nFILE: tokens: off (m.conf:4), group: group1 (m.conf:1), URLs without the group (by default)"},
@@ -208,6 +217,16 @@ var sectionMistakes = []mistake{
 	{text: "[gateway]\ncors = *",
 		want: "FILE:5: error: [gateway] has no key \"cors\"; remove the line; the most similar keys are " +
 			"cors_origin, cors_expose, cors_headers", code: 1},
+	{text: "[gateway]\nexpires = 30d", want: "FILE:5: error: [gateway] has no key \"expires\"; write cache_control " +
+		"in [gateway] in place of expires", code: 1},
+	{text: "[gateway]\nexpires 30d;", want: "FILE:5: error: a line without = is no setting of [gateway]; write " +
+		"cache_control in [gateway] in place of expires", code: 1},
+	{text: "root = /var/www", want: "FILE:4: warning: \"root\" is no known key and is ignored; write store_path0 in " +
+		"place of root, in the global section, above every [section]"},
+	{text: "[redis]\nport = 6379", want: "FILE:5: error: [redis] has no key \"port\"; write addresses in [redis] in " +
+		"place of port", code: 1},
+	{text: "[gateway]\nserver_name = example.com", want: "FILE:5: error: [gateway] has no key \"server_name\"; " +
+		"remove the line: no key has the effect of server_name", code: 1},
 	{text: "[gateway]\nlistne = :80",
 		want: "FILE:5: error: [gateway] has no key \"listne\"; did you mean listen (where to serve files: " +
 			"host:port or unix:/path, with commas between them)?", code: 1},
@@ -313,7 +332,7 @@ var urlMistakes = []mistake{
 		want: "response     400: bad path: begins with a group, and url_have_group_name is false"},
 	{text: "WHOLEgroup_name = group1\nstore_path0 = DIR/store",
 		args: "explain -fresh FILE /m00/ID",
-		want: "response     400: bad file id: path index begins with a small m: write it in capitals, as in M00"},
+		want: "response     400: bad file id: path index begins with a small m, write it in capitals, as in M00"},
 	{text: "WHOLEgroup_name = group1\nstore_path0 = DIR/store",
 		args: "explain -fresh FILE /group1/m00/ID",
 		want: "response     400: bad path: begins with a group, and url_have_group_name is false"},
@@ -322,7 +341,7 @@ var urlMistakes = []mistake{
 		want: "response     400: bad path: no group in front, and url_have_group_name is true"},
 	{text: "WHOLEurl_have_group_name = true\nstore_path_count = 0",
 		args: "explain -fresh FILE /group1/m00/ID",
-		want: "response     400: bad file id: path index begins with a small m: write it in capitals, as in M00"},
+		want: "response     400: bad file id: path index begins with a small m, write it in capitals, as in M00"},
 }
 
 var commandMistakes = []mistake{
