@@ -23,7 +23,7 @@ func VersionText(version string) string {
 func init() {
 	switch {
 	case len(os.Args) < 2:
-	case os.Args[1] == StarterCommand:
+	case os.Args[1] == StarterCommand && len(os.Args) > 3: // else a user has typed it
 		os.Exit(runStarter(os.Args[2:]))
 	case len(os.Args) == 2 && os.Args[1] == "version" && Version != "":
 		if _, err := os.Stdout.WriteString(VersionText(Version)); err != nil {

@@ -46,9 +46,6 @@ type starter struct {
 
 // runStarter returns the exit code.
 func runStarter(args []string) int {
-	if len(args) < 2 {
-		return fail("this command is for internal use: a gateway runs it to prepare upgrades")
-	}
 	// These signals are meant for the gateways. They are caught and not ignored, since the new
 	// process would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP,

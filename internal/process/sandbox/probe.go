@@ -21,7 +21,7 @@ import (
 )
 
 // ProbeCommand is the subcommand that runs RunProbe.
-const ProbeCommand = "probe"
+const ProbeCommand = "probe-disks"
 
 // Hanging returns those of the paths whose disk does not respond within the limit. A thread that
 // waits for such a disk would keep Restrict from its end, which applies to all threads at once: so

@@ -49,7 +49,8 @@ func TestExitCodes(t *testing.T) {
 		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
 		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},
 		{"bad id", []string{"inspect", "nonsense"}, 1, "bad file id"},
-		{"starter", []string{"starter"}, 1, "this command is for internal use"},
+		{"starter", []string{"starter"}, 2, `there is no command "starter"; see`},
+		{"probe", []string{"probe", "/"}, 2, `there is no command "probe"; see`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, stdout, stderr := e2e.Run(t, tt.args...)
@@ -86,8 +87,8 @@ func TestFullDisk(t *testing.T) {
 // they do not need, such as reflect.
 func TestEarlyCommands(t *testing.T) {
 	t.Setenv("GODEBUG", "inittrace=1")
-	for command, early := range map[string]bool{"version": true, "starter": true, "-v": false} {
-		_, _, stderr := e2e.Run(t, command)
+	for command, early := range map[string]bool{"version": true, "starter a b": true, "-v": false} {
+		_, _, stderr := e2e.Run(t, strings.Fields(command)...)
 		require.Contains(t, stderr, "init os @", command)
 		require.Equal(t, early, !strings.Contains(stderr, "init reflect @"), command)
 	}
