@@ -36,7 +36,8 @@ run: build ## make a demonstration store and serve it
 # A tracker, three storages in two groups and three gateways without a store that share a Redis, all
 # on loopback.
 run-cluster: build ## a tracker, three storages, three gateways and a Redis, on loopback
-	$(GO) run ./tests/runcluster -gateway $(BIN)
+	$(GO) build -o bin/runcluster ./tests/runcluster
+	bin/runcluster -gateway $(BIN)
 
 # Many clients ask for one cold file at once: the load of the storage and the waits of the clients.
 # STAMPEDE takes other sizes and numbers:
