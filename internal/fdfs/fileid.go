@@ -194,7 +194,7 @@ var (
 )
 
 // ErrSmallM is the error for an id that would be one with a capital M in front of the path index.
-var ErrSmallM error = &idError{"path index begins with a small m: write it in capitals, as in M00"}
+var ErrSmallM error = &idError{"path index begins with a small m, write it in capitals, as in M00"}
 
 // Parse parses an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as FastDFS before 1.12
 // wrote it (path index 0). It allocates nothing.

@@ -44,7 +44,7 @@ func TestExplainBeforeTheFile(t *testing.T) {
 // TestURLForms: a URL of the form that url_have_group_name excludes names the key, in the response
 // and in the log, and a small m in the store path has a text of its own.
 func TestURLForms(t *testing.T) {
-	const smallM = "400: bad file id: path index begins with a small m: write it in capitals, as in M00"
+	const smallM = "400: bad file id: path index begins with a small m, write it in capitals, as in M00"
 	const id = "00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 	for _, c := range []struct {
 		grouped bool

@@ -138,7 +138,14 @@ func (f *fetcher) storages(source client.Server, status SourceStatus) candidates
 	case status == SourceAllowed:
 		return candidates{servers: prepend(source, replicas), why: bySource, bySource: id.Kind == fdfs.KindTrunk}
 	}
-	return candidates{servers: replicas, unknown: true, why: others + "the source in the id " + status.String()}
+	c := candidates{servers: replicas, unknown: true, why: others + "the source in the id is in no list"}
+	switch status {
+	case SourceUnknown:
+		c.why = others + "the source in the id is an unknown storage id"
+	case SourceNone:
+		c.why = others + "there is no source in the id"
+	}
+	return c
 }
 
 // deletionDelay is the time after the sync window in which replicas still get requests for a slave

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/storage/client"
@@ -84,12 +85,19 @@ const noServer = "no server to ask; would be: "
 
 // decision records the source in the id, and the reason for the choice of the candidates.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
-	source, status := a.o.Sources.Of(id)
-	name := "it"
-	if source.Host != "" {
-		name = source.Addr()
+	source, found := a.o.Sources.Of(id)
+	switch found {
+	case SourceAllowed:
+		t.step("source", "%s may be asked", source.Addr())
+	case SourceSelf:
+		t.step("source", "%s is this host", source.Addr())
+	case SourceNotAllowed:
+		t.step("source", "%s is in no list", source.Addr())
+	case SourceUnknown:
+		t.step("source", "is an unknown storage id")
+	case SourceNone:
+		t.step("source", "is not in the id")
 	}
-	t.step("source", "%s %s", name, status)
 	why := i18n.Plain(c.why)
 	if rest, ok := strings.CutPrefix(c.why, noServer); ok {
 		why = i18n.Sprintf("no server to ask; would be: %s", i18n.Plain(rest))
@@ -108,19 +116,19 @@ func (a *Resolver) owners(id fdfs.FileID) []string {
 // cache records the metadata in the cache for the key of a look-up.
 func (t *trace) cache(a *Resolver, key string) {
 	known, expires, ok := a.o.Cache.Meta(key)
-	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
-	left := time.Until(expires).Round(time.Millisecond)
+	since, left := status.Age(time.Since(known.Checked)), status.Age(time.Until(expires))
+	isFresh := time.Now().Before(expires)
 	switch {
 	case !ok:
 		t.step("cache", "knows nothing of it")
-	case known.Gone && left > 0:
-		t.step("cache", "no storage had it %v ago; that counts for another %v", since, left)
+	case known.Gone && isFresh:
+		t.step("cache", "no storage had it %s ago; that counts for another %s", since, left)
 	case known.Gone:
-		t.step("cache", "no storage had it %v ago; that has expired", since)
-	case left > 0:
-		t.step("cache", "knows it: %d bytes, checked %v ago, fresh for another %v", known.Version.Size, since, left)
+		t.step("cache", "no storage had it %s ago; that has expired", since)
+	case isFresh:
+		t.step("cache", "knows it: %d bytes, checked %s ago, fresh for another %s", known.Version.Size, since, left)
 	default:
-		t.step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
+		t.step("cache", "knows it: %d bytes, checked %s ago, expired", known.Version.Size, since)
 	}
 }
 
@@ -167,8 +175,8 @@ func (a *Resolver) experience(server client.Server) i18n.Text {
 	}
 	for _, h := range o.Health() {
 		if h.Server == server && h.Replies+h.Errors > 0 {
-			return i18n.Sprintf(" (%s until now: %d failures in a row, %d replies, %v to the first byte)",
-				h.State, h.Errors, h.Replies, h.Latency.Round(10*time.Microsecond))
+			return i18n.Sprintf(" (%s until now; failures in a row: %d, replies: %d, first byte: %v)",
+				i18n.Plain(h.State.String()), h.Errors, h.Replies, h.Latency.Round(10*time.Microsecond))
 		}
 	}
 	return i18n.Text{}

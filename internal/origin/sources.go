@@ -56,12 +56,6 @@ const (
 	SourceNone                    // the id has no source: canonical id of a trunk file
 )
 
-// String returns the end of a sentence about the source.
-func (s SourceStatus) String() string {
-	return [...]string{"may be asked", "is this host", "is in no list", "is an unknown storage id",
-		"is not in the id"}[s]
-}
-
 // Of returns the source of a file, and its status.
 func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	if id.Source.IsNone() {

@@ -123,7 +123,7 @@ var system = []string{"permission denied", "no such file or directory", "file do
 	"no such host", "connection reset by peer", "broken pipe", "input/output error", "file exists",
 	"file already exists", "too many levels of symbolic links", "file name too long", "cannot allocate memory",
 	"no such device or address", "stale NFS file handle", "host is down", "invalid argument", "normal", "trunk",
-	"slave", "appender", "open files", "memory", "unexpected EOF",
+	"slave", "appender", "open files", "memory", "unexpected EOF", "suspect", "dead", "unknown",
 	"EOF", "premature end of file", "configs contain include cycle", "unknown directive %s", "unexpected %s",
 	"%s directive is not allowed here", "directive %s's is not enclosed in parentheses",
 	"directive %s has no opening %s", "directive %s is not terminated by %s",

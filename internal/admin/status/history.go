@@ -22,8 +22,8 @@ type Sample struct {
 	Requests    uint64 // with a response
 	Failed      uint64 // of these: responses with a status of 500 and above
 	Rejected    uint64 // of these: responses with a status from 400 to 499
-	Hits        uint64 // of these: downloads that needed no storage
 	Fetched     uint64 // of these: downloads from a storage
+	Hits        uint64 // of these: other downloads, also from another gateway
 	Bytes       uint64 // of bodies
 	Connections int64  // open now
 	// FirstByte counts responses by the time to their first byte, cumulatively for each bound. The

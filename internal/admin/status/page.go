@@ -141,7 +141,7 @@ func newTemplate(l i18n.Language) *template.Template {
 		"in":     func(text i18n.Text) string { return text.In(l) },
 		"why":    func(a Announcement) string { return a.reason().In(l) },
 		"doc":    l.Translate,
-		"age":    func(d time.Duration) string { return age(d).In(l) },
+		"age":    func(d time.Duration) string { return Age(d).In(l) },
 		"number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,
 		"bytes":   Bytes,
 		"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },

@@ -97,8 +97,8 @@ func seconds(s float64) string {
 	return number(s) + " s"
 }
 
-// age returns a time in one or two units, from seconds to days.
-func age(d time.Duration) i18n.Text {
+// Age returns a time in one or two units, from seconds to days.
+func Age(d time.Duration) i18n.Text {
 	const day = 24 * time.Hour
 	d = max(d, 0)
 	days, hours, minutes, seconds := d/day, d/time.Hour, d/time.Minute, d/time.Second

@@ -136,7 +136,7 @@ func (s *Snapshot) certificateProblems(list *problemList) {
 		case left < 0:
 			list.add(Bad, "The certificate of %s has ended: clients reject it.", c.Name)
 		case left < expiresSoon:
-			list.add(Warn, "The certificate of %s ends in %s.", c.Name, age(left))
+			list.add(Warn, "The certificate of %s ends in %s.", c.Name, Age(left))
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 	for _, g := range s.Fleet.Gateways {
 		switch {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
-			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, age(s.At.Sub(g.Seen)))
+			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, Age(s.At.Sub(g.Seen)))
 		case g.Live && !g.Self && g.Announcement.State > Idle:
 			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.reason())
 		}

@@ -18,7 +18,7 @@ func TestLanguage(t *testing.T) {
 	t.Parallel()
 	conf := e2e.WriteConfig(t, storetest.New(t).Config("[gateway]", "listn = :80", "max_ranges = x"))
 	const english, chinese = `:[0-9]+: error: \[gateway\] has no key "listn"; did you mean listen `,
-		`:[0-9]+: 错误：\[gateway\] 没有配置项 "listn"；是否想写 listen（`
+		`:[0-9]+: 错误：\[gateway\] 没有配置项 "listn"；是否要写 listen（`
 	for _, c := range []struct {
 		environment, args, want string
 	}{
@@ -32,7 +32,7 @@ func TestLanguage(t *testing.T) {
 		{"LANG=", "check -c FILE", english},
 		{"LANG=zh_CN.UTF-8", "check -c FILE -json", `"text":"\[gateway\] has no key \\"listn\\""`},
 		{"LANG=zh_CN.UTF-8", "doctor -c FILE", `(?m)^fail  config  .*:[0-9]+: ` +
-			`\[gateway\] 没有配置项 "listn"\n +是否想写 listen`},
+			`\[gateway\] 没有配置项 "listn"\n +是否要写 listen`},
 		{"LANG=zh_CN.UTF-8", "doctor -c FILE -json", `"area":"config".*"text":"\[gateway\] has no key`},
 	} {
 		cmd := exec.Command(e2e.Binary, strings.Fields(strings.ReplaceAll(c.args, "FILE", conf))...)

@@ -37,7 +37,7 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 	require.Equal(t, 404, p.Get(e2e.Path(missing)).StatusCode)
 	after := explain(id.String())
 	require.Contains(t, after, "knows it: 5 bytes")
-	require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`,
+	require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now; failures in a row: 0, replies: [1-9]`,
 		after)
 	require.Contains(t, after, "200: by what the cache knows")
 	require.Contains(t, explain(missing.String()), "no storage had it")
