@@ -49,7 +49,7 @@ var plots = []plotOf{
 		[]series{{"a", "", func(p Point) float64 { return p.Requests }}}, niceTop(1)},
 	{"bytes", i18n.Plain("Traffic"), i18n.Plain("to clients, a second"), size,
 		[]series{{"a", "", func(p Point) float64 { return p.Bytes }}}, niceBytes},
-	{"hits", i18n.Plain("Hit ratio"), i18n.Plain("downloads that this gateway fetched from no storage"), percent,
+	{"hits", i18n.Plain("Hit ratio"), i18n.Plain("downloads not from a storage"), percent,
 		[]series{{"a", "", func(p Point) float64 { return p.HitRatio }}}, func(float64) float64 { return 1 }},
 	{"errors", i18n.Plain("Errors"), i18n.Plain("responses a second"), number, []series{
 		{"bad", "5xx", func(p Point) float64 { return p.Failed }},

@@ -125,8 +125,8 @@ func TestDoctor(t *testing.T) {
 		few := exec.Command("sh", "-c", `ulimit -n 100; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
 		out, err := few.CombinedOutput()
 		require.NoError(t, err, string(out))
-		require.Contains(t, string(out), fmt.Sprintf("ok    limit   open files: enough for 100 of max_connections = 100"+
-			" (of the running gateway, process %d)", f.Gateways[0].PID()))
+		require.Contains(t, string(out), fmt.Sprintf("open files: enough for 100 of max_connections = 100 "+
+			"(of the running gateway, process %d)", f.Gateways[0].PID()))
 	})
 	t.Run("peer that does not respond", func(t *testing.T) {
 		other.Pause()
