@@ -90,7 +90,7 @@ func (d *doctor) taken(address, setting string) {
 			return
 		}
 		d.add(area, address, Fail, i18n.Sprintf("run this as root to see which, and stop it, or change %s", setting),
-			"taken by a process of another account")
+			"taken by a process of another account, which may be the gateway of this configuration")
 	}
 	for _, o := range owners {
 		name, _ := o.Comm()

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
@@ -128,7 +129,7 @@ func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, l
 	}
 	reply := make([]byte, h.Length)
 	if _, err := io.ReadFull(c, reply); err != nil {
-		return nil, fmt.Errorf("cannot read the reply of %s: %w", p.addr, err)
+		return nil, i18n.Errorf("cannot read the reply of %s: %w", p.addr, err)
 	}
 	return reply, nil
 }
@@ -156,10 +157,10 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 		c.broken = true
 		c.Release()
 		if ctx.Err() != nil {
-			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
+			return nil, h, i18n.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 		}
 		if !reused || c.replied || errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, err)
+			return nil, h, i18n.Errorf("cannot ask %s: %w", p.addr, err)
 		}
 		p.CloseIdle()
 		if p.o.Lost != nil {
@@ -171,10 +172,10 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 // get returns an idle connection, or a new one if there is none.
 func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if ctx.Err() != nil {
-		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
+		return nil, false, i18n.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 	}
 	if err := p.limit.Acquire(ctx); err != nil {
-		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, err)
+		return nil, false, i18n.Errorf("cannot get a connection to %s: %w", p.addr, err)
 	}
 	c, err = p.takeIdle()
 	for c != nil && !c.usable() {
@@ -243,15 +244,16 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 		c := &Conn{pool: p, conn: conn.(*net.TCPConn)}
 		if err := sys.SetUserTimeout(c.conn, p.o.ConnectTimeout); err != nil {
 			_ = conn.Close() // nothing was sent
-			return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, err)
+			return nil, i18n.Errorf("cannot connect to %s: %w", p.addr, err)
 		}
 		return c, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, context.Cause(ctx))
+		return nil, i18n.Errorf("cannot connect to %s: %w", p.addr, context.Cause(ctx))
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil, fmt.Errorf("cannot connect to %s within %v: %w", p.addr, p.o.ConnectTimeout, os.ErrDeadlineExceeded)
+		return nil, i18n.Errorf("cannot connect to %s within %v: %w", p.addr, p.o.ConnectTimeout,
+			os.ErrDeadlineExceeded)
 	}
-	return nil, fmt.Errorf("cannot connect: %w", err) // err contains the address
+	return nil, i18n.Errorf("cannot connect: %w", err) // err contains the address
 }
 
 // takeIdle returns the most recently used connection, nil if there is none.

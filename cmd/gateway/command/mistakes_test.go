@@ -388,6 +388,9 @@ var languageMistakes = []mistake{
 	{locale: chinese, args: "check -lang en -nosuch", code: 2,
 		want: "gateway: check: there is no flag -nosuch; see gateway help check"},
 	{args: "check -nosuch -lang zh", code: 2, want: "gateway: check: 没有参数 -nosuch；参见 gateway help check"},
+	{locale: chinese, text: "WHOLEgroup_name = group1\nstore_path0 = DIR/store", args: "explain -fresh FILE /m00/ID",
+		want: "查询：/m00/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAAA123.jpg\n说明：由本命令自行检查\n" +
+			"响应：400 文件ID 错误：存储路径编号以小写 m 开头，请大写，例如 M00"},
 	{args: "check --lang=zh a b", code: 2, want: "gateway: check: \"b\" 是多余的参数；参见 gateway help check"},
 	{args: "migrate -lang zh -nginx /no/such", code: 1,
 		want: "gateway: 无法翻译 /no/such：open /no/such：文件或目录不存在"},
