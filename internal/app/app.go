@@ -208,7 +208,7 @@ func (a *App) moved() uint64 {
 // Stop rejects new connections, waits for running responses for at most shutdown_timeout, and
 // closes the gateway. Start must have succeeded. A disk that hangs delays the end by some seconds.
 func (a *App) Stop() error {
-	err := a.loading.take() // waits for a running handOver; a later one aborts
+	err := a.loading.take(endTime) // waits for a running reload or handOver; a later handOver aborts
 	a.upgrade.end()
 	if err == nil {
 		a.loading.leave()
@@ -239,7 +239,8 @@ func (a *App) Stop() error {
 	return errors.Join(failed, late)
 }
 
-// endTime bounds the waits of Stop for the end of background work, and for files to be closed.
+// endTime bounds the waits of Stop for a reload, for the end of background work, and for files to
+// be closed.
 const endTime = 5 * time.Second
 
 // release closes everything that Start has opened; after an error of Start that is a part.

@@ -369,6 +369,16 @@ func TestStopBeforeServing(t *testing.T) {
 	}
 }
 
+// TestStopDuringAHangingReload: Stop does not wait for a reload as another reload would.
+func TestStopDuringAHangingReload(t *testing.T) {
+	r := prepare(t)
+	require.NoError(t, r.Start())
+	require.NoError(t, r.loading.take(turnTime))
+	began := time.Now()
+	require.NoError(t, r.Stop())
+	require.Less(t, time.Since(began), turnTime)
+}
+
 // TestSnapshot: the status page shows the state of the components, and no secret.
 func TestSnapshot(t *testing.T) {
 	r := start(t, "tracker_server = 127.0.0.1:1", "[antisteal]", "extra_secrets = hush-0123456789-hush",

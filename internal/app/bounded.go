@@ -26,13 +26,14 @@ func bounded[T any](limit time.Duration, call func() T) (result T, late error) {
 // turn is a mutex for steps that read files: the wait for it is bounded.
 type turn chan struct{}
 
-// turnTime bounds the wait of take. A reload without a disk that hangs takes less.
+// turnTime is the limit of take for a reload and an upgrade. A reload without a disk that hangs
+// takes less.
 const turnTime = 15 * time.Second
 
 var errTurn = errors.New("an earlier reload or upgrade has not ended: a file or a disk does not respond")
 
-func (t turn) take() error {
-	timer := time.NewTimer(turnTime)
+func (t turn) take(limit time.Duration) error {
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case t <- struct{}{}:

@@ -30,7 +30,7 @@ const retireAfter = time.Minute
 // Reload opens the logs anew and replaces the configuration. It rejects a bad configuration with
 // the reasons, and the old one stays in use. The log names the keys of Pending.
 func (a *App) Reload() error {
-	if err := a.loading.take(); err != nil {
+	if err := a.loading.take(turnTime); err != nil {
 		return err
 	}
 	defer a.loading.leave()
@@ -82,7 +82,7 @@ func (a *App) readReload() (loaded, error) {
 // TryReload predicts the result of a Reload from the files, and changes nothing.
 func (a *App) TryReload() admin.Trial {
 	t := admin.Trial{File: a.o.Config}
-	if err := a.loading.take(); err != nil {
+	if err := a.loading.take(turnTime); err != nil {
 		t.Rejected = err.Error()
 		return t
 	}

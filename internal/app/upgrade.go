@@ -43,7 +43,7 @@ func (a *App) Upgrade() {
 	a.running.Go(func() {
 		next, err := a.startNext()
 		if err == nil {
-			if err = a.loading.take(); err != nil {
+			if err = a.loading.take(turnTime); err != nil {
 				next.Abort()
 			}
 		}
@@ -70,7 +70,7 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 	case os.Getpid() == 1:
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
 	}
-	if err := a.loading.take(); err != nil { // a reload may close listeners
+	if err := a.loading.take(turnTime); err != nil { // a reload may close listeners
 		return nil, err
 	}
 	sockets, names, err := a.copySockets()
@@ -131,7 +131,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	a.o.Replaces.Leave()
 	// The new process becomes a child of the process that reaps orphans: systemd sees its end, even
 	// if this process runs longer.
-	_ = a.o.Starter.Close() // no further process is started
+	a.o.Starter.Close() // no further process is started
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
 	}

@@ -36,7 +36,7 @@ func serveCommand(version string) *cobra.Command {
 			return startError(err)
 		}
 		o.Starter, o.NoStarter = upgrade.NewStarter() // before privileges are dropped
-		defer o.Starter.Close()                       // its errors change nothing at the end of the process
+		defer o.Starter.Close()
 		a := app.New(o)
 		if err := signals.start(a); err != nil {
 			return startError(err)

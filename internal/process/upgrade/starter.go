@@ -21,6 +21,7 @@ type Starter struct {
 	Program string // path of the program file; links are resolved when a process is started
 	cmd     *exec.Cmd
 	conn    *net.UnixConn
+	ended   chan struct{} // closed when the process has ended
 }
 
 // NewStarter starts a starter for the program and arguments of os.Args. The caller closes it.
@@ -40,7 +41,12 @@ func NewStarter() (*Starter, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot run the starter of upgrades: %w", err), conn.Close())
 	}
-	return &Starter{program, cmd, conn}, nil
+	s := &Starter{program, cmd, conn, make(chan struct{})}
+	go func() { // ends with the process: the kernel keeps a killed one until this wait
+		defer close(s.ended)
+		_ = cmd.Wait() // its result does not matter
+	}()
+	return s, nil
 }
 
 // programFile returns the path of the program file: name if it leads to the running program, so
@@ -62,13 +68,19 @@ func programFile(name string) (string, error) {
 	return own, nil
 }
 
-// Close ends the starter and waits for its end. The processes that it has started keep running.
-// Close of a nil Starter does nothing.
-func (s *Starter) Close() error {
+// Close ends the starter, and waits for its end for at most replyTimeout: it may be stopped. The
+// processes that it has started keep running. Close of a nil Starter does nothing.
+func (s *Starter) Close() {
 	if s == nil {
-		return nil
+		return
 	}
-	return errors.Join(s.conn.Close(), s.cmd.Wait())
+	_ = s.conn.Close() // no message is pending
+	late := time.NewTimer(replyTimeout)
+	defer late.Stop()
+	select {
+	case <-s.ended:
+	case <-late.C:
+	}
 }
 
 const (

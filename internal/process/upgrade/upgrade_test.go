@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -188,6 +189,25 @@ func TestStartRejected(t *testing.T) {
 	require.NoError(t, starter.Close())
 	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil, nil)
 	require.ErrorContains(t, err, "restart the gateway")
+}
+
+// TestStarterEnds: no starter that was killed stays in the process table. Close does not wait
+// without a limit for one that is stopped.
+func TestStarterEnds(t *testing.T) {
+	t.Parallel()
+	killed, err := NewStarter()
+	require.NoError(t, err)
+	pid := killed.cmd.Process.Pid
+	require.NoError(t, unix.Kill(pid, unix.SIGKILL))
+	eventually.True(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+	killed.Close()
+	stopped, err := NewStarter()
+	require.NoError(t, err)
+	pid = stopped.cmd.Process.Pid
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	stopped.Close()
+	require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+	<-stopped.ended
 }
 
 // TestAwaitServing: a new process that serves, or has served, is not taken for one that has ended
