@@ -3,27 +3,27 @@ package httpserver
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/httpserver/guard"
 )
 
 // plainTime bounds the response to plain HTTP on a TLS listener.
 const plainTime = time.Second
 
 // rejectPlain responds to a client that has sent plain HTTP to a TLS listener, if err, of the
-// handshake, says so: 400, and a line in the log.
+// handshake, says so.
 func (s *Server) rejectPlain(c *conn, err error) {
 	var record tls.RecordHeaderError
 	if !errors.As(err, &record) || record.Conn == nil || !isHTTP(string(record.RecordHeader[:])) {
 		return
 	}
-	s.limited.Warn("plain HTTP on a TLS listener: rejected", "address", c.LocalAddr(), "client", c.RemoteAddr())
-	const text = "this port speaks TLS: use https://\n"
+	e := &guard.Error{Status: 400, Reason: "this port speaks TLS: use https://", OtherProtocol: true}
 	_ = record.Conn.SetDeadline(time.Now().Add(plainTime)) // fails only on a closed connection
-	_, _ = fmt.Fprintf(record.Conn, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)
+	_, _ = record.Conn.Write(s.guard.Rejection(e, string(record.RecordHeader[:]) == "HEAD "))
+	s.rejected(c, e)
 	// The rest of the request: close(2) with unread bytes would reset the connection before the
 	// client has read the response.
 	_, _ = io.CopyN(io.Discard, record.Conn, maxPlain)

@@ -126,20 +126,22 @@ func New(o Options, h Handler) *Server {
 	s.SetHandler(h)
 	s.guard = guard.New(guard.Options{
 		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle,
-		OnReject: func(conn net.Conn, e *guard.Error) {
-			if e.Reason == guard.TLS {
-				s.limited.Warn("TLS on a listener without TLS: rejected", "address", conn.LocalAddr(), "client",
-					conn.RemoteAddr())
-			}
-			s.handler().Rejected(AddressOf(conn.RemoteAddr()), e)
-		},
-		Page: func(status int) ([]byte, string) { return s.handler().Page(status) },
+		OnReject: s.rejected,
+		Page:     func(status int) ([]byte, string) { return s.handler().Page(status) },
 	})
 	s.loops = eventloop.New(s.serveConn)
 	s.exchanges.New = func() any { return newExchange(writeBuffer) }
 	s.tlsExchanges.New = func() any { return newExchange(tlsWriteBuffer) }
 	s.http2 = s.newHTTP2()
 	return s
+}
+
+// rejected passes a rejection to the handler.
+func (s *Server) rejected(conn net.Conn, e *guard.Error) {
+	if e.OtherProtocol {
+		s.limited.Warn("rejected a client: "+e.Reason, "address", conn.LocalAddr(), "client", conn.RemoteAddr())
+	}
+	s.handler().Rejected(AddressOf(conn.RemoteAddr()), e)
 }
 
 // serve passes a request to the handler.

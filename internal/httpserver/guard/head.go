@@ -50,7 +50,7 @@ func (h *head) feed(b []byte) (bool, error) {
 		return false, nil // perhaps the first half of an empty line
 	}
 	if b[0] == tlsHandshake {
-		return false, badRequest(TLS)
+		return false, &Error{Status: 400, Reason: "this port speaks plain HTTP: use http://", OtherProtocol: true}
 	}
 	if !isToken[b[0]] {
 		return false, badRequest("request line does not begin with a method")

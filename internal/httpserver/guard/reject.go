@@ -34,6 +34,8 @@ type Error struct {
 	Status int    // of the response
 	Reason string // one plain line, also the body of the response unless Options.Page has one
 	Line   []byte // the received part of the request line, at most 256 arbitrary bytes
+	// OtherProtocol: the client speaks TLS to a listener without TLS, or no TLS to one with TLS.
+	OtherProtocol bool
 }
 
 // maxErrorLine bounds Error.Line.
@@ -50,9 +52,6 @@ func firstLine(b []byte) []byte {
 
 // Error returns the reason in one line.
 func (e *Error) Error() string { return "request rejected: " + e.Reason }
-
-// TLS is the reason for a connection that begins with TLS in place of a request.
-const TLS = "this port speaks plain HTTP: use http://"
 
 // tlsHandshake is the first byte of a client with TLS (RFC 8446 section 5.1).
 const tlsHandshake = 22
@@ -80,8 +79,7 @@ func (c *Conn) reject(e *Error) {
 		got = c.in.b[c.r:c.w]
 	}
 	headOnly := c.head.isHead(got)
-	body, contentType := c.g.Page(e)
-	msg := appendRejection(make([]byte, 0, 512), e.Status, body, contentType, headOnly, time.Now())
+	msg := c.g.Rejection(e, headOnly)
 	// A failed write has no effect, since the connection is closed in any case.
 	if c.Conn.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = c.Conn.Write(msg)
@@ -105,6 +103,12 @@ func (g *Guard) Page(e *Error) (body []byte, contentType string) {
 		}
 	}
 	return []byte(e.Reason + "\n"), "text/plain; charset=utf-8"
+}
+
+// Rejection returns the whole response to a rejected request.
+func (g *Guard) Rejection(e *Error, headOnly bool) []byte {
+	body, contentType := g.Page(e)
+	return appendRejection(make([]byte, 0, 512), e.Status, body, contentType, headOnly, time.Now())
 }
 
 // appendRejection appends the whole response to dst (RFC 9112 section 4).

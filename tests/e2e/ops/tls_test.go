@@ -152,7 +152,7 @@ func TestCertificateRenewal(t *testing.T) {
 }
 
 // TestPlainOnTLS: plain HTTP on a TLS listener is 400 with a sentence, and a line in the log.
-// TLS on a plain one is a line, too.
+// TLS on a plain one is a line, too. Both are counted.
 func TestPlainOnTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,9 +161,10 @@ func TestPlainOnTLS(t *testing.T) {
 	resp := e2e.Fetch(t, http.DefaultClient, "http://"+p.TLSAddress()+"/group1/M00/00/00/x.jpg")
 	require.Equal(t, 400, resp.StatusCode)
 	require.Equal(t, "this port speaks TLS: use https://\n", string(resp.Body))
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "plain HTTP on a TLS listener: rejected") })
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "rejected a client: this port speaks TLS") })
 
 	_, err := tls.Dial("tcp", p.Addrs[0], &tls.Config{InsecureSkipVerify: true})
 	require.Error(t, err)
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "TLS on a listener without TLS: rejected") })
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "this port speaks plain HTTP") })
+	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_requests_total{code="400",source="none"}`) == 2 })
 }
