@@ -81,9 +81,6 @@ func (c *Client) loadGroups(ctx context.Context) error {
 		}
 	}
 	c.lists.groups, c.lists.listed = union(c.listings)
-	if c.lists.listed && c.lists.since.IsZero() {
-		c.lists.since = now
-	}
 	if first {
 		changed = slices.ContainsFunc(c.listings, func(l listing) bool {
 			return !slices.Equal(l.names, c.listings[0].names)

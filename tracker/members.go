@@ -29,7 +29,6 @@ type Members struct{ current atomic.Pointer[snapshot] }
 type snapshot struct {
 	known   bool
 	partial bool
-	since   time.Time // of lists.since
 	groups  map[string][]Server
 	byID    map[uint32]Server
 	byAddr  map[member]Server
@@ -51,14 +50,6 @@ func (m *Members) Known() bool { return m.load().known }
 // Partial reports whether the lists may lack groups and storages of the cluster: the trackers have
 // disagreed, have listed other groups than before, or have come back a short time ago.
 func (m *Members) Partial() bool { return m.load().partial }
-
-// joinTime is the time within which storages join a tracker that was started: twice the usual
-// heart_beat_interval of FastDFS.
-const joinTime = time.Minute
-
-// AreNew reports whether the trackers have sent their first list less than joinTime ago. They may
-// have been started together with this process.
-func (m *Members) AreNew() bool { return time.Since(m.load().since) < joinTime }
 
 // HasGroup reports whether a list has the group.
 func (m *Members) HasGroup(group string) bool {
@@ -90,7 +81,6 @@ type lists struct {
 	ids    []fdfs.StorageID
 	listed bool // the storages of a group have been loaded
 
-	since   time.Time // of the first load with listed; zero: there was none
 	changed time.Time // of the last load with a reason for partial; zero: there was none
 	partial bool      // see Members.Partial
 }
@@ -108,9 +98,6 @@ func (l lists) snapshot() *snapshot {
 	s := &snapshot{
 		known: l.listed || len(l.ids) > 0, partial: l.partial, groups: map[string][]Server{}, byID: map[uint32]Server{},
 		byAddr: map[member]Server{},
-	}
-	if len(l.ids) == 0 { // these are all storages of the cluster
-		s.since = l.since
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))
 	for _, id := range l.ids {

@@ -102,8 +102,8 @@ func (f *fetcher) exclude() (c candidates, excluded bool) {
 		c.why = "no trunk slot is so large: see slot_max_size"
 	case !f.servesGroup() && !a.o.Sources.mayExist(id.Group):
 		c.unknown, c.why = true, "the cluster has no such group"
-		if a.o.Sources.mayLackGroup() {
-			c.err, c.why = ErrNoLists, "the trackers list no such group, but their lists are new or have changed"
+		if a.o.Sources.areInDoubt() {
+			c.err, c.why = ErrNoLists, "the trackers list no such group, but their lists have just changed"
 		}
 	case a.isDeleted(id, f.localErr, f.now):
 		c.why = "the source is this host, which has deleted it"

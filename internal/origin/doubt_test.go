@@ -197,50 +197,23 @@ func TestMissingPartOfADownSource(t *testing.T) {
 	}
 }
 
-// TestPartialListsAreNoDenial: while the lists of the trackers may not be complete, since a tracker
-// is back, a file of an unknown group may exist, and so may one with an unknown source that the
-// known storages do not have. While the lists are new, a group may be missing, unless the storage
-// ids name all.
+// TestPartialListsAreNoDenial: while the lists of the trackers may not be complete, a file of an
+// unknown group may exist, and so may one with an unknown source that the known storages do not
+// have.
 func TestPartialListsAreNoDenial(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		isBack, ids         bool
-		unknownGroup, other error
-	}{
-		"back":        {true, false, ErrNoLists, ErrNoLists},
-		"new":         {false, false, ErrNoLists, ErrNotFound},
-		"storage ids": {false, true, ErrNotFound, ErrNotFound},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var listed netip.AddrPort
-			var unlisted netip.Addr
-			r := newRig(t, func(c *fdfstest.Cluster) {
-				if tt.isBack {
-					c.Tracker(0).Kill()
-				}
-				c.Storage(1).SetListed(false)
-				listed, unlisted = c.Storage(0).AddrPort(), c.Storage(1).AddrPort().Addr()
-			}, func(s *SourcesOptions, _ *Options) {
-				if tt.ids {
-					trackers := tracker.New(tracker.Options{StorageIDs: []fdfs.StorageID{{ID: 100001, Group: "group1",
-						Hosts: []string{listed.Addr().String()}, Port: int(listed.Port())}}})
-					t.Cleanup(trackers.Close)
-					s.Members = trackers.Members()
-				}
-			})
-			if tt.isBack {
-				require.NoError(t, r.Tracker(0).Revive())
-			}
-			eventually.True(t, r.a.o.Sources.o.Members.Known)
-			find := func(group string, source netip.Addr) error {
-				return r.find(fileID(t, []byte("hello"), func(f *fdfs.Fields) {
-					f.Group, f.Source = group, source.As4()
-				}), local.ErrNoGroup)
-			}
-			require.ErrorIs(t, find("group9", unlisted), tt.unknownGroup)
-			require.ErrorIs(t, find("group1", unlisted), tt.other)
-			require.ErrorIs(t, find("group1", listed.Addr()), ErrNotFound)
-		})
+	r := newRig(t, func(c *fdfstest.Cluster) {
+		c.Tracker(0).Kill()
+		c.Storage(1).SetListed(false)
+	}, func(*SourcesOptions, *Options) {})
+	require.NoError(t, r.Tracker(0).Revive())
+	eventually.True(t, r.trackers.Members().Known)
+	find := func(group string, source netip.Addr) error {
+		return r.find(fileID(t, []byte("hello"), func(f *fdfs.Fields) { f.Group, f.Source = group, source.As4() }),
+			local.ErrNoGroup)
 	}
+	listed, unlisted := r.Storage(0).AddrPort().Addr(), r.Storage(1).AddrPort().Addr()
+	require.ErrorIs(t, find("group9", unlisted), ErrNoLists)
+	require.ErrorIs(t, find("group1", unlisted), ErrNoLists)
+	require.ErrorIs(t, find("group1", listed), ErrNotFound)
 }

@@ -109,12 +109,6 @@ func (s *Sources) areInDoubt() bool {
 	return s.o.Trackers && (!s.o.Members.Known() || s.o.Members.Partial())
 }
 
-// mayLackGroup is areInDoubt for a group that no list has. Trackers that were started together with
-// this gateway do not know all groups yet.
-func (s *Sources) mayLackGroup() bool {
-	return s.areInDoubt() || s.o.Trackers && s.o.Members.AreNew()
-}
-
 // Replicas returns the storages of a group without this host. Behind them are the further addresses
 // of storages that have several.
 func (s *Sources) Replicas(group string) []client.Server {

@@ -74,8 +74,7 @@ func storageMoves(t *testing.T, useIDs, kept, young, silent bool) {
 	require.Equal(t, content, p.Get(put(after)).Body, "an id with the new one")
 }
 
-// TestNewGroup: the first request for a file of a new group gets it. Before, a new gateway does not
-// deny it.
+// TestNewGroup: the first request for a file of a new group gets it.
 func TestNewGroup(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
@@ -83,7 +82,7 @@ func TestNewGroup(t *testing.T) {
 	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt",
 		Created: e2e.LongAgo})
 	p := e2e.Edge(t, c)
-	require.Equal(t, 503, p.Get(e2e.Path(id)).StatusCode)
+	require.Equal(t, 404, p.Get(e2e.Path(id)).StatusCode)
 	c.Storage(2).SetListed(true)
 	time.Sleep(freshFor)
 	a := p.Get(e2e.Path(id))
