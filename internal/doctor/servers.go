@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
@@ -239,14 +240,15 @@ func (d *doctor) trackerClock(beat int64) {
 	if beat == 0 {
 		return
 	}
-	switch behind := time.Since(time.Unix(beat, 0)).Round(time.Second); {
+	switch behind := time.Since(time.Unix(beat, 0)); {
 	case behind < -clockSlack:
-		d.add(area, subject, Warn, advice, "the clock of this host is at least %s behind that of the trackers", -behind)
+		d.add(area, subject, Warn, advice, "the clock of this host is at least %s behind that of the trackers",
+			status.Age(-behind))
 	case behind > beatEvery+clockSlack:
 		d.add(area, subject, Warn, advice, "the clock of this host is %s ahead of that of the trackers, "+
-			"or no storage has been alive for so long", behind)
+			"or no storage has been alive for so long", status.Age(behind))
 	default:
-		d.add(area, subject, OK, "", "the last heartbeat of a storage was %s ago", max(behind, 0))
+		d.add(area, subject, OK, "", "the last heartbeat of a storage was %s ago", status.Age(behind))
 	}
 }
 

@@ -3,10 +3,12 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -149,4 +151,12 @@ func TestPrefetchedOf(t *testing.T) {
 	} {
 		require.Equal(t, want, prefetchedOf(line))
 	}
+}
+
+// TestStartError: the error of an account that may not listen on a port names the ways to one.
+func TestStartError(t *testing.T) {
+	denied := &net.OpError{Op: "listen", Net: "tcp", Addr: &net.TCPAddr{Port: 80},
+		Err: os.NewSyscallError("bind", syscall.EACCES)}
+	require.EqualError(t, startError(denied), "cannot start: listen tcp :80: bind: permission denied; start it by the "+
+		"unit of systemd, or as root with user in [gateway], or after `setcap cap_net_bind_service=+ep "+os.Args[0]+"`")
 }
