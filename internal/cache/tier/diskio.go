@@ -18,6 +18,7 @@ const (
 	graceTime = time.Second
 
 	// readTime bounds the wait of a reader, which goes on with the source then, as at a store path.
+	// The other readers do not wait any more, unless the disk completes an operation.
 	readTime = 2 * time.Second
 )
 
@@ -40,10 +41,12 @@ type diskIO struct {
 	wake  chan struct{} // holds one value after turnOff
 	isOff atomic.Bool   // changed with mu held
 
-	mu    sync.Mutex    // guards the fields below
-	off   chan struct{} // closed when the tier is turned off; another one after turnOn
-	stuck int           // operations that take too long and have not ended
-	hangs uint64        // number of calls of turnOff that had an effect
+	mu     sync.Mutex    // guards the fields below
+	off    chan struct{} // closed when the tier is turned off; another one after turnOn
+	stuck  int           // operations that take too long and have not ended
+	hangs  uint64        // number of calls of turnOff that had an effect
+	ended  uint64        // number of operations of do that have ended
+	silent bool          // a reader has given up, and none of them has ended since it began
 }
 
 func newDiskIO(path string, log *slog.Logger) *diskIO {
@@ -85,7 +88,7 @@ func read[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) 
 
 // doUntil is do, which returns errOff when it receives from late, too.
 func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T, error)) (v T, err error) {
-	off, err := x.begin(op, late)
+	off, before, err := x.begin(op, late)
 	if err != nil {
 		return v, err
 	}
@@ -104,6 +107,7 @@ func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T,
 			o.v, err = call()
 			return err
 		})
+		x.end()
 		select {
 		case done <- o:
 		case <-left:
@@ -117,6 +121,7 @@ func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T,
 		return o.v, o.err
 	case <-off:
 	case <-late:
+		x.giveUp(before)
 	}
 	return v, errOff
 }
@@ -133,30 +138,48 @@ func doOnly(x *diskIO, op string, call func() error) error {
 	return err
 }
 
+// end records the end of an operation of do.
+func (x *diskIO) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ended, x.silent = x.ended+1, false
+}
+
+// giveUp records that a reader has left, which saw the number of ended operations before its own.
+func (x *diskIO) giveUp(before uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.silent = x.silent || x.ended == before
+}
+
 // begin waits for the place of an operation, and returns the channel that is closed when the tier
-// is turned off. If no place becomes free in time, the disk is as good as one that hangs; a reader
-// gives up earlier, when it receives from leave.
-func (x *diskIO) begin(op string, leave <-chan time.Time) (off <-chan struct{}, err error) {
-	off = x.offChannel()
-	if x.isOff.Load() {
-		return nil, errOff
+// is turned off, and the number of ended operations. If no place becomes free in time, the disk is
+// as good as one that hangs; a reader, which has leave, gives up earlier, when it receives from
+// that.
+func (x *diskIO) begin(op string, leave <-chan time.Time) (off <-chan struct{}, ended uint64, err error) {
+	x.mu.Lock()
+	off, ended = x.off, x.ended
+	silent := x.silent && leave != nil
+	x.mu.Unlock()
+	if silent || x.isOff.Load() {
+		return nil, 0, errOff
 	}
 	select {
 	case x.slots <- struct{}{}:
-		return off, nil
+		return off, ended, nil
 	default:
 	}
 	late := time.NewTimer(hangTime + graceTime)
 	defer late.Stop()
 	select {
 	case x.slots <- struct{}{}:
-		return off, nil
+		return off, ended, nil
 	case <-late.C:
 		x.turnOff(op, nil)
 	case <-leave:
 	case <-off:
 	}
-	return nil, errOff
+	return nil, 0, errOff
 }
 
 // offChannel returns a channel that is closed while the tier is off, or when it is turned off.
