@@ -46,7 +46,7 @@ func (d *doctor) trackers(ctx context.Context) {
 					groups, err = fdfs.ParseGroups(body)
 				}
 				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
-					Text: i18n.Sprintf("replies, %d groups", len(groups))}
+					Text: i18n.Sprintf("replies, %s", status.Plural(len(groups), "%s group", "%s groups"))}
 				if err != nil {
 					f.Status = Fail
 					f.Text, f.Advice = unreachable(err, i18n.Sprintf("%s", "fdfs_trackerd"),

@@ -29,6 +29,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage/client/stall"
 
@@ -41,7 +42,7 @@ var (
 	// ErrNoSource: no storage has sent the file, and not all of them replied that it does not
 	// exist. It wraps the error of each storage, and is context.DeadlineExceeded too if one did not
 	// reply in time.
-	ErrNoSource = errors.New("no storage could be asked")
+	ErrNoSource = i18n.Errorf("no storage could be asked")
 	// ErrWrong: a reply contradicts the request: it has another length or size, or an impossible
 	// time.
 	ErrWrong = errors.New("wrong reply")

@@ -11,6 +11,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/panics"
 )
 
@@ -262,7 +263,7 @@ func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (In
 	}}
 	a, err := c.askEach(ctx, c.Order(servers), q)
 	if err != nil {
-		return Info{}, fmt.Errorf("cannot stat %q: %w", r.ID, err)
+		return Info{}, i18n.Errorf("cannot stat %q: %w", r.ID, err)
 	}
 	a.end()
 	return a.info, nil

@@ -48,7 +48,7 @@ var scanned = []string{"cmd/gateway/command", "internal/admin", "internal/admin/
 	"internal/config", "internal/tools/demo", "internal/tools/migrate", "internal/doctor",
 	"internal/fleet", "internal/gateway", "internal/origin", "internal/httpserver/certificates",
 	"internal/httpserver/fileselect",
-	"internal/httpserver/logtemplate", "storage/local", "internal/process/listen",
+	"internal/httpserver/logtemplate", "storage/client", "storage/local", "internal/process/listen",
 	"internal/process/logfile", "internal/process/sandbox", "internal/tools/compare", "internal/fdfs",
 	"antisteal", "tracker",
 	"internal/variant", "internal/variant/picture", "tests/runcluster"}
@@ -59,7 +59,7 @@ var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable",
 		"parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
-	"tests/runcluster": {"say"}, "internal/doctor": {"add", "Warning"}, "internal/app": {"Plural"},
+	"tests/runcluster": {"say"}, "internal/doctor": {"add", "Warning", "Plural"}, "internal/app": {"Plural"},
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
 	"internal/admin/status": {"list.add", "Plural"},

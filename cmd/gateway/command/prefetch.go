@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/i18n"
 
 	"github.com/spf13/cobra"
@@ -125,13 +126,14 @@ func prefetchedOf(line string) prefetched {
 
 // print prints the summary, also after an error. A file that was not fetched is a failure.
 func (s prefetches) print(cmd *cobra.Command, asJSON bool, err error) error {
+	files := status.Plural(s.Files, "%s file", "%s files")
 	switch {
 	case asJSON:
 		err = errors.Join(err, printJSON(cmd, s))
 	case s.Complete:
-		fmt.Fprintf(cmd.OutOrStdout(), "done: %d files, %d failed\n", s.Files, s.Failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "done: %s, %d failed\n", files, s.Failed)
 	case s.Files > 0 || errors.Is(err, errInterrupted):
-		fmt.Fprintf(cmd.OutOrStdout(), "not complete: %d files, %d failed\n", s.Files, s.Failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "not complete: %s, %d failed\n", files, s.Failed)
 	}
 	if err == nil && s.Failed > 0 {
 		err = errPrinted

@@ -201,7 +201,7 @@ func TestAdminCommands(t *testing.T) {
 			require.Equal(t, "applied by 1 of 1 gateways\n", stdout)
 			code, stdout, stderr = e2e.Run(t, append(append([]string{"prefetch"}, flags...), f.ID.String())...)
 			require.Equal(t, 0, code, "%s%s", stdout, stderr)
-			require.Contains(t, stdout, "done: 1 files, 0 failed")
+			require.Contains(t, stdout, "done: 1 file, 0 failed")
 		})
 	}
 	code, stdout, stderr := e2e.Run(t, "explain", "-admin", "unix:"+socket, "-admin-token-file", token, f.ID.String())

@@ -95,7 +95,7 @@ func TestDoctor(t *testing.T) {
 	examine(t, 0, conf)
 
 	found := examine(t, 0, conf, "tracker", "storage", "redis", "peer", "port")
-	require.Contains(t, found, finding{"tracker", f.Cluster.Trackers()[0], "ok", "replies, 1 groups", ""})
+	require.Contains(t, found, finding{"tracker", f.Cluster.Trackers()[0], "ok", "replies, 1 group", ""})
 	require.Contains(t, found, finding{"storage", f.Cluster.Storage(0).Addr() + " (group1)", "ok",
 		"replies, FastDFS 6.16.1", ""})
 	require.Contains(t, found, finding{"peer", other.Name(), "ok", "responds, and has the same secret", ""})

@@ -122,7 +122,7 @@ func TestProgress(t *testing.T) {
 	third, _ := f.Put(1000)
 	code, stdout, stderr := e2e.Run(t, "prefetch", "-admin", f.Gateways[0].AdminAddr, third.String())
 	require.Equal(t, 0, code, stderr)
-	require.Equal(t, third.String()+" fetched 1000\ndone: 1 files, 0 failed\n", stdout)
+	require.Equal(t, third.String()+" fetched 1000\ndone: 1 file, 0 failed\n", stdout)
 	require.Empty(t, stderr)
 }
 
@@ -140,7 +140,7 @@ func TestInterruptedPrefetch(t *testing.T) {
 	_, err := io.WriteString(x.file, "\x03") // Ctrl-C
 	require.NoError(t, err)
 	require.Equal(t, 1, x.end())
-	require.Contains(t, x.text(), "not complete: 1 files, 0 failed\r\n")
+	require.Contains(t, x.text(), "not complete: 1 file, 0 failed\r\n")
 	require.True(t, strings.HasSuffix(x.text(), "gateway: interrupted\r\n"), "%q", x.text())
 }
 
