@@ -123,8 +123,7 @@ func TestDoctor(t *testing.T) {
 	})
 	t.Run("limit of the shell", func(t *testing.T) {
 		few := exec.Command("sh", "-c", `ulimit -n 100; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
-		out, err := few.CombinedOutput()
-		require.NoError(t, err, string(out))
+		out, _ := few.CombinedOutput() // other findings depend on the load of the host
 		require.Contains(t, string(out), fmt.Sprintf("open files: enough for 100 of max_connections = 100 "+
 			"(of the running gateway, process %d)", f.Gateways[0].PID()))
 	})
