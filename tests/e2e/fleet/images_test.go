@@ -66,7 +66,7 @@ func TestImageStampede(t *testing.T) {
 	for _, m := range f.Gateways {
 		urls = append(urls, variant(m))
 	}
-	want, err := picture.Make(t.Context(), file, picture.Spec{Width: 200, Height: 200, Quality: 80}, picture.Limits{})
+	want, err := picture.Make(t.Context(), file, picture.Spec{Width: 200, Height: 200, Quality: 85}, picture.Limits{})
 	require.NoError(t, err)
 	began := time.Now()
 	r := stampede.Run(stampede.Options{Clients: 500, URLs: urls, Want: want})
