@@ -78,14 +78,25 @@ func serveSockets(t *testing.T, accept func(net.Conn), done func()) (addr string
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	loops := eventloop.New(nil)
+	var mu sync.Mutex
+	ended := false
 	_, err = loops.Listen(ln, slog.Default(), func(c *eventloop.Conn) {
 		c.Leave()
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			_ = c.Close() // accepted while the test ends
+			return
+		}
 		accept(c)
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		loops.CloseListeners()
 		require.NoError(t, ln.Close())
+		mu.Lock()
+		ended = true
+		mu.Unlock()
 		done()
 		require.NoError(t, loops.Close())
 	})

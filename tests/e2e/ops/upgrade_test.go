@@ -128,7 +128,7 @@ func TestStopDuringUpgrade(t *testing.T) {
 	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
 	p := e2e.StartCommand(t, conf, exec.Command(program, "-c", conf))
 	require.NoError(t, os.Remove(program))
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho $$ > "+pidFile+"\nexec sleep 600\n"), 0o755))
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho $$ > '"+pidFile+"'\nexec sleep 600\n"), 0o755))
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
 	var pid int
 	eventually.True(t, func() bool {
@@ -194,7 +194,7 @@ func TestUpgradeFails(t *testing.T) {
 	require.NoError(t, os.Remove(program))
 	fails("no such file")
 
-	install("#!/bin/sh\nread line < " + filepath.Join(dir, "fifo") + "\nexit 4\n")
+	install("#!/bin/sh\nread line < '" + filepath.Join(dir, "fifo") + "'\nexit 4\n")
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	u.Signal(syscall.SIGUSR2)
 	u.Logged(5, "upgrade: starting a new process")
