@@ -43,15 +43,19 @@ func (h *Handler) cutBang(t *target, name string) string {
 // readVariant finds the variant that the target of a request names.
 func (r *request) readVariant() error {
 	t, id, images := &r.target, r.id, r.h.o.Images
-	if images == nil || t.picked != nil {
+	if images == nil {
 		return nil
 	}
-	wish, err := images.ReadQuery(t.query)
+	query, err := images.ReadQuery(t.query)
 	if err != nil {
 		return r.rejectVariant(err)
 	}
-	if wish != (variant.Wish{}) {
-		t.picked = &picked{wish: wish}
+	if t.picked != nil { // by cutBang
+		t.picked.wish.Signature = query.Signature
+		return nil
+	}
+	if !query.IsZero() {
+		t.picked = &picked{wish: query}
 		return nil
 	}
 	file, wish := images.ReadName(id.Name)
@@ -60,6 +64,7 @@ func (r *request) readVariant() error {
 	}
 	master, err := fdfs.ParseLogic(id.Group, strings.TrimSuffix(id.Logic, id.Name)+file)
 	if err == nil {
+		wish.Signature = query.Signature
 		t.picked = &picked{wish: wish, master: master}
 	}
 	return nil

@@ -23,7 +23,7 @@ var (
 	// ErrTimeout: a host did not respond in time.
 	ErrTimeout = errors.New("the storage does not reply in time")
 	// ErrBusy: no further download may begin at present.
-	ErrBusy = errors.New("too many downloads from the storage")
+	ErrBusy = errors.New("too much is being fetched or made: try again")
 	// ErrUnreachable: no host that may have the file could be asked.
 	ErrUnreachable = errors.New("the storage cannot be reached")
 	// ErrTooManyWaiting: too many requests wait for files of other hosts.

@@ -32,7 +32,7 @@ type MakerOptions struct {
 
 // The errors of Make, besides those of Source.Open.
 var (
-	// ErrBusy: the queue is full.
+	// ErrBusy: the queue is full, or the time for a picture was not enough.
 	ErrBusy = errors.New("too many pictures are being made")
 )
 
@@ -142,6 +142,10 @@ func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (*Made, er
 	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrTime):
 		m.failed.Add(1)
 		m.o.Log.Warn("no picture is made of this file", "file", src.Name, "variant", Name(s), "err", err)
+		if errors.Is(err, picture.ErrTime) { // perhaps the host is busy: nothing is remembered
+			made.shrink(0)
+			return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+		}
 	default:
 		made.shrink(0)
 		return nil, err

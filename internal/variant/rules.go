@@ -62,8 +62,8 @@ var (
 	ErrNotAllowed = errors.New("the variant is not allowed")
 )
 
-// ReadQuery reads the parameters of a query. The Wish is zero if the query names no variant. A size
-// or preset in a form that is off is ErrNotAllowed: the client would get the whole file instead.
+// ReadQuery reads the parameters of a query, which may name no variant. A size or preset in a form
+// that is off is ErrNotAllowed: the client would get the whole file instead.
 func (r *Rules) ReadQuery(query []byte) (w Wish, err error) {
 	for pair := range bytes.SplitSeq(query, []byte{'&'}) {
 		name, raw, _ := bytes.Cut(pair, []byte{'='})
@@ -84,9 +84,6 @@ func (r *Rules) ReadQuery(query []byte) (w Wish, err error) {
 			return Wish{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
 	}
-	if w.isZero() {
-		return Wish{}, nil
-	}
 	return w, nil
 }
 
@@ -98,6 +95,8 @@ func (r *Rules) isOff(name, value string) (form string, off bool) {
 		return "width", r.o.Forms&Width == 0
 	case name == "w" || name == "h" || name == "p" && known:
 		form = "query"
+	case name == "sig": // of any form
+		return "", r.o.Forms == 0
 	}
 	return form, r.o.Forms&Query == 0
 }
@@ -181,7 +180,7 @@ func (r *Rules) Resolve(w Wish, id, ext string, accept []byte) (s picture.Spec, 
 	s = picture.Spec{Width: w.Width, Height: w.Height, Fit: picture.Fit(slices.Index(fits, w.Fit)), Quality: w.Quality,
 		Format: formatOf(ext)}
 	switch varies = w.Format == FormatAuto; {
-	case varies && bytes.Contains(accept, []byte("image/webp")):
+	case varies && acceptsWebP(string(accept)):
 		s.Format = picture.WebP
 	case varies && s.Format == picture.WebP: // of a file for a client that cannot read it
 		s.Format = picture.PNG
@@ -198,6 +197,18 @@ func (r *Rules) Resolve(w Wish, id, ext string, accept []byte) (s picture.Spec, 
 		s.Fit = picture.Contain
 	}
 	return s, varies, nil
+}
+
+// acceptsWebP reports whether an Accept field names image/webp (RFC 9110 section 12.5.1).
+func acceptsWebP(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		kind, weight, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(kind), "image/webp") {
+			digits, isZero := strings.CutPrefix(strings.ToLower(strings.TrimSpace(weight)), "q=0")
+			return !isZero || strings.Trim(digits, ".0") != ""
+		}
+	}
+	return false
 }
 
 // Sign returns the signature of a variant of a file: the first 16 hexadecimal digits of the

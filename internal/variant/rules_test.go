@@ -68,7 +68,9 @@ func TestAuto(t *testing.T) {
 		ext, accept string
 		want        picture.Format
 	}{
-		{"jpg", "image/avif,image/webp,*/*", picture.WebP}, {"jpg", "*/*", picture.JPEG}, {"PNG", "", picture.PNG},
+		{"jpg", "image/avif,image/webp,*/*", picture.WebP}, {"jpg", "Image/WebP;q=0.5", picture.WebP},
+		{"jpg", "image/webp;q=0.0, */*", picture.JPEG}, {"jpg", "image/webpx", picture.JPEG},
+		{"jpg", "*/*", picture.JPEG}, {"PNG", "", picture.PNG},
 		{"webp", "", picture.PNG}, {"", "", picture.JPEG},
 	} {
 		spec, varies, err := r.Resolve(Wish{Width: 9, Format: FormatAuto}, id, c.ext, []byte(c.accept))
@@ -108,7 +110,7 @@ func TestForms(t *testing.T) {
 		"width=200&height=100":                  {Width: 200, Height: 100},
 		"p=thumb&sig=x":                         {Preset: "thumb", Signature: "x"},
 		"token=1&ts=2":                          {},
-		"sig=x":                                 {},
+		"sig=x":                                 {Signature: "x"},
 		"":                                      {},
 	} {
 		wish, err := r.ReadQuery([]byte(query))

@@ -43,8 +43,8 @@ const FormatAuto = "auto"
 // maxSide is the longest side that a request may name.
 const maxSide = 1<<16 - 1
 
-// isZero reports whether a request names no variant.
-func (w *Wish) isZero() bool { return *w == Wish{Signature: w.Signature} }
+// IsZero reports whether a request names no variant.
+func (w *Wish) IsZero() bool { return *w == Wish{Signature: w.Signature} }
 
 // set sets a field by its name in queries and presets. known is false for other names.
 func (w *Wish) set(name, value string) (known bool, err error) {

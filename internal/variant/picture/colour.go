@@ -176,7 +176,7 @@ func multiplied(out, row []uint8) []uint8 {
 // transformOf returns the conversion from a profile to sRGB, for a number of channels; nil = none
 // is needed, or possible.
 func transformOf(profile []byte, channels int) *icc.Pipeline {
-	if len(profile) < 128 || len(profile) > maxProfile {
+	if len(profile) > maxProfile || !isSound(profile) {
 		return nil
 	}
 	p, err := icc.DecodeProfile(bytes.NewReader(profile))

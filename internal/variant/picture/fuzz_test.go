@@ -3,6 +3,7 @@ package picture
 import (
 	"bytes"
 	"image/gif"
+	"runtime"
 	"testing"
 
 	"golang.org/x/image/bmp"
@@ -58,11 +59,21 @@ func FuzzTIFF(f *testing.F) {
 	fuzzDecoder(f, "II*\x00", encoded(f, func(b *bytes.Buffer) error { return tiff.Encode(b, quarters(24, 16), nil) }))
 }
 
-// FuzzProfile feeds damaged colour profiles.
+// FuzzProfile feeds damaged colour profiles, which are read without much memory.
 func FuzzProfile(f *testing.F) {
-	f.Add(make([]byte, 200))
+	f.Add(profileOf(map[string]string{"rXYZ": xyz, "gXYZ": xyz, "bXYZ": xyz, "rTRC": curve(2), "gTRC": curve(1),
+		"bTRC": curve(0)}))
+	f.Add(profileOf(map[string]string{"A2B0": table("mft1", 2)}))
+	f.Add(profileOf(map[string]string{"A2B0": table("mft2", 2)}))
+	f.Add(profileOf(map[string]string{"A2B0": modular(2, 1)}))
 	f.Fuzz(func(t *testing.T, profile []byte) {
-		defer func() { _ = recover() }() // as Make does
-		convertRGB(t.Context(), make([]byte, 64), profile)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		func() {
+			defer func() { _ = recover() }() // as Make does
+			convertRGB(t.Context(), make([]byte, 64), profile)
+		}()
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20+100*len(profile)))
 	})
 }

@@ -205,7 +205,7 @@ type reader struct {
 func newReader(ctx context.Context, b []byte) *reader { return &reader{bytes.NewReader(b), ctx} }
 
 // readStep bounds the bytes between two looks at the context.
-const readStep = 4 << 10
+const readStep = 256 // a compressed picture may be a thousand times larger
 
 // Read implements io.Reader.
 func (r *reader) Read(b []byte) (int, error) {

@@ -219,6 +219,15 @@ func TestImageForms(t *testing.T) {
 	size, _ := sizeOf(t, p.Get(url+"?"+query).Body)
 	require.Equal(t, image.Pt(123, 77), size)
 	require.Equal(t, 404, p.Get(url+"?"+strings.Replace(query, "w=123", "w=124", 1)).StatusCode)
+
+	signed = e2e.RunOK(t, "token", "-c", p.Conf, "-image", "w=123,h=77", file.ID.String())
+	query, _, _ = strings.Cut(signed, "\n")
+	_, signature, _ := strings.Cut(query, "&sig=")
+	for _, target := range []string{"?width=123&height=77&", "_123x77.jpg?", "!123x77?"} {
+		require.Equal(t, 200, p.Get(url+target+"sig="+signature).StatusCode, target)
+		require.Equal(t, 404, p.Get(url+target+"sig=x").StatusCode, target)
+	}
+	require.Equal(t, 200, p.Get(stem+"_123x77.jpg?sig="+signature).StatusCode)
 }
 
 // TestImageExplained: explain names the variant that is sent, and its place in the cache. The cache
