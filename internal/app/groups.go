@@ -10,8 +10,9 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// WrongGroups returns a sentence about each group_name of a configuration that no tracker has: its
-// files are 404. There is none while the lists of the trackers are unknown or incomplete.
+// WrongGroups returns a sentence about each group_name of a configuration that no tracker has, or
+// that lists this host in another group only: its files are 404. There is none while the lists of
+// the trackers are unknown or incomplete.
 func (u *Upstreams) WrongGroups(cfg *config.Config) (list []i18n.Text) {
 	members := u.Trackers.Members()
 	if len(cfg.TrackerServers) == 0 || !members.Known() || members.Partial() {
@@ -26,27 +27,41 @@ func (u *Upstreams) WrongGroups(cfg *config.Config) (list []i18n.Text) {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if name == "" || members.HasGroup(name) {
+		if name == "" {
 			continue
 		}
-		text := i18n.Sprintf("group_name = %s: no tracker has this group; groups: %s", name,
-			strings.Join(members.Groups(), ", "))
-		if host, group, ok := u.listedHere(members); ok {
-			text = i18n.Sprintf("%s; this host (%s) is a storage of %s", text, host, group)
+		host, group, here := u.listedHere(members, name)
+		switch {
+		case !members.HasGroup(name):
+			text := i18n.Sprintf("group_name = %s: no tracker has this group; groups: %s", name,
+				strings.Join(members.Groups(), ", "))
+			if here {
+				text = i18n.Sprintf("%s; this host (%s) is a storage of %s", text, host, group)
+			}
+			list = append(list, text)
+		case here && group != name && len(members.StoragesOf(name)) > 0:
+			list = append(list, i18n.Sprintf("group_name = %s: the trackers list this host (%s) in %s, not in %s",
+				name, host, group, name))
 		}
-		list = append(list, text)
 	}
 	return list
 }
 
-// listedHere returns an address of this host that a list of storages has, and its group.
-func (u *Upstreams) listedHere(members *tracker.Members) (host, group string, ok bool) {
+// listedHere returns an address of this host that a list of storages has, and its group: the wanted
+// one if it has this host.
+func (u *Upstreams) listedHere(members *tracker.Members, wanted string) (host, group string, ok bool) {
 	for _, s := range members.All() {
-		if addr, err := netip.ParseAddr(s.Host); err == nil && slices.Contains(u.settings.sources.LocalIPs, addr) {
-			return s.Host, s.Group, true
+		for _, addr := range s.Addrs() {
+			switch {
+			case !slices.Contains(u.settings.sources.LocalIPs, addr):
+			case s.Group == wanted:
+				return addr.String(), s.Group, true
+			case !ok:
+				host, group, ok = addr.String(), s.Group, true
+			}
 		}
 	}
-	return "", "", false
+	return host, group, ok
 }
 
 // setupProblems returns the problems of the configuration on this host that a running gateway

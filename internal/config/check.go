@@ -154,7 +154,7 @@ func (k *checker) store(key string, at position, dir string) {
 			"store path %q is not there: the gateway starts, is not ready, and its files are 503", clip(dir))
 	case isNoFolder(dir):
 		k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(dir))
-	case !may(dir, unix.X_OK):
+	case !k.c.May(dir, unix.X_OK):
 		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
 			"cannot enter %q", clip(dir))
 	case isMissing(data) && filepath.Base(dir) == "data":
@@ -165,7 +165,7 @@ func (k *checker) store(key string, at position, dir string) {
 			"store path %q has no folder data in it", clip(dir))
 	case isNoFolder(data):
 		k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
-	case !may(data, unix.R_OK|unix.X_OK):
+	case !k.c.May(data, unix.R_OK|unix.X_OK):
 		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
 			"cannot read %q", clip(data))
 	}

@@ -12,6 +12,7 @@ import (
 	"fastdfs-gateway/internal/testing/golden"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // fleet is the configuration of a gateway that shares a Redis. Text behind it belongs to [peer].
@@ -403,8 +404,9 @@ func linkTo(t *testing.T, dir string) string {
 	return link
 }
 
-// TestLogsOfTheAccount: check by root finds a log that the account of the gateway cannot open.
-func TestLogsOfTheAccount(t *testing.T) {
+// openFolder returns a folder that every account may enter. The test needs root.
+func openFolder(t *testing.T) string {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root changes to another account")
 	}
@@ -412,6 +414,28 @@ func TestLogsOfTheAccount(t *testing.T) {
 	for outer := dir; outer != os.TempDir() && outer != "/"; outer = filepath.Dir(outer) {
 		require.NoError(t, os.Chmod(outer, 0o755))
 	}
+	return dir
+}
+
+// TestStoresOfTheAccount: check by root finds a store path that the account of the gateway cannot
+// enter or read.
+func TestStoresOfTheAccount(t *testing.T) {
+	store := filepath.Join(openFolder(t), "store")
+	data := filepath.Join(store, "data")
+	require.NoError(t, os.MkdirAll(data, 0o755))
+	text := "group_name = group1\ntracker_server = 10.0.0.1:22122\nstore_path0 = " + store + "\n[gateway]\nuser = nobody\n"
+	require.NoError(t, os.Chmod(store, 0o700))
+	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot enter"))
+	require.NoError(t, os.Chmod(store, 0o711))
+	require.Zero(t, found(checked(t, text), Error, 3, "store"))
+	require.NoError(t, os.Chmod(data, 0o711))
+	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot read"))
+	require.True(t, may(data, unix.R_OK), "root keeps its rights")
+}
+
+// TestLogsOfTheAccount: check by root finds a log that the account of the gateway cannot open.
+func TestLogsOfTheAccount(t *testing.T) {
+	dir := openFolder(t)
 	log := filepath.Join(dir, "gateway.log")
 	text := base + "log_filename = " + log + "\n[gateway]\nuser = nobody\n"
 	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot write the log"), "in a folder of root")

@@ -42,7 +42,9 @@ func TestSecretFile(t *testing.T) {
 }
 
 func TestCheckAccount(t *testing.T) {
-	head := "group_name=g\nstore_path0=" + store(t) + "\n[gateway]\nuser = "
+	dir := store(t)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the account may enter it
+	head := "group_name=g\nstore_path0=" + dir + "\n[gateway]\nuser = "
 	require.Empty(t, checked(t, head+"nobody\n"))
 	require.Equal(t, 1, found(checked(t, head+"no-such-account\n"), Error, 4, "no account"))
 	require.Equal(t, 1, found(checked(t, head+"root\n"), Error, 4, "is root"))

@@ -3,63 +3,56 @@ package config
 import (
 	"os"
 	"os/user"
-	"path/filepath"
-	"slices"
+	"runtime"
 	"strconv"
-	"syscall"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// mayWrite reports whether the gateway may write to a file, or to a folder: this process, or the
-// account to which a gateway that root starts changes. That account opens the logs anew.
-func (k *checker) mayWrite(name string) bool {
-	if os.Geteuid() == 0 && k.c.Gateway.User != "" {
-		if account, err := user.Lookup(k.c.Gateway.User); err == nil && account.Uid != "0" {
-			return accountMayWrite(account, name)
+// May reports whether the gateway has the access mode on a file or a folder: this process, or the
+// account to which a gateway that root starts changes.
+func (c *Config) May(name string, mode uint32) bool {
+	if os.Geteuid() == 0 && c.Gateway.User != "" {
+		if account, err := user.Lookup(c.Gateway.User); err == nil && account.Uid != "0" {
+			return accountMay(account, name, mode)
 		}
 	}
-	if isDir(name) {
-		return may(name, unix.W_OK|unix.X_OK)
-	}
-	return may(name, unix.W_OK)
+	return may(name, mode)
 }
 
-// accountMayWrite reports whether the permissions let an account write to a file or a folder.
-// Access control lists are not read: their mask is the group's permission.
-func accountMayWrite(account *user.User, name string) bool {
-	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real
-	}
-	groups, _ := account.GroupIds() // without them, the primary group counts
-	groups = append(groups, account.Gid)
-	allows := func(name string, bits uint32) bool {
-		info, err := os.Stat(name)
-		if err != nil {
-			return false
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		mode := uint32(info.Mode().Perm())
-		switch {
-		case !ok:
-			return false
-		case strconv.FormatUint(uint64(st.Uid), 10) == account.Uid:
-			mode >>= 6
-		case slices.Contains(groups, strconv.FormatUint(uint64(st.Gid), 10)):
-			mode >>= 3
-		}
-		return mode&bits == bits
-	}
-	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
-		if !allows(dir, unix.X_OK) {
-			return false
-		}
-		if dir == filepath.Dir(dir) {
-			break
-		}
-	}
+// mayWrite reports whether the gateway may write to a file, or into a folder.
+func (k *checker) mayWrite(name string) bool {
 	if isDir(name) {
-		return allows(name, unix.W_OK|unix.X_OK)
+		return k.c.May(name, unix.W_OK|unix.X_OK)
 	}
-	return allows(name, unix.W_OK)
+	return k.c.May(name, unix.W_OK)
+}
+
+// accountMay asks the kernel, in a thread with the rights of the account, so that access control
+// lists count. The thread ends with its goroutine, which stays locked to it.
+func accountMay(account *user.User, name string, mode uint32) (ok bool) {
+	names, _ := account.GroupIds() // without them, the primary group counts
+	groups := make([]int, 0, len(names))
+	for _, name := range names {
+		if id, err := strconv.Atoi(name); err == nil {
+			groups = append(groups, id)
+		}
+	}
+	uid, errUser := strconv.Atoi(account.Uid)
+	gid, errGroup := strconv.Atoi(account.Gid)
+	if errUser != nil || errGroup != nil {
+		return may(name, mode)
+	}
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		runtime.LockOSThread()
+		if unix.Setgroups(groups) != nil || unix.Setfsgid(gid) != nil || unix.Setfsuid(uid) != nil {
+			ok = may(name, mode) // nor can the gateway change to the account
+			return
+		}
+		ok = unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS) == nil
+	})
+	asking.Wait()
+	return ok
 }

@@ -109,7 +109,7 @@ func (d *doctor) disks(ctx context.Context) {
 	const area = "disk"
 	for _, g := range d.cfg.Groups {
 		for _, store := range g.StorePaths {
-			if unix.Access(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) != nil {
+			if !d.cfg.May(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) {
 				continue // Check returns it as a problem of the configuration
 			}
 			d.add(area, store, OK, "", "can be read, a store path of %s", g.Name)

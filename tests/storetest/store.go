@@ -65,6 +65,7 @@ const Canary = "canary: this lies outside the store\n"
 func New(t testing.TB) *Store {
 	t.Helper()
 	s := &Store{Dir: t.TempDir(), t: t}
+	require.NoError(t, os.Chmod(filepath.Dir(s.Dir), 0o755)) // the account of the gateway may enter it
 	s.w = storewriter.Writer{Root: s.Root, Created: Created, Changed: Changed}
 	for _, root := range []string{s.Root(Group, 0), s.Root(Group, 1), s.Root(Other, 0)} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, "data", "00", "0A"), 0o755))
