@@ -39,7 +39,8 @@ func (u *Upstreams) WrongGroups(cfg *config.Config) (list []i18n.Text) {
 				text = i18n.Sprintf("%s; this host (%s) is a storage of %s", text, host, group)
 			}
 			list = append(list, text)
-		case here && group != name && len(members.StoragesOf(name)) > 0:
+		case here && group != name && len(members.StoragesOf(name)) > 0 && hasStore(cfg, name) &&
+			!hasStore(cfg, group):
 			list = append(list, i18n.Sprintf("group_name = %s: the trackers list this host (%s) in %s, not in %s",
 				name, host, group, name))
 		}
@@ -47,16 +48,23 @@ func (u *Upstreams) WrongGroups(cfg *config.Config) (list []i18n.Text) {
 	return list
 }
 
+// hasStore reports whether a configuration has store paths of a group on this host.
+func hasStore(cfg *config.Config, group string) bool {
+	return slices.ContainsFunc(cfg.Groups, func(g config.Group) bool {
+		return g.Name == group && len(g.StorePaths) > 0
+	})
+}
+
 // listedHere returns an address of this host that a list of storages has, and its group: the wanted
-// one if it has this host.
+// one if that has this host.
 func (u *Upstreams) listedHere(members *tracker.Members, wanted string) (host, group string, ok bool) {
 	for _, s := range members.All() {
-		for _, addr := range s.Addrs() {
-			switch {
-			case !slices.Contains(u.settings.sources.LocalIPs, addr):
-			case s.Group == wanted:
-				return addr.String(), s.Group, true
-			case !ok:
+		addrs := s.Others
+		if addr, err := netip.ParseAddr(s.Host); err == nil {
+			addrs = append([]netip.Addr{addr}, addrs...)
+		}
+		for _, addr := range addrs {
+			if slices.Contains(u.settings.sources.LocalIPs, addr) && (!ok || s.Group == wanted) {
 				host, group, ok = addr.String(), s.Group, true
 			}
 		}

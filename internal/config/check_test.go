@@ -423,7 +423,8 @@ func TestStoresOfTheAccount(t *testing.T) {
 	store := filepath.Join(openFolder(t), "store")
 	data := filepath.Join(store, "data")
 	require.NoError(t, os.MkdirAll(data, 0o755))
-	text := "group_name = group1\ntracker_server = 10.0.0.1:22122\nstore_path0 = " + store + "\n[gateway]\nuser = nobody\n"
+	text := "group_name = group1\ntracker_server = 10.0.0.1:22122\nstore_path0 = " + store +
+		"\n[gateway]\nuser = nobody\n"
 	require.NoError(t, os.Chmod(store, 0o700))
 	require.Equal(t, 1, found(checked(t, text), Error, 3, "cannot enter"))
 	require.NoError(t, os.Chmod(store, 0o711))

@@ -226,16 +226,16 @@ func TestDoctorHost(t *testing.T) {
 }
 
 // TestWrongGroup: doctor fails, and a running gateway warns in its log and on its status page,
-// where no tracker has the group of the store.
+// where no tracker has the group of the store, or has this host in it.
 func TestWrongGroup(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1},
 		{Name: "group2", Count: 1}}})
 	host, _, err := net.SplitHostPort(c.Storage(0).Addr())
 	require.NoError(t, err)
-	conf := e2e.WriteConfig(t, strings.Replace(storetest.New(t).Config("tracker_server = "+c.Trackers()[0],
-		"[gateway]", "listen = "+lab.Address(lab.Port()), "admin_listen = "+lab.Address(lab.Port()),
-		"local_ips = "+host), "group_name = group1", "group_name = grupo1", -1))
+	conf := e2e.WriteConfig(t, "group_name = grupo1\nstore_path0 = "+storetest.New(t).Root("group1", 0)+
+		"\ntracker_server = "+c.Trackers()[0]+"\n[gateway]\nlisten = "+lab.Address(lab.Port())+
+		"\nadmin_listen = "+lab.Address(lab.Port())+"\nlocal_ips = "+host+"\n")
 	want := "group_name = grupo1: no tracker has this group; groups: group1, group2; this host (" + host +
 		") is a storage of group1"
 	require.Equal(t, want, only(t, examine(t, 1, conf, "config"), "fail").text)
@@ -243,4 +243,11 @@ func TestWrongGroup(t *testing.T) {
 	eventually.True(t, func() bool { return strings.Contains(p.LogText(), want) })
 	_, page := p.AdminGet("/status")
 	require.Contains(t, page, "grupo1: no tracker has this group")
+	p.Shutdown()
+
+	other := edited(t, conf, "group_name = grupo1", "group_name = group2")
+	require.Equal(t, "group_name = group2: the trackers list this host ("+host+") in group1, not in group2",
+		only(t, examine(t, 1, other, "config"), "fail").text)
+	right := edited(t, conf, "group_name = grupo1", "group_name = group1")
+	require.Empty(t, examine(t, 0, right, "config"))
 }
