@@ -174,6 +174,9 @@ func (l *loader) keep(e entry, list bool) {
 
 func (l *loader) apply(s setting, e entry) {
 	r := s.into.parse(e.value, e.at)
+	if r == nil && (s.into.secret || s.into.paths != nil) {
+		r = punctuated(e.value)
+	}
 	if r == nil {
 		return
 	}
@@ -377,7 +380,12 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 		if i >= count {
 			l.warnf(e.at, name, i18n.Sprintf("set store_path_count = %d, or remove the line", i+1),
 				"%s is ignored: store_path_count is %d in %s", e.key, count, where)
-		} else if e.value != "" {
+			continue
+		}
+		if r := punctuated(e.value); r != nil {
+			l.add(r.severity, e.at, name, i18n.Sprintf("%s = %s %s", e.key, i18n.Plain(shown(e.value)), r.what), r.fix)
+		}
+		if e.value != "" {
 			paths[i] = e.value
 		}
 	}

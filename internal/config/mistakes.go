@@ -140,7 +140,7 @@ func settingFix(section, line string, names []string) i18n.Text {
 	if !ok {
 		return i18n.Plain("write key = value, or # in front of a comment")
 	}
-	value := strings.Trim(line[len(word):], between+"->")
+	value := strings.TrimRight(strings.Trim(line[len(word):], between+"->"), ";")
 	if looksSecret.MatchString(key) || value == "" {
 		value = "..."
 	}

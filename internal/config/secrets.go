@@ -113,18 +113,13 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 	return keys, first
 }
 
-// hidden returns f as a field whose value is never shown. A secret may be any text, so quotes and
-// comments, which the dialect does not have, are a warning.
+// hidden returns f as a field whose value is never shown. A secret may be any text, so comments,
+// which the dialect does not have, are a warning.
 func hidden(f field) field {
 	parse := f.parse
 	f.secret, f.parse = true, func(v string, at position) *parseError {
 		r := parse(v, at)
-		switch {
-		case r != nil:
-		case len(v) > 1 && v[0] == v[len(v)-1] && (v[0] == '"' || v[0] == '\''):
-			r = questionable("remove the quotes, unless the other side has them too",
-				"has quotes, which are part of it")
-		case commentBehind.MatchString(v):
+		if r == nil && commentBehind.MatchString(v) {
 			r = questionable("write comments on lines of their own",
 				"has a #, which begins no comment here: all of the line is the value")
 		}
@@ -135,3 +130,17 @@ func hidden(f field) field {
 
 // commentBehind matches the beginning of a comment behind a value.
 var commentBehind = regexp.MustCompile(`\s#`)
+
+// punctuated returns a warning about a value in quotes, or with a semicolon at its end: other
+// formats remove them, the dialect does not.
+func punctuated(v string) *parseError {
+	switch {
+	case len(v) > 1 && v[0] == v[len(v)-1] && (v[0] == '"' || v[0] == '\''):
+		return questionable("remove the quotes, unless they belong to the value",
+			"has quotes, which are part of it")
+	case strings.HasSuffix(v, ";"):
+		return questionable("remove the ; at the end, unless it belongs to the value",
+			"has a ; at its end, which is part of it")
+	}
+	return nil
+}

@@ -125,6 +125,15 @@ var lineMistakes = []mistake{
 		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = group1?"},
 	{text: "something else",
 		want: "FILE:4: warning: a line without = is ignored; write key = value, or # in front of a comment"},
+	{text: "[gateway]\nlisten 80;",
+		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean listen = 80?", code: 1},
+	{text: "WHOLEgroup_name = group1\ntracker_server = 192.0.2.1:22122\nstore_path0 = \"DIR/store\"",
+		want: "FILE:3: warning: store_path0 = \"\\\"DIR/store\\\"\" has quotes, which are part of it; remove the " +
+			"quotes, unless they belong to the value\nFILE:3: error: store path \"\\\"DIR/store\\\"\" is not " +
+			"absolute; write the path from the root: /...", code: 1},
+	{text: "[gateway]\naccess_log = off;",
+		want: "FILE:5: warning: access_log = \"off;\" has a ; at its end, which is part of it; remove the ; at " +
+			"the end, unless it belongs to the value"},
 	{text: "[gateway]\nuser: nobody",
 		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean user = nobody?", code: 1},
 	{text: "#@if ON",
@@ -176,7 +185,11 @@ var tokenMistakes = []mistake{
 			"token is checked; write true or false", code: 1},
 	{text: "#include http.conf\nhttp.anti_steal.secret_key = \"1234567890abcdef\"",
 		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has quotes, which are part of it; remove " +
-			"the quotes, unless the other side has them too\nFILE: tokens: on (http.conf:1), group: " +
+			"the quotes, unless they belong to the value\nFILE: tokens: on (http.conf:1), group: " +
+			"group1 (m.conf:1), URLs without the group (by default)"},
+	{text: "#include http.conf\nhttp.anti_steal.secret_key = 1234567890abcdef;",
+		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has a ; at its end, which is part of it; " +
+			"remove the ; at the end, unless it belongs to the value\nFILE: tokens: on (http.conf:1), group: " +
 			"group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "#include http.conf\nhttp.anti_steal.secret_key = 1234567890abcdef # a comment",
 		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has a #, which begins no comment here: all " +
