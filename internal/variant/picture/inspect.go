@@ -29,6 +29,7 @@ type source struct {
 	profile       []byte // ICC profile; nil = none
 	multiplied    bool   // decoding needs memory for all coefficients, or for passes
 	limited       bool   // Y, Cb and Cr have the range of television: 16 to 235
+	tables        int64  // bytes for the tables of lossless WebP
 }
 
 // codec decodes one format.
@@ -103,7 +104,7 @@ func (src *source) memory() int64 {
 		perPixel *= 5
 	}
 	const block = 64 // sides are rounded up to blocks
-	return int64(src.width+block) * int64(src.height+block) * (perPixel + src.codec.memory)
+	return src.tables + int64(src.width+block)*int64(src.height+block)*(perPixel+src.codec.memory)
 }
 
 func (src *source) decode(ctx context.Context) (image.Image, error) {
@@ -203,10 +204,17 @@ const (
 	flagAlpha    = 1 << 4
 )
 
+// losslessTables bounds the bytes for the 65,536 groups of codes that a file of a few bytes can
+// claim: the decoder allocates them at once.
+const losslessTables = 180 << 20
+
 // webpMeta reads the chunks. An animation is replaced by its first frame, if that fills the
 // picture.
 func webpMeta(s *source) {
 	s.limited = true
+	if bytes.Contains(s.file, []byte("VP8L")) || bytes.Contains(s.file, []byte("ALPH")) {
+		s.tables = losslessTables
+	}
 	animated := false
 	visitRIFF(s.file[12:], func(kind string, body []byte) bool {
 		switch {
