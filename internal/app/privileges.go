@@ -251,5 +251,11 @@ func (a *App) reachable(cfg *config.Config) error {
 		return nil
 	}
 	slices.Sort(paths)
+	for _, path := range paths {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("there is no %q, and it is outside of the Landlock rules: correct the path, or restart "+
+				"when it is there", path)
+		}
+	}
 	return fmt.Errorf("needs a restart: outside of the Landlock rules: %s", strings.Join(slices.Compact(paths), ", "))
 }

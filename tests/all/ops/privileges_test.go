@@ -90,6 +90,7 @@ func TestLandlock(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(100))
 	include := filepath.Join(outside, "more.conf")
 	require.NoError(t, os.WriteFile(include, []byte("[gateway]\nx_cache = true\n"), 0o644))
+	require.NoError(t, os.Mkdir(filepath.Join(outside, "data"), 0o755))
 	log := filepath.Join(logs, "access.log")
 	lines := func(access string, more ...string) string {
 		return s.Config(e2e.WithListen(append([]string{"[gateway]", "access_log = " + access}, more...))...)
@@ -119,6 +120,8 @@ func TestLandlock(t *testing.T) {
 				"outside of the Landlock rules: "+outside)
 			require.Contains(t, rejected(p, elsewhere), "needs a restart: outside of the Landlock rules: "+outside+
 				"/data")
+			require.Contains(t, rejected(p, strings.ReplaceAll(elsewhere, outside, outside+"/mistyped")),
+				"there is no \""+outside+"/mistyped/data\", and it is outside of the Landlock rules")
 			require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 
 			// Named files may change and be replaced: the configuration by another file, the log by
