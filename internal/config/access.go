@@ -174,6 +174,12 @@ func (l *loader) lintAccess() {
 		l.keyWarning(method, "set trusted_proxies, or remove the line",
 			"client_address has no effect: trusted_proxies is empty")
 	}
+	for _, p := range g.AllowSources {
+		if p.Bits() == 0 {
+			l.keyWarning("gateway.allow_sources", "name the networks of the storages only",
+				"allow_sources holds %s: a URL can name any address as its source", shown(p.String()))
+		}
+	}
 	for _, p := range g.TrustedProxies.Prefixes {
 		if p.Bits() == 0 {
 			l.keyWarning(proxies, "name the networks of the proxies only",
@@ -181,8 +187,23 @@ func (l *loader) lintAccess() {
 		}
 	}
 	l.lintRules(AccessName, a)
+	l.lintEmpty(AccessName)
 	for _, s := range l.c.AccessSections {
 		l.lintRules(s.Name, &s.Access)
+		l.lintEmpty(s.Name)
+	}
+}
+
+// lintEmpty reports rules that are written without a value, which lets all clients in. A section of
+// files may lift a rule of [access] so, but not by a variable that is empty.
+func (l *loader) lintEmpty(section string) {
+	for _, key := range []string{"allow", "deny", "referers"} {
+		name := full(section, key)
+		line, written := l.c.written[name]
+		lifts := section != AccessName && l.c.written[full(AccessName, key)].value != "" && !line.emptied
+		if written && line.value == "" && !lifts {
+			l.keyWarning(name, "write a value, or remove the line", "%s is empty and keeps no client out", key)
+		}
 	}
 }
 

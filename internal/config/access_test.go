@@ -14,11 +14,17 @@ import (
 )
 
 func TestAccessRules(t *testing.T) {
+	t.Setenv("OPENS_EMPTY", "")
 	requireRules(t, base, []mistake{
 		{"PROXY protocol of no proxy", "[gateway]\nclient_address = proxy-protocol\n", Error, 4, "names no proxy"},
 		{"method without proxies", "[gateway]\nclient_address = x-real-ip\n", Warning, 4, "has no effect"},
 		{"all are proxies", "[gateway]\ntrusted_proxies = 10.0.0.1, 0.0.0.0/0\n", Warning, 4, "address of its choice"},
 		{"all of IPv6 are", "[gateway]\ntrusted_proxies = ::/0\n", Warning, 4, "address of its choice"},
+		{"all are sources", "[gateway]\nallow_sources = ::/0\n", Warning, 4, "any address as its source"},
+		{"no clients named", "[access]\nallow =\n", Warning, 4, "allow is empty and keeps no client out"},
+		{"empty variable", "[access]\nallow = ${OPENS_EMPTY}\n", Warning, 4, "keeps no client out"},
+		{"empty in a section", "[access]\nallow = 10.0.0.1\n[access jpg]\nallow = ${OPENS_EMPTY}\n", Warning, 6,
+			"keeps no client out"},
 		{"burst without rate", "[access]\nrequests_burst = 5\n", Warning, 4, "without requests_per_second"},
 		{"send_rate_after alone", "[access]\nsend_rate_after = 1MB\n", Warning, 4, "without send_rate"},
 		{"file without referers", "[access]\nreferer_file = x.png\n", Warning, 4, "without referers"},
@@ -56,7 +62,7 @@ func TestAccessRules(t *testing.T) {
 	})
 	for _, text := range []string{
 		"[gateway]\ntrusted_proxies = unix:\nclient_address = proxy-protocol\nhealth_path = /\n",
-		"[access]\nallow =\ndeny =\nreferers =\nreferer_file =\nrequests_per_second =\nrequests_burst =\nsend_rate =\n",
+		"[access]\nreferer_file =\nrequests_per_second =\nrequests_burst =\nsend_rate =\n",
 		"[access]\nrequests_burst = 5\nreferer_redirect = /no\n[access jpg]\nrequests_per_second = 1\n" +
 			"referers = none\n",
 		"[access]\nrequests_per_second = 0.25\nrequests_burst = 1\nreferers = none, Blocked, .Example.com, www.*\n",

@@ -35,6 +35,7 @@ type entry struct {
 	key     string
 	value   string
 	at      position
+	emptied bool // the value is empty because its variables are
 }
 
 // document is a configuration as text, with positions.

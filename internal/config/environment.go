@@ -27,7 +27,7 @@ func (l *loader) expand(e *entry) (ok bool) {
 	isTemplate := e.section == "gateway" && e.key == "access_log_format"
 	value, err := expandValue(e.value, isTemplate, os.LookupEnv)
 	if err == nil {
-		e.value = value
+		e.value, e.emptied = value, value == ""
 		return true
 	}
 	key := full(e.section, e.key)

@@ -76,7 +76,10 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 		advice = i18n.Plain("set x_cache in [gateway]")
 	}
 	var known string
+	misplaced, isKey := l.misplaced(e.key)
 	switch {
+	case isKey:
+		l.errorf(e.at, key, misplaced, "%q is no header: its value would be sent to every client", clip(e.key))
 	case headerName(&known).parse(e.key, e.at) != nil || e.key == "":
 		l.errorf(e.at, key, "write a name such as X-Frame-Options", "%q is not the name of a header", clip(e.key))
 	case slices.Contains(computedHeaders, name):
@@ -93,6 +96,25 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 		return HeaderField{name, e.value}, true
 	}
 	return field, false
+}
+
+// misplaced returns a fix for a name in [headers] that is the name of a key, or looks like one.
+func (l *loader) misplaced(name string) (fix i18n.Text, ok bool) {
+	name = strings.ToLower(name)
+	if home, ok := l.homeOf(name); ok {
+		return home, true
+	}
+	if !strings.ContainsAny(name, "._") {
+		return fix, false
+	}
+	for _, section := range l.keys.sections() {
+		for _, s := range l.keys[section] {
+			if near, ok := Nearest(name, []string{s.key}); ok {
+				return i18n.Sprintf("did you mean %s (%s)?", full(section, near), i18n.Plain(s.doc)), true
+			}
+		}
+	}
+	return i18n.Plain("write a name such as X-Frame-Options"), true
 }
 
 // credentials reads Access-Control-Allow-Credentials, which responses to preflight requests and

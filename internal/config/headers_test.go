@@ -68,6 +68,24 @@ func TestBadHeadersAndPages(t *testing.T) {
 	require.Equal(t, 1, found(problems, Error, first+4*fileselect.MaxSelectors+1, "more than"))
 }
 
+// TestMisplacedKeys: a key is no header and no address, and a word is no boolean.
+func TestMisplacedKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"[headers]\nhttp.anti_steal.check_token = true": "is no header",
+		"[headers jpg]\nhttp.anti_steal.secret_key = s": "belongs in the global section",
+		"[headers]\ndeny = all":                         "belongs in [access]",
+		"[headers]\nmax_ranges = 2":                     "belongs in [gateway]",
+		"[headers]\nmax_rangs = 1":                      "did you mean gateway.max_ranges",
+		"[headers]\nX.Y = 1":                            "write a name such as X-Frame-Options",
+		"[address_map]\ndeny = 10.0.0.1":                "belongs in [access]",
+		"[gateway]\ntls_redirect = enable":              "neither true nor false",
+		"[redis]\ntls = enable":                         "neither true nor false",
+	} {
+		_, problems := load(t, base+text)
+		require.Equal(t, 1, found(problems, Error, 4, want), "%q: %v", text, problems)
+	}
+}
+
 func TestErrorPages(t *testing.T) {
 	dir := put(t, map[string]string{"here.html": "x", "big.html": strings.Repeat("x", MaxErrorPage+1),
 		"sub/c.conf": base + "[error_pages]\n404 = ../here.html\n5XX = missing.html\n403 = ../big.html\n4xx = .\n"})

@@ -117,7 +117,7 @@ func (l *loader) sectionOf(i int) string {
 	return "group" + strconv.Itoa(i+1)
 }
 
-const checkTokenKey = "http.anti_steal.check_token"
+const checkTokenKey, secretKey = "http.anti_steal.check_token", "http.anti_steal.secret_key"
 
 // shortSecret is the length in bytes below which a secret can be guessed.
 const shortSecret = 16
@@ -127,8 +127,7 @@ const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	const checkKey, secretKey, failKey = checkTokenKey, "http.anti_steal.secret_key",
-		"http.anti_steal.token_check_fail"
+	const checkKey, failKey = checkTokenKey, "http.anti_steal.token_check_fail"
 	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
 		if a.FailFile != "" && l.c.at(checkKey).line == 0 { // the stock http.conf has both keys, and says false

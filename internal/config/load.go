@@ -147,7 +147,7 @@ func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[e
 	for i, e := range entries {
 		if first, twice := last[e.key]; twice && !mayRepeat(e) {
 			was := entries[first].at
-			if was != e.at && (was.file == e.at.file || e.at.file != l.c.File) {
+			if was != e.at && (was.file == e.at.file || e.at.file != l.c.File || weakens(e, entries[first])) {
 				l.warnf(e.at, full(section, e.key), "keep one of the two",
 					"%s is written already in %s line %d; the last value counts", e.key, was.file, was.line)
 			}
@@ -161,6 +161,18 @@ func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[e
 			}
 		}
 	}
+}
+
+// weakens reports whether a line of the file of -c takes back the check of tokens, or the secret,
+// of an included file.
+func weakens(e, before entry) bool {
+	switch {
+	case e.section != "":
+		return false
+	case e.key == checkTokenKey:
+		return isTrue(before.value) && !isTrue(e.value)
+	}
+	return e.key == secretKey && before.value != "" && before.value != stockSecret && before.value != e.value
 }
 
 // keep stores the line of a key in use. A list has the values of all its lines.
@@ -285,6 +297,10 @@ func (l *loader) applyAddressMap() {
 		l.keep(e, false)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, port, toOK := fdfs.ParseHosts(e.value)
+		if home, isKey := l.homeOf(e.key); isKey {
+			l.errorf(e.at, full(addressMap, e.key), home, "%q is the name of a key, not an address", clip(e.key))
+			continue
+		}
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
 			l.errorf(e.at, full(addressMap, e.key),
 				"write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",

@@ -217,8 +217,9 @@ func resolve(name string, at position) string {
 	return filepath.Join(filepath.Dir(at.file), name)
 }
 
-// flag parses a boolean: true, yes, on and 1 in any case are true, all else is false.
-func flag(p *bool) field {
+// moduleFlag parses a boolean as the module does: true, yes, on and 1 in any case are true, all
+// else is false.
+func moduleFlag(p *bool) field {
 	return field{parse: func(v string, _ position) *parseError {
 		if *p = isTrue(v); *p || isFalse(v) {
 			return nil
@@ -227,8 +228,18 @@ func flag(p *bool) field {
 	}}
 }
 
-// tokenFlag parses a boolean as flag does. A value that is neither true nor false is an error: it
-// may have been meant to switch the check of tokens on.
+// flag parses a boolean as moduleFlag does, but other words are an error.
+func flag(p *bool) field {
+	return field{parse: func(v string, at position) *parseError {
+		if moduleFlag(p).parse(v, at) != nil {
+			return invalid("write true or false", "is neither true nor false")
+		}
+		return nil
+	}}
+}
+
+// tokenFlag parses a boolean as moduleFlag does. A value that is neither true nor false is an
+// error: it may have been meant to switch the check of tokens on.
 func tokenFlag(p *bool) field {
 	const fix = "write true or false"
 	return field{parse: func(v string, at position) *parseError {
@@ -236,7 +247,7 @@ func tokenFlag(p *bool) field {
 			*p = false
 			return questionable(fix, "is empty and counts as false")
 		}
-		if r := flag(p).parse(v, at); r != nil {
+		if r := moduleFlag(p).parse(v, at); r != nil {
 			return invalid(fix, "is neither true nor false, so no token is checked")
 		}
 		return nil

@@ -183,16 +183,30 @@ var tokenMistakes = []mistake{
 	{text: "http.anti_steal.check_token = \"true\"",
 		want: "FILE:4: error: http.anti_steal.check_token = \"\\\"true\\\"\" is neither true nor false, so no " +
 			"token is checked; write true or false", code: 1},
+	{text: "#include http.conf\nhttp.anti_steal.check_token = false",
+		want: "FILE:5: warning: http.anti_steal.check_token is written already in DIR/http.conf line 1; the last " +
+			"value counts; keep one of the two\n" +
+			"FILE: tokens: off (m.conf:5), group: group1 (m.conf:1), URLs without the " +
+			"group (by default)"},
+	{text: "[headers]\nhttp.anti_steal.secret_key = 1234",
+		want: "FILE:5: error: \"http.anti_steal.secret_key\" is no header: its value would be sent to every client; " +
+			"http.anti_steal.secret_key belongs in the global section, above every [section]", code: 1},
 	{text: "#include http.conf\nhttp.anti_steal.secret_key = \"1234567890abcdef\"",
-		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has quotes, which are part of it; remove " +
+		want: "FILE:5: warning: http.anti_steal.secret_key is written already in DIR/http.conf line 2; the last " +
+			"value counts; keep one of the two\n" +
+			"FILE:5: warning: http.anti_steal.secret_key = (not shown) has quotes, which are part of it; remove " +
 			"the quotes, unless they belong to the value\nFILE: tokens: on (http.conf:1), group: " +
 			"group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "#include http.conf\nhttp.anti_steal.secret_key = 1234567890abcdef;",
-		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has a ; at its end, which is part of it; " +
+		want: "FILE:5: warning: http.anti_steal.secret_key is written already in DIR/http.conf line 2; the last " +
+			"value counts; keep one of the two\n" +
+			"FILE:5: warning: http.anti_steal.secret_key = (not shown) has a ; at its end, which is part of it; " +
 			"remove the ; at the end, unless it belongs to the value\nFILE: tokens: on (http.conf:1), group: " +
 			"group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "#include http.conf\nhttp.anti_steal.secret_key = 1234567890abcdef # a comment",
-		want: "FILE:5: warning: http.anti_steal.secret_key = (not shown) has a #, which begins no comment here: all " +
+		want: "FILE:5: warning: http.anti_steal.secret_key is written already in DIR/http.conf line 2; the last " +
+			"value counts; keep one of the two\n" +
+			"FILE:5: warning: http.anti_steal.secret_key = (not shown) has a #, which begins no comment here: all " +
 			"of the line is the value; write comments on lines of their own\nFILE: tokens: on (http.conf:1), group: " +
 			"group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "http.anti_steal.check_token =",
@@ -394,6 +408,8 @@ var languageMistakes = []mistake{
 		want: "gateway: 没有命令 \"chek\"（是否要写 check？）；参见 gateway help"},
 	{locale: chinese, args: "-s quit", code: 2,
 		want: "gateway: serve: 没有参数 -s（信号：kill -HUP 重新加载，kill -QUIT 停止）；参见 gateway help serve"},
+	{locale: chinese, text: "[headers]\ndeny = all", code: 1,
+		want: "FILE:5: 错误：\"deny\" 不是响应头：它的值会发给每个客户端；deny 应写在 [access] 中\nFILE: 1 个错误，0 个警告"},
 	{locale: chinese, args: "inspect", code: 2, want: "gateway: inspect: 缺少参数；参见 gateway help inspect"},
 	{locale: chinese, args: "check -c", code: 2, want: "gateway: check: 参数 -c 需要一个值；参见 gateway help check"},
 	{locale: chinese, args: "check -lang fr x", code: 2,
