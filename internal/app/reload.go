@@ -47,7 +47,7 @@ func (a *App) Reload() error {
 	if err != nil {
 		return err
 	}
-	old := a.listeners()
+	old, before := a.listeners(), a.config()
 	handler, err := a.use(c)
 	if err != nil {
 		return a.privileges.Explain(err)
@@ -59,6 +59,9 @@ func (a *App) Reload() error {
 	}
 	if keys := a.Pending(); len(keys) > 0 {
 		a.log.Warn("changed, but only a restart applies it, or an upgrade (SIGUSR2)", "keys", strings.Join(keys, ", "))
+	}
+	for _, was := range before.Opened(c.cfg) {
+		a.log.Warn(was)
 	}
 	a.log.Info("configuration loaded", "file", a.o.Config)
 	return nil

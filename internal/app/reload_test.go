@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,21 @@ func TestReloadAdjustsCache(t *testing.T) {
 	require.NoError(t, r.Reload())
 	require.Empty(t, r.Pending())
 	require.EqualValues(t, 7<<20, r.cache.Stats().Memory.Budget, "an eighth is for metadata")
+}
+
+// TestReloadOpens: a reload that takes the check of tokens or the rules of [access] back says so.
+func TestReloadOpens(t *testing.T) {
+	r := start(t, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = 7f3a9c51e08b4d26",
+		"[access jpg]", "deny = 192.0.2.1")
+	const tokens, rules = "tokens are off now: before they were on (", "[access] has no rules now"
+	require.NoError(t, r.Reload())
+	r.write()
+	require.NoError(t, r.Reload())
+	eventually.True(t, func() bool {
+		log, err := os.ReadFile(r.log)
+		require.NoError(t, err)
+		return strings.Count(string(log), tokens+r.conf+":") == 1 && strings.Count(string(log), rules) == 1
+	})
 }
 
 // TestRetiredPartsGo: components that a reload has replaced are closed once, when they are not in

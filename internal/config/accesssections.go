@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -53,6 +54,21 @@ func (l *loader) accessLine(e entry, s *AccessSection) {
 // anyAccess reports whether is holds for [access] or a section [access SELECTORS].
 func (c *Config) anyAccess(is func(*Access) bool) bool {
 	return is(&c.Access) || slices.ContainsFunc(c.AccessSections, func(s *AccessSection) bool { return is(&s.Access) })
+}
+
+// restricts reports whether any clients or pages are kept out.
+func (a *Access) restricts() bool { return !a.Allow.Empty() || !a.Deny.Empty() || len(a.Referers) > 0 }
+
+// Opened names the protection that c has and now does not have any more.
+func (c *Config) Opened(now *Config) (list []string) {
+	if c.AntiSteal.CheckToken && !now.AntiSteal.CheckToken {
+		at := c.at(checkTokenKey)
+		list = append(list, fmt.Sprintf("tokens are off now: before they were on (%s:%d)", at.file, at.line))
+	}
+	if c.anyAccess((*Access).restricts) && !now.anyAccess((*Access).restricts) {
+		list = append(list, "[access] has no rules now: before it kept clients or pages out")
+	}
+	return list
 }
 
 // ChecksReferers reports whether the referers of any requests are checked.
