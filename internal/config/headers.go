@@ -98,7 +98,8 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 	return field, false
 }
 
-// misplaced returns a fix for a name in [headers] that is the name of a key, or looks like one.
+// misplaced returns a fix for a name in [headers] that is the name of a key, is near to one, or has
+// a dot.
 func (l *loader) misplaced(name string) (fix i18n.Text, ok bool) {
 	name = strings.ToLower(name)
 	if home, ok := l.homeOf(name); ok {
@@ -114,7 +115,7 @@ func (l *loader) misplaced(name string) (fix i18n.Text, ok bool) {
 			}
 		}
 	}
-	return i18n.Plain("write a name such as X-Frame-Options"), true
+	return i18n.Plain("write a name such as X-Frame-Options"), strings.Contains(name, ".")
 }
 
 // credentials reads Access-Control-Allow-Credentials, which responses to preflight requests and

@@ -84,6 +84,9 @@ func TestMisplacedKeys(t *testing.T) {
 		_, problems := load(t, base+text)
 		require.Equal(t, 1, found(problems, Error, 4, want), "%q: %v", text, problems)
 	}
+	c, problems := load(t, base+"[headers]\nX_Site = 1")
+	require.Empty(t, problems)
+	require.Len(t, c.Headers, 1)
 }
 
 func TestErrorPages(t *testing.T) {
