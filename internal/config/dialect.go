@@ -165,6 +165,10 @@ func (d *reader) lines(path string, data []byte) {
 	for n := 1; len(data) > 0 && !d.full; n++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		data = rest
+		if loneCR.Match(line) {
+			d.report.warnf(position{path, n}, "", "write a line of its own for what is behind it",
+				"the line holds a CR (carriage return), which ends no line")
+		}
 		d.line(strings.Trim(string(line), blanks), position{path, n})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"fastdfs-gateway/internal/i18n"
 )
 
 // A packet of the protocol has a header and a body:
@@ -93,6 +95,9 @@ func (h Header) AppendTo(dst []byte) []byte {
 // may have a body.
 func ParseReply(b [HeaderSize]byte) (Header, error) {
 	h := Header{Length: int64(binary.BigEndian.Uint64(b[:])), Command: Command(b[8]), Status: b[9]}
+	if string(b[:5]) == "HTTP/" {
+		return h, i18n.Errorf("%w: this is a web server", ErrProtocol)
+	}
 	if h.Length < 0 || h.Command != CmdReply {
 		return h, fmt.Errorf("%w: length %d, command %d, status %d", ErrProtocol, h.Length, h.Command, h.Status)
 	}

@@ -30,6 +30,7 @@ func TestHeader(t *testing.T) {
 		require.ErrorIs(t, err, ErrProtocol)
 	}
 	_, err := ParseReply([HeaderSize]byte([]byte("HTTP/1.1 2")))
+	require.ErrorContains(t, err, "web server")
 	require.ErrorIs(t, err, ErrProtocol)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/tests/storetest"
 
@@ -39,6 +40,13 @@ func TestExplainBeforeTheFile(t *testing.T) {
 	text := h.Explain(context.Background(), "http://h"+file.URL(), time.Now()).String()
 	require.Contains(t, text, "200: the file of this host")
 	require.NotContains(t, text, "decided by")
+
+	h = NewHandler(Options{Store: openLocal(t, s), GroupInURL: true,
+		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"k"}})})
+	for ts, want := range map[int64]string{time.Now().Unix(): "accepted\n", time.Now().UnixMilli(): "in milliseconds"} {
+		url := file.URL() + "?" + antisteal.Query("k", file.ID.Logic, ts)
+		require.Contains(t, h.Explain(t.Context(), url, time.Now()).String(), want)
+	}
 }
 
 // TestURLForms: a URL of the form that url_have_group_name excludes names the key, in the response

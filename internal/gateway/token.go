@@ -26,7 +26,7 @@ func (r *request) checkToken() (served bool, err error) {
 	}
 	switch {
 	case r.trace != nil:
-		r.trace.token(err)
+		r.trace.token(err, q.ts, r.now)
 	case err != nil:
 		h.o.Metrics.tokenRejected(err)
 	}

@@ -331,6 +331,9 @@ var valueMistakes = []mistake{
 }
 
 var formatMistakes = []mistake{
+	{text: "# a\rhttp.anti_steal.check_token = true",
+		want: "FILE:4: warning: the line holds a CR (carriage return), which ends no line; write a line of its own " +
+			"for what is behind it"},
 	{text: "WHOLE{\"listen\": \":8888\"}",
 		want: "FILE: error: \"FILE\" is JSON; write lines key = value, as in mod_fastdfs.conf", code: 1},
 	{text: "WHOLE{\n  // a comment\n  \"listen\": \":8888\",\n}",
