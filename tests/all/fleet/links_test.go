@@ -55,10 +55,10 @@ var linkFaults = []linkFault{
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
 	{name: "black", begin: (*redistest.Relay).Hang, end: (*redistest.Relay).Restore, unknown: true},
-	// A peer connection ends if a ping gets no reply within a second. A busy machine takes part of
-	// that second.
-	late(200*time.Millisecond, 200*time.Millisecond),
-	late(10*time.Millisecond, 200*time.Millisecond),
+	// A gateway whose replies take longer than 450 ms counts as dead. A busy machine takes part of
+	// these.
+	late(150*time.Millisecond, 150*time.Millisecond),
+	late(10*time.Millisecond, 150*time.Millisecond),
 }
 
 // linkCase is a fault of a link, before or during a fill.
