@@ -90,7 +90,7 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 		l.credentials(e, files)
 	default:
 		if r := checkCacheControl(e.value); name == "Cache-Control" && r != nil {
-			l.add(r.severity, e.at, key, i18n.Sprintf("%s = %s %s", e.key, i18n.Plain(shown(e.value)), r.what), r.fix)
+			l.addValue(e, i18n.Plain(shown(e.value)), r)
 		}
 		l.keep(e, false)
 		return HeaderField{name, e.value}, true

@@ -196,6 +196,11 @@ func (l *loader) apply(s setting, e entry) {
 	if s.into.secret {
 		value = i18n.Plain("(not shown)")
 	}
+	l.addValue(e, value, r)
+}
+
+// addValue adds the problem of a value, which is shown as value.
+func (l *loader) addValue(e entry, value i18n.Text, r *parseError) {
 	l.add(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
@@ -399,7 +404,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 			continue
 		}
 		if r := punctuated(e.value); r != nil {
-			l.add(r.severity, e.at, name, i18n.Sprintf("%s = %s %s", e.key, i18n.Plain(shown(e.value)), r.what), r.fix)
+			l.addValue(e, i18n.Plain(shown(e.value)), r)
 		}
 		if e.value != "" {
 			paths[i] = e.value

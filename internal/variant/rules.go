@@ -216,19 +216,20 @@ func acceptsWebP(accept string) bool {
 //
 //	image NUL id NUL w=W,h=H,fit=F,q=Q,format=T
 //
-// id is the canonical id of the file with its group. A number that was not named is 0, but Q is the
-// quality of the configuration, F is contain and T the format of the file. No token is a signature.
-func (r *Rules) Sign(secret string, w Wish, id, ext string) string {
+// id is the canonical id of the file with its group. A size that was not named is 0, F is contain
+// and T the format of the file; Q has to be set. No token is a signature.
+func Sign(secret string, w Wish, id, ext string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "image\x00%s\x00w=%d,h=%d,fit=%s,q=%d,format=%s", id, w.Width, w.Height,
-		cmp.Or(w.Fit, fits[picture.Contain]), cmp.Or(w.Quality, r.o.Quality), cmp.Or(w.Format, formats[formatOf(ext)]))
+		cmp.Or(w.Fit, fits[picture.Contain]), w.Quality, cmp.Or(w.Format, formats[formatOf(ext)]))
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 func (r *Rules) isSigned(w Wish, id, ext string) bool {
 	match := 0
+	w.Quality = cmp.Or(w.Quality, r.o.Quality)
 	for _, secret := range r.o.Secrets { // all, so that the time does not depend on the matching secret
-		match |= subtle.ConstantTimeCompare([]byte(w.Signature), []byte(r.Sign(secret, w, id, ext)))
+		match |= subtle.ConstantTimeCompare([]byte(w.Signature), []byte(Sign(secret, w, id, ext)))
 	}
 	return match == 1
 }

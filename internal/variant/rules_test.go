@@ -24,11 +24,11 @@ func TestRules(t *testing.T) {
 	any := allForms(RulesOptions{Any: true})
 	// The signatures are those of the hmac of Python.
 	signed := Wish{Width: 123, Quality: 77, Fit: "contain", Signature: "a08f87314a25aaaf"}
-	require.Equal(t, "932bf4bf18e8ea4c", r.Sign(secret, Wish{Width: 123}, id, "jpg"), "q=85")
+	require.Equal(t, "932bf4bf18e8ea4c", Sign(secret, Wish{Width: 123, Quality: 85}, id, "jpg"))
 	forged := signed
 	forged.Width++
 	other := Wish{Width: 123}
-	other.Signature = r.Sign("no secret of this gateway", other, id, "jpg")
+	other.Signature = Sign("no secret of this gateway", other, id, "jpg")
 	for _, c := range []struct {
 		rules *Rules
 		wish  Wish

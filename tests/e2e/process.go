@@ -186,6 +186,12 @@ func (p *Process) LogText() string {
 	return p.log.String()
 }
 
+// Logged waits for a text in the log, which is read beside the responses.
+func (p *Process) Logged(text string) {
+	p.T.Helper()
+	eventually.True(p.T, func() bool { return strings.Contains(p.LogText(), text) }, text)
+}
+
 // Shutdown sends SIGTERM and expects exit code 0.
 func (p *Process) Shutdown() {
 	p.T.Helper()

@@ -63,8 +63,7 @@ func tokenCommand() *cobra.Command {
 				return usageError{i18n.Errorf("token: -image: %w", err)}
 			}
 			wish.Quality = cmp.Or(wish.Quality, cfg.Image.Quality) // the URL stays valid if the configuration changes
-			rules := variant.NewRules(variant.RulesOptions{Quality: cfg.Image.Quality})
-			signed := wish.String() + "&sig=" + rules.Sign(secrets[0], wish, id.Canonical().String(), id.Ext())
+			signed := wish.String() + "&sig=" + variant.Sign(secrets[0], wish, id.Canonical().String(), id.Ext())
 			if query += "&" + signed; !cfg.AntiSteal.CheckToken {
 				query = signed
 			}

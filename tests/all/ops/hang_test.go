@@ -63,10 +63,7 @@ func TestHangingStore(t *testing.T) {
 				return code == http.StatusServiceUnavailable
 			})
 			require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
-			eventually.True(t, func() bool {
-				return strings.Contains(p.LogText(),
-					`msg="configuration rejected, the old one stays" err="a store path does not respond"`)
-			})
+			p.Logged(`msg="configuration rejected, the old one stays" err="a store path does not respond"`)
 			if leaves {
 				text, err := os.ReadFile(p.Conf)
 				require.NoError(t, err)
@@ -78,7 +75,7 @@ func TestHangingStore(t *testing.T) {
 				require.Equal(t, http.StatusOK, code, body)
 			}
 			require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
-			eventually.True(t, func() bool { return strings.Contains(p.LogText(), "msg=stopping") })
+			p.Logged("msg=stopping")
 			content, err := io.ReadAll(resp.Body)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(f.Content, content))

@@ -284,16 +284,25 @@ func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// nobodysStore returns a store and a configuration with the lines, which the account `nobody` may
+// use like dir.
+func nobodysStore(t *testing.T, dir string, lines ...string) (s *storetest.Store, conf string) {
+	t.Helper()
+	needRoot(t)
+	s = storetest.New(t)
+	conf = e2e.WriteConfig(t, s.Config(lines...))
+	for _, path := range []string{s.Dir, dir, filepath.Dir(conf)} {
+		open(t, path, nobody)
+	}
+	return s, conf
+}
+
 // TestUserOfAnotherAccount: check warns an account that cannot become the user of the
 // configuration.
 func TestUserOfAnotherAccount(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	s, dir := storetest.New(t), t.TempDir()
-	open(t, s.Dir, nobody)
-	open(t, dir, nobody)
-	conf := e2e.WriteConfig(t, s.Config("[gateway]", "user = daemon"))
-	open(t, filepath.Dir(conf), nobody)
+	dir := t.TempDir()
+	_, conf := nobodysStore(t, dir, "[gateway]", "user = daemon")
 	out, err := asNobody(t, dir, "check", conf).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), `only root can become user "daemon"`)
@@ -303,12 +312,8 @@ func TestUserOfAnotherAccount(t *testing.T) {
 // socket of the running gateway, and reports this.
 func TestExplainWithoutPermission(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
-	s, dir := storetest.New(t), t.TempDir()
-	open(t, s.Dir, nobody)
-	open(t, dir, nobody)
-	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+dir+"/admin"))
-	open(t, filepath.Dir(conf), nobody)
+	dir := t.TempDir()
+	s, conf := nobodysStore(t, dir, "[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+dir+"/admin")
 	p := e2e.ServeConfig(t, conf)
 	cmd := asNobody(t, dir, "explain", "-c", conf, s.Normal("jpg", s.Bytes(100)).ID.String())
 	out, err := cmd.CombinedOutput()
@@ -336,7 +341,7 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	require.Regexp(t, `a reload will be rejected.*files=`+token+`\n`, p.LogText())
 	require.NoError(t, os.Chown(token, nobody, nobody))
 	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "configuration loaded") })
+	p.Logged("configuration loaded")
 	require.NotContains(t, p.LogText(), "no account")
 	require.NotContains(t, p.LogText(), "holds a secret")
 }

@@ -195,7 +195,7 @@ func TestImageForms(t *testing.T) {
 	} {
 		require.Equal(t, status, p.Get(target).StatusCode, target)
 	}
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "preset.NAME") })
+	p.Logged("preset.NAME")
 	require.Equal(t, []byte("a slave"), p.Get(slave.URL()).Body)
 	require.Equal(t, content, p.Get(url).Body)
 
@@ -265,7 +265,7 @@ func TestImageReplaced(t *testing.T) {
 	slave := s.Slave(master, "_big", "jpg", photo(t, 400, 200))
 	p := e2e.Serve(t, s, strings.Replace(images, "width, ", "", 1), "[open_file_cache]", "valid = 0")
 	require.Equal(t, 404, p.Get(slave.URL()+"?width=200&height=200").StatusCode)
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "forms does not contain width") })
+	p.Logged("forms does not contain width")
 	size, _ := sizeOf(t, p.Get(slave.URL()+"?w=200&h=200").Body)
 	require.Equal(t, image.Pt(200, 100), size)
 	path := s.Root("group1", 0) + "/data/" + slave.ID.TrueName()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func TestDifferencesForgedSlots(t *testing.T) {
 				require.Equal(t, secret, p.Get(victim.URL()).Body)
 			}
 			require.GreaterOrEqual(t, p.Metric("fdfs_gateway_crc_errors_total"), 2.0)
-			eventually.True(t, func() bool { return strings.Contains(p.LogText(), "trunk slot is not served") })
+			p.Logged("trunk slot is not served")
 			eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 0 })
 		})
 	}

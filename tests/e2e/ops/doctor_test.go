@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
@@ -240,7 +239,7 @@ func TestWrongGroup(t *testing.T) {
 		") is a storage of group1"
 	require.Equal(t, want, only(t, examine(t, 1, conf, "config"), "fail").text)
 	p := e2e.ServeConfig(t, conf)
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), want) })
+	p.Logged(want)
 	_, page := p.AdminGet("/status")
 	require.Contains(t, page, "grupo1: no tracker has this group")
 	p.Shutdown()

@@ -31,7 +31,7 @@ func TestFewDescriptors(t *testing.T) {
 	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
 	p := e2e.StartCommand(t, conf, exec.Command("sh", "-c", "ulimit -n 160 && exec \"$0\" -c \"$1\"", e2e.Binary, conf))
 	const warning = "the limit on open files (ulimit -n, LimitNOFILE=) allows"
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), warning) })
+	p.Logged(warning)
 	_, page := p.AdminGet("/status")
 	require.Contains(t, page, warning)
 	var open []net.Conn

@@ -140,7 +140,7 @@ func TestCertificateRenewal(t *testing.T) {
 		}
 	})
 	link(".crt", "two")
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "cannot be read again") })
+	p.Logged("cannot be read again")
 	require.Equal(t, "one", e2e.Served(t, address, f.URL(), "a.example"))
 	link(".key", "two")
 	eventually.True(t, func() bool { return e2e.Served(t, address, f.URL(), "a.example") == "two" })
@@ -161,10 +161,10 @@ func TestPlainOnTLS(t *testing.T) {
 	resp := e2e.Fetch(t, http.DefaultClient, "http://"+p.TLSAddress()+"/group1/M00/00/00/x.jpg")
 	require.Equal(t, 400, resp.StatusCode)
 	require.Equal(t, "this port speaks TLS: use https://\n", string(resp.Body))
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "rejected a client: this port speaks TLS") })
+	p.Logged("rejected a client: this port speaks TLS")
 
 	_, err := tls.Dial("tcp", p.Addrs[0], &tls.Config{InsecureSkipVerify: true})
 	require.Error(t, err)
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "this port speaks plain HTTP") })
+	p.Logged("this port speaks plain HTTP")
 	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_requests_total{code="400",source="none"}`) == 2 })
 }

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
@@ -53,9 +51,7 @@ func TestCorruptedReplica(t *testing.T) {
 					require.True(t, bytes.Equal(content, body), "request %d: %d bytes", i, len(body))
 				}
 			}
-			eventually.True(t, func() bool {
-				return strings.Contains(p.LogText(), "has corrupted content of a file, and is not asked for it")
-			})
+			p.Logged("has corrupted content of a file, and is not asked for it")
 			require.NotContains(t, p.LogText(), "file is taken for a link")
 		})
 	}
