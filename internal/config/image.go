@@ -43,7 +43,7 @@ func imageKeys(i *Image) []setting {
 			"quality of JPEG and WebP, 1 to 100"},
 		{"on_error", "original", choice(&i.OnError, "original", "422"),
 			"response for an unreadable picture: original (the file as it is) or 422"},
-		{"source_max", "50MB", size(&i.SourceMax),
+		{"source_max", "50MB", sizeFrom(&i.SourceMax, 1),
 			"largest file of which variants are made"},
 		{"pixels_max", "40000000", number(&i.PixelsMax, 1, 1_000_000_000),
 			"most pixels of a picture"},
@@ -53,7 +53,7 @@ func imageKeys(i *Image) []setting {
 			"variants that are made at a time; 0 = as many as processors"},
 		{"queue", "64", number(&i.Queue, 1, 1_000_000),
 			"variants that wait besides; more requests get 503"},
-		{"memory", "512MB", size(&i.Memory),
+		{"memory", "512MB", sizeFrom(&i.Memory, 1),
 			"memory for all variants that are made, a quarter of it for their files"},
 	}
 }
@@ -90,7 +90,8 @@ func sizes(p *[]variant.Size) field {
 func (l *loader) applyPresets() {
 	_, l.c.Image.Enabled = l.doc.sections[imageSection]
 	l.c.Image.Presets = map[string]variant.Wish{}
-	for e, last := range l.entries(imageSection, func(entry) bool { return true }) {
+	mayRepeat := func(e entry) bool { return !strings.HasPrefix(e.key, presetKey) } // apply looks at the others
+	for e, last := range l.entries(imageSection, mayRepeat) {
 		name, ok := strings.CutPrefix(e.key, presetKey)
 		if !ok || !last {
 			continue

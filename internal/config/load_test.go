@@ -60,12 +60,14 @@ func found(problems []Problem, severity Severity, line int, parts ...string) int
 
 func TestRepeatedScalarLastCounts(t *testing.T) {
 	c, problems := load(t, base+"connect_timeout = bad\nconnect_timeout = 7\nstore_path0 = /a\nstore_path0 = /b\n"+
-		"[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n")
+		"[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n[image]\npreset.a = w=1\npreset.a = w=2\n")
 	require.NotNil(t, c)
 	require.Equal(t, 7*time.Second, c.ConnectTimeout)
 	require.Equal(t, []string{"/b"}, c.Groups[0].StorePaths)
 	require.False(t, c.Gateway.XCache)
-	require.Len(t, problems, 3)
+	require.Equal(t, 2, c.Image.Presets["a"].Width)
+	require.Len(t, problems, 4)
+	require.Equal(t, 1, found(problems, Warning, 13, "preset.a"))
 	require.Equal(t, 1, found(problems, Warning, 4, "connect_timeout is written already in", "line 3"))
 	require.Equal(t, 1, found(problems, Warning, 6, "store_path0"))
 	require.Equal(t, 1, found(problems, Warning, 10, "x_cache"))
