@@ -160,13 +160,16 @@ func (c *conn) readFrame() (http2.Frame, error) {
 		return nil, err
 	}
 	f, err := c.framer.ReadFrameForHeader(head)
+	if err == nil {
+		return f, nil
+	}
 	if errors.Is(err, io.ErrUnexpectedEOF) { // too short for its flags, or the client has left
 		return nil, http2.ConnectionError(http2.ErrCodeFrameSize)
 	}
 	if wrong := (http2.StreamError{}); head.Type == http2.FrameHeaders && errors.As(err, &wrong) {
 		return nil, http2.ConnectionError(wrong.Code)
 	}
-	return f, err
+	return nil, err
 }
 
 // frameEnds resets the stream of a http2.StreamError. It returns the error that ends the
