@@ -8,8 +8,7 @@ import (
 
 // An encoder for key frames of VP8 (RFC 6386), the lossy form of WebP. Every macroblock of 16 x 16
 // pixels is predicted as a whole, by the mode that leaves least; the probabilities of tokens are
-// those of the picture. The libraries with such an encoder are programs in WebAssembly, which need
-// memory that is writable and executable: the systemd unit denies it.
+// those of the picture. docs/decisions.md has the reasons for it.
 
 // Modes of prediction, in the order of the decoder's tree.
 const (
