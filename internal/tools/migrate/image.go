@@ -13,7 +13,9 @@ var (
 		"infix":  lazy(`_NxN\\\.`),
 		"bang":   lazy(`!NxN`),
 	}
-	fixed = lazy(`^([0-9]{1,5}|-)$`)
+	fixed     = lazy(`^([0-9]{1,5}|-)$`)
+	amount    = lazy(`^[1-9][0-9]{0,8}[kKmM]?$`)
+	imageKeys = map[string]string{"image_filter_jpeg_quality": "quality", "image_filter_buffer": "source_max"}
 	// maker matches the names of programs that make pictures.
 	maker = lazy(`(?i)thumb|resiz|image|img|magick|crop`)
 )
@@ -47,9 +49,9 @@ func translateImages(t *translator) {
 		default:
 			t.sayRow(filter, "image_filter:sizes")
 		}
-		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "rewrite", "if") {
-			if d.name == "image_filter_jpeg_quality" && fixed().MatchString(d.arg(0)) {
-				t.out.set("image", "quality", d.arg(0), d)
+		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "image_filter_buffer", "rewrite", "if") {
+			if key := imageKeys[d.name]; key != "" && amount().MatchString(d.arg(0)) {
+				t.out.set("image", key, d.arg(0), d)
 			}
 			t.done(d) // rewrite and if lead from the link to the file
 		}
