@@ -49,9 +49,13 @@ func TestAccessRules(t *testing.T) {
 		{"key of files", "[access jpg]\nreferrers = none\n", Error, 4, "did you mean referers"},
 		{"value of files", "[access group2/]\ndeny = everybody\n", Error, 4, "no network"},
 		{"key twice", "[access jpg]\ndeny = 10.0.0.1\n[access jpg]\ndeny =\n", Warning, 6, "written already"},
+		{"group in capitals", "[access GROUP1/]\ndeny = ALL\n[group1]\ngroup_name = group1\n", Warning, 3,
+			"did you mean group1/"},
+		{"unknown group", "[headers group9/M00/]\nX-A = b\n", Warning, 3, "group9 is no group of this host"},
 		{"selector", "[access *.jpg]\ndeny = 10.0.0.1\n", Error, 3, "neither an extension"},
 		{"word", "[acces jpg]\ndeny = 10.0.0.1\n", Error, 3, "did you mean [access ...]"},
 		{"line of files", "[access jpg]\ndeny\n", Error, 4, "without ="},
+		{"password without =", "[redis]\npassword: s\n", Error, 4, "did you mean password = ...?"},
 		{"rate", "[access]\nrequests_per_second = 10r/s\n", Error, 4, "is not a rate"},
 		{"negative rate", "[access]\nrequests_per_second = -1\n", Error, 4, "is not a rate"},
 		{"no number", "[access]\nrequests_per_second = NaN\n", Error, 4, "is not a rate"},
@@ -74,9 +78,9 @@ func TestAccessRules(t *testing.T) {
 // TestAccessSections: a section inherits the keys of [access] that it does not contain. An empty
 // value sets the default.
 func TestAccessSections(t *testing.T) {
-	c := clean(t, base+"[access jpg group2/]\nsend_rate = 1KB\n[access]\nsend_rate = 2KB\nsend_rate_after = 3\n"+
-		"requests_per_second = 2\nallow = 10.0.0.0/8\n[access mp4]\nsend_rate =\nallow =\n"+
-		"[access jpg group2/]\nrequests_burst = 7\n")
+	c := clean(t, base+"tracker_server = 10.0.0.9:22122\n[access jpg group2/]\nsend_rate = 1KB\n"+
+		"[access]\nsend_rate = 2KB\nsend_rate_after = 3\nrequests_per_second = 2\nallow = 10.0.0.0/8\n"+
+		"[access mp4]\nsend_rate =\nallow =\n[access jpg group2/]\nrequests_burst = 7\n")
 	require.Len(t, c.AccessSections, 3)
 	again := c.AccessSections[2]
 	require.Equal(t, "access jpg group2/", again.Name)

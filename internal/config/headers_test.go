@@ -14,7 +14,7 @@ import (
 )
 
 func TestHeaders(t *testing.T) {
-	c := clean(t, base+"[headers]\nx-frame-options = DENY\nCache-Control =\n"+
+	c := clean(t, base+"tracker_server = 10.0.0.9:22122\n[headers]\nx-frame-options = DENY\nCache-Control =\n"+
 		"[gateway]\ncors_origin = https://A.example\n[headers jpg group2/]\nX-A = b = c # d\n"+
 		"[headers]\nAccess-Control-Allow-Credentials = true\n")
 	require.Len(t, c.Headers, 3)

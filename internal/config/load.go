@@ -42,11 +42,11 @@ func loadText(file string) (*Config, *report) {
 		l.applySection(section, l.keys[section])
 	}
 	l.applyAddressMap()
+	l.groups()
 	l.applyHeaders()
 	l.applyAccess()
 	l.applyErrorPages()
 	l.applyPresets()
-	l.groups()
 	l.checkSections()
 	l.lint()
 	l.readLists()

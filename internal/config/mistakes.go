@@ -148,7 +148,7 @@ func settingFix(section, line string, names []string) i18n.Text {
 }
 
 // looksSecret matches names of keys whose values are not shown.
-var looksSecret = regexp.MustCompile(`secret|value`)
+var looksSecret = regexp.MustCompile(`secret|value|password`)
 
 // looksProtective matches names of keys that seem to have to do with tokens.
 var looksProtective = regexp.MustCompile(`(?i)token|secret|steal`)

@@ -13,7 +13,7 @@ import (
 
 // TestForms: forms that operators know from nginx or write by habit.
 func TestForms(t *testing.T) {
-	c := clean(t, base+"[gateway]\nlisten = 8080, 127.0.0.1:8081\n[access group2/]\ndeny = ALL\n"+
+	c := clean(t, base+"[gateway]\nlisten = 8080, 127.0.0.1:8081\n[access M01/]\ndeny = ALL\n"+
 		"[cache]\nttl = 1d\nstale_if_error = 2w1d12h\n")
 	require.Equal(t, []string{":8080", "127.0.0.1:8081"}, c.Gateway.Listen)
 	require.Len(t, c.AccessSections[0].Deny.Prefixes, 2)

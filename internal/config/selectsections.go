@@ -18,6 +18,7 @@ func (l *loader) selectSections(first string, is func(section string) bool,
 	for name := range l.doc.sections {
 		if is(name) {
 			l.lastEntries(name) // for the warnings
+			l.lintSelector(name, first)
 		}
 	}
 	last, sections := "", 0
@@ -47,13 +48,44 @@ func (l *loader) selector(section, first string) fileselect.Selector {
 			i18n.Sprintf("write extensions and groups, such as [%s jpg png] or [%s group2/ group3/M00/]", first, first),
 			"[%s]: %v", clip(section), err)
 	}
+	return files
+}
+
+// lintSelector reports words of a selector that are taken for something else than they look like.
+func (l *loader) lintSelector(section, first string) {
+	_, words, _ := strings.Cut(section, first)
 	for word := range strings.FieldsSeq(words) {
 		if looksPlace().MatchString(word) {
 			l.warnf(l.doc.sections[section], section, i18n.Sprintf("did you mean %s?", clip(word+"/")),
 				"[%s]: %s is taken for an extension", clip(section), clip(word))
 		}
+		l.lintGroup(section, word)
 	}
-	return files
+}
+
+// lintGroup reports a group in a selector that differs from one of this host only in its letters'
+// case, or that no request can name.
+func (l *loader) lintGroup(section, word string) {
+	group, _, ok := strings.Cut(strings.TrimPrefix(word, "/"), "/")
+	if !ok || len(group) == len("M00") && group[0] == 'M' { // a store path of all groups
+		return
+	}
+	near := ""
+	for _, g := range l.c.Groups {
+		if g.Name == group {
+			return
+		}
+		if strings.EqualFold(g.Name, group) {
+			near = g.Name
+		}
+	}
+	fix := i18n.Plain("write the name of a group of this host, or set tracker_server")
+	if near != "" {
+		fix = i18n.Sprintf("did you mean %s?", near+"/")
+	}
+	if near != "" || len(l.c.TrackerServers) == 0 {
+		l.warnf(l.doc.sections[section], section, fix, "[%s]: %s is no group of this host", clip(section), clip(group))
+	}
 }
 
 // looksPlace matches a word that was meant as a group or a store path, without its slash.
