@@ -239,7 +239,8 @@ func (a *App) serveFiles(list []listener) {
 				config = a.certificates.Config()
 			}
 			a.serve(func() error { return a.server.Serve(ln, config) })
-			a.log.Info("serving", "address", ln.Addr().String(), "tls", config != nil, "version", a.o.Version)
+			a.log.Info("serving", "address", ln.Addr().String(), "tls", config != nil,
+				"tokens", a.config().AntiSteal.CheckToken, "version", a.o.Version)
 		}
 	}
 }
