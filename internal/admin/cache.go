@@ -94,7 +94,7 @@ const (
 	maxPrefetches   = 4 // requests at a time
 	prefetchAtATime = 4 // files of a request
 	maxPrefetchLine = 4 << 10
-	lineTime        = time.Minute // for a line of the list to arrive
+	lineTime        = time.Minute // for a line of the list to arrive, and for one of the response to leave
 )
 
 // atMost returns a handler that runs next for n requests at a time, and responds to others with
@@ -122,11 +122,12 @@ func tooMany(w http.ResponseWriter) {
 // prefetch fetches files, a few at a time, and reports each when it is done.
 func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 	control := http.NewResponseController(w)
-	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // a prefetch has no time limit
+	_ = control.EnableFullDuplex() // else all of the list is read first
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	var mu sync.Mutex // guards w and the counts
 	done, failed := 0, 0
 	report := func(format string, args ...any) {
+		_ = control.SetWriteDeadline(time.Now().Add(lineTime)) // fails only on a closed connection
 		fmt.Fprintf(w, format, args...)
 		_ = control.Flush() // the context ends with a disconnect
 	}
@@ -168,7 +169,8 @@ func (o *Options) prefetch(w http.ResponseWriter, req *http.Request) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("no line has arrived within %v", lineTime)
 		}
-		failed++ // the rest of the list was not fetched
+		_ = control.SetReadDeadline(time.Now()) // the server waits for no rest of the list
+		failed++                                // which was not fetched
 		report("error: cannot read the list: %v\n", err)
 	}
 	report("done: %d files, %d failed\n", done, failed)

@@ -15,7 +15,7 @@ const MaxConnections = 32
 const maxBusy = MaxConnections - 8
 
 // limit bounds the connections of a server. A new connection evicts the longest idle one. A
-// connection is busy while the handler runs, except for /healthz and /readyz, which respond at
+// connection is busy until the handler responds, except for /healthz and /readyz, which respond at
 // once: a client that sends half a request, or reads no response, is idle.
 type limit struct {
 	mu   sync.Mutex // guards the fields below
@@ -41,10 +41,28 @@ func (l *limit) handler(next http.Handler) http.Handler {
 				return
 			}
 			defer l.end(conn)
+			if req.URL.Path != "/prefetch" { // which responds while it runs
+				w = &response{w, sync.OnceFunc(func() { l.end(conn) })}
+			}
 		}
 		next.ServeHTTP(w, req)
 	})
 }
+
+// response calls begins when the handler begins to respond.
+type response struct {
+	http.ResponseWriter
+	begins func()
+}
+
+// Write implements io.Writer.
+func (r *response) Write(p []byte) (int, error) {
+	r.begins()
+	return r.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // isProbe reports whether a request is one of a monitor.
 func isProbe(req *http.Request) bool { return req.URL.Path == "/healthz" || req.URL.Path == "/readyz" }

@@ -109,6 +109,24 @@ func TestUnsentBodiesMakeRoom(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, connect(), "/").StatusCode)
 }
 
+// TestUnreadResponsesMakeRoom: clients that do not read their responses do not keep an operator out.
+func TestUnreadResponsesMakeRoom(t *testing.T) {
+	begun := make(chan bool, MaxConnections)
+	connect := serveLimited(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/metrics" {
+			begun <- true
+			_, _ = w.Write(make([]byte, 64<<20)) // an error: the connection was evicted
+		}
+	})
+	for range maxBusy {
+		_, err := io.WriteString(connect(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		<-begun
+	}
+	require.Eventually(t, func() bool { return ask(t, connect(), "/").StatusCode == http.StatusOK }, 10*time.Second,
+		time.Millisecond)
+}
+
 // TestUnfinishedListsLeaveRoom: clients that do not finish their lists for a prefetch leave room
 // for other requests, and have a minute for each line.
 func TestUnfinishedListsLeaveRoom(t *testing.T) {
@@ -155,6 +173,8 @@ func TestUnfinishedListsLeaveRoom(t *testing.T) {
 			require.Equal(t, "id fetched 1\nid fetched 1\nid fetched 1\n"+
 				"error: cannot read the list: no line has arrived within 1m0s\ndone: 3 files, 1 failed\n", string(text))
 			require.Less(t, time.Since(began), 5*lineTime)
+			_, err = conn.Read(make([]byte, 1))
+			require.ErrorIs(t, err, io.EOF, "the server waits for no rest of the list")
 			require.NoError(t, conn.Close())
 			require.NoError(t, s.Close())
 			serving.Wait()
