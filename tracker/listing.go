@@ -90,6 +90,12 @@ func (c *Client) loadGroups(ctx context.Context) error {
 		c.lists.changed = now
 	}
 	c.lists.partial = !c.lists.changed.IsZero() && now.Sub(c.lists.changed) < c.keepTime()
+	c.lists.remembered = nil
+	for _, g := range c.lists.groups {
+		if !slices.ContainsFunc(c.listings, func(l listing) bool { return slices.Contains(l.names, g.info.Name) }) {
+			c.lists.remembered = append(c.lists.remembered, g.info.Name)
+		}
+	}
 	return err
 }
 

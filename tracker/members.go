@@ -27,11 +27,12 @@ type Members struct{ current atomic.Pointer[snapshot] }
 
 // snapshot is immutable once it is published.
 type snapshot struct {
-	known   bool
-	partial bool
-	groups  map[string][]Server
-	byID    map[uint32]Server
-	byAddr  map[member]Server
+	known      bool
+	partial    bool
+	remembered []string
+	groups     map[string][]Server
+	byID       map[uint32]Server
+	byAddr     map[member]Server
 }
 
 type member struct {
@@ -50,6 +51,10 @@ func (m *Members) Known() bool { return m.load().known }
 // Partial reports whether the lists may lack groups and storages of the cluster: the trackers have
 // disagreed, have listed other groups than before, or have come back a short time ago.
 func (m *Members) Partial() bool { return m.load().partial }
+
+// Remembered returns the groups that no tracker lists any more: a new Client would not have them.
+// The list must not be changed.
+func (m *Members) Remembered() []string { return m.load().remembered }
 
 // HasGroup reports whether a list has the group.
 func (m *Members) HasGroup(group string) bool {
@@ -81,8 +86,9 @@ type lists struct {
 	ids    []fdfs.StorageID
 	listed bool // the storages of a group have been loaded
 
-	changed time.Time // of the last load with a reason for partial; zero: there was none
-	partial bool      // see Members.Partial
+	changed    time.Time // of the last load with a reason for partial; zero: there was none
+	partial    bool      // see Members.Partial
+	remembered []string  // see Members.Remembered
 }
 
 type group struct {
@@ -96,8 +102,8 @@ func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 // storage ids, then the storages that only the storage ids have.
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
-		known: l.listed || len(l.ids) > 0, partial: l.partial, groups: map[string][]Server{}, byID: map[uint32]Server{},
-		byAddr: map[member]Server{},
+		known: l.listed || len(l.ids) > 0, partial: l.partial, remembered: l.remembered, groups: map[string][]Server{},
+		byID: map[uint32]Server{}, byAddr: map[member]Server{},
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))
 	for _, id := range l.ids {

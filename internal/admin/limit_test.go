@@ -109,7 +109,7 @@ func TestUnsentBodiesMakeRoom(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(t, connect(), "/").StatusCode)
 }
 
-// TestUnreadResponsesMakeRoom: clients that do not read their responses do not keep an operator out.
+// TestUnreadResponsesMakeRoom: clients that do not read responses do not keep an operator out.
 func TestUnreadResponsesMakeRoom(t *testing.T) {
 	begun := make(chan bool, MaxConnections)
 	connect := serveLimited(t, func(w http.ResponseWriter, req *http.Request) {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -69,6 +70,10 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 		return nil, errors.New("only gateway serve can be upgraded")
 	case os.Getpid() == 1:
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
+	}
+	if groups := a.components.Load().upstreams.Trackers.Members().Remembered(); len(groups) > 0 {
+		return nil, fmt.Errorf("no tracker lists %s any more, and a new process would deny its files: try again when "+
+			"the trackers list it, or in some minutes", strings.Join(groups, ", "))
 	}
 	if err := a.loading.take(turnTime); err != nil { // a reload may close listeners
 		return nil, err

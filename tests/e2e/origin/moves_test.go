@@ -89,6 +89,24 @@ func TestNewGroup(t *testing.T) {
 	require.Equal(t, "hello", string(a.Body))
 }
 
+// TestUpgradeKeepsGroups: while this process alone knows a group, since its tracker does not list
+// it any more, no new process takes over, which would deny its files.
+func TestUpgradeKeepsGroups(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt",
+		Created: e2e.LongAgo})
+	p := e2e.Edge(t, c)
+	c.Storage(2).SetListed(false)
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+	other := strings.Replace(e2e.Path(id), "group2", "group9", 1)
+	eventually.True(t, func() bool { return p.Get(other).StatusCode == 503 }, "the lists may lack groups")
+	u := p.Upgrades()
+	u.Signal(syscall.SIGUSR2)
+	u.Logged(1, "no tracker lists group2 any more")
+	require.Equal(t, "hello", string(p.Get(e2e.Path(id)).Body))
+}
+
 // TestReloadLoadsLists: SIGHUP makes the gateway request the lists from the trackers again, also if
 // the configuration has not changed.
 func TestReloadLoadsLists(t *testing.T) {
