@@ -141,10 +141,11 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
 	}
 	if errors.Is(err, cache.ErrFleetDown) {
+		p := admin.Purged{Gateways: 1, Missing: missing, Unconfirmed: true}
 		if err := a.syncPurges(); err != nil {
-			return admin.Purged{}, err
+			p.Gateways, p.Missing = 0, append(p.Missing, "this gateway: "+err.Error())
 		}
-		return admin.Purged{Gateways: 1, Missing: missing, Unconfirmed: true}, nil
+		return p, nil
 	}
 	return admin.Purged{Gateways: gateways, Missing: missing}, err
 }
