@@ -88,7 +88,7 @@ func (a *App) localSnapshot() status.Snapshot {
 	}
 	if i := n.images; i != nil {
 		s.Caching = append(s.Caching, status.Fact{Name: i18n.Plain("Pictures made"),
-			Value: i18n.Sprintf("%d, %.1f s; not possible %d, refused %d, waiting %d", i.Made, i.Seconds, i.Failed,
+			Value: i18n.Sprintf("%d, %.1f s; not possible %d, queue full %d, waiting %d", i.Made, i.Seconds, i.Failed,
 				i.Rejected, i.Waiting)})
 	}
 	return s

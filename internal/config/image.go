@@ -127,6 +127,10 @@ func (l *loader) lintImage() {
 		l.warnf(at, imageSection, "set sizes, preset.NAME, or http.anti_steal.secret_key for signed URLs",
 			"[image] allows no variant")
 	}
+	if i.Forms == 0 {
+		l.keyWarning("image.forms", "write query, width, suffix, infix or bang, with commas between them",
+			"no URL names a variant")
+	}
 	if i.Any {
 		l.keyWarning("image.any", "write the sizes that your pages use as sizes, or sign URLs",
 			"any = true: each client can have any number of variants made of each picture, until the cache holds "+

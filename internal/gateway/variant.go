@@ -43,7 +43,7 @@ func (h *Handler) cutBang(t *target, name string) string {
 // readVariant finds the variant that the target of a request names.
 func (r *request) readVariant() error {
 	t, id, images := &r.target, r.id, r.h.o.Images
-	if images == nil {
+	if images == nil || !r.h.mayBePicture(id) {
 		return nil
 	}
 	query, err := images.ReadQuery(t.query)
@@ -68,6 +68,12 @@ func (r *request) readVariant() error {
 		t.picked = &picked{wish: wish, master: master}
 	}
 	return nil
+}
+
+// mayBePicture reports whether a file can have variants: the parameters of others, such as ?q=720
+// of a film, are for other programs.
+func (h *Handler) mayBePicture(id fdfs.FileID) bool {
+	return id.Ext() == "" || strings.HasPrefix(h.contentType(id), "image/")
 }
 
 // chooseVariant decides whether the client may have the variant; id is canonical.

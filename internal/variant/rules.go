@@ -7,12 +7,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/variant/picture"
 )
 
@@ -57,9 +57,9 @@ func (r *Rules) OnErrorOriginal() bool { return r.o.Original }
 // The kinds of errors of requests.
 var (
 	// ErrMalformed: a parameter has no possible value.
-	ErrMalformed = errors.New("bad picture parameters")
+	ErrMalformed = i18n.Errorf("bad picture parameters")
 	// ErrNotAllowed: the variant is in no list, and not signed.
-	ErrNotAllowed = errors.New("the variant is not allowed")
+	ErrNotAllowed = i18n.Errorf("the variant is not allowed")
 )
 
 // ReadQuery reads the parameters of a query, which may name no variant. A size or preset in a form
@@ -78,10 +78,10 @@ func (r *Rules) ReadQuery(query []byte) (w Wish, err error) {
 			if form == "" {
 				continue
 			}
-			return Wish{}, fmt.Errorf("%w: forms does not contain %s", ErrNotAllowed, form)
+			return Wish{}, i18n.Errorf("%w: forms does not contain %s", ErrNotAllowed, form)
 		}
 		if _, err := w.set(string(name), value); err != nil {
-			return Wish{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+			return Wish{}, i18n.Errorf("%w: %w", ErrMalformed, err)
 		}
 	}
 	return w, nil
@@ -162,15 +162,18 @@ func (r *Rules) Resolve(w Wish, id, ext string, accept []byte) (s picture.Spec, 
 	if w.Preset != "" {
 		preset, ok := r.o.Presets[w.Preset]
 		if !ok {
-			return s, false, fmt.Errorf("%w: there is no preset.%.40q", ErrNotAllowed, w.Preset)
+			return s, false, i18n.Errorf("%w: there is no preset.%.40q", ErrNotAllowed, w.Preset)
 		}
 		if other := (Wish{Preset: w.Preset, Signature: w.Signature}); w != other {
-			return s, false, fmt.Errorf("%w: p excludes the other parameters", ErrMalformed)
+			return s, false, i18n.Errorf("%w: p excludes the other parameters", ErrMalformed)
 		}
 		w = preset
 	} else if !signed {
 		if !r.o.Any && !slices.Contains(r.o.Sizes, Size{w.Width, w.Height}) {
-			return s, false, fmt.Errorf("%w: sizes does not contain %dx%d", ErrNotAllowed, w.Width, w.Height)
+			if w.Signature != "" {
+				return s, false, i18n.Errorf("%w: sig is not the signature of this variant of %s", ErrNotAllowed, id)
+			}
+			return s, false, i18n.Errorf("%w: sizes does not contain %dx%d", ErrNotAllowed, w.Width, w.Height)
 		}
 		if w.Quality != 0 {
 			w.Quality = max((w.Quality+qualityStep/2)/qualityStep*qualityStep, qualityStep)

@@ -10,10 +10,10 @@
 package variant
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/variant/picture"
 )
 
@@ -67,7 +67,7 @@ func (w *Wish) set(name, value string) (known bool, err error) {
 		return false, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("%s %w", name, err)
+		err = i18n.Errorf("%s %w", name, err)
 	}
 	return true, err
 }
@@ -75,7 +75,7 @@ func (w *Wish) set(name, value string) (known bool, err error) {
 func number(value string, least, most int, to *int) error {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < least || n > most {
-		return fmt.Errorf("is not a number from %d to %d", least, most)
+		return i18n.Errorf("is not a number from %d to %d", least, most)
 	}
 	*to = n
 	return nil
@@ -88,7 +88,7 @@ func oneOf(value string, known []string, to *string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("is not one of %s", strings.Join(known, ", "))
+	return i18n.Errorf("is not one of %s", strings.Join(known, ", "))
 }
 
 // ParseWish reads parameters with commas between them: w=200,h=200,fit=cover. It is the form of
@@ -99,7 +99,7 @@ func ParseWish(text string) (w Wish, err error) {
 		name = strings.TrimSpace(name)
 		known, err := w.set(name, strings.TrimSpace(value))
 		if !known || name == "p" || name == "sig" {
-			return w, fmt.Errorf("%q is not one of w, h, fit, q, format", name)
+			return w, i18n.Errorf("%q is not one of w, h, fit, q, format", name)
 		}
 		if err != nil {
 			return w, err

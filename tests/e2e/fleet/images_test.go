@@ -165,7 +165,7 @@ func TestImageForms(t *testing.T) {
 	content := photo(t, 1000, 500)
 	file := s.Normal("jpg", content)
 	slave := s.Slave(file, "_800x0", "jpg", []byte("a slave"))
-	text := s.Normal("jpg", []byte("no picture"))
+	text, film := s.Normal("jpg", []byte("no picture")), s.Normal("webm", []byte("a film"))
 	p := e2e.Serve(t, s, append(e2e.TokenKeys("http.anti_steal.check_token = false"), images)...)
 	url, stem := file.URL(), file.URL()[:len(file.URL())-4]
 	for target, want := range map[string]image.Point{
@@ -191,7 +191,7 @@ func TestImageForms(t *testing.T) {
 	for target, status := range map[string]int{
 		url + "?w=201&h=200": 404, url + "?p=other": 404, url + "?w=x": 400, url + "?w=200&h=200&fit=x": 400,
 		url + "_201x200.jpg": 404, url + "!other": 400, text.URL() + "?w=200&h=200": 422,
-		s.Missing("jpg", e2e.LongAgo).URL() + "?w=200&h=200": 404,
+		s.Missing("jpg", e2e.LongAgo).URL() + "?w=200&h=200": 404, film.URL() + "?q=720&p=2&w=9": 200,
 	} {
 		require.Equal(t, status, p.Get(target).StatusCode, target)
 	}
