@@ -365,21 +365,26 @@ func (r *request) find(diskErr error) (responded bool, err error) {
 		return false, errNotFound
 	case !mayBeElsewhere(err):
 		return false, err
-	case errors.Is(err, local.ErrUnavailable):
-		responded, remoteErr := r.findRemote(err)
-		switch {
-		case errors.Is(remoteErr, origin.ErrClientGone), errors.Is(remoteErr, fdfs.ErrFileChanged):
-			return false, remoteErr
-		case remoteErr != nil:
-			return false, err // the error of this host is the cause, not the one of the others
-		}
-		if r.trace == nil {
-			r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(),
-				"err", err)
-		}
-		return responded, nil
 	}
-	return r.findRemote(err)
+	return r.findElsewhere(err)
+}
+
+// findElsewhere searches other hosts for a file that the local store failed to open. If they do not
+// have it either, and the store is not available, that is the cause.
+func (r *request) findElsewhere(localErr error) (responded bool, err error) {
+	responded, err = r.findRemote(localErr)
+	switch {
+	case !errors.Is(localErr, local.ErrUnavailable), errors.Is(err, origin.ErrClientGone),
+		errors.Is(err, fdfs.ErrFileChanged):
+		return responded, err
+	case err != nil:
+		return false, localErr
+	}
+	if r.trace == nil {
+		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(),
+			"err", localErr)
+	}
+	return responded, nil
 }
 
 // mayBeElsewhere reports whether another host may have a file that the local store failed to open.

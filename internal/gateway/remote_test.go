@@ -20,6 +20,7 @@ import (
 	"fastdfs-gateway/internal/httpserver"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/origintest"
+	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
@@ -214,9 +215,12 @@ func (o without) Explain(context.Context, *origin.Request, error, func(string, s
 func TestUnreadableStore(t *testing.T) {
 	s := storetest.New(t)
 	store := unreadable{openCache(t, s, local.FileCacheOptions{})}
-	url := s.Missing("txt", time.Now().Add(-time.Hour)).URL()
-	r := run(t, Options{Store: store, Origin: without{err: fdfs.ErrNoFile}}, httpserver.Options{MinSendRate: 1})
+	url := s.Missing("jpg", time.Now().Add(-time.Hour)).URL()
+	images := variant.NewRules(variant.RulesOptions{Forms: variant.Query, Any: true})
+	r := run(t, Options{Store: store, Origin: without{err: fdfs.ErrNoFile}, Images: images,
+		Types: map[string]string{"jpg": "image/jpeg"}}, httpserver.Options{MinSendRate: 1})
 	require.Contains(t, r.ask("GET", url), " 503 ")
+	require.Contains(t, r.ask("GET", url+"?w=9"), " 503 ", "of a picture")
 	require.Equal(t, 503, r.handler.Explain(t.Context(), url, time.Now()).Status)
 	r = run(t, Options{Store: store, Origin: without{err: origin.ErrClientGone}}, httpserver.Options{MinSendRate: 1})
 	r.ask("GET", url)

@@ -166,7 +166,7 @@ func (r *request) findVariant() (responded bool, err error) {
 	case !mayBeElsewhere(localErr):
 		return false, localErr
 	}
-	if responded, err = r.findRemote(localErr); err == nil && !responded && r.remote.File.Version().Size == 0 {
+	if responded, err = r.findElsewhere(localErr); err == nil && !responded && r.remote.File.Version().Size == 0 {
 		return false, errVariant
 	}
 	return responded, err

@@ -8,6 +8,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/local"
 )
 
 // Errors of a Resolver: each is a response to the client.
@@ -37,7 +38,7 @@ var (
 // final are the errors that responseErr returns unchanged.
 var final = []error{
 	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone,
-	fdfs.ErrFileChanged,
+	fdfs.ErrFileChanged, local.ErrUnavailable, // of the store, from which a variant was to be made
 }
 
 // responseErr returns the error for the client if no host has sent the file.
