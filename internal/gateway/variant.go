@@ -13,6 +13,8 @@ import (
 	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/internal/variant/picture"
 	"fastdfs-gateway/storage/local"
+
+	"github.com/valyala/fasthttp"
 )
 
 // picked is the variant of a file that a request names.
@@ -138,7 +140,9 @@ func (r *request) sendVariant() error {
 		r.closeFile()
 		r.resetHeader()
 		p.name = ""
-		err = r.sendFile()
+		if err = r.sendFile(); p.varies {
+			r.ctx.Response.Header.Add(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+		}
 	}
 	return err
 }

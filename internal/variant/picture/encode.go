@@ -11,6 +11,9 @@ import (
 	"github.com/HugoSmits86/nativewebp"
 )
 
+// maxJPEG is the longest side of a JPEG that libjpeg reads, in pixels.
+const maxJPEG = 65_500
+
 // encode writes a picture in the format of the Spec.
 func encode(ctx context.Context, m *image.NRGBA, s Spec) ([]byte, error) {
 	w := &writer{ctx: ctx}
@@ -25,6 +28,9 @@ func encode(ctx context.Context, m *image.NRGBA, s Spec) ([]byte, error) {
 	case WebP:
 		err = encodeWebP(w, m, s.Quality)
 	default:
+		if max(m.Rect.Dx(), m.Rect.Dy()) > maxJPEG {
+			return nil, fmt.Errorf("%w: %v, for JPEG", ErrTooLarge, m.Rect.Size())
+		}
 		flatten(m)
 		err = jpeg.Encode(w, asRGBA(m), &jpeg.Options{Quality: s.Quality})
 	}

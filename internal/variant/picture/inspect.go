@@ -29,7 +29,7 @@ type source struct {
 	profile       []byte // ICC profile; nil = none
 	multiplied    bool   // decoding needs memory for all coefficients, or for passes
 	limited       bool   // Y, Cb and Cr have the range of television: 16 to 235
-	tables        int64  // bytes for the tables of lossless WebP
+	tables        int64  // bytes for the tables of lossless WebP, or for an unpacked strip of TIFF
 }
 
 // codec decodes one format.
@@ -37,18 +37,19 @@ type codec struct {
 	magic  string // first bytes; ? is any byte
 	config func(io.Reader) (image.Config, error)
 	decode func(io.Reader) (image.Image, error)
-	meta   func(s *source) // reads orientation and profile, as far as they are undamaged
-	memory int64           // bytes for one pixel that the decoder needs besides the samples
+	unpack func(ctx context.Context, s *source) error // finds the memory for what decode unpacks at once
+	meta   func(s *source)                            // reads orientation and profile, as far as they are undamaged
+	memory int64                                      // bytes for one pixel that the decoder needs besides the samples
 }
 
 var codecs = []*codec{
-	{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode, jpegMeta, 0},
-	{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode, pngMeta, 0},
-	{"GIF8?a", gif.DecodeConfig, decodeGIF, nil, 5},
-	{"RIFF????WEBPVP8", webp.DecodeConfig, webp.Decode, webpMeta, 8},
-	{"BM", bmp.DecodeConfig, bmp.Decode, nil, 0},
-	{"II*\x00", tiff.DecodeConfig, tiff.Decode, tiffMeta, 8},
-	{"MM\x00*", tiff.DecodeConfig, tiff.Decode, tiffMeta, 8},
+	{"\xff\xd8\xff", jpeg.DecodeConfig, jpeg.Decode, nil, jpegMeta, 0},
+	{"\x89PNG\r\n\x1a\n", png.DecodeConfig, png.Decode, nil, pngMeta, 0},
+	{"GIF8?a", gif.DecodeConfig, decodeGIF, nil, nil, 5},
+	{"RIFF????WEBPVP8", webp.DecodeConfig, webp.Decode, nil, webpMeta, 8},
+	{"BM", bmp.DecodeConfig, bmp.Decode, nil, nil, 0},
+	{"II*\x00", tiff.DecodeConfig, tiff.Decode, unpackStrips, tiffMeta, 0},
+	{"MM\x00*", tiff.DecodeConfig, tiff.Decode, unpackStrips, tiffMeta, 0},
 }
 
 var errUnknown = errors.New("unknown format")
@@ -89,22 +90,27 @@ func hasMagic(file []byte, magic string) bool {
 
 // memory bounds the bytes that decode allocates.
 func (src *source) memory() int64 {
-	perPixel := int64(4)
-	switch src.model {
-	case color.GrayModel:
-		perPixel = 1
-	case color.YCbCrModel:
-		perPixel = 3
-	case color.Gray16Model:
-		perPixel = 2
-	case color.RGBA64Model, color.NRGBA64Model, color.CMYKModel:
-		perPixel = 8
-	}
+	perPixel := src.perPixel()
 	if src.multiplied {
 		perPixel *= 5
 	}
 	const block = 64 // sides are rounded up to blocks
 	return src.tables + int64(src.width+block)*int64(src.height+block)*(perPixel+src.codec.memory)
+}
+
+// perPixel bounds the bytes for a pixel of the decoded picture.
+func (src *source) perPixel() int64 {
+	switch src.model {
+	case color.GrayModel:
+		return 1
+	case color.YCbCrModel:
+		return 3
+	case color.Gray16Model:
+		return 2
+	case color.RGBA64Model, color.NRGBA64Model, color.CMYKModel:
+		return 8
+	}
+	return 4
 }
 
 func (src *source) decode(ctx context.Context) (image.Image, error) {
@@ -264,44 +270,4 @@ func visitRIFF(rest []byte, do func(kind string, body []byte) bool) {
 		}
 		rest = rest[min(8+n+n&1, int64(len(rest))):]
 	}
-}
-
-func tiffMeta(s *source) { s.orientation, s.profile = readTIFF(s.file) }
-
-// Tags of TIFF, in which EXIF is written too.
-const (
-	tagOrientation = 274
-	tagProfile     = 34675
-)
-
-// readTIFF reads the first directory of a TIFF.
-func readTIFF(b []byte) (orientation int, profile []byte) {
-	if len(b) < 8 {
-		return 0, nil
-	}
-	order := binary.ByteOrder(binary.LittleEndian)
-	if b[0] == 'M' {
-		order = binary.BigEndian
-	}
-	at := int64(order.Uint32(b[4:]))
-	if at+2 > int64(len(b)) {
-		return 0, nil
-	}
-	entries := b[at+2:]
-	for range order.Uint16(b[at:]) {
-		if len(entries) < 12 {
-			break
-		}
-		count, value := int64(order.Uint32(entries[4:])), int64(order.Uint32(entries[8:]))
-		switch order.Uint16(entries) {
-		case tagOrientation:
-			orientation = int(order.Uint16(entries[8:]))
-		case tagProfile:
-			if count > 4 && count <= maxProfile && value+count <= int64(len(b)) {
-				profile = b[value : value+count]
-			}
-		}
-		entries = entries[12:]
-	}
-	return orientation, profile
 }

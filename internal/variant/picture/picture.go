@@ -92,6 +92,11 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 	if err := l.check(width, height); err != nil {
 		return nil, err
 	}
+	if src.codec.unpack != nil {
+		if err := src.codec.unpack(ctx, src); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+	}
 	if l.Room != nil {
 		if err := l.Room(ctx, src.memory()+src.memoryOf(int64(width)*int64(height), s.Format)); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"compress/zlib"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"image"
 	"image/color"
@@ -288,6 +289,47 @@ func TestBombs(t *testing.T) {
 	for n := range len(good) {
 		_, _ = Make(t.Context(), good[:n], Spec{Width: 10, Quality: 50}, Limits{}) // no panic
 	}
+}
+
+// tiffOf returns a gray TIFF of 100 x 100 pixels with one strip.
+func tiffOf(compression uint16, strip []byte) []byte {
+	const entries = 8
+	b := append([]byte("II*\x00\x08\x00\x00\x00"), entries, 0)
+	for _, e := range [entries][2]uint32{{256, 100}, {257, 100}, {258, 8}, {259, uint32(compression)}, {262, 1},
+		{273, 8 + 2 + 12*entries + 4}, {278, 100}, {279, uint32(len(strip))}} {
+		b = binary.LittleEndian.AppendUint16(b, uint16(e[0]))
+		b = append(b, 4, 0, 1, 0, 0, 0) // one long
+		b = binary.LittleEndian.AppendUint32(b, e[1])
+	}
+	return append(append(b, 0, 0, 0, 0), strip...)
+}
+
+// TestUnpacked: a TIFF whose strip is longer than the picture is rejected before it is unpacked
+// into memory. The memory for a strip is asked for.
+func TestUnpacked(t *testing.T) {
+	deflated := func(n int) []byte {
+		return encoded(t, func(b *bytes.Buffer) error {
+			w := zlib.NewWriter(b)
+			_, err := w.Write(make([]byte, n))
+			return errors.Join(err, w.Close())
+		})
+	}
+	packed := func(n int) []byte { return bytes.Repeat([]byte{0x81, 0}, n/128) }
+	for kind, pack := range map[uint16]func(int) []byte{packDeflate: deflated, packBits: packed} {
+		file := tiffOf(kind, pack(100<<20))
+		bounded(t, len(file), func() {
+			_, err := Make(t.Context(), file, Spec{Width: 10}, Limits{})
+			require.ErrorIs(t, err, ErrTooLarge, "kind %d", kind)
+		})
+	}
+	asked := int64(0)
+	_, err := Make(t.Context(), tiffOf(packDeflate, deflated(1<<20)), Spec{Width: 10}, Limits{
+		Room: func(_ context.Context, n int64) error {
+			asked = n
+			return nil
+		}})
+	require.NoError(t, err)
+	require.Greater(t, asked, int64(3<<20))
 }
 
 // TestOneProfile: of several profiles in a PNG only the first is unpacked, so that the time of a
