@@ -79,6 +79,7 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 		if p := recover(); p != nil { // a decoder has met bytes that it does not expect
 			err = fmt.Errorf("%w: a decoder failed: %v", ErrFormat, p)
 		}
+		err = because(ctx, err)
 	}()
 	l.Pixels, l.Side = cmp.Or(l.Pixels, 40_000_000), cmp.Or(l.Side, 1<<16-1)
 	src, err := inspect(ctx, file)
@@ -94,7 +95,7 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 	}
 	if src.codec.unpack != nil {
 		if err := src.codec.unpack(ctx, src); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+			return nil, err
 		}
 	}
 	if l.Room != nil {
@@ -113,11 +114,7 @@ func (src *source) make(ctx context.Context, s Spec, most time.Duration, crop ar
 		ctx, cancel = context.WithTimeoutCause(ctx, most, ErrTime)
 		defer cancel()
 	}
-	defer func() {
-		if err != nil && ctx.Err() != nil { // decoders hide the reason
-			err = context.Cause(ctx)
-		}
-	}()
+	defer func() { err = because(ctx, err) }()
 	decoded, err := src.decode(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
@@ -130,6 +127,14 @@ func (src *source) make(ctx context.Context, s Spec, most time.Duration, crop ar
 		return nil, err
 	}
 	return encode(ctx, orient(small, src.orientation), s)
+}
+
+// because returns the reason for an error after the end of the context, which decoders hide.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // outMemory bounds the bytes for one pixel of the result: the scaled samples, two pictures in

@@ -405,6 +405,7 @@ func TestTime(t *testing.T) {
 	cancel()
 	_, err = Make(ctx, file, Spec{Width: 10}, Limits{})
 	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, ErrFormat, "it is no property of the picture")
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 

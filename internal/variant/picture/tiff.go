@@ -79,21 +79,8 @@ func unpackStrips(ctx context.Context, s *source) error {
 	left, longest := int64(s.width+maxPadding)*int64(s.height+maxPadding)*s.perPixel(), int64(0)
 	for i := range min(len(offsets), len(lengths), len(compression)*len(offsets)) {
 		from := min(offsets[i], int64(len(s.file)))
-		packed := newReader(ctx, s.file[from:min(from+lengths[i], int64(len(s.file)))])
-		r := io.Reader(packed)
-		switch compression[0] {
-		case packLZW:
-			r = lzw.NewReader(packed, lzw.MSB, 8)
-		case packDeflate, packDeflateOld:
-			z, err := zlib.NewReader(packed)
-			if err != nil {
-				return err
-			}
-			r = z
-		case packBits:
-			r = &bitsReader{packed: packed}
-		}
-		n, _ := io.Copy(io.Discard, io.LimitReader(r, left+1)) // the decoder reports errors
+		packed := s.file[from:min(from+lengths[i], int64(len(s.file)))]
+		n := unpackedLength(ctx, compression[0], packed, left+1)
 		if left -= n; left < 0 {
 			return fmt.Errorf("%w: its strips are longer than the picture", ErrTooLarge)
 		}
@@ -104,39 +91,43 @@ func unpackStrips(ctx context.Context, s *source) error {
 	return context.Cause(ctx)
 }
 
-// bitsReader unpacks PackBits (TIFF 6.0, section 9) to zeros.
-type bitsReader struct {
-	packed io.ByteReader
-	rest   int
-	copied bool // the bytes of rest are in the file
+// unpackedLength returns the length of a strip or tile, which is counted up to most at least. The
+// decoder reports damage.
+func unpackedLength(ctx context.Context, compression int64, packed []byte, most int64) int64 {
+	var r io.Reader
+	switch compression {
+	case packLZW:
+		r = lzw.NewReader(newReader(ctx, packed), lzw.MSB, 8)
+	case packDeflate, packDeflateOld:
+		z, err := zlib.NewReader(newReader(ctx, packed))
+		if err != nil {
+			return 0
+		}
+		r = z
+	case packBits:
+		return lengthOfPackBits(packed)
+	default:
+		return int64(len(packed))
+	}
+	n, _ := io.Copy(io.Discard, io.LimitReader(r, most))
+	return n
 }
 
-// Read implements io.Reader.
-func (r *bitsReader) Read(b []byte) (n int, err error) {
-	for r.rest == 0 {
-		head, err := r.packed.ReadByte()
-		if err != nil {
-			return 0, err
+// lengthOfPackBits returns the length of the content (TIFF 6.0, section 9).
+func lengthOfPackBits(b []byte) (n int64) {
+	for len(b) > 0 {
+		head, used := int(int8(b[0])), 1
+		switch {
+		case head >= 0:
+			n += int64(head) + 1
+			used = head + 2
+		case head > -128:
+			n += 1 - int64(head)
+			used = 2
 		}
-		switch n := int(int8(head)); {
-		case n >= 0:
-			r.rest, r.copied = n+1, true
-		case n > -128:
-			r.rest, r.copied = 1-n, false
-			_, err = r.packed.ReadByte()
-		}
-		if err != nil {
-			return 0, err
-		}
+		b = b[min(used, len(b)):]
 	}
-	n = min(len(b), r.rest)
-	for i := 0; r.copied && i < n; i++ {
-		if _, err := r.packed.ReadByte(); err != nil {
-			return i, err
-		}
-	}
-	r.rest -= n
-	return n, nil
+	return n
 }
 
 // valuesOfTIFF returns the numbers of a tag in the first directory of a TIFF.
