@@ -90,12 +90,6 @@ func (c *Client) loadGroups(ctx context.Context) error {
 		c.lists.changed = now
 	}
 	c.lists.partial = !c.lists.changed.IsZero() && now.Sub(c.lists.changed) < c.keepTime()
-	c.lists.remembered = nil
-	for _, g := range c.lists.groups {
-		if !slices.ContainsFunc(c.listings, func(l listing) bool { return slices.Contains(l.names, g.info.Name) }) {
-			c.lists.remembered = append(c.lists.remembered, g.info.Name)
-		}
-	}
 	return err
 }
 
@@ -180,8 +174,11 @@ func withKept(storages []fdfs.StorageInfo, before []listedStorage, now time.Time
 // and an active one if they are of the same time. listed: the storages of a group were loaded.
 func union(listings []listing) (groups []group, listed bool) {
 	merged := map[string]map[storageKey]listedStorage{}
-	ports := map[string]int{}
+	ports, now := map[string]int{}, map[string]bool{}
 	for _, l := range listings {
+		for _, name := range l.names {
+			now[name] = true
+		}
 		for name, g := range l.groups {
 			if merged[name] == nil {
 				merged[name] = map[storageKey]listedStorage{}
@@ -202,7 +199,7 @@ func union(listings []listing) (groups []group, listed bool) {
 	}
 	groups = make([]group, 0, len(merged))
 	for _, name := range slices.Sorted(maps.Keys(merged)) {
-		g := group{info: fdfs.GroupInfo{Name: name, Port: ports[name]}}
+		g := group{info: fdfs.GroupInfo{Name: name, Port: ports[name]}, remembered: !now[name]}
 		for _, s := range merged[name] {
 			g.storages = append(g.storages, s.StorageInfo)
 		}

@@ -86,14 +86,14 @@ type lists struct {
 	ids    []fdfs.StorageID
 	listed bool // the storages of a group have been loaded
 
-	changed    time.Time // of the last load with a reason for partial; zero: there was none
-	partial    bool      // see Members.Partial
-	remembered []string  // see Members.Remembered
+	changed time.Time // of the last load with a reason for partial; zero: there was none
+	partial bool      // see Members.Partial
 }
 
 type group struct {
-	info     fdfs.GroupInfo
-	storages []fdfs.StorageInfo
+	info       fdfs.GroupInfo
+	storages   []fdfs.StorageInfo
+	remembered bool // no tracker lists it any more
 }
 
 func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
@@ -102,8 +102,8 @@ func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 // storage ids, then the storages that only the storage ids have.
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
-		known: l.listed || len(l.ids) > 0, partial: l.partial, remembered: l.remembered, groups: map[string][]Server{},
-		byID: map[uint32]Server{}, byAddr: map[member]Server{},
+		known: l.listed || len(l.ids) > 0, partial: l.partial, groups: map[string][]Server{}, byID: map[uint32]Server{},
+		byAddr: map[member]Server{},
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))
 	for _, id := range l.ids {
@@ -112,6 +112,9 @@ func (l lists) snapshot() *snapshot {
 	ports := map[string]int{}
 	for _, g := range l.groups {
 		s.groups[g.info.Name], ports[g.info.Name] = nil, g.info.Port
+		if g.remembered {
+			s.remembered = append(s.remembered, g.info.Name)
+		}
 		for _, info := range g.storages {
 			if server, ok := merge(g.info, info, byID); ok {
 				s.add(server)

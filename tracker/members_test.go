@@ -39,7 +39,7 @@ func TestMembers(t *testing.T) {
 	var m Members
 	m.set(lists{listed: true,
 		groups: []group{
-			{fdfs.GroupInfo{Name: "group1", Port: 23000}, []fdfs.StorageInfo{
+			{info: fdfs.GroupInfo{Name: "group1", Port: 23000}, storages: []fdfs.StorageInfo{
 				infoOf(5, 100001, "10.0.0.1", 23001),
 				infoOf(fdfs.StatusActive, 100002, "10.0.0.2", 0),
 				infoOf(fdfs.StatusDeleted, 100009, "10.0.0.9", 23000),
@@ -47,9 +47,10 @@ func TestMembers(t *testing.T) {
 				infoOf(fdfs.StatusActive, 0, "0.0.0.0", 23000),
 				{Status: fdfs.StatusActive, ID: 100008},
 			}},
-			{fdfs.GroupInfo{Name: "empty"}, nil},
+			{info: fdfs.GroupInfo{Name: "empty"}},
 			// on the host of storage 100002
-			{fdfs.GroupInfo{Name: "another"}, []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}},
+			{info: fdfs.GroupInfo{Name: "another"},
+				storages: []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}},
 		},
 		ids: []fdfs.StorageID{
 			{ID: 100001, Group: "group1", Hosts: []string{"192.168.0.1", "10.0.0.1"}, Port: 23000},
