@@ -51,6 +51,7 @@ func TestAccessRules(t *testing.T) {
 		{"key twice", "[access jpg]\ndeny = 10.0.0.1\n[access jpg]\ndeny =\n", Warning, 6, "written already"},
 		{"group in capitals", "[access GROUP1/]\ndeny = ALL\n[group1]\ngroup_name = group1\n", Warning, 3,
 			"did you mean group1/"},
+		{"group behind a comma", "[access jpg,group9/]\ndeny = ALL\n", Warning, 3, "group9 is no group of this host"},
 		{"unknown group", "[headers group9/M00/]\nX-A = b\n", Warning, 3, "group9 is no group of this host"},
 		{"selector", "[access *.jpg]\ndeny = 10.0.0.1\n", Error, 3, "neither an extension"},
 		{"word", "[acces jpg]\ndeny = 10.0.0.1\n", Error, 3, "did you mean [access ...]"},

@@ -59,17 +59,16 @@ func (l *loader) lintSelector(section, first string) {
 			l.warnf(l.doc.sections[section], section, i18n.Sprintf("did you mean %s?", clip(word+"/")),
 				"[%s]: %s is taken for an extension", clip(section), clip(word))
 		}
-		l.lintGroup(section, word)
+	}
+	files, _ := fileselect.Parse(words) // selector reports the error
+	for _, group := range files.Groups() {
+		l.lintGroup(section, group)
 	}
 }
 
 // lintGroup reports a group in a selector that differs from one of this host only in its letters'
 // case, or that no request can name.
-func (l *loader) lintGroup(section, word string) {
-	group, _, ok := strings.Cut(strings.TrimPrefix(word, "/"), "/")
-	if !ok || len(group) == len("M00") && group[0] == 'M' { // a store path of all groups
-		return
-	}
+func (l *loader) lintGroup(section, group string) {
 	near := ""
 	for _, g := range l.c.Groups {
 		if g.Name == group {

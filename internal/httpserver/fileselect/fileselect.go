@@ -103,6 +103,16 @@ func isWord(text, marks string) bool {
 // IsEmpty reports whether the selector has no words.
 func (s Selector) IsEmpty() bool { return len(s.places) == 0 && len(s.extensions) == 0 }
 
+// Groups returns the groups that the selector names.
+func (s Selector) Groups() (list []string) {
+	for _, p := range s.places {
+		if p.group != "" {
+			list = append(list, p.group)
+		}
+	}
+	return list
+}
+
 // Match reports whether a file is selected. The extension has no dot, and any letter case.
 func (s Selector) Match(group string, storePath int, extension string) bool {
 	return s.matchPlace(group, storePath) && s.matchExtension(extension)
