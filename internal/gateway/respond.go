@@ -81,7 +81,7 @@ func (r *request) describe() {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
-	if p := r.target.picked; p != nil && p.varies && p.name != "" {
+	if p := r.target.picked; p != nil && p.varies { // also the file in the place of a variant
 		h.Add(fasthttp.HeaderVary, fasthttp.HeaderAccept)
 	}
 	r.setXCache()

@@ -13,8 +13,6 @@ import (
 	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/internal/variant/picture"
 	"fastdfs-gateway/storage/local"
-
-	"github.com/valyala/fasthttp"
 )
 
 // picked is the variant of a file that a request names.
@@ -140,9 +138,7 @@ func (r *request) sendVariant() error {
 		r.closeFile()
 		r.resetHeader()
 		p.name = ""
-		if err = r.sendFile(); p.varies {
-			r.ctx.Response.Header.Add(fasthttp.HeaderVary, fasthttp.HeaderAccept)
-		}
+		err = r.sendFile()
 	}
 	return err
 }
