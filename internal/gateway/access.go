@@ -90,7 +90,12 @@ func (r *request) admit() (done bool, err error) {
 	if o.Proxies != nil {
 		r.findClient()
 	}
-	r.rules = r.findRules()
+	return r.applyRules(r.findRules())
+}
+
+// applyRules applies rules to the client. done is true if the response is set.
+func (r *request) applyRules(rules *Rules) (done bool, err error) {
+	r.rules = rules
 	if r.trace != nil {
 		if depends := r.rules.String(); depends != "" {
 			r.trace.step("access", "decided by the client's %s", depends)

@@ -126,6 +126,11 @@ func (r *request) sendVariant() error {
 		r.resetHeader()
 		r.trace.answer("")
 		r.id = p.master.Canonical()
+		if rules := r.h.rulesOf(r.id); rules != r.rules { // the name has another extension
+			if done, err := r.applyRules(rules); done || err != nil {
+				return err
+			}
+		}
 	}
 	if err := r.chooseVariant(); err != nil {
 		return err

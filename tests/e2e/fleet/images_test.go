@@ -230,6 +230,20 @@ func TestImageForms(t *testing.T) {
 	require.Equal(t, 200, p.Get(stem+"_123x77.jpg?sig="+signature).StatusCode)
 }
 
+// TestImageDenied: the rules of a file hold for its variants, also in links with another extension.
+func TestImageDenied(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	closed, open := s.Normal("jpg", photo(t, 300, 300)).URL(), s.Normal("jpeg", photo(t, 300, 300)).URL()
+	p := e2e.Serve(t, s, images, "[access jpg]\ndeny = 0.0.0.0/0, ::/0, unix:\n")
+	for target, status := range map[string]int{
+		closed: 403, closed + "_200x200.jpg": 403, closed + "_200x200.png": 403, closed + "?p=thumb": 403,
+		closed + "!thumb": 403, open + "_200x200.png": 200, open + "_200x200.jpg": 403,
+	} {
+		require.Equal(t, status, p.Get(target).StatusCode, target)
+	}
+}
+
 // TestImageExplained: explain names the variant that is sent, and its place in the cache. The cache
 // also keeps that no picture can be made of a file: the next request does not try again.
 func TestImageExplained(t *testing.T) {
