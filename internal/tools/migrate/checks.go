@@ -32,7 +32,7 @@ func (t *translator) checkIn(l *location) (check *directive) {
 		self, http := i == 0, i == len(chain)-1
 		for _, d := range block {
 			switch {
-			case d.name == "location" || d.name == "server":
+			case d.name == "location" || d.name == "server" || isMaker(d):
 			case isCheck(d.name):
 				if rowOf(d.name).applies(d) && slices.Contains(inForce(chain, d.name), d) {
 					check = cmp.Or(check, d)
@@ -117,7 +117,7 @@ func (t *translator) leads(s *server, d *directive) bool {
 // hasChecks reports whether a block or one in it decides about requests.
 func hasChecks(block []*directive) bool {
 	return slices.ContainsFunc(block, func(d *directive) bool {
-		return isCheck(d.name) || d.name == "allow" || d.name == "deny" || d.name == "valid_referers" ||
+		return isCheck(d.name) && !isMaker(d) || d.name == "allow" || d.name == "deny" || d.name == "valid_referers" ||
 			looksLikeCheck(d) ||
 			d.name == "if" && slices.ContainsFunc(d.block, diverts) || hasChecks(d.block)
 	})
@@ -172,5 +172,5 @@ func diverts(d *directive) bool {
 	case "deny", "proxy_pass", "ngx_fastdfs_module":
 		return true
 	}
-	return isCheck(d.name) || slices.Contains(applications, d.name)
+	return isCheck(d.name) && !isMaker(d) || slices.Contains(applications, d.name)
 }

@@ -1,59 +1,126 @@
 package migrate
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 var (
-	number  = lazy(`\(?((\[0-9\]|\\d)([+*]|\{[0-9,]+\})?|[0-9]+)\)?`)
-	forms   = []string{"suffix", "infix", "bang"}
-	formsOf = map[string]func() *regexp.Regexp{ // in a pattern whose numbers are N
-		"suffix": lazy(`\\\.(\([a-z|?]+\)|[a-z]+)_NxN\\\.`),
-		"infix":  lazy(`_NxN\\\.`),
-		"bang":   lazy(`!NxN`),
-	}
+	// Patterns are read without groups, with % for a list of words, and # for a number.
+	groupKind = lazy(`\(\?(:|P?<\w+>)|\(\?[a-z]+\)`)
+	words     = lazy(`\((\\?\.?[\w?]+\|)+\\?\.?[\w?]+\)`)
+	number    = lazy(`((\[[01]-9\]|\[\\d\]|\\d)([+*?]\??|\{[0-9,]+\})?)+|[0-9]+`)
+	size      = lazy(`(\\?\.[A-Za-z?]+|(?:\\?\.)?%|\\\.(?:\\w|\[[^\]]+\])[+*]|(?:\.|\[\^/\])[+*]\??)?` +
+		`([_!])[#%](?:x|%|\[xX\])[#%](\\?\.|%)?`)
+	anyText = lazy(`^(\.|\[\^/\])[+*]`)
+	preset  = lazy(`(?:^|[^?])!\(?(?:\?:)?([A-Za-z][\w-]*(?:\|[A-Za-z][\w-]*)*)\)?\$?$`)
+
+	argumentForms = map[string][]string{"$arg_width $arg_height": {"width"}, "$arg_width -": {"width"},
+		"- $arg_height": {"width"}, "$arg_w $arg_h": {"query"}, "$arg_w -": {"query"}, "- $arg_h": {"query"}}
 	fixed     = lazy(`^([0-9]{1,5}|-)$`)
 	amount    = lazy(`^[1-9][0-9]{0,8}[kKmM]?$`)
 	imageKeys = map[string]string{"image_filter_jpeg_quality": "quality", "image_filter_buffer": "source_max"}
-	// maker matches the names of programs that make pictures.
-	maker = lazy(`(?i)thumb|resiz|image|img|magick|crop`)
+	// maker matches the names of programs that make pictures, luaCheck words of Lua that may decide
+	// about clients.
+	maker    = lazy(`(?i)thumb|resiz|image|img|magick|crop`)
+	luaCheck = lazy(`(?i)40[13]|forbid|secret|cookie|md5|` + strings.Join(checkWords, "|"))
 )
 
-// formOf returns the form of [image] that the pattern of a location has; empty = none.
-func formOf(path string) string {
-	for _, form := range forms {
-		if formsOf[form]().MatchString(number().ReplaceAllString(path, "N")) {
-			return form
-		}
+// formsOf returns the forms of [image] that links of a location have, by its pattern.
+func formsOf(path string) []string {
+	path = groupKind().ReplaceAllString(assertion().ReplaceAllString(path, ""), "(")
+	path = words().ReplaceAllString(path, "%")
+	path = strings.NewReplacer(")?", "|", ")*", "|", "){", "|", "(", "", ")", "").Replace(path)
+	path = number().ReplaceAllString(path, "#")
+	m := append(size().FindStringSubmatch(path), "", "", "", "")
+	switch {
+	case strings.Contains(path, "|") || m[2] == "" || m[2]+m[3] == "_": // perhaps without a size
+		return nil
+	case m[2] == "!":
+		return []string{"bang"}
+	case m[1] == "":
+		return []string{"infix"}
+	case anyText().MatchString(m[1]):
+		return []string{"infix", "suffix"}
 	}
-	return ""
+	return []string{"suffix"}
 }
 
-// translateImages writes [image] for locations that resize pictures to the size in their name.
+// isMaker reports whether a directive is Lua that makes pictures in the size of their links. The
+// gateway makes them for clients that may read the file, so the rules of the file are enough. Lua
+// with a word of a check is none.
+func isMaker(d *directive) bool {
+	return strings.HasPrefix(d.name, "content_by_lua") && d.location != nil &&
+		len(formsOf(d.location.arg(len(d.location.args)-1))) > 0 && !luaCheck().MatchString(d.String())
+}
+
+// makersOf returns the directives of a location that make pictures, also those behind a condition.
+func makersOf(block []*directive) (all []*directive) {
+	for _, d := range block {
+		switch {
+		case d.name == "if":
+			all = append(all, makersOf(d.block)...)
+		case isMaker(d), d.name == "image_filter" && (d.arg(0) == "resize" || d.arg(0) == "crop"):
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// wishOf returns the parameters of a filter with a fixed size; empty = it has none.
+func wishOf(filter *directive) string {
+	w, h, fit := filter.arg(1), filter.arg(2), ""
+	if !fixed().MatchString(w) || !fixed().MatchString(h) || w == h && w == "-" {
+		return ""
+	}
+	if filter.arg(0) == "crop" {
+		fit = ",fit=cover"
+	}
+	return strings.NewReplacer("w=-,", "", ",h=-", "").Replace("w="+w+",h="+h) + fit
+}
+
+// translateImages writes [image] for locations that resize pictures to the size, or by the name, in
+// their links.
 func translateImages(t *translator) {
 	for _, l := range blocksOf(t.kept...) {
-		filter, form := first(l.d.block, "image_filter"), formOf(l.path)
-		if filter == nil || form == "" || l.rule.restricts() ||
-			filter.arg(0) != "resize" && filter.arg(0) != "crop" {
+		makers := makersOf(l.d.block)
+		if len(makers) == 0 || l.rule.closes() || l.image && l.rule.restricts() {
 			continue
 		}
-		t.out.add("image", "forms", form, l.d)
-		t.sayRow(l.d, "location:made")
-		switch w, h := filter.arg(1), filter.arg(2); {
-		case filter.arg(0) == "crop":
+		filter, links, names, row := makers[0], formsOf(l.path), []string(nil), "location:made"
+		wish := wishOf(filter)
+		if m := preset().FindStringSubmatch(l.path); m != nil && wish != "" {
+			links, names = []string{"bang"}, strings.Split(m[1], "|")
+		} else if !l.image {
+			links, row = argumentForms[filter.arg(1)+" "+filter.arg(2)], "location:arguments"
+		}
+		if len(links) == 0 {
+			continue
+		}
+		for _, form := range links {
+			t.out.add("image", "forms", form, l.d)
+		}
+		t.done(filter)
+		t.sayRow(l.d, row)
+		for _, name := range names {
+			if now := t.out.get("image", "preset."+name); now != "" && now != wish {
+				t.sayRow(filter, "image_filter")
+				continue
+			}
+			t.out.set("image", "preset."+name, wish, filter)
+		}
+		if wish != "" && names == nil {
+			t.out.add("image", "sizes", strings.ReplaceAll(filter.arg(1)+"x"+filter.arg(2), "-", "0"), filter)
+		}
+		if filter.arg(0) == "crop" && names == nil {
 			t.sayRow(filter, "image_filter:crop")
-		case fixed().MatchString(w) && fixed().MatchString(h):
-			t.out.add("image", "sizes", strings.ReplaceAll(w+"x"+h, "-", "0"), filter)
-			t.done(filter)
-		default:
+		} else if wish == "" {
 			t.sayRow(filter, "image_filter:sizes")
 		}
 		for _, d := range named(l.d.block, "image_filter_jpeg_quality", "image_filter_buffer", "rewrite", "if") {
 			if key := imageKeys[d.name]; key != "" && amount().MatchString(d.arg(0)) {
 				t.out.set("image", key, d.arg(0), d)
 			}
-			t.done(d) // rewrite and if lead from the link to the file
+			if imageKeys[d.name] != "" || l.image {
+				t.done(d) // rewrite and if lead from the link to the file
+			}
 		}
 	}
 }

@@ -210,6 +210,24 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestForms: the forms of links are those of the usual spellings of patterns; a pattern that files
+// without a size have, too, has none.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for pattern, forms := range map[string]string{
+		`(.+\.jpg)_(\d+)x(\d+)\.jpg$`: "suffix", `\.(?:jpg|png)_([\d]+)x([0-9]+)\.(jpg|png)$`: "suffix",
+		`(.+\.jpe?g)_(?<w>\d{1,4})x(?P<h>[1-9]\d*)\.jpe?g`: "suffix", `(\.\w+)_(\d+)x(\d+)(\.\w+)$`: "suffix",
+		`^(.*)(\.jpg|\.png)_(\d+)[xX](\d+)(\.jpg|\.png)`: "suffix", `(.+?).jpg_([0-9]+)x([0-9]+).jpg`: "suffix",
+		`([\w-]+)_(\d+)x(\d+)\.(?:jpg)$`: "infix", `([^.]+)_(200|400)x(\d+)\.jpg$`: "infix",
+		`(.+?)_(\d+)x(\d+)(\.jpg|\.png)$`: "infix suffix", `([^/]+)_\d+x\d+\.`: "infix suffix",
+		`!(\d+)(x|X)(\d+)$`: "bang", `(?!a)(.+\.jpg)!200x200$`: "bang",
+		`(_(\d+)x(\d+))?\.jpg$`: "", `(.+_\d+x\d+\.jpg|.+\.png)$`: "", `_\d+x\d+`: "", `(_\d+x\d+){0,1}\.jpg`: "",
+		`^/group1/M00/.*\.jpg$`: "", `(?!200x200)`: "",
+	} {
+		assert.Equal(t, forms, strings.Join(formsOf(pattern), " "), pattern)
+	}
+}
+
 // TestDocumentedDirectives: the tables of docs/migrate-from-nginx.md and of its Chinese page have
 // all directives that become keys, and no directive that directives.txt does not have.
 func TestDocumentedDirectives(t *testing.T) {

@@ -130,7 +130,8 @@ var (
 )
 
 // withoutLua cuts the content of *_by_lua_block { ... }: its comments and strings have braces and
-// quotes of their own. Line breaks stay. nginx has a directive with an empty argument then.
+// quotes of their own. Line breaks stay. nginx has a directive with one argument then: a word of a
+// check, or empty.
 func withoutLua(text string) string {
 	var b strings.Builder
 	for {
@@ -139,7 +140,11 @@ func withoutLua(text string) string {
 			return b.String() + text
 		}
 		to := luaEnd(text, at[1])
-		b.WriteString(text[:at[3]] + " ''" + strings.Repeat("\n", strings.Count(text[at[3]:to], "\n")) + ";")
+		check, lines := luaCheck().FindString(text[at[1]:to]), strings.Count(text[at[3]:to], "\n")
+		if check != "" {
+			check = "... " + check + " ..."
+		}
+		b.WriteString(text[:at[3]] + " '" + check + "'" + strings.Repeat("\n", lines) + ";")
 		text = text[min(to+1, len(text)):]
 	}
 }

@@ -86,9 +86,15 @@ func (b block) isChecked(outer string) (checked, limited bool) {
 	if !strings.Contains(b.content, "allow") && strings.HasPrefix(b.content, "deny") {
 		rules = b.content
 	}
-	return strings.HasPrefix(inForce("auth_basic"), "auth_basic x") || inForce("internal") != "" ||
+	return strings.Contains(b.content, "by_lua") && !b.makesPictures() ||
+			strings.HasPrefix(inForce("auth_basic"), "auth_basic x") || inForce("internal") != "" ||
 			strings.Contains(b.content, "return") && b.path != "/" || strings.HasPrefix(rules, "deny all"),
 		strings.HasPrefix(rules, "allow 10")
+}
+
+// makesPictures reports whether Lua of a block makes pictures, whose files have other blocks.
+func (b block) makesPictures() bool {
+	return strings.Contains(b.content, "by_lua") && strings.Contains(b.path, `_(\d+)x(\d+)`)
 }
 
 var (
@@ -97,10 +103,13 @@ var (
 		"~* /GROUP1/", `~ \.jpg$`, `~* \.(jpg|png)$`, `~ ^/group1/.*\.jpg$`, `~* ^/group2/M00/.*\.(jpg|txt)$`, `~ \.jp`,
 		`~ _x\.jpg$`, `~ ^/group\d+/`, "~ /M00/", "~ ^/(group1|group2)/M00", "~ .*", "~ ^/group[^2]/",
 		"= /group1/M00/00/00/a_x.jpg", `~ (?i)\.JPG$`, `~ ^/(?!group2)`, " /video/", " /M00/", "~ ^/M00/", "~ 1/M00",
-		`~ ^/group1/M00/(.*)$`, `~ ^/group2/`, " /group2/"}
+		`~ ^/group1/M00/(.*)$`, `~ ^/group2/`, " /group2/", `~ _(\d+)x(\d+)\.jpg$`,
+		`~ ^/group1/M00/(.+\.jpg)_(\d+)x(\d+)\.jpg$`}
 	contents = []string{"M;", "M;", "M;", "M;", "M; auth_basic x;", "M; allow 10.0.0.0/8; deny all;", "M; internal;",
 		"deny all;", "return 404;", "M; auth_basic off;", "M; if ($arg_a) { return 403; }", "M; allow all;",
-		"M; rewrite ^ /vip/$uri last;"}
+		"M; rewrite ^ /vip/$uri last;", "content_by_lua_file l;", "content_by_lua_file l; auth_basic x;",
+		"content_by_lua_file l; allow 10.0.0.0/8; deny all;",
+		"M; if (!-f $request_filename) { content_by_lua_file l; }"}
 )
 
 func randomBlocks(r *rand.Rand, n, depth int) (list []block) {
@@ -166,8 +175,12 @@ func rightsFor(sites []site, path string) (rights int) {
 		if found.op+found.path == "/" && strings.Contains(found.content, "return") {
 			continue // as if there were no location: a note says that the gateway serves more groups
 		}
+		checked, limited := found.isChecked(s.outer)
+		if found.makesPictures() && !checked {
+			continue
+		}
 		mine := mayRead
-		if checked, limited := found.isChecked(s.outer); checked || strings.HasPrefix(s.listen, "127.") {
+		if checked || strings.HasPrefix(s.listen, "127.") {
 			mine = mayNotRead
 		} else if limited {
 			mine = someMayRead
@@ -195,7 +208,8 @@ func TestPromise(t *testing.T) {
 			continue
 		}
 		for _, group := range []string{"group1", "group10", "group2", "GROUP1", "video"} {
-			for _, file := range []string{"0/a.jpg", "0/a.JPG", "0/a_x.jpg", "1/a.png", "1/a.jpg", "0/a.txt"} {
+			for _, file := range []string{"0/a.jpg", "0/a.JPG", "0/a_x.jpg", "1/a.png", "1/a.jpg", "0/a.txt",
+				"0/a.jpg_2x2.jpg"} {
 				path := fmt.Sprintf("/%s/M0%s/00/00/%s", group, file[:1], file[2:])
 				allow, deny := rulesFor(t, config, group, int(file[0]-'0'), file[strings.LastIndex(file, ".")+1:])
 				switch rightsFor(sites, path) {

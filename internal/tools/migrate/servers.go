@@ -152,7 +152,8 @@ func (s *server) addLocations(block []*directive, up *location) {
 		l.op, l.path = locationPattern(d.args)
 		l.serves = l.servesFiles()
 		filter := first(d.block, "image_filter", "small_light")
-		l.image = filter != nil && filter.arg(0) != "off"
+		l.image = filter != nil && filter.arg(0) != "off" && argumentForms[filter.arg(1)+" "+filter.arg(2)] == nil ||
+			slices.ContainsFunc(makersOf(d.block), isMaker)
 		s.locations = append(s.locations, l)
 		s.addLocations(d.block, l)
 	}

@@ -83,7 +83,7 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 	}
 	text, advice := cmp.Or(row.text, usual.text), i18n.Plain(cmp.Or(row.advice, usual.advice))
 	if l := d.location; l != nil && strings.Contains(d.name, "_by_lua") &&
-		(maker().MatchString(d.String()+l.String()) || formOf(l.arg(len(l.args)-1)) != "") {
+		(maker().MatchString(d.String()+l.String()) || len(formsOf(l.arg(len(l.args)-1))) > 0) {
 		advice = i18n.Plain(rowOf("closed:lua").advice)
 	}
 	t.say(d, i18n.Sprintf("%s: the files are denied, %s", i18n.Plain(text), strings.Join(where, " ")), advice)
