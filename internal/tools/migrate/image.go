@@ -1,6 +1,9 @@
 package migrate
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 var (
 	// Patterns are read without groups, with % for a list of words, and # for a number.
@@ -20,7 +23,8 @@ var (
 	// maker matches the names of programs that make pictures, luaCheck words of Lua that may decide
 	// about clients.
 	maker    = lazy(`(?i)thumb|resiz|image|img|magick|crop`)
-	luaCheck = lazy(`(?i)40[13]|forbid|secret|cookie|md5|` + strings.Join(checkWords, "|"))
+	luaCheck = lazy(`(?i)40[13]|forbid|secret|cookie|md5|login|session|passw|permi|verif|user|referer|` +
+		strings.Join(checkWords, "|"))
 )
 
 // formsOf returns the forms of [image] that links of a location have, by its pattern.
@@ -43,12 +47,28 @@ func formsOf(path string) []string {
 	return []string{"suffix"}
 }
 
-// isMaker reports whether a directive is Lua that makes pictures in the size of their links. The
-// gateway makes them for clients that may read the file, so the rules of the file are enough. Lua
-// with a word of a check is none.
+// isMaker reports whether a directive is Lua that makes pictures. The gateway makes them for
+// clients that may read the file, so the rules of the file are enough. Lua with a word of a check
+// is none.
 func isMaker(d *directive) bool {
 	return strings.HasPrefix(d.name, "content_by_lua") && d.location != nil &&
-		len(formsOf(d.location.arg(len(d.location.args)-1))) > 0 && !luaCheck().MatchString(d.String())
+		!luaCheck().MatchString(d.String()) && (isForLinks(d) || makesMissing(d))
+}
+
+// isForLinks reports whether a directive is in a location for links with a size.
+func isForLinks(d *directive) bool { return len(formsOf(d.location.arg(len(d.location.args)-1))) > 0 }
+
+// makesMissing reports whether Lua makes the pictures that the store does not have, which the names
+// in its location show. Files of the store are sent without it.
+func makesMissing(d *directive) bool {
+	block, names := d.location.block, d.String()
+	for _, variable := range named(block, "set") {
+		names += variable.String()
+	}
+	return first(block, "ngx_fastdfs_module") != nil && maker().MatchString(names) &&
+		slices.ContainsFunc(named(block, "if"), func(condition *directive) bool {
+			return condition.arg(0) == "!-f" && slices.Contains(condition.block, d)
+		})
 }
 
 // makersOf returns the directives of a location that make pictures, also those behind a condition.
@@ -85,6 +105,15 @@ func translateImages(t *translator) {
 			continue
 		}
 		filter, links, names, row := makers[0], formsOf(l.path), []string(nil), "location:made"
+		if isMaker(filter) && !isForLinks(filter) {
+			t.sayRow(filter, "location:missing")
+			for _, condition := range named(l.d.block, "if") {
+				if !slices.ContainsFunc(condition.block, diverts) {
+					t.done(condition)
+				}
+			}
+			continue
+		}
 		wish := wishOf(filter)
 		if m := preset().FindStringSubmatch(l.path); m != nil && wish != "" {
 			links, names = []string{"bang"}, strings.Split(m[1], "|")

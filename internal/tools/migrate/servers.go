@@ -153,7 +153,7 @@ func (s *server) addLocations(block []*directive, up *location) {
 		l.serves = l.servesFiles()
 		filter := first(d.block, "image_filter", "small_light")
 		l.image = filter != nil && filter.arg(0) != "off" && argumentForms[filter.arg(1)+" "+filter.arg(2)] == nil ||
-			slices.ContainsFunc(makersOf(d.block), isMaker)
+			slices.ContainsFunc(makersOf(d.block), func(d *directive) bool { return isMaker(d) && isForLinks(d) })
 		s.locations = append(s.locations, l)
 		s.addLocations(d.block, l)
 	}
