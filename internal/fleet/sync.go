@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,8 @@ func (f *Fleet) Start(l Local) error {
 		if last, err := l.Load(); err == nil && last >= 0 && last <= maxFence {
 			f.seen.Store(last)
 			f.applied.Store(last)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			f.o.Log.Info("the disk cache has no number of applied purges, as at the first start: it begins empty")
 		} else if err != nil {
 			f.o.Log.Warn("cannot tell which purges the disk cache has applied: it will be dropped", "error", err)
 		}
