@@ -164,8 +164,9 @@ type holding interface {
 	// extend sets a new expiry. It returns ErrLost if the lock is not held with this token any
 	// more. The lock may expire sooner than before only if sooner is true.
 	extend(ctx context.Context, ttl time.Duration, sooner bool) error
-	// release releases the locks. It returns ErrLost if one was not held with this token any more.
-	release(ctx context.Context) error
+	// releaseKeys releases the locks. It returns ErrLost if one was not held with this token any
+	// more.
+	releaseKeys(ctx context.Context) error
 }
 
 // lockRequest is a request for locks.
@@ -216,8 +217,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// begin counts a goroutine that Close waits for; false if the client is closed.
-func (c *Client) begin() bool {
+// beginWork counts a goroutine that Close waits for; false if the client is closed.
+func (c *Client) beginWork() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -314,7 +315,7 @@ const (
 // releaseInBackground releases a lock that is not needed. It retries while Redis is unavailable,
 // until the lock must have expired.
 func (c *Client) releaseInBackground(h holding, ttl time.Duration) {
-	if !c.begin() {
+	if !c.beginWork() {
 		return
 	}
 	select {
@@ -343,7 +344,7 @@ func (c *Client) releaseInBackground(h holding, ttl time.Duration) {
 func released(h holding) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err := h.release(ctx)
+	err := h.releaseKeys(ctx)
 	return !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrCancelled)
 }
 

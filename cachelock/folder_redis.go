@@ -119,7 +119,7 @@ func (h *folderHold) extend(ctx context.Context, ttl time.Duration, sooner bool)
 	return holdError(ctx, "extend a folder lock", n == 1, err)
 }
 
-func (h *folderHold) release(ctx context.Context) error {
+func (h *folderHold) releaseKeys(ctx context.Context) error {
 	n, err := folderReleaseScript.Run(ctx, h.f.rdb, h.f.keys, classes, h.token, h.f.c.channels()).Int()
 	return holdError(ctx, "release a folder lock", n == 1, err)
 }

@@ -219,7 +219,7 @@ func cycle(t testing.TB, f *Folders, wanted kind) {
 	h, _, err := f.claim(t.Context(),
 		folderRequest{claims: []claim{{wanted, "/p/q/r"}}, token: "me:me", ttl: time.Minute})
 	require.NoError(t, err)
-	require.NoError(t, h.release(t.Context()))
+	require.NoError(t, h.releaseKeys(t.Context()))
 }
 
 // spent returns the numbers of commands between two counts, without the commands of the counting.

@@ -114,11 +114,11 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 // background as soon as Redis is available, or expires. If a reply is lost, Release may return
 // ErrLost although it released the lock, but never nil if it did not.
 func (l *Lock) Release(ctx context.Context) error {
-	was := l.end(ErrNotHeld)
+	was := l.endHolding(ErrNotHeld)
 	if errors.Is(was, ErrNotHeld) {
 		return was
 	}
-	err := l.holding.release(ctx)
+	err := l.holding.releaseKeys(ctx)
 	if was != nil { // lost before: the request released the rest, if any
 		return was
 	}
@@ -128,8 +128,8 @@ func (l *Lock) Release(ctx context.Context) error {
 	return err
 }
 
-// end ends the lock for this process and returns its previous state.
-func (l *Lock) end(state error) (was error) {
+// endHolding ends the lock for this process and returns its previous state.
+func (l *Lock) endHolding(state error) (was error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.stateLocked() // it may have expired
@@ -245,7 +245,7 @@ func (l *Lock) tick() {
 		l.setTimerLocked(l.timerDelayLocked())
 	}
 	l.mu.Unlock()
-	if renew && l.c.begin() {
+	if renew && l.c.beginWork() {
 		defer l.c.running.Done()
 		defer panics.Contain("renewing a lock")
 		l.renew(left)

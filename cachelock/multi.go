@@ -63,7 +63,7 @@ func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockReq
 		w.keys = keys
 		h, fence, err := c.store.acquire(ctx, w)
 		if err != nil {
-			if len(all.holdings) > 0 && all.release(ctx) != nil {
+			if len(all.holdings) > 0 && all.releaseKeys(ctx) != nil {
 				c.releaseInBackground(all, w.ttl)
 			}
 			return nil, err
@@ -93,10 +93,10 @@ func (s *shardHolds) extend(ctx context.Context, ttl time.Duration, sooner bool)
 	return nil
 }
 
-func (s *shardHolds) release(ctx context.Context) error {
+func (s *shardHolds) releaseKeys(ctx context.Context) error {
 	var errs []error
 	for _, h := range s.holdings {
-		errs = append(errs, h.release(ctx))
+		errs = append(errs, h.releaseKeys(ctx))
 	}
 	return errors.Join(errs...)
 }

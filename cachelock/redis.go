@@ -98,7 +98,7 @@ func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64
 			break
 		}
 		former := s.newHold(lockRequest{keys: []string{held.Key}, token: held.token})
-		if err := former.release(ctx); err != nil && !errors.Is(err, ErrLost) { // ErrLost: it is free already
+		if err := former.releaseKeys(ctx); err != nil && !errors.Is(err, ErrLost) { // ErrLost: it is free already
 			return nil, 0, err
 		}
 		h, fence, err = s.tryAcquire(ctx, w)
@@ -174,7 +174,7 @@ func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	return holdError(ctx, "extend a lock", len(values) > 0 && values[0] == int64(1), err)
 }
 
-func (h *hold) release(ctx context.Context) error {
+func (h *hold) releaseKeys(ctx context.Context) error {
 	var reply *redis.Cmd
 	if h.name != "" {
 		reply = run(ctx, h.s.rdb, reenterReleaseScript, h.names[1:], &h.token, &h.s.wake, &h.name)

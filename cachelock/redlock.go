@@ -88,7 +88,7 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 	}
 	replies := make(chan reply, len(s.nodes))
 	for i := range s.nodes {
-		if !s.c.begin() {
+		if !s.c.beginWork() {
 			return nil, ErrClosed
 		}
 		go func() {
@@ -274,7 +274,7 @@ func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 // lock: there it would be notified in place of other waiters. Waiters with the same name enter
 // again.
 func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
-	if w.waiter == "" || !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) || !s.c.begin() {
+	if w.waiter == "" || !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) || !s.c.beginWork() {
 		return
 	}
 	go func() {
@@ -299,7 +299,7 @@ func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool
 	})
 }
 
-func (h *redlockHold) release(ctx context.Context) error {
+func (h *redlockHold) releaseKeys(ctx context.Context) error {
 	h.mu.Lock()
 	limit, until := h.s.limit(h.ttl), h.until
 	h.mu.Unlock()
@@ -322,7 +322,7 @@ func (h *redlockHold) releaseNode(ctx context.Context, node int, limit time.Dura
 	}
 	for pause := limit; ; pause *= 2 {
 		one, cancel := context.WithTimeout(ctx, limit)
-		err := h.holds[node].release(one)
+		err := h.holds[node].releaseKeys(one)
 		cancel()
 		if err == nil || errors.Is(err, ErrLost) || time.Now().Add(pause).After(until) {
 			return err

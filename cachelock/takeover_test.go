@@ -160,7 +160,7 @@ func TestTakeOverIsNoticed(t *testing.T) {
 	lock, err := c.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, TakeOver: true})
 	require.NoError(t, err)
 	require.ErrorIs(t, former.extend(t.Context(), time.Hour, false), ErrLost)
-	require.ErrorIs(t, former.release(t.Context()), ErrLost)
+	require.ErrorIs(t, former.releaseKeys(t.Context()), ErrLost)
 	require.NoError(t, lock.Extend(t.Context(), time.Hour))
 	require.NoError(t, lock.Release(t.Context()))
 }

@@ -180,7 +180,7 @@ func (c *Client) leaveQueue(name queueKey) {
 	if strings.HasPrefix(name.key, folderQueuePrefix) {
 		return // folders have no queue in Redis: the name of the process expires
 	}
-	if !c.begin() {
+	if !c.beginWork() {
 		return
 	}
 	go func() {

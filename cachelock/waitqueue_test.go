@@ -54,9 +54,9 @@ func (s *scripted) leave(_ context.Context, key, waiter string) error {
 	return nil
 }
 
-func (s *scripted) listen(context.Context) error  { return nil }
-func (s *scripted) close() error                  { return nil }
-func (s *scripted) release(context.Context) error { return nil }
+func (s *scripted) listen(context.Context) error      { return nil }
+func (s *scripted) close() error                      { return nil }
+func (s *scripted) releaseKeys(context.Context) error { return nil }
 
 func (s *scripted) replies(reply func(w lockRequest) error) {
 	s.mu.Lock()

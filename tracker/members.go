@@ -117,13 +117,13 @@ func (l lists) snapshot() *snapshot {
 		}
 		for _, info := range g.storages {
 			if server, ok := merge(g.info, info, byID); ok {
-				s.add(server)
+				s.addServer(server)
 			}
 		}
 	}
 	for _, id := range l.ids {
 		if _, listed := s.byID[id.ID]; !listed {
-			s.add(fromID(id, ports[id.Group], !l.listed))
+			s.addServer(fromID(id, ports[id.Group], !l.listed))
 		}
 	}
 	for _, list := range s.groups {
@@ -181,8 +181,8 @@ func usable(addr netip.Addr) bool {
 	return addr.IsValid() && !addr.IsUnspecified() && !addr.IsMulticast()
 }
 
-// add adds a storage to all indexes.
-func (s *snapshot) add(server Server) {
+// addServer adds a storage to all indexes.
+func (s *snapshot) addServer(server Server) {
 	s.groups[server.Group] = append(s.groups[server.Group], server)
 	if server.ID != 0 {
 		s.byID[server.ID] = server

@@ -28,7 +28,7 @@ func testRejected(s *suite) {
 	require.LessOrEqual(s, held.TTL, time.Minute)
 	require.Greater(s, held.TTL, time.Second)
 	s.held(a) // the same client is rejected too
-	s.release(lock)
+	s.releaseLock(lock)
 	s.free(b)
 }
 
@@ -46,7 +46,7 @@ func testOwnerReleases(s *suite) {
 	require.ErrorIs(s, context.Cause(old.Context()), cachelock.ErrLost)
 	s.held(a)
 	require.NoError(s, next.Extend(s.ctx, time.Minute))
-	s.release(next)
+	s.releaseLock(next)
 }
 
 // testExpiry: a lock that is not extended expires for its holder before it expires for other
@@ -58,7 +58,7 @@ func testExpiry(s *suite) {
 	require.GreaterOrEqual(s, time.Since(asked), short-5*time.Millisecond) // clocks have a resolution
 	require.False(s, time.Now().Before(lock.Until()))
 	s.ended(lock)
-	s.release(next)
+	s.releaseLock(next)
 }
 
 func testExtend(s *suite) {
@@ -78,7 +78,7 @@ func testExtend(s *suite) {
 	time.Sleep(time.Until(until) + short)
 	require.NoError(s, lock.Context().Err())
 	s.lasts(b, short)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testRenew: a renewed lock lasts longer for its holder and for other clients, but not beyond its
@@ -105,19 +105,19 @@ func testRenew(s *suite) {
 		}
 	}
 	s.lasts(b, renewed-time.Since(acquired)) // remaining time of a lock without renewal
-	s.release(lock)
+	s.releaseLock(lock)
 	s.free(b)
 }
 
 func testReleasedTwice(s *suite) {
 	c := s.client()
 	lock := s.acquire(c, cachelock.LockOptions{})
-	s.release(lock)
+	s.releaseLock(lock)
 	next := s.acquire(c, cachelock.LockOptions{})
 	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrNotHeld)
 	require.ErrorIs(s, lock.Extend(s.ctx, time.Minute), cachelock.ErrNotHeld)
 	s.held(c)
-	s.release(next)
+	s.releaseLock(next)
 }
 
 // testContext: the context of a lock has the values of the caller's context. It ends with the lock,
@@ -130,7 +130,7 @@ func testContext(s *suite) {
 	cancel()
 	require.NoError(s, lock.Context().Err())
 	require.Equal(s, "value", lock.Context().Value(name{}))
-	s.release(lock)
+	s.releaseLock(lock)
 	require.ErrorIs(s, lock.Context().Err(), context.Canceled)
 	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrNotHeld)
 }
@@ -149,7 +149,7 @@ func testFenceRises(s *suite) {
 		for _, c := range []*cachelock.Client{a, b} {
 			lock := s.acquire(c, cachelock.LockOptions{})
 			rises(lock)
-			s.release(lock)
+			s.releaseLock(lock)
 		}
 	}
 	expired, _ := s.brief(a, cachelock.LockOptions{})
@@ -157,7 +157,7 @@ func testFenceRises(s *suite) {
 	s.ended(expired)
 	next := s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
 	rises(next)
-	s.release(next)
+	s.releaseLock(next)
 }
 
 // testKeys: a key may contain any bytes.
@@ -182,7 +182,7 @@ func testKeys(s *suite) {
 		s.key = lock.Key()
 		got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 		require.NoError(s, lock.Release(s.ctx), "%q", lock.Key())
-		s.release(s.got(got))
+		s.releaseLock(s.got(got))
 	}
 }
 
@@ -216,7 +216,7 @@ func testInvalid(s *suite) {
 	require.ErrorIs(s, lock.Extend(s.ctx, 0), cachelock.ErrInvalid)
 	_, err := lock.FenceOf("another")
 	require.ErrorIs(s, err, cachelock.ErrInvalid)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testClosed: a closed client acquires no locks, and its waiters get ErrClosed.

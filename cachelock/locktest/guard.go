@@ -44,7 +44,7 @@ func testGuard(s *suite) {
 	_, err = fn(s.ctx, thumbnail{"b", 1})
 	require.ErrorIs(s, err, cachelock.ErrHeld)
 	require.Equal(s, 1, calls)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testGuardLost: if the lock is lost, the context of the function ends, and the call returns

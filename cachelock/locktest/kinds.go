@@ -27,19 +27,19 @@ func testReentrant(s *suite) {
 	require.Equal(s, "a:1", held.Holder)
 	s.held(b)
 	s.held(a) // a request without Owner is from another holder
-	s.release(first)
+	s.releaseLock(first)
 	require.ErrorIs(s, first.Release(s.ctx), cachelock.ErrNotHeld)
 	s.held(b)
 	third := s.acquire(a, me)
-	s.release(second)
+	s.releaseLock(second)
 	s.held(b)
-	s.release(third)
+	s.releaseLock(third)
 	s.free(b)
 	again := s.acquire(a, me)
 	if !s.impl.NoFences {
 		require.Greater(s, again.Fence(), third.Fence())
 	}
-	s.release(again)
+	s.releaseLock(again)
 }
 
 // testReentrantExtend: each hold can extend the lock. The lock lasts as long as its longest hold.
@@ -51,7 +51,7 @@ func testReentrantExtend(s *suite) {
 	s.ended(second)
 	s.lasts(b, time.Minute)
 	require.NoError(s, first.Context().Err())
-	s.release(first)
+	s.releaseLock(first)
 	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // the hold in Redis is released nevertheless
 	s.free(b)
 }
@@ -63,11 +63,11 @@ func testReentrantExpiry(s *suite) {
 	old, _ := s.brief(c, cachelock.LockOptions{Owner: "me"})
 	s.ended(old)
 	other := s.acquire(c, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
-	s.release(other)
+	s.releaseLock(other)
 	again := s.acquire(c, cachelock.LockOptions{Owner: "me", TTL: time.Minute})
 	require.ErrorIs(s, old.Release(s.ctx), cachelock.ErrLost)
 	s.held(c)
-	s.release(again)
+	s.releaseLock(again)
 	s.free(c)
 }
 
@@ -78,13 +78,13 @@ func testReentrantWaited(s *suite) {
 	me := cachelock.LockOptions{Owner: "me", TTL: 2 * long, Policy: cachelock.WaitFor(long)}
 	first, second := s.acquire(a, me), s.acquire(a, me)
 	got := s.waits(b, cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(long)})
-	s.release(first)
+	s.releaseLock(first)
 	s.held(b)
-	s.release(second)
+	s.releaseLock(second)
 	other := s.got(got)
 	got = s.waits(a, me)
-	s.release(other)
-	s.release(s.got(got))
+	s.releaseLock(other)
+	s.releaseLock(s.got(got))
 }
 
 // queued waits until n names are in the lock's queue.
@@ -116,7 +116,7 @@ func testFairOrder(s *suite) {
 		}()
 		s.queued(i + 1)
 	}
-	s.release(lock)
+	s.releaseLock(lock)
 	for i := range waiters {
 		select {
 		case got := <-order:
@@ -136,8 +136,8 @@ func testFairGivenUp(s *suite) {
 	got := s.waits(b, cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(long)})
 	require.ErrorIs(s, s.within(gone).err, cachelock.ErrHeld)
 	s.queued(1)
-	s.release(lock)
-	s.release(s.got(got))
+	s.releaseLock(lock)
+	s.releaseLock(s.got(got))
 }
 
 // keys returns the keys of further locks of the test.
@@ -162,7 +162,7 @@ func testAllOrNothing(s *suite) {
 		require.NoError(s, err)
 		require.Equal(s, s.impl.NoFences, fence == 0)
 	}
-	s.release(lock)
+	s.releaseLock(lock)
 
 	s.key = all[4]
 	one := s.acquire(b, cachelock.LockOptions{TTL: time.Minute})
@@ -173,14 +173,14 @@ func testAllOrNothing(s *suite) {
 	for _, key := range all {
 		if key != s.key {
 			s.key = key
-			s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)}))
+			s.releaseLock(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)}))
 			s.key = all[4]
 		}
 	}
-	s.release(one)
+	s.releaseLock(one)
 	lock, err = a.AcquireAll(s.ctx, all, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 	require.NoError(s, err)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testAllCrossing: two clients never hold overlapping sets of locks at the same time, and never
@@ -255,9 +255,9 @@ func testAllWaits(s *suite) {
 			s.Fatal("not all were free")
 		default:
 		}
-		s.release(locks[keys[i]])
+		s.releaseLock(locks[keys[i]])
 	}
-	s.release(s.got(got))
+	s.releaseLock(s.got(got))
 }
 
 // testAllExtended: locks that were acquired together are extended together and lost together.
@@ -276,5 +276,5 @@ func testAllExtended(s *suite) {
 	next, err := b.AcquireAll(s.ctx, keys, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 	require.NoError(s, err)
 	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
-	s.release(next)
+	s.releaseLock(next)
 }

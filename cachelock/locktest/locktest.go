@@ -181,7 +181,7 @@ func (s *suite) expires(lock *cachelock.Lock) {
 	}
 }
 
-func (s *suite) release(lock *cachelock.Lock) {
+func (s *suite) releaseLock(lock *cachelock.Lock) {
 	s.Helper()
 	require.NoError(s, lock.Release(s.ctx))
 }
@@ -210,7 +210,7 @@ func (s *suite) lasts(c cachelock.Locker, least time.Duration) {
 // free requires that the lock can be acquired.
 func (s *suite) free(c cachelock.Locker) {
 	s.Helper()
-	s.release(s.acquire(c, cachelock.LockOptions{}))
+	s.releaseLock(s.acquire(c, cachelock.LockOptions{}))
 }
 
 // ended requires that the lock expires and its context ends.

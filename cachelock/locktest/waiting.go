@@ -24,7 +24,7 @@ func testRetry(s *suite) {
 	held, ok := heldError(err)
 	require.True(s, ok, err)
 	require.Equal(s, "somebody", held.Holder)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testWaitFor: a policy with a time ends after that time, for the head of the wait queue and for
@@ -45,7 +45,7 @@ func testWaitFor(s *suite) {
 		require.Greater(s, held.TTL, time.Duration(0))
 	}
 	require.GreaterOrEqual(s, time.Since(start), waitBudget+short)
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testCancelled: a waiter stops when its context ends. The error wraps the error of the context,
@@ -71,7 +71,7 @@ func testCancelled(s *suite) {
 	require.ErrorIs(s, err, cachelock.ErrCancelled)
 	require.ErrorIs(s, err, context.DeadlineExceeded)
 	s.ctx = context.Background()
-	s.release(lock)
+	s.releaseLock(lock)
 }
 
 // testWokenByRelease: a release wakes a waiter under each policy. No client polls here, and sleeps
@@ -82,8 +82,8 @@ func testWokenByRelease(s *suite) {
 	for _, policy := range []cachelock.Policy{cachelock.WaitFor(long), sleepy} {
 		lock := s.acquire(a, cachelock.LockOptions{TTL: 2 * long})
 		got := s.waits(b, cachelock.LockOptions{Policy: policy})
-		s.release(lock)
-		s.release(s.got(got))
+		s.releaseLock(lock)
+		s.releaseLock(s.got(got))
 	}
 }
 
@@ -114,7 +114,7 @@ func testManyWaiters(s *suite) {
 		})
 	}
 	s.settle()
-	s.release(first)
+	s.releaseLock(first)
 	all.Wait()
 	close(errs)
 	for err := range errs {
@@ -135,9 +135,9 @@ func testPassedOn(s *suite) {
 		same := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 		elsewhere := s.waits(other, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 		go cancel()
-		s.release(lock)
+		s.releaseLock(lock)
 		if one := s.within(impatient); one.err == nil {
-			s.release(one.lock)
+			s.releaseLock(one.lock)
 		} else {
 			require.ErrorIs(s, one.err, cachelock.ErrCancelled)
 		}
@@ -145,10 +145,10 @@ func testPassedOn(s *suite) {
 			select {
 			case one := <-same:
 				require.NoError(s, one.err)
-				s.release(one.lock)
+				s.releaseLock(one.lock)
 			case one := <-elsewhere:
 				require.NoError(s, one.err)
-				s.release(one.lock)
+				s.releaseLock(one.lock)
 			case <-time.After(soon):
 				s.Fatal("the word of the release is lost")
 			}

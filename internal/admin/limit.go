@@ -36,13 +36,13 @@ func (l *limit) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		conn := req.Context().Value(connKey{}).(net.Conn)
 		if !isProbe(req) {
-			if !l.begin(conn) {
+			if !l.makeBusy(conn) {
 				tooMany(w)
 				return
 			}
-			defer l.end(conn)
+			defer l.makeIdle(conn)
 			if req.URL.Path != "/prefetch" { // which responds while it runs
-				w = &response{w, sync.OnceFunc(func() { l.end(conn) })}
+				w = &response{w, sync.OnceFunc(func() { l.makeIdle(conn) })}
 			}
 		}
 		next.ServeHTTP(w, req)
@@ -93,8 +93,8 @@ func (l *limit) admit(conn net.Conn) (surplus net.Conn) {
 	return surplus
 }
 
-// begin makes a connection busy, unless it was evicted. It returns false if too many are.
-func (l *limit) begin(conn net.Conn) bool {
+// makeBusy makes a connection busy, unless it was evicted. It returns false if too many are.
+func (l *limit) makeBusy(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.busy) >= maxBusy {
@@ -106,8 +106,8 @@ func (l *limit) begin(conn net.Conn) bool {
 	return true
 }
 
-// end makes a busy connection idle.
-func (l *limit) end(conn net.Conn) {
+// makeIdle makes a busy connection idle.
+func (l *limit) makeIdle(conn net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.remove(conn) {

@@ -118,7 +118,7 @@ func (a *App) Start() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, a.release())
+			err = errors.Join(err, a.closeParts())
 			a.o.Replaces.Fail(err)
 		}
 	}()
@@ -131,7 +131,7 @@ func (a *App) Start() (err error) {
 		return err
 	}
 	a.atStart, a.certificates = c.cfg, certificates.NewStore(a.log)
-	if err := a.open(c.cfg); err != nil { // while the process may bind ports below 1024
+	if err := a.openListeners(c.cfg); err != nil { // while the process may bind ports below 1024
 		return err
 	}
 	if err := local.OpenatOnly(); err != nil {
@@ -235,7 +235,7 @@ func (a *App) Stop() error {
 		a.log.Warn("stopping before all background work has ended", "err", late)
 	}
 	a.log.Info("stopped")
-	failed, late := bounded(endTime, a.release)
+	failed, late := bounded(endTime, a.closeParts)
 	return errors.Join(failed, late)
 }
 
@@ -243,8 +243,8 @@ func (a *App) Stop() error {
 // be closed.
 const endTime = 5 * time.Second
 
-// release closes everything that Start has opened; after an error of Start that is a part.
-func (a *App) release() error {
+// closeParts closes everything that Start has opened; after an error of Start that is a part.
+func (a *App) closeParts() error {
 	a.closeListeners(roles[:]...)
 	var errs []error
 	a.applied.Close()
@@ -266,8 +266,8 @@ func (a *App) release() error {
 // Start; after Upgrade nil when the last response has ended, or an error if neither process serves.
 func (a *App) Ended() <-chan error { return a.ended }
 
-// end makes Ended yield, unless the value of an earlier call is still unread.
-func (a *App) end(err error) {
+// reportEnd makes Ended yield, unless the value of an earlier call is still unread.
+func (a *App) reportEnd(err error) {
 	select {
 	case a.ended <- err:
 	default:

@@ -139,7 +139,7 @@ func (p page) images(n *variant.Stats) {
 	const bytes = "Bytes of files of which variants were made, and of these."
 	counter(p, "variants_bytes_total", bytes, n.BytesIn, "direction", "in")
 	counter(p, "variants_bytes_total", bytes, n.BytesOut, "direction", "out")
-	p.add(prometheus.CounterValue, "variants_seconds_total", "Time to make variants.", n.Seconds, nil)
+	p.addMetric(prometheus.CounterValue, "variants_seconds_total", "Time to make variants.", n.Seconds, nil)
 	gauge(p, "variants_waiting", "Variants that are being made, or wait for it.", n.Waiting)
 }
 
@@ -209,15 +209,15 @@ type number interface {
 
 // counter shows a count that only rises. labels are names, each followed by its value.
 func counter[N number](p page, name, help string, value N, labels ...string) {
-	p.add(prometheus.CounterValue, name, help, float64(value), labels)
+	p.addMetric(prometheus.CounterValue, name, help, float64(value), labels)
 }
 
 // gauge shows a value that rises and falls.
 func gauge[N number](p page, name, help string, value N, labels ...string) {
-	p.add(prometheus.GaugeValue, name, help, float64(value), labels)
+	p.addMetric(prometheus.GaugeValue, name, help, float64(value), labels)
 }
 
-func (p page) add(kind prometheus.ValueType, name, help string, value float64, labels []string) {
+func (p page) addMetric(kind prometheus.ValueType, name, help string, value float64, labels []string) {
 	var names, values []string
 	for n := 0; n+1 < len(labels); n += 2 {
 		names, values = append(names, labels[n]), append(values, labels[n+1])

@@ -93,8 +93,8 @@ func Addresses(cfg *config.Config) iter.Seq2[string, string] {
 // folder decide which accounts may connect.
 const filesSocketMode = 0o666
 
-// open takes over the inherited listeners, and opens the other ones.
-func (a *App) open(cfg *config.Config) error {
+// openListeners takes over the inherited listeners, and opens the other ones.
+func (a *App) openListeners(cfg *config.Config) error {
 	given, p := a.o.Inherited, &components{}
 	a.components.Store(p)
 	for _, role := range roles {
@@ -249,7 +249,7 @@ func (a *App) serveFiles(list []listener) {
 func (a *App) serve(server func() error) {
 	a.running.Go(func() {
 		if err := server(); err != nil {
-			a.end(err)
+			a.reportEnd(err)
 		}
 	})
 }

@@ -54,10 +54,10 @@ func (a *App) Upgrade() {
 			return
 		}
 		if err := a.handOver(next); err != nil {
-			a.end(err)
+			a.reportEnd(err)
 			return
 		}
-		a.end(a.drain(next))
+		a.reportEnd(a.drain(next))
 	})
 }
 

@@ -214,7 +214,7 @@ func (k *checker) tls() {
 		if f.Ended {
 			severity = Error
 		}
-		k.add(severity, k.c.at(key), key, f.Text, f.Fix)
+		k.addProblem(severity, k.c.at(key), key, f.Text, f.Fix)
 	}
 }
 

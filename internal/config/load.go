@@ -201,7 +201,7 @@ func (l *loader) apply(s setting, e entry) {
 
 // addValue adds the problem of a value, which is shown as value.
 func (l *loader) addValue(e entry, value i18n.Text, r *parseError) {
-	l.add(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
+	l.addProblem(r.severity, e.at, full(e.section, e.key), i18n.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
 // unknownKey reports a key that its section does not have. The module ignores such keys, so they
@@ -225,7 +225,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	if module && l.losesTokens(e, names) {
 		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
 	}
-	l.add(severity, e.at, full(e.section, e.key), text, l.keyFix(e, settings, names))
+	l.addProblem(severity, e.at, full(e.section, e.key), text, l.keyFix(e, settings, names))
 }
 
 // keyFix returns a fix for a key that is none of its section, with the names of the keys of that.

@@ -41,7 +41,7 @@ func parseTypes(data string) (map[string]string, []badLine) {
 		line, _, _ = strings.Cut(line, "#")
 		m.read(strings.Trim(line, blanks+"\n"), n)
 		if !m.block {
-			m.end()
+			m.endStatement()
 		}
 	}
 	if m.block {
@@ -72,7 +72,7 @@ func (m *mimeParser) read(line string, n int) {
 		case '}':
 			m.closeBlock(n)
 		case ';':
-			m.end()
+			m.endStatement()
 		}
 		line = line[1:]
 	}
@@ -102,8 +102,8 @@ func (m *mimeParser) closeBlock(n int) {
 	m.words, m.block = m.words[:0], false
 }
 
-// end processes the statement in words.
-func (m *mimeParser) end() {
+// endStatement processes the statement in words.
+func (m *mimeParser) endStatement() {
 	words := m.words
 	m.words = m.words[:0]
 	// `types` alone waits for the { of the next line.

@@ -103,7 +103,7 @@ func (d *reader) noSetting(line string, at position) {
 	} else if fix, ok := includeFix(line); ok && section == "" {
 		d.report.warnf(at, "", fix, noInclude)
 	} else {
-		d.report.add(severity, at, "", text, settingFix(section, line, names))
+		d.report.addProblem(severity, at, "", text, settingFix(section, line, names))
 	}
 }
 
@@ -122,7 +122,7 @@ func (d *reader) noSection(name string, at position) {
 			severity, fix = Error, i18n.Sprintf("did you mean [%s]?", near)
 		}
 	}
-	d.report.add(severity, at, "", i18n.Plain("this line opens no section and is ignored"), fix)
+	d.report.addProblem(severity, at, "", i18n.Plain("this line opens no section and is ignored"), fix)
 }
 
 // settingFix returns a fix for a line without =. Its value may be a secret, so the fix has the key

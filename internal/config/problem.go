@@ -76,7 +76,7 @@ type report struct {
 	incomplete bool
 }
 
-func (r *report) add(severity Severity, at position, key string, text, fix i18n.Text) {
+func (r *report) addProblem(severity Severity, at position, key string, text, fix i18n.Text) {
 	r.failed = r.failed || severity == Error
 	if len(r.problems) > maxProblems {
 		return
@@ -92,7 +92,7 @@ func (r *report) add(severity Severity, at position, key string, text, fix i18n.
 
 // errorf adds an error. fix is a constant, or an i18n.Text.
 func (r *report) errorf(at position, key string, fix any, format string, args ...any) {
-	r.add(Error, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
+	r.addProblem(Error, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
 }
 
 // absentf adds an error about something missing, unless it may be in a file that was not read.
@@ -104,7 +104,7 @@ func (r *report) absentf(at position, key string, fix any, format string, args .
 
 // warnf adds a warning.
 func (r *report) warnf(at position, key string, fix any, format string, args ...any) {
-	r.add(Warning, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
+	r.addProblem(Warning, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
 }
 
 // sorted returns the problems in the order of files and lines.

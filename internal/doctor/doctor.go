@@ -78,8 +78,8 @@ func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error 
 	return nil
 }
 
-// add appends a finding. advice is a constant or an i18n.Text; a finding that is OK has none.
-func (d *doctor) add(area, subject string, s Status, advice any, format string, args ...any) {
+// addResult appends a finding. advice is a constant or an i18n.Text; a finding that is OK has none.
+func (d *doctor) addResult(area, subject string, s Status, advice any, format string, args ...any) {
 	f := Finding{Area: area, Subject: subject, Status: s, Text: i18n.Sprintf(format, args...)}
 	if s != OK {
 		f.Advice = i18n.Of(advice)

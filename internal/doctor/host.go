@@ -31,9 +31,9 @@ func (d *doctor) limits(context.Context) {
 	switch {
 	case total == 0:
 	case tooMuchMemory(needs, total):
-		d.add(area, "memory", Warn, memoryFix, memoryText, status.Bytes(needs), status.Bytes(total))
+		d.addResult(area, "memory", Warn, memoryFix, memoryText, status.Bytes(needs), status.Bytes(total))
 	default:
-		d.add(area, "memory", OK, "", "%s for files, of %s", status.Bytes(needs), status.Bytes(total))
+		d.addResult(area, "memory", OK, "", "%s for files, of %s", status.Bytes(needs), status.Bytes(total))
 	}
 }
 
@@ -112,7 +112,7 @@ func (d *doctor) disks(ctx context.Context) {
 			if !d.cfg.May(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) {
 				continue // Check returns it as a problem of the configuration
 			}
-			d.add(area, store, OK, "", "can be read, a store path of %s", g.Name)
+			d.addResult(area, store, OK, "", "can be read, a store path of %s", g.Name)
 		}
 	}
 	folder := d.cfg.Cache.Folder()
@@ -124,7 +124,7 @@ func (d *doctor) disks(ctx context.Context) {
 	if used+free < want {
 		result = Warn
 	}
-	d.add(area, folder, result, diskFix, diskText, status.Bytes(free), status.Bytes(used), status.Bytes(want))
+	d.addResult(area, folder, result, diskFix, diskText, status.Bytes(free), status.Bytes(used), status.Bytes(want))
 }
 
 // sizeOf returns the size of the files in a folder, in bytes; of some of them if ctx ends.
@@ -151,12 +151,12 @@ func (d *doctor) clock(context.Context) {
 	_, err := unix.Adjtimex(&t)
 	switch {
 	case err != nil:
-		d.add(area, subject, Warn, "let this process call adjtimex(2)", "cannot be asked: %v", err)
+		d.addResult(area, subject, Warn, "let this process call adjtimex(2)", "cannot be asked: %v", err)
 	case t.Status&unix.STA_UNSYNC != 0:
-		d.add(area, subject, Warn, "run an NTP service: tokens and the age of files depend on the clock",
+		d.addResult(area, subject, Warn, "run an NTP service: tokens and the age of files depend on the clock",
 			"no NTP service keeps it right; it reads %s", time.Now().UTC().Format(time.RFC3339))
 	default:
-		d.add(area, subject, OK, "", "kept right by NTP, to %d ms", t.Maxerror/1000)
+		d.addResult(area, subject, OK, "", "kept right by NTP, to %d ms", t.Maxerror/1000)
 	}
 }
 
@@ -165,21 +165,21 @@ func (d *doctor) ports(context.Context) {
 	const area = "port"
 	for address, setting := range app.Addresses(d.cfg) {
 		if path, isSocket := strings.CutPrefix(address, "unix:"); isSocket {
-			d.add(area, address, OK, "", "%s", socketState(path))
+			d.addResult(area, address, OK, "", "%s", socketState(path))
 			continue
 		}
 		ln, err := net.Listen("tcp", address)
 		switch {
 		case err == nil:
 			_ = ln.Close()
-			d.add(area, address, OK, "", "free")
+			d.addResult(area, address, OK, "", "free")
 		case errors.Is(err, unix.EADDRINUSE):
 			d.taken(address, setting)
 		case errors.Is(err, unix.EACCES):
-			d.add(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
+			d.addResult(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
 				"or after `setcap cap_net_bind_service=+ep` on the program", "this account may not listen there")
 		default:
-			d.add(area, address, Fail, i18n.Sprintf("correct %s", setting), "%v", err)
+			d.addResult(area, address, Fail, i18n.Sprintf("correct %s", setting), "%v", err)
 		}
 	}
 }

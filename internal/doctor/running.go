@@ -67,11 +67,12 @@ func (d *doctor) openFiles() {
 		}
 	}
 	if text, few := app.FewConnections(d.cfg, limit); few {
-		d.add(area, subject, Warn, "raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
+		d.addResult(area, subject, Warn,
+			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
 			"%s (%s)", text, whose)
 		return
 	}
-	d.add(area, subject, OK, "", "enough for %d of max_connections = %d (%s)", app.MaxConnections(d.cfg, limit),
+	d.addResult(area, subject, OK, "", "enough for %d of max_connections = %d (%s)", app.MaxConnections(d.cfg, limit),
 		d.cfg.Gateway.MaxConnections, whose)
 }
 
@@ -81,27 +82,28 @@ func (d *doctor) taken(address, setting string) {
 	const area = "port"
 	owners, stop := listeners(address), i18n.Sprintf("stop it, or change %s", setting)
 	if i := slices.IndexFunc(owners, d.isOwn); i >= 0 {
-		d.add(area, address, OK, "", "taken by the running gateway, process %d", owners[i].PID)
+		d.addResult(area, address, OK, "", "taken by the running gateway, process %d", owners[i].PID)
 		return
 	}
 	if len(owners) == 0 {
 		if p, ok := d.running(); ok {
-			d.add(area, address, OK, "", "taken, and the gateway runs, process %d", p.PID)
+			d.addResult(area, address, OK, "", "taken, and the gateway runs, process %d", p.PID)
 			return
 		}
-		d.add(area, address, Fail, i18n.Sprintf("run this as root to see which, and stop it, or change %s", setting),
+		d.addResult(area, address, Fail,
+			i18n.Sprintf("run this as root to see which, and stop it, or change %s", setting),
 			"taken by a process of another account, which may be the gateway of this configuration")
 	}
 	for _, o := range owners {
 		name, _ := o.Comm()
 		switch {
 		case !isGateway(o):
-			d.add(area, address, Fail, stop, "taken by %s, process %d", name, o.PID)
+			d.addResult(area, address, Fail, stop, "taken by %s, process %d", name, o.PID)
 		case configOf(o) == nil:
-			d.add(area, address, Warn, stop, "taken by a gateway, process %d, whose command line names no "+
+			d.addResult(area, address, Warn, stop, "taken by a gateway, process %d, whose command line names no "+
 				"configuration: it may be another one", o.PID)
 		default:
-			d.add(area, address, Fail, stop, "taken by a gateway with another configuration, process %d", o.PID)
+			d.addResult(area, address, Fail, stop, "taken by a gateway with another configuration, process %d", o.PID)
 		}
 	}
 }

@@ -32,7 +32,7 @@ const maxList = 4 << 20
 func (d *doctor) trackers(ctx context.Context) {
 	const area = "tracker"
 	if len(d.cfg.TrackerServers) == 0 {
-		d.add(area, "tracker_server", OK, "", "none is configured")
+		d.addResult(area, "tracker_server", OK, "", "none is configured")
 		return
 	}
 	var asking sync.WaitGroup
@@ -92,7 +92,7 @@ func (d *doctor) storages(ctx context.Context) {
 	}
 	d.upstreams.Await()
 	for _, text := range d.upstreams.WrongGroups(d.cfg) {
-		d.add("config", "group_name", Fail, "write the group of this host, as in its storage.conf", "%s", text)
+		d.addResult("config", "group_name", Fail, "write the group of this host, as in its storage.conf", "%s", text)
 	}
 	var asking sync.WaitGroup
 	var beat int64 // the last heartbeat of any storage
@@ -103,7 +103,7 @@ func (d *doctor) storages(ctx context.Context) {
 			if errors.Is(err, tracker.ErrEmpty) { // such as a group whose storages were deleted
 				status = Warn
 			}
-			d.add(area, g.Name, status, "look into the log of the tracker", "no list of its storages: %v", err)
+			d.addResult(area, g.Name, status, "look into the log of the tracker", "no list of its storages: %v", err)
 			continue
 		}
 		for _, info := range list {
@@ -242,13 +242,13 @@ func (d *doctor) trackerClock(beat int64) {
 	}
 	switch behind := time.Since(time.Unix(beat, 0)); {
 	case behind < -clockSlack:
-		d.add(area, subject, Warn, advice, "the clock of this host is at least %s behind that of the trackers",
+		d.addResult(area, subject, Warn, advice, "the clock of this host is at least %s behind that of the trackers",
 			status.Age(-behind))
 	case behind > beatEvery+clockSlack:
-		d.add(area, subject, Warn, advice, "the clock of this host is %s ahead of that of the trackers, "+
+		d.addResult(area, subject, Warn, advice, "the clock of this host is %s ahead of that of the trackers, "+
 			"or no storage has been alive for so long", status.Age(behind))
 	default:
-		d.add(area, subject, OK, "", "the last heartbeat of a storage was %s ago", status.Age(behind))
+		d.addResult(area, subject, OK, "", "the last heartbeat of a storage was %s ago", status.Age(behind))
 	}
 }
 
@@ -258,7 +258,7 @@ func (d *doctor) fleet(ctx context.Context) {
 	subject := strings.Join(d.cfg.Redis.Addresses, ", ")
 	o, err := app.FleetOptions(d.cfg)
 	if err == nil && len(o.Addresses) == 0 {
-		d.add(area, "addresses", OK, "", "none is configured: this gateway is no part of a fleet")
+		d.addResult(area, "addresses", OK, "", "none is configured: this gateway is no part of a fleet")
 		return
 	}
 	var f *fleet.Fleet
@@ -266,13 +266,13 @@ func (d *doctor) fleet(ctx context.Context) {
 		f, err = fleet.New(o)
 	}
 	if err != nil {
-		d.add(area, subject, Fail, "correct the keys of [redis]", "%v", err)
+		d.addResult(area, subject, Fail, "correct the keys of [redis]", "%v", err)
 		return
 	}
 	defer f.Close()
 	h, err := f.Examine(ctx)
 	if err != nil {
-		d.add(area, subject, Fail, fleet.Advice(err), "%v", err)
+		d.addResult(area, subject, Fail, fleet.Advice(err), "%v", err)
 		return
 	}
 	d.redis(subject, h)
@@ -329,9 +329,9 @@ func (d *doctor) redis(subject string, h fleet.Health) {
 	switch h.Policy {
 	case "":
 	case "noeviction":
-		d.add(area, "maxmemory-policy", OK, "", "%s", h.Policy)
+		d.addResult(area, "maxmemory-policy", OK, "", "%s", h.Policy)
 	default:
-		d.add(area, "maxmemory-policy", Warn, "set maxmemory-policy noeviction in redis.conf",
+		d.addResult(area, "maxmemory-policy", Warn, "set maxmemory-policy noeviction in redis.conf",
 			"%s: leases and purges can be evicted when memory is short", h.Policy)
 	}
 	ahead := h.ClockAhead.Round(time.Millisecond)
@@ -339,7 +339,7 @@ func (d *doctor) redis(subject string, h fleet.Health) {
 	if ahead.Abs() > clockSlack {
 		status = Warn
 	}
-	d.add("clock", "redis", status, "set the clocks of all hosts by NTP",
+	d.addResult("clock", "redis", status, "set the clocks of all hosts by NTP",
 		"the clock of Redis is %s ahead of this host's", ahead)
 }
 

@@ -189,7 +189,7 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 		p.limit.Release()
 		return nil, false, err
 	}
-	c.begin(ctx)
+	c.beginRequest(ctx)
 	return c, reused, nil
 }
 
@@ -283,8 +283,8 @@ type Conn struct {
 	stop    func() bool     // ends the watch of ctx
 }
 
-// begin closes the connection when ctx ends, so that reads and writes fail at once.
-func (c *Conn) begin(ctx context.Context) {
+// beginRequest closes the connection when ctx ends, so that reads and writes fail at once.
+func (c *Conn) beginRequest(ctx context.Context) {
 	c.left, c.replied, c.broken, c.ctx = 0, false, false, ctx
 	c.stop = context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 }

@@ -149,7 +149,7 @@ func (r *request) reject(err error) {
 
 // Reject implements httpserver.Handler.
 func (h *Handler) Reject(x *httpserver.Exchange, reason error) {
-	r := h.begin(x)
+	r := h.beginRequest(x)
 	r.reject(reason)
 	r.finishUnstreamed()
 }

@@ -216,7 +216,7 @@ var _ httpserver.Handler = (*Handler)(nil)
 
 // Serve implements httpserver.Handler.
 func (h *Handler) Serve(x *httpserver.Exchange) {
-	r := h.begin(x)
+	r := h.beginRequest(x)
 	if err := r.withRecover(); err != nil {
 		r.closeFile()
 		r.streamed = false
@@ -229,8 +229,8 @@ func (h *Handler) Serve(x *httpserver.Exchange) {
 	r.finishUnstreamed()
 }
 
-// begin returns the state of a request from the pool.
-func (h *Handler) begin(x *httpserver.Exchange) *request {
+// beginRequest returns the state of a request from the pool.
+func (h *Handler) beginRequest(x *httpserver.Exchange) *request {
 	r := h.pool.Get().(*request)
 	r.x, r.ctx, r.now, r.source = x, &x.Ctx, x.Ctx.ConnTime(), sourceNone // ConnTime: set by Init2
 	if r.now.IsZero() {                                                   // a RequestCtx without a Server

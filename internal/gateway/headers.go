@@ -45,7 +45,7 @@ func mergeHeaders(sections []HeaderSection, c *cors) *fileHeaders {
 	}
 	f := &fileHeaders{}
 	for _, name := range names {
-		f.add(name, values[name], c)
+		f.addField(name, values[name], c)
 	}
 	return f
 }
@@ -62,7 +62,7 @@ type fileHeaders struct {
 // preparedField is a header as bytes.
 type preparedField struct{ name, value []byte }
 
-func (f *fileHeaders) add(name, value string, c *cors) {
+func (f *fileHeaders) addField(name, value string, c *cors) {
 	field := preparedField{[]byte(name), []byte(value)}
 	switch {
 	case name == fasthttp.HeaderVary && c != nil && !c.any:

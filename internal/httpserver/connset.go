@@ -36,8 +36,8 @@ const (
 
 func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
 
-func (s *connSet) add(c *conn)    { s.conns[c] = struct{}{} }
-func (s *connSet) remove(c *conn) { delete(s.conns, c) }
+func (s *connSet) addConn(c *conn) { s.conns[c] = struct{}{} }
+func (s *connSet) remove(c *conn)  { delete(s.conns, c) }
 
 // evictIdle claims the longest idle connection, which the caller closes; nil if all are busy.
 func (s *connSet) evictIdle() *conn {

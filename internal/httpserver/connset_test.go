@@ -136,7 +136,7 @@ func TestWalksAreBounded(t *testing.T) {
 		for range n {
 			last = &conn{Conn: sender, guarded: g.Wrap(sender)}
 			require.True(t, last.guarded.MarkBusy())
-			s.add(last)
+			s.addConn(last)
 		}
 		require.Nil(t, s.evictIdle(), "all are busy")
 		last.guarded.MarkIdle()

@@ -92,7 +92,7 @@ func (x *Exchange) Wait(source string, onDisconnect func()) (done func(), ok boo
 		return func() {}, true
 	}
 	c.socket.Detach()
-	if !c.s.waits.add(source) {
+	if !c.s.waits.addWait(source) {
 		return nil, false
 	}
 	var stop func()

@@ -375,11 +375,11 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 		s.counters.evicted[bound.reason].Add(1)
 		s.removeLocked(replaced)
 	}
-	s.all.add(c)
+	s.all.addConn(c)
 	s.addPerIP(c)
 	s.open.Store(int64(len(s.all.conns)))
 	if s.isFull() {
-		s.crowd.begin(s)
+		s.crowd.beginLooks(s)
 	}
 	return replaced, nil
 }
@@ -391,7 +391,7 @@ func (s *Server) addPerIP(c *conn) {
 			s.perIP[c.block] = newConnSet()
 		}
 		c.address = s.perIP[c.block]
-		c.address.add(c)
+		c.address.addConn(c)
 	}
 }
 

@@ -32,8 +32,8 @@ type stall struct {
 	since time.Time // of the last look at which the client was not stalled
 }
 
-// begin starts the looks, unless they have begun. They end when places are free.
-func (d *crowd) begin(s *Server) {
+// beginLooks starts the looks, unless they have begun. They end when places are free.
+func (d *crowd) beginLooks(s *Server) {
 	if !d.looks.CompareAndSwap(false, true) {
 		return
 	}

@@ -20,9 +20,10 @@ func newWaits(connections int) *waits {
 	return &waits{max: max(1, connections*3/4), maxPerSource: max(1, connections/2), bySource: make(map[string]*int)}
 }
 
-// add counts a request that waits for source, until remove; false if too many wait. source may be a
-// part of the request's bytes: add copies it, since other requests wait for the same source later.
-func (w *waits) add(source string) bool {
+// addWait counts a request that waits for source, until remove; false if too many wait. source may
+// be a part of the request's bytes: addWait copies it, since other requests wait for the same
+// source later.
+func (w *waits) addWait(source string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.bySource[source]

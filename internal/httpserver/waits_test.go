@@ -10,14 +10,14 @@ import (
 func TestWaits(t *testing.T) {
 	w := newWaits(8)
 	for range 4 {
-		require.True(t, w.add("a"))
+		require.True(t, w.addWait("a"))
 	}
-	require.False(t, w.add("a"), "half of all for one source")
-	require.True(t, w.add("b"))
-	require.True(t, w.add("b"))
-	require.False(t, w.add("c"), "a quarter is left for others")
+	require.False(t, w.addWait("a"), "half of all for one source")
+	require.True(t, w.addWait("b"))
+	require.True(t, w.addWait("b"))
+	require.False(t, w.addWait("c"), "a quarter is left for others")
 	w.remove("a")
-	require.True(t, w.add("c"))
+	require.True(t, w.addWait("c"))
 	for range 3 {
 		w.remove("a")
 	}
@@ -29,8 +29,8 @@ func TestWaits(t *testing.T) {
 func TestWaitsOwnNames(t *testing.T) {
 	w := newWaits(8)
 	name := []byte("group1")
-	require.True(t, w.add("group1"))
-	require.True(t, w.add(unsafe.String(&name[0], len(name))))
+	require.True(t, w.addWait("group1"))
+	require.True(t, w.addWait(unsafe.String(&name[0], len(name))))
 	w.remove(unsafe.String(&name[0], len(name)))
 	copy(name, "group2")
 	w.remove("group1")

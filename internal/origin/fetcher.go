@@ -299,7 +299,7 @@ func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, leng
 func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, length int64,
 	servers []client.Server) (content.Version, io.ReadCloser, error) {
 	if want != nil {
-		body, err := f.open(ctx, client.Info{Version: *want}, offset, length, servers)
+		body, err := f.openBody(ctx, client.Info{Version: *want}, offset, length, servers)
 		return *want, body, err
 	}
 	id := f.request.ID
@@ -308,7 +308,7 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 		// The id contains size, time and CRC32: a download needs no request for them before it. If
 		// all storages respond "not found" the file does not exist. After other failures, the
 		// request for size and time returns the reason.
-		body, err := f.open(ctx, client.Info{Version: byID}, offset, length, servers)
+		body, err := f.openBody(ctx, client.Info{Version: byID}, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, fdfs.ErrNoFile) {
 			return byID, body, err
 		}
@@ -317,7 +317,7 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 	if err != nil {
 		return info.Version, nil, err
 	}
-	body, err := f.open(ctx, info, offset, length, servers)
+	body, err := f.openBody(ctx, info, offset, length, servers)
 	return info.Version, body, err
 }
 
@@ -326,14 +326,14 @@ func (f *fetcher) fetchOnce(ctx context.Context, info client.Info, offset, lengt
 	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
-		body, err = f.open(ctx, info, offset, length, servers)
+		body, err = f.openBody(ctx, info, offset, length, servers)
 		return err
 	})
 	return body, err
 }
 
-// open requests bytes of one version from servers.
-func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int64, servers []client.Server) (
+// openBody requests bytes of one version from servers.
+func (f *fetcher) openBody(ctx context.Context, info client.Info, offset, length int64, servers []client.Server) (
 	io.ReadCloser, error) {
 	if length = min(length, info.Size-offset); length <= 0 {
 		return http.NoBody, nil

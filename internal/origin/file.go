@@ -39,8 +39,8 @@ type stream interface {
 	Close() error
 }
 
-// begin prepares a file for fetches, until Close.
-func (f *File) begin(a *Resolver, r *Request, fetcher *fetcher) {
+// beginFetches prepares a file for fetches, until Close.
+func (f *File) beginFetches(a *Resolver, r *Request, fetcher *fetcher) {
 	f.Close()
 	a.o.Running.Add(1)
 	f.a, f.req, f.local, f.fetcher = a, r, fetcher.localErr, fetcher
@@ -104,7 +104,7 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 		return cache.FromNowhere, err
 	}
 	if !f.isCached() {
-		err = f.open(offset, length)
+		err = f.openRange(offset, length)
 	}
 	if err == nil {
 		if f.first, err = f.stream.Next(length); err == nil {
@@ -170,7 +170,7 @@ func (f *File) At(offset, limit int64) (c content.Chunk, err error) {
 	} else {
 		if f.stream == nil || offset != f.next || f.next == f.end {
 			f.beginFetch()
-			if err := f.open(offset, limit); err != nil {
+			if err := f.openRange(offset, limit); err != nil {
 				return c, err
 			}
 		}
@@ -200,12 +200,12 @@ func (f *File) beginFetch() {
 	r, a, local, entry := f.req, f.a, f.local, f.entry
 	fetcher := a.newFetcher(r, local, true)
 	fetcher.request.BySource = fdfs.NamesSource(entry.File)
-	f.begin(a, r, fetcher)
+	f.beginFetches(a, r, fetcher)
 	f.entry = entry
 }
 
-// open opens a stream of a range, in place of another one.
-func (f *File) open(offset, length int64) error {
+// openRange opens a stream of a range, in place of another one.
+func (f *File) openRange(offset, length int64) error {
 	f.closeStream()
 	switch {
 	case f.isCached():

@@ -56,7 +56,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 		return a.redirect(r, f)
 	}
 	file := &r.File
-	file.begin(a, r, f)
+	file.beginFetches(a, r, f)
 	err = file.wait()
 	switch {
 	case err == nil:

@@ -60,6 +60,6 @@ func fileOf(a *Resolver, id fdfs.FileID, servers ...client.Server) *File {
 	r := &Request{ID: id, Client: patient{}}
 	f := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
 	f.candidates = &candidates{servers: servers}
-	r.File.begin(a, r, f)
+	r.File.beginFetches(a, r, f)
 	return &r.File
 }

@@ -181,7 +181,7 @@ func (s *slotStream) fetch(from int64) (err error) {
 		if s.only != nil {
 			servers = s.only
 		}
-		s.body, err = s.f.open(s.ctx, s.info, from, s.blocksEnd-from, servers)
+		s.body, err = s.f.openBody(s.ctx, s.info, from, s.blocksEnd-from, servers)
 		s.bodyAt = from
 		return err
 	})

@@ -218,7 +218,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 	return m, nil
 }
 
-func (c *Client) release(m *member) {
+func (c *Client) releaseMember(m *member) {
 	c.mu.Lock()
 	m.refs--
 	m.used = time.Now()

@@ -26,7 +26,7 @@ func (r *rig) suspect(server Server) {
 	m, err := r.c.acquire(server)
 	require.NoError(r.t, err)
 	r.c.failed(m, io.ErrUnexpectedEOF, true)
-	r.c.release(m)
+	r.c.releaseMember(m)
 }
 
 // TestCorruptedAndHealthy: the corrupted storage is healthy and the good ones are suspect, so the

@@ -87,7 +87,7 @@ func TestOrder(t *testing.T) {
 		for range times {
 			m.health.failed(errTest, time.Now(), false)
 		}
-		c.release(m)
+		c.releaseMember(m)
 	}
 	fail(0, 3)
 	fail(1, 1)

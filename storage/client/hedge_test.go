@@ -204,7 +204,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 	for range historyMin {
 		m.health.replied(time.Microsecond)
 	}
-	c.release(m)
+	c.releaseMember(m)
 	var mu sync.Mutex // guards good
 	good := map[string]context.Context{}
 	a, errs := c.race(context.Background(), servers, request{
@@ -308,7 +308,7 @@ func TestRaceAndAThird(t *testing.T) {
 		for range historyMin {
 			m.health.replied(time.Microsecond)
 		}
-		c.release(m)
+		c.releaseMember(m)
 		var mu sync.Mutex // guards asked
 		var asked []string
 		a, err := c.askEach(t.Context(), []Server{first, {Host: "second", Port: 1}, {Host: "third", Port: 1}},

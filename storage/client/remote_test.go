@@ -96,7 +96,7 @@ func (r *rig) requireFreePools() {
 			require.NoError(r.t, err)
 			defer conn.Release()
 		}
-		r.c.release(m)
+		r.c.releaseMember(m)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestMembers(t *testing.T) {
 	for i := range maxServers + 10 {
 		m, err := r.c.acquire(Server{Host: "192.0.2.1", Port: i + 1})
 		require.NoError(t, err)
-		r.c.release(m)
+		r.c.releaseMember(m)
 	}
 	require.Len(t, r.c.Health(), maxServers)
 	_, err := io.Copy(io.Discard, s)
@@ -381,7 +381,7 @@ func TestMembers(t *testing.T) {
 	for i := range maxServers {
 		m, err := r.c.acquire(Server{Host: "192.0.2.1", Port: i + 1})
 		require.NoError(t, err)
-		defer r.c.release(m)
+		defer r.c.releaseMember(m)
 	}
 	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorContains(t, err, "1024 other storages are being asked")

@@ -56,11 +56,11 @@ var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceede
 // replyTimeout, else within the network timeout.
 func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a reply,
 	err error) {
-	if err := c.unlisted.begin(s); err != nil {
+	if err := c.unlisted.beginRequest(s); err != nil {
 		cancel(nil)
 		return reply{}, err
 	}
-	defer c.unlisted.end(s)
+	defer c.unlisted.endRequest(s)
 	m, err := c.acquire(s)
 	if err != nil {
 		cancel(nil)
@@ -70,7 +70,7 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 	end := func() {
 		unlink()
 		cancel(nil)
-		c.release(m)
+		c.releaseMember(m)
 	}
 	if (left > 0 || q.file.SourceLacks) && c.t.replyTimeout > 0 {
 		defer time.AfterFunc(c.t.replyTimeout, func() { cancel(errSlow) }).Stop()
@@ -179,7 +179,7 @@ func (c *Client) askEach(ctx context.Context, servers []Server, q request) (repl
 			if q.onResult != nil {
 				q.onResult(servers[i], err)
 			}
-			t.add(err)
+			t.addFailure(err)
 			q.file.SourceLacks = q.file.SourceLacks || q.file.IsLacking(servers[i], err)
 		}
 		if slices.Contains(errs, nil) {
@@ -200,7 +200,7 @@ type tally struct {
 	causes  []error
 }
 
-func (t *tally) add(err error) {
+func (t *tally) addFailure(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrSlotLink):

@@ -350,8 +350,8 @@ func (s *Stream) confirm(m *member) error {
 	}})
 	if otherErr != nil { // even ErrNoFile of the others is ErrNoSource here: the sender had the file
 		var t tally
-		t.add(err)
-		t.add(otherErr)
+		t.addFailure(err)
+		t.addFailure(otherErr)
 		return t.err(s.ctx)
 	}
 	a.end()

@@ -166,7 +166,7 @@ func TestPauses(t *testing.T) {
 func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	m, err := r.c.acquire(r.servers[i])
 	require.NoError(r.t, err)
-	defer r.c.release(m)
+	defer r.c.releaseMember(m)
 	before := m.transport
 	o := r.c.o.Pool
 	o.NetworkTimeout = d

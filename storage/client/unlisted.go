@@ -25,9 +25,9 @@ type unlistedServers struct {
 	verified map[Server]struct{}
 }
 
-// begin counts a request to a server until end. The error is fdfs.ErrFull if too many are running.
-// Requests to listed and verified servers are always admitted, and not counted.
-func (s *unlistedServers) begin(server Server) error {
+// beginRequest counts a request to a server until endRequest. The error is fdfs.ErrFull if too many
+// are running. Requests to listed and verified servers are always admitted, and not counted.
+func (s *unlistedServers) beginRequest(server Server) error {
 	if !server.Unlisted {
 		return nil
 	}
@@ -50,8 +50,8 @@ func (s *unlistedServers) begin(server Server) error {
 	return nil
 }
 
-// end ends the count of a request.
-func (s *unlistedServers) end(server Server) {
+// endRequest ends the count of a request.
+func (s *unlistedServers) endRequest(server Server) {
 	if !server.Unlisted {
 		return
 	}

@@ -20,20 +20,20 @@ func unlisted(i int) Server {
 func TestUnlistedBounds(t *testing.T) {
 	var s unlistedServers
 	for i := range maxUnlisted {
-		require.NoError(t, s.begin(unlisted(i)))
+		require.NoError(t, s.beginRequest(unlisted(i)))
 	}
-	require.ErrorIs(t, s.begin(unlisted(maxUnlisted)), fdfs.ErrFull, "one address more")
-	require.NoError(t, s.begin(Server{Host: "192.0.2.1", Port: 1}), "a known server")
+	require.ErrorIs(t, s.beginRequest(unlisted(maxUnlisted)), fdfs.ErrFull, "one address more")
+	require.NoError(t, s.beginRequest(Server{Host: "192.0.2.1", Port: 1}), "a known server")
 	for range maxUnlistedRequests - maxUnlisted {
-		require.NoError(t, s.begin(unlisted(0)))
+		require.NoError(t, s.beginRequest(unlisted(0)))
 	}
-	require.ErrorIs(t, s.begin(unlisted(1)), fdfs.ErrFull, "one request more")
+	require.ErrorIs(t, s.beginRequest(unlisted(1)), fdfs.ErrFull, "one request more")
 	s.markVerified(unlisted(0))
-	require.NoError(t, s.begin(unlisted(0)))
-	s.end(unlisted(0))
-	require.NoError(t, s.begin(unlisted(maxUnlisted)), "a reply makes room")
+	require.NoError(t, s.beginRequest(unlisted(0)))
+	s.endRequest(unlisted(0))
+	require.NoError(t, s.beginRequest(unlisted(maxUnlisted)), "a reply makes room")
 	for i := range maxUnlisted + 1 {
-		s.end(unlisted(i))
+		s.endRequest(unlisted(i))
 	}
 	require.Zero(t, s.total)
 	require.Empty(t, s.asked)
@@ -50,7 +50,7 @@ func TestUnlistedTakeNoRoom(t *testing.T) {
 	for i := range maxServers {
 		m, err := r.c.acquire(unlisted(i))
 		require.NoError(t, err)
-		defer r.c.release(m)
+		defer r.c.releaseMember(m)
 	}
 	_, err := r.c.acquire(unlisted(maxServers))
 	require.ErrorIs(t, err, fdfs.ErrFull)

@@ -115,10 +115,10 @@ func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first c
 			break
 		}
 		again, err = c.checksum(ctx, r, info, server)
-		if t.add(err); err != nil {
+		if t.addFailure(err); err != nil {
 			continue
 		}
-		if done, right := j.add(again, server); right {
+		if done, right := j.addReading(again, server); right {
 			return again, nil
 		} else if done {
 			return again, j.corrupted(nil)
@@ -151,9 +151,9 @@ type judge struct {
 	readings []reading // the first is that of Recheck's caller
 }
 
-// add adds a read of the whole file from one server. done: the case is decided; right: the first
-// read was right.
-func (j *judge) add(sum checksum.Sum, server Server) (done, right bool) {
+// addReading adds a read of the whole file from one server. done: the case is decided; right: the
+// first read was right.
+func (j *judge) addReading(sum checksum.Sum, server Server) (done, right bool) {
 	next, first := reading{sum.Standard(), []Server{server}}, j.readings[0]
 	if sum.Matches(j.id.CRC32) {
 		if next.sum == first.sum { // its legacy CRC32 was not computed before

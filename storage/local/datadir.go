@@ -57,10 +57,10 @@ func (d *dataDir) retain() bool {
 	}
 }
 
-// hold adds a reference. The caller has one.
-func (d *dataDir) hold() { d.refs.Add(1) }
+// addRef adds a reference. The caller has one.
+func (d *dataDir) addRef() { d.refs.Add(1) }
 
-func (d *dataDir) release() {
+func (d *dataDir) dropRef() {
 	if d.refs.Add(-1) == 0 {
 		_ = unix.Close(d.fd) // O_PATH: nothing is lost
 	}
@@ -112,10 +112,10 @@ func (p *storePath) check() error {
 	return cmp.Or(err, failed)
 }
 
-// hold implements resource: a store path is never freed.
-func (p *storePath) hold() {}
+// addRef implements resource: a store path is never freed.
+func (p *storePath) addRef() {}
 
-func (p *storePath) release() {}
+func (p *storePath) dropRef() {}
 
 // ready is check, and an error if requests have found that the disk does not respond.
 func (p *storePath) ready() error {
@@ -149,7 +149,7 @@ func (p *storePath) checkNow() error {
 		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case old != nil && old.inode == d.inode:
-		d.release()
+		d.dropRef()
 		return nil
 	}
 	d.linkPrefixes = linkPrefixesOf(p.root)
@@ -160,7 +160,7 @@ func (p *storePath) checkNow() error {
 // replace sets dir, and then releases the old one. p.mu is held.
 func (p *storePath) replace(d *dataDir) {
 	if old := p.dir.Swap(d); old != nil {
-		old.release()
+		old.dropRef()
 	}
 }
 
@@ -190,7 +190,7 @@ func openDataDir(root string) (*dataDir, error) {
 		err = unix.Faccessat(fd, ".", unix.X_OK, 0)
 	}
 	if err != nil {
-		d.release()
+		d.dropRef()
 		return nil, fmt.Errorf("cannot use folder %q: %w", name, err)
 	}
 	d.inode = inode{uint64(st.Dev), st.Ino}

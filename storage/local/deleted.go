@@ -29,7 +29,7 @@ func (l *Store) Deleted(id fdfs.FileID, openErr error, since time.Time) bool {
 	if err != nil {
 		return false
 	}
-	defer dir.release()
+	defer dir.dropRef()
 	sound, at := dir.isSound(id.Folder())
 	switch {
 	case !sound:

@@ -171,10 +171,10 @@ func (d *descriptor) touch(off, length int64) error {
 	return nil
 }
 
-// hold adds a reference. The caller has one.
-func (d *descriptor) hold() { d.refs.Add(1) }
+// addRef adds a reference. The caller has one.
+func (d *descriptor) addRef() { d.refs.Add(1) }
 
-func (d *descriptor) release() { _ = d.close() } // read only: nothing is lost
+func (d *descriptor) dropRef() { _ = d.close() } // read only: nothing is lost
 
 func (d *descriptor) close() error {
 	if d.refs.Add(-1) != 0 {

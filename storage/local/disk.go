@@ -59,8 +59,8 @@ func isOnHost(fd int) bool {
 
 // resource is used by an operation, which may outlive the caller.
 type resource interface {
-	hold()
-	release()
+	addRef()
+	dropRef()
 }
 
 // await runs op for a file, and waits for it. If the disk does not respond within the limit, the
@@ -70,16 +70,16 @@ type resource interface {
 func await[T any](d *disk, r resource, file string, limit time.Duration, op func() T,
 	discard func(T)) (v T, err error) {
 	file = strings.Clone(file) // op may outlive the bytes of the request
-	began, err := d.begin(file, limit)
+	began, err := d.awaitPlace(file, limit)
 	if err != nil {
 		return v, err
 	}
-	r.hold()
+	r.addRef()
 	result, left := make(chan T), make(chan struct{})
 	go func() {
 		v := op()
-		r.release()
-		d.end()
+		r.dropRef()
+		d.endOperation()
 		select {
 		case result <- v:
 		case <-left:
@@ -99,9 +99,9 @@ func await[T any](d *disk, r resource, file string, limit time.Duration, op func
 	}
 }
 
-// begin waits until an operation may run, as long as others end within the limit. It returns the
-// number of operations that have ended.
-func (d *disk) begin(file string, limit time.Duration) (ended uint64, err error) {
+// awaitPlace waits until an operation may run, as long as others end within the limit. It returns
+// the number of operations that have ended.
+func (d *disk) awaitPlace(file string, limit time.Duration) (ended uint64, err error) {
 	if d.rejects(file, limit) {
 		return 0, ErrNoResponse
 	}
@@ -155,8 +155,8 @@ func (d *disk) hangs() bool {
 	return d.hanging
 }
 
-// end records the end of an operation, late or not.
-func (d *disk) end() {
+// endOperation records the end of an operation, late or not.
+func (d *disk) endOperation() {
 	d.mu.Lock()
 	d.ended++
 	d.hanging = false

@@ -182,7 +182,7 @@ func (c *FileCache) unchanged(f *File) bool {
 	if err != nil {
 		return false // the following opening returns the reason
 	}
-	defer dir.release()
+	defer dir.dropRef()
 	seen, err := dir.stat(f.name)
 	switch {
 	case err != nil:
@@ -245,15 +245,15 @@ func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 	if f != nil && c.validOrDrop(s, f) {
 		return f, nil
 	}
-	return c.open(id) // it is not cached, or was changed at this moment
+	return c.openOnDisk(id) // it is not cached, or was changed at this moment
 }
 
 // lead opens the file of a flight, and ends the flight.
 func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 	purges := c.purges.Load()
-	file, err := (*File)(nil), errBroken // result if c.open panics
+	file, err := (*File)(nil), errBroken // result if openOnDisk panics
 	defer func() { s.complete(c, key, file, err, purges) }()
-	if file, err = c.open(id); err == errSlot {
+	if file, err = c.openOnDisk(id); err == errSlot {
 		c.keepTrunkFile(id)
 	}
 	return file, err
@@ -261,17 +261,17 @@ func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 
 var errBroken = errors.New("BUG: opening a file panicked")
 
-// open opens a file on disk. If no descriptor is left, open closes some cached files and tries
+// openOnDisk opens a file on disk. If no descriptor is left, it closes some cached files and tries
 // again.
-func (c *FileCache) open(id fdfs.FileID) (*File, error) {
+func (c *FileCache) openOnDisk(id fdfs.FileID) (*File, error) {
 	now := c.now()  // before the file is opened
 	id = id.Clone() // the File outlives the bytes of the request
-	f, err := c.local.open(id)
+	f, err := c.local.openUnchecked(id)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		for i := range c.shards {
 			c.shards[i].evictSome()
 		}
-		f, err = c.local.open(id)
+		f, err = c.local.openUnchecked(id)
 	}
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func newShards(o FileCacheOptions) []shard {
 			}
 			s.dropped = append(s.dropped, f)
 		}
-		const unbounded = 1 << 30 // add enforces the limits: simplelru requires a number of entries
+		const unbounded = 1 << 30 // addFile enforces the limits: simplelru requires a number of entries
 		s.files, _ = simplelru.NewLRU(unbounded, evicted)
 		s.bodies, _ = simplelru.NewLRU(unbounded, evicted)
 	}
@@ -132,13 +132,13 @@ func (s *shard) keep(c *FileCache, f *File, purges uint64) {
 // caller had read purges. s.mu is held: Purge increments the counter before it searches.
 func (s *shard) addUnlessPurged(c *FileCache, f *File, purges uint64) {
 	if !s.closed && purges == c.purges.Load() {
-		s.add(f.retain())
+		s.addFile(f.retain())
 	}
 }
 
-// add caches a file, whose reference it takes over, and evicts the least recently used ones. s.mu
-// is held.
-func (s *shard) add(f *File) {
+// addFile caches a file, whose reference it takes over, and evicts the least recently used ones.
+// s.mu is held.
+func (s *shard) addFile(f *File) {
 	if f.body == nil {
 		s.files.Add(f.key, f)
 		for s.files.Len() > s.maxFiles {
@@ -161,7 +161,7 @@ func (s *shard) exchange(f, g *File) bool {
 		return false
 	}
 	s.files.Remove(f.key)
-	s.add(g.retain())
+	s.addFile(g.retain())
 	return true
 }
 

@@ -224,7 +224,7 @@ func TestDiskReplaced(t *testing.T) {
 
 	var st unix.Stat_t
 	require.NoError(t, unix.Fstat(d.fd, &st), "closed although an opening uses it")
-	d.release()
+	d.dropRef()
 	require.ErrorIs(t, unix.Fstat(d.fd, &st), unix.EBADF)
 	require.False(t, d.retain(), "used after it was closed")
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops bounds the links that open follows one after the other.
+// maxHops bounds the links that openUnchecked follows one after the other.
 const maxHops = 4
 
 // Reasons for fdfs.ErrNoFile, made once: a missing file allocates no error.
@@ -31,7 +31,7 @@ var (
 // The header of a trunk slot and the CRC32 of its content are checked here. If the slot is written
 // to while the File is open, its chunks return fdfs.ErrFileChanged, never the other bytes.
 func (l *Store) Open(id fdfs.FileID) (*File, error) {
-	f, err := l.open(id)
+	f, err := l.openUnchecked(id)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (l *Store) Open(id fdfs.FileID) (*File, error) {
 	return f, nil
 }
 
-// open is Open without the check of a slot's content.
-func (l *Store) open(id fdfs.FileID) (*File, error) {
+// openUnchecked is Open without the check of a slot's content.
+func (l *Store) openUnchecked(id fdfs.FileID) (*File, error) {
 	at, slotLinks := id, 0
 	for hop := 0; hop <= maxHops && slotLinks <= 1; hop++ {
 		path, err := l.find(at)
@@ -79,7 +79,7 @@ func (p *storePath) missing(id fdfs.FileID) bool {
 	if err != nil {
 		return false
 	}
-	defer dir.release()
+	defer dir.dropRef()
 	there, err := dir.exists(id.DiskName())
 	return err == nil && !there
 }
@@ -100,7 +100,7 @@ func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, er
 	if err != nil {
 		return nil, fdfs.FileID{}, err
 	}
-	defer dir.release()
+	defer dir.dropRef()
 	name := id.DiskName()
 	d, seen, err := l.openFile(dir, name)
 	switch {

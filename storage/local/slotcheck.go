@@ -69,7 +69,7 @@ func (l *slotLimit) check(f *File, copied *slotCopy) error {
 	defer end()
 	// After the wait in beginCheck, so that the budget includes the results of checks that ended
 	// meanwhile.
-	account, err := l.begin(f)
+	account, err := l.takeBytes(f)
 	if err != nil {
 		return err
 	}

@@ -50,9 +50,9 @@ func newSlotLimit() *slotLimit {
 	return &slotLimit{bytes: failedBurst, at: time.Now(), suspects: suspects}
 }
 
-// begin takes the bytes of a check from the budget, if the trunk file is suspect. The caller calls
-// end with the result of the check. The error is ErrSlotLimit if the budget is too small.
-func (l *slotLimit) begin(f *File) (end func(error), err error) {
+// takeBytes takes the bytes of a check from the budget, if the trunk file is suspect. The caller
+// calls end with the result of the check. The error is ErrSlotLimit if the budget is too small.
+func (l *slotLimit) takeBytes(f *File) (end func(error), err error) {
 	if f.content.Kind != fdfs.KindTrunk || f.size <= freeCheck {
 		return func(error) {}, nil
 	}
@@ -69,7 +69,7 @@ func (l *slotLimit) begin(f *File) (end func(error), err error) {
 		l.bytes -= f.size
 		paid = true
 	}
-	return func(result error) { l.end(f, paid, result) }, nil
+	return func(result error) { l.endCheck(f, paid, result) }, nil
 }
 
 // suspect reports whether a check in the trunk file of f has failed lately. l.mu is held.
@@ -84,8 +84,8 @@ func (l *slotLimit) refill(now time.Time) {
 	l.bytes, l.at = min(l.bytes+int64(added), failedBurst), now
 }
 
-// end accounts for the result of a check.
-func (l *slotLimit) end(f *File, paid bool, result error) {
+// endCheck accounts for the result of a check.
+func (l *slotLimit) endCheck(f *File, paid bool, result error) {
 	failed := result == ErrSlotContent
 	if !failed && !paid {
 		return

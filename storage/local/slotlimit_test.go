@@ -124,14 +124,14 @@ func TestSlotLimitBudget(t *testing.T) {
 		l := newSlotLimit()
 		f := &File{size: 2 * failedBurst, content: fdfs.FileID{Kind: fdfs.KindTrunk}}
 		for range 4 {
-			end, err := l.begin(f)
+			end, err := l.takeBytes(f)
 			require.NoError(t, err, "there is a budget, or the trunk file is not suspect")
 			end(ErrSlotContent)
 			require.EqualValues(t, -failedBurst, l.bytes)
-			_, err = l.begin(f)
+			_, err = l.takeBytes(f)
 			require.ErrorIs(t, err, ErrSlotLimit)
 			time.Sleep(2*failedBurst/failedRate*time.Second - time.Millisecond)
-			_, err = l.begin(f)
+			_, err = l.takeBytes(f)
 			require.ErrorIs(t, err, ErrSlotLimit)
 			time.Sleep(2 * time.Millisecond) // more than the rounding error
 		}

@@ -57,7 +57,7 @@ func (c *FileCache) keepTrunkFile(id fdfs.FileID) {
 	if err != nil {
 		return
 	}
-	defer dir.release()
+	defer dir.dropRef()
 	name := id.DiskName()
 	d, seen, err := c.local.openFile(dir, name)
 	if err != nil {

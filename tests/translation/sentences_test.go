@@ -34,7 +34,7 @@ var sentenceArguments = map[string][]int{
 	"fail":    {1},
 	"Warning": {2},
 	// internal/doctor, internal/admin/status, internal/app
-	"add": {3, 4}, "list.add": {1}, "Plural": {1, 2},
+	"addResult": {3, 4}, "list.addProblem": {1}, "Plural": {1, 2},
 	"t.say": {1, 2}, "mistake": {1, 2}, // internal/tools/migrate
 	"say":  {0},                   // of the demonstration
 	"step": {0, 1}, "answer": {0}, // of explain
@@ -59,10 +59,10 @@ var helpers = map[string][]string{
 	"internal/config": {"errorf", "warnf", "keyError", "keyWarning", "invalid", "questionable",
 		"parsed", "token",
 		"networksOr", "absentf", "stop", "fail"},
-	"tests/runcluster": {"say"}, "internal/doctor": {"add", "Warning", "Plural"}, "internal/app": {"Plural"},
+	"tests/runcluster": {"say"}, "internal/doctor": {"addResult", "Warning", "Plural"}, "internal/app": {"Plural"},
 	"cmd/gateway/command": {"Plural", "say", "exit1", "exits",
 		"String", "StringP", "StringVar", "Bool", "BoolP", "Int", "Int64", "Float64", "Func", "durationFlag"},
-	"internal/admin/status": {"list.add", "Plural"},
+	"internal/admin/status": {"list.addProblem", "Plural"},
 	"internal/gateway":      {"step", "answer"}, "internal/origin": {"step", "errors.New"},
 	"internal/admin": {"errors.New"}, "internal/fdfs": {"errors.New"}, "antisteal": {"errors.New"},
 	"tracker": {"errors.New"}, "storage/local": {"errors.New"}, "internal/variant": {"errors.New"},

@@ -92,19 +92,19 @@ func runComparison(cmd *cobra.Command, comparer *compare.Comparer, in io.Reader,
 	var sum comparison
 	err := comparer.Run(ctx, targets, func(r compare.Result) error {
 		defer bar.step()
-		for _, d := range sum.add(r) {
+		for _, d := range sum.addResult(r) {
 			if err := printDifference(cmd, bar, difference{r.Target, d}, asJSON); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	bar.end()
+	bar.removeBar()
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted
 	case err == nil: // the channel is closed
-		err = sum.end(list, listErr)
+		err = sum.endList(list, listErr)
 	}
 	return sum.print(cmd, asJSON, err)
 }
@@ -122,8 +122,8 @@ func untilNow(in io.Reader) io.Reader {
 	return io.LimitReader(file, info.Size())
 }
 
-// end adds the numbers of skipped lines. A list without any path is an error.
-func (s *comparison) end(list *compare.List, err error) error {
+// endList adds the numbers of skipped lines. A list without any path is an error.
+func (s *comparison) endList(list *compare.List, err error) error {
 	s.Repeated, s.Unreadable, s.why = list.Repeated, list.Unreadable, list.Why
 	switch {
 	case err != nil:
@@ -137,8 +137,8 @@ func (s *comparison) end(list *compare.List, err error) error {
 	return nil
 }
 
-// add counts a path, and returns the differences to print one by one.
-func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
+// addResult counts a path, and returns the differences to print one by one.
+func (s *comparison) addResult(r compare.Result) (alone []compare.Difference) {
 	s.Paths++
 	unknown := false
 	for _, d := range r.Differences {

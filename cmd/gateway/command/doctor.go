@@ -35,7 +35,7 @@ func doctorCommand() *cobra.Command {
 			}
 			bar.println(textOf(cmd, f, *lang))
 		})
-		bar.end()
+		bar.removeBar()
 		switch {
 		case ctx.Err() != nil:
 			err = errInterrupted

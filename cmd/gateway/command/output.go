@@ -122,7 +122,7 @@ func withSpinner(cmd *cobra.Command, what string, f func(ctx context.Context)) e
 	ctx, stop := interruptible()
 	defer stop()
 	bar := newProgress(cmd, -1, what)
-	defer bar.end()
+	defer bar.removeBar()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -140,7 +140,7 @@ func withSpinner(cmd *cobra.Command, what string, f func(ctx context.Context)) e
 // terminals it shows nothing.
 type progress struct {
 	out  io.Writer
-	stop chan struct{}  // closed by end
+	stop chan struct{}  // closed by removeBar
 	tick sync.WaitGroup // the goroutine that draws
 
 	mu  sync.Mutex               // guards bar, and the terminal
@@ -150,7 +150,7 @@ type progress struct {
 // progressEvery is the time between two drawings, and before the first one.
 const progressEvery = 200 * time.Millisecond
 
-// newProgress shows a bar for total steps; -1 = unknown. The caller calls end.
+// newProgress shows a bar for total steps; -1 = unknown. The caller calls removeBar.
 func newProgress(cmd *cobra.Command, total int64, what string) *progress {
 	p := &progress{out: cmd.OutOrStdout(), stop: make(chan struct{})}
 	if !showsProgress(cmd) {
@@ -223,8 +223,8 @@ func (p *progress) step() {
 	}
 }
 
-// end removes the bar.
-func (p *progress) end() {
+// removeBar removes the bar.
+func (p *progress) removeBar() {
 	close(p.stop)
 	p.tick.Wait()
 	if p.bar != nil {

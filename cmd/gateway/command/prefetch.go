@@ -59,7 +59,7 @@ func prefetchCommand() *cobra.Command {
 			bar.step()
 			return nil
 		})
-		bar.end()
+		bar.removeBar()
 		if ctx.Err() != nil {
 			err = errInterrupted
 		}

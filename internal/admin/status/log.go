@@ -62,8 +62,8 @@ func (l *Log) Entries() []Entry {
 	return list
 }
 
-// add adds an entry, and evicts the oldest if there are too many.
-func (l *Log) add(level slog.Level, text, detail string, at time.Time) {
+// addEntry adds an entry, and evicts the oldest if there are too many.
+func (l *Log) addEntry(level slog.Level, text, detail string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text, detail = l.maskLocked(text), l.maskLocked(detail)
@@ -137,7 +137,7 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 			}
 			return b.Len() < 4*maxText
 		})
-		h.log.add(r.Level, r.Message, strings.TrimSpace(b.String()), r.Time)
+		h.log.addEntry(r.Level, r.Message, strings.TrimSpace(b.String()), r.Time)
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil

@@ -52,7 +52,7 @@ func (s *Snapshot) Verdict() Verdict {
 // problemList collects problems.
 type problemList []Problem
 
-func (l *problemList) add(state State, format string, args ...any) {
+func (l *problemList) addProblem(state State, format string, args ...any) {
 	*l = append(*l, Problem{state, i18n.Sprintf(format, args...)})
 }
 
@@ -60,32 +60,32 @@ func (l *problemList) add(state State, format string, args ...any) {
 func (s *Snapshot) problems() []Problem {
 	var list problemList
 	if !s.NotReady.IsZero() {
-		list.add(Bad, "Requests cannot be served: %s.", s.NotReady)
+		list.addProblem(Bad, "Requests cannot be served: %s.", s.NotReady)
 	}
 	if m := s.Traffic.Minute; m.Requests >= rareRequests && m.Failed >= manyFailed*m.Requests {
 		state := Warn
 		if m.Failed >= tooManyFailed*m.Requests {
 			state = Bad
 		}
-		list.add(state, "%s of the responses of the last minute had a status of 500 or above.",
+		list.addProblem(state, "%s of the responses of the last minute had a status of 500 or above.",
 			percent(m.Failed/m.Requests))
 	}
 	s.serverProblems(&list)
 	for _, b := range s.Budgets {
 		if b.State > Idle {
-			list.add(b.State, "%s: %s.", b.Name, b.Text)
+			list.addProblem(b.State, "%s: %s.", b.Name, b.Text)
 		}
 	}
 	s.certificateProblems(&list)
 	s.fleetProblems(&list)
 	for _, text := range s.Setup {
-		list.add(Warn, "%s.", text)
+		list.addProblem(Warn, "%s.", text)
 	}
 	if !s.Sandbox.IsZero() {
-		list.add(Warn, "%s.", s.Sandbox)
+		list.addProblem(Warn, "%s.", s.Sandbox)
 	}
 	if s.Panics > 0 {
-		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",
+		list.addProblem(Warn, "%s contained since the start: a bug in the program, see the log.",
 			Plural(int(s.Panics), "%s panic was", "%s panics were"))
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int { return int(b.State) - int(a.State) })
@@ -111,8 +111,8 @@ func (s *Snapshot) serverProblems(list *problemList) {
 			state = Bad
 		}
 		if len(down[group]) > 0 {
-			list.add(state, "%d of %s of %s: %s.", len(down[group]), Plural(all[group], "%s storage", "%s storages"),
-				groupName(group), few(down[group]))
+			list.addProblem(state, "%d of %s of %s: %s.", len(down[group]),
+				Plural(all[group], "%s storage", "%s storages"), groupName(group), few(down[group]))
 		}
 	}
 	var names []i18n.Text
@@ -122,7 +122,7 @@ func (s *Snapshot) serverProblems(list *problemList) {
 		}
 	}
 	if len(names) > 0 {
-		list.add(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
+		list.addProblem(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
 			Plural(len(s.Trackers), "%s tracker", "%s trackers"), few(names))
 	}
 }
@@ -134,9 +134,9 @@ func (s *Snapshot) certificateProblems(list *problemList) {
 	for _, c := range s.Certificates {
 		switch left := c.Expires.Sub(s.At); {
 		case left < 0:
-			list.add(Bad, "The certificate of %s has ended: clients reject it.", c.Name)
+			list.addProblem(Bad, "The certificate of %s has ended: clients reject it.", c.Name)
 		case left < expiresSoon:
-			list.add(Warn, "The certificate of %s ends in %s.", c.Name, Age(left))
+			list.addProblem(Warn, "The certificate of %s ends in %s.", c.Name, Age(left))
 		}
 	}
 }
@@ -146,15 +146,15 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 		return
 	}
 	if s.Fleet.RedisDown {
-		list.add(Warn, "Redis (%s) cannot be reached: files are served, but purges reach this gateway alone.",
+		list.addProblem(Warn, "Redis (%s) cannot be reached: files are served, but purges reach this gateway alone.",
 			s.Fleet.Redis)
 	}
 	for _, g := range s.Fleet.Gateways {
 		switch {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
-			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, Age(s.At.Sub(g.Seen)))
+			list.addProblem(Warn, "Gateway %s has not been heard of for %s.", g.Name, Age(s.At.Sub(g.Seen)))
 		case g.Live && !g.Self && g.Announcement.State > Idle:
-			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.reason())
+			list.addProblem(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.reason())
 		}
 	}
 }

@@ -88,7 +88,7 @@ func read[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) 
 
 // doUntil is do, which returns errOff when it receives from late, too.
 func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T, error)) (v T, err error) {
-	off, before, err := x.begin(op, late)
+	off, before, err := x.awaitPlace(op, late)
 	if err != nil {
 		return v, err
 	}
@@ -107,7 +107,7 @@ func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T,
 			o.v, err = call()
 			return err
 		})
-		x.end()
+		x.endOperation()
 		select {
 		case done <- o:
 		case <-left:
@@ -138,8 +138,8 @@ func doOnly(x *diskIO, op string, call func() error) error {
 	return err
 }
 
-// end records the end of an operation of do.
-func (x *diskIO) end() {
+// endOperation records the end of an operation of do.
+func (x *diskIO) endOperation() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended, x.silent = x.ended+1, false
@@ -152,11 +152,11 @@ func (x *diskIO) giveUp(before uint64) {
 	x.silent = x.silent || x.ended == before
 }
 
-// begin waits for the place of an operation, and returns the channel that is closed when the tier
-// is turned off, and the number of ended operations. If no place becomes free in time, the disk is
-// as good as one that hangs; a reader, which has leave, gives up earlier, when it receives from
-// that.
-func (x *diskIO) begin(op string, leave <-chan time.Time) (off <-chan struct{}, ended uint64, err error) {
+// awaitPlace waits for the place of an operation, and returns the channel that is closed when the
+// tier is turned off, and the number of ended operations. If no place becomes free in time, the
+// disk is as good as one that hangs; a reader, which has leave, gives up earlier, when it receives
+// from that.
+func (x *diskIO) awaitPlace(op string, leave <-chan time.Time) (off <-chan struct{}, ended uint64, err error) {
 	x.mu.Lock()
 	off, ended = x.off, x.ended
 	silent := x.silent && leave != nil

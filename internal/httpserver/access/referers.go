@@ -47,7 +47,7 @@ type pages struct {
 func NewReferers(list []string) (*Referers, error) {
 	r := &Referers{names: map[string]bool{}}
 	for _, member := range list {
-		if err := r.add(member); err != nil {
+		if err := r.addMember(member); err != nil {
 			return nil, err
 		}
 	}
@@ -57,8 +57,8 @@ func NewReferers(list []string) (*Referers, error) {
 // maxExpression bounds the length of an expression.
 const maxExpression = 512
 
-// add adds the rule of one member.
-func (r *Referers) add(member string) error {
+// addMember adds the rule of one member.
+func (r *Referers) addMember(member string) error {
 	if text, ok := strings.CutPrefix(member, "~"); ok {
 		expression, err := regexp.Compile("(?i)" + text)
 		if err != nil || text == "" || len(text) > maxExpression {

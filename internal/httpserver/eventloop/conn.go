@@ -70,7 +70,7 @@ func (g *Group) newConn(l *loop, fd int, local net.Addr, from *unix.RawSockaddrA
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.index, c.generation = l.table.add(entry{conn: c})
+	c.index, c.generation = l.table.addEntry(entry{conn: c})
 	return c
 }
 

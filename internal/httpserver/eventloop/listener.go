@@ -93,7 +93,7 @@ func (n *Listener) register(loops []*loop) (err error) {
 		p := place{l: l}
 		var generation uint32
 		l.mu.Lock()
-		p.index, generation = l.table.add(entry{listener: n})
+		p.index, generation = l.table.addEntry(entry{listener: n})
 		l.mu.Unlock()
 		p.event = *event(unix.EPOLLONESHOT, p.index, generation)
 		n.places = append(n.places, p)

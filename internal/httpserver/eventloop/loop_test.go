@@ -19,12 +19,12 @@ import (
 func TestStaleEvents(t *testing.T) {
 	var list table
 	one, two := &Conn{}, &Conn{}
-	index, generation := list.add(entry{conn: one})
+	index, generation := list.addEntry(entry{conn: one})
 	stale := event(unix.EPOLLIN, index, generation)
 	require.Same(t, one, list.get(stale).conn)
 	list.remove(index)
 	require.Nil(t, list.get(stale).conn)
-	again, generation := list.add(entry{conn: two})
+	again, generation := list.addEntry(entry{conn: two})
 	require.Equal(t, index, again)
 	require.Nil(t, list.get(stale).conn)
 	require.Same(t, two, list.get(event(unix.EPOLLIN, again, generation)).conn)
@@ -54,7 +54,7 @@ func TestDeadlinesOfMany(t *testing.T) {
 	for _, l := range s.g.loops {
 		l.mu.Lock()
 		for range sweepStep {
-			l.table.add(entry{})
+			l.table.addEntry(entry{})
 		}
 		l.mu.Unlock()
 	}

@@ -16,8 +16,8 @@ type entry struct {
 	generation uint32
 }
 
-// add adds an entry, and returns the data of its events.
-func (t *table) add(e entry) (index, generation uint32) {
+// addEntry adds an entry, and returns the data of its events.
+func (t *table) addEntry(e entry) (index, generation uint32) {
 	if n := len(t.free); n > 0 {
 		index = t.free[n-1]
 		t.free = t.free[:n-1]

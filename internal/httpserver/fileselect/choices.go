@@ -62,11 +62,11 @@ func (c *Choices[T]) Of(group string, storePath int, extension string) (v T) {
 	if v, ok := (*c.chosen.Load())[set]; ok {
 		return v
 	}
-	return c.add(set)
+	return c.addChoice(set)
 }
 
-// add makes the value of a set of selectors.
-func (c *Choices[T]) add(set uint64) T {
+// addChoice makes the value of a set of selectors.
+func (c *Choices[T]) addChoice(set uint64) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := *c.chosen.Load()

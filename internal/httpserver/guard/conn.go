@@ -128,7 +128,7 @@ func (c *Conn) await() (ok bool) {
 			c.done, c.pending, ok = true, nil, false
 		}
 		if !ok {
-			c.release()
+			c.releaseBuffers()
 		}
 	}()
 	return len(c.pending) > 0 || c.next()
@@ -148,13 +148,13 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	n = copy(p, c.pending)
 	c.pending = c.pending[n:]
 	if len(c.pending) == 0 {
-		c.release()
+		c.releaseBuffers()
 	}
 	return n, nil
 }
 
-// release returns empty buffers to their pools.
-func (c *Conn) release() {
+// releaseBuffers returns empty buffers to their pools.
+func (c *Conn) releaseBuffers() {
 	c.g.put(&c.out)
 	if c.done {
 		c.unread = c.unread || c.r < c.w

@@ -147,7 +147,7 @@ func (c *Conn) Close() error {
 	}
 	defer c.mu.Unlock()
 	c.done, c.pending = true, nil
-	c.release()
+	c.releaseBuffers()
 	if again {
 		return nil
 	}

@@ -72,8 +72,8 @@ func (b *block) init(maxHead, maxFields int) {
 	b.decoder.SetMaxStringLength(2 * maxBlock * maxHead)
 }
 
-// begin starts a block.
-func (b *block) begin(f *http2.HeadersFrame) {
+// beginBlock starts a block.
+func (b *block) beginBlock(f *http2.HeadersFrame) {
 	*b = block{decoder: b.decoder, maxHead: b.maxHead, maxFields: b.maxFields, open: true, id: f.StreamID,
 		ends: f.StreamEnded(), request: Request{Length: -1}}
 	b.malformed = f.HasPriority() && f.Priority.StreamDep == f.StreamID
@@ -83,8 +83,8 @@ func (b *block) begin(f *http2.HeadersFrame) {
 // maxBlock * maxHead bounds the bytes of an encoded block.
 const maxBlock = 2
 
-// add decodes a fragment of the block.
-func (b *block) add(fragment []byte, last bool) error {
+// addFragment decodes a fragment of the block.
+func (b *block) addFragment(fragment []byte, last bool) error {
 	if b.encoded += len(fragment); b.encoded > maxBlock*b.maxHead {
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	}
@@ -203,7 +203,7 @@ func (b *block) finish() {
 // fragment adds to the header block. The last fragment opens a stream, or ends its body.
 func (c *conn) fragment(p []byte, last bool) error {
 	b := &c.block
-	if err := b.add(p, last); err != nil || !last {
+	if err := b.addFragment(p, last); err != nil || !last {
 		return err
 	}
 	c.mu.Lock()
@@ -219,7 +219,7 @@ func (c *conn) fragment(p []byte, last bool) error {
 	case st != nil:
 		return st.bodyEnds()
 	case b.id > c.highest:
-		return c.open()
+		return c.openStream()
 	}
 	for _, id := range c.recent {
 		if id == b.id {
@@ -229,8 +229,8 @@ func (c *conn) fragment(p []byte, last bool) error {
 	return http2.ConnectionError(http2.ErrCodeProtocol)
 }
 
-// open begins the stream of the block.
-func (c *conn) open() error {
+// openStream begins the stream of the block.
+func (c *conn) openStream() error {
 	b := &c.block
 	switch {
 	case c.err != nil: // fail has ended all streams, and ends no later one

@@ -201,7 +201,7 @@ func (c *conn) frameEnds(err error) error {
 func (c *conn) frame(f http2.Frame) error {
 	switch f := f.(type) {
 	case *http2.HeadersFrame:
-		c.block.begin(f)
+		c.block.beginBlock(f)
 		return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 	case *http2.ContinuationFrame:
 		c.spend()
@@ -360,7 +360,7 @@ func (c *conn) reset(id uint32, code http2.ErrCode, cause error) {
 
 // drop ends and removes a stream before its response is complete.
 func (c *conn) drop(st *Stream, cause error) {
-	st.end(cause)
+	st.failWrites(cause)
 	c.remove(st)
 }
 

@@ -31,13 +31,13 @@ func (o *order) check(p []byte) bool {
 		case o.strings > 0:
 			o.strings--
 			o.text = true
-			o.begin(ch, 7)
+			o.beginInteger(ch, 7)
 		case ch&0xe0 == 0x20:
 			if o.fields {
 				return false
 			}
 			o.text = false
-			o.begin(ch, 5)
+			o.beginInteger(ch, 5)
 		default:
 			o.field(ch)
 		}
@@ -53,20 +53,21 @@ func (o *order) field(ch byte) {
 	o.fields, o.text = true, false
 	switch {
 	case ch&0x80 != 0:
-		o.begin(ch, 7)
+		o.beginInteger(ch, 7)
 		return
 	case ch&0x40 != 0:
-		o.begin(ch, 6)
+		o.beginInteger(ch, 6)
 	default:
-		o.begin(ch, 4)
+		o.beginInteger(ch, 4)
 	}
 	if o.strings = 1; o.number == 0 { // the name is a string too
 		o.strings = 2
 	}
 }
 
-// begin begins an integer whose first bits are the low ones of a byte (RFC 7541 section 5.1).
-func (o *order) begin(ch byte, bits uint) {
+// beginInteger begins an integer whose first bits are the low ones of a byte (RFC 7541 section
+// 5.1).
+func (o *order) beginInteger(ch byte, bits uint) {
 	limit := byte(1)<<bits - 1
 	o.number = int(ch & limit)
 	o.more, o.shift = ch&limit == limit, 0

@@ -163,7 +163,7 @@ func (w *writer) run() {
 		c.heads.Broadcast()
 		c.mu.Unlock()
 		_, err := c.t.Write(*b)
-		release(b)
+		releaseBuffer(b)
 		if err != nil {
 			c.fail(err)
 			continue
@@ -174,8 +174,8 @@ func (w *writer) run() {
 	}
 }
 
-// release returns a buffer to its pool, unless replies have made it large.
-func release(b *[]byte) {
+// releaseBuffer returns a buffer to its pool, unless replies have made it large.
+func releaseBuffer(b *[]byte) {
 	if cap(*b) <= 2*maxOutput {
 		*b = (*b)[:0]
 		outputs.Put(b)
@@ -185,7 +185,7 @@ func release(b *[]byte) {
 // clearOutput discards the output.
 func (c *conn) clearOutput() {
 	if c.out != nil {
-		release(c.out)
+		releaseBuffer(c.out)
 		c.out, c.response = nil, 0
 	}
 }

@@ -112,7 +112,7 @@ func New(o Options) *Server {
 // returned.
 func (s *Server) Serve(t Transport) {
 	c := newConn(s, t)
-	if !s.add(c) {
+	if !s.addConn(c) {
 		_ = t.Close() // no request was read
 		return
 	}
@@ -120,8 +120,9 @@ func (s *Server) Serve(t Transport) {
 	c.serve()
 }
 
-// add adds a connection. It returns false after Shutdown. The first connection starts the watcher.
-func (s *Server) add(c *conn) bool {
+// addConn adds a connection. It returns false after Shutdown. The first connection starts the
+// watcher.
+func (s *Server) addConn(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {

@@ -68,8 +68,8 @@ func (st *Stream) endWait() {
 	}
 }
 
-// end makes writes fail, and ends the context.
-func (st *Stream) end(cause error) {
+// failWrites makes writes fail, and ends the context.
+func (st *Stream) failWrites(cause error) {
 	if st.err == nil {
 		st.err = cause
 	}
@@ -134,7 +134,7 @@ func (st *Stream) run() {
 	case !st.complete:
 		c.reset(st.id, http2.ErrCodeNo, ErrReset) // RFC 9113 section 8.1
 	}
-	st.end(ErrReset)
+	st.failWrites(ErrReset)
 	c.running--
 	mine := c.takeOutput()
 	if !mine {

@@ -58,12 +58,12 @@ func run(t task) {
 func (w *workers) trim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.end(w.least)
+	w.endIdle(w.least)
 	w.least = len(w.idle)
 }
 
-// end ends the n goroutines that were idle for the longest time.
-func (w *workers) end(n int) {
+// endIdle ends the n goroutines that were idle for the longest time.
+func (w *workers) endIdle(n int) {
 	for _, tasks := range w.idle[:n] {
 		close(tasks)
 	}
@@ -77,5 +77,5 @@ func (w *workers) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
-	w.end(len(w.idle))
+	w.endIdle(len(w.idle))
 }

@@ -191,9 +191,9 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 		return 0, errNoSendfile
 	}
 	c.file, c.offset, c.left, c.burst = fd, offset, length, 0
-	c.pages.begin(offset, length)
+	c.pages.beginTransfer(offset, length)
 	err := c.send(c.fileStep)
-	c.pages.end(fd, c.offset)
+	c.pages.endTransfer(fd, c.offset)
 	return length - c.left, err
 }
 

@@ -31,7 +31,7 @@ const (
 	inFlight = 8 << 20
 )
 
-func (p *pages) begin(offset, length int64) {
+func (p *pages) beginTransfer(offset, length int64) {
 	p.mark, p.ahead = math.MaxInt64, offset
 	if offset != p.next {
 		p.start, p.first = offset, offset
@@ -69,9 +69,9 @@ func (p *pages) read(fd int, from, to int64) {
 	}
 }
 
-// end drops all sent pages at the end of a transfer: a client on this host may have held more than
-// inFlight.
-func (p *pages) end(fd int, offset int64) {
+// endTransfer drops all sent pages at the end of a transfer: a client on this host may have held
+// more than inFlight.
+func (p *pages) endTransfer(fd int, offset int64) {
 	if p.drop && p.mark != math.MaxInt64 {
 		p.first = p.start
 		p.forget(fd, offset)

@@ -110,10 +110,10 @@ func transferBetween(t *testing.T, drop bool, part int64) (left float64, neighbo
 // TestAdviceByWindows: advice costs a few calls for each window, and none for short ranges.
 func TestAdviceByWindows(t *testing.T) {
 	var p pages
-	p.begin(100, window)
+	p.beginTransfer(100, window)
 	p.about(-1, 100, window)
 	require.EqualValues(t, 100, p.ahead)
-	p.begin(100, 10*window)
+	p.beginTransfer(100, 10*window)
 	p.about(-1, 100, 10*window)
 	require.EqualValues(t, 100+2*window, p.ahead)
 	p.about(-1, 100+window-1, 9*window+1)

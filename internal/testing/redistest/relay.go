@@ -245,7 +245,7 @@ func (r *Relay) connect(l net.Listener, client net.Conn) {
 	}
 	defer server.Close()
 	p := &pair{conns: [2]net.Conn{Client: client, Target: server}}
-	if !r.add(l, p) {
+	if !r.addPair(l, p) {
 		return
 	}
 	defer r.remove(p)
@@ -258,9 +258,9 @@ func (r *Relay) connect(l net.Listener, client net.Conn) {
 	<-done
 }
 
-// add adds a pair, unless the relay was cut after the listener accepted the client. A Restore since
-// then changes nothing.
-func (r *Relay) add(l net.Listener, p *pair) bool {
+// addPair adds a pair, unless the relay was cut after the listener accepted the client. A Restore
+// since then changes nothing.
+func (r *Relay) addPair(l net.Listener, p *pair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.listener != l {
@@ -310,7 +310,7 @@ func (r *Relay) pass(p *pair, to End) {
 	}
 	close(pieces)
 	<-done
-	r.end(p, to)
+	r.endPair(p, to)
 }
 
 // deliver writes pieces to one end when they are due. After a failure it discards the others.
@@ -321,15 +321,16 @@ func (r *Relay) deliver(p *pair, to End, pieces <-chan piece) {
 			continue
 		}
 		if _, err := p.conns[to].Write(piece.bytes); err != nil {
-			r.end(p, to)
+			r.endPair(p, to)
 			continue
 		}
 		r.passed()
 	}
 }
 
-// end closes both ends after the last piece to one of them, unless the bytes to that end are lost.
-func (r *Relay) end(p *pair, to End) {
+// endPair closes both ends after the last piece to one of them, unless the bytes to that end are
+// lost.
+func (r *Relay) endPair(p *pair, to End) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !p.lost[to] {

@@ -29,7 +29,7 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 			put(l.area.outer, closedBy(l.d))
 		}
 	}
-	reopened := !slices.ContainsFunc(blocksOf(kept...), func(l *location) bool { return l.open() && !l.area.opens })
+	reopened := !slices.ContainsFunc(blocksOf(kept...), func(l *location) bool { return l.isOpen() && !l.area.opens })
 	for _, s := range kept {
 		for _, l := range s.order() {
 			switch {
@@ -41,7 +41,7 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 					put(l.area.outer, closedBy(l.reject))
 				}
 			case !l.rule.restricts():
-				if l.open() && l.area.opens {
+				if l.isOpen() && l.area.opens {
 					put(l.area.files, rule{})
 				}
 			case l.up != nil && l.rule.text() == l.up.rule.text(): // nginx prefers it to expressions that open files
@@ -64,7 +64,7 @@ func (t *translator) writeAccess(o *document, kept, left []*server, rejects bool
 			put(p.outer, closedBy(p.d))
 		}
 	}
-	return slices.ContainsFunc(blocksOf(kept...), func(l *location) bool { return l.open() && l.staysOpen(o) })
+	return slices.ContainsFunc(blocksOf(kept...), func(l *location) bool { return l.isOpen() && l.staysOpen(o) })
 }
 
 // staysOpen reports whether some files of a location are not denied to all clients.

@@ -39,8 +39,8 @@ func (o *document) set(in, key, value string, from ...*directive) {
 	o.put(in, selector{}, key, value, from...)
 }
 
-// add adds a value to the list of a key, with the directives that it comes from.
-func (o *document) add(in, key, value string, from ...*directive) {
+// addValue adds a value to the list of a key, with the directives that it comes from.
+func (o *document) addValue(in, key, value string, from ...*directive) {
 	list := strings.Split(o.get(in, key), ", ")
 	o.set(in, key, strings.Join(union(without(list, func(v string) bool { return v == "" }), value), ", "), from...)
 }

@@ -24,7 +24,7 @@ var corsKeys = map[string]string{"Access-Control-Allow-Origin": "cors_origin", "
 func (t *translator) writeFiles() {
 	general := *t.base()
 	general.area = everything
-	list := append([]*location{&general}, t.main.open()...)
+	list := append([]*location{&general}, t.main.openLocations()...)
 	values, ids := make([]map[string]setting, len(list)), []string(nil)
 	for i, l := range list {
 		values[i] = map[string]setting{}
@@ -60,7 +60,7 @@ func (t *translator) writeFiles() {
 
 // filesText returns the keys that differ between the files of a server, as a text to compare.
 func (t *translator) filesText(s *server) (text string) {
-	for _, l := range s.open() {
+	for _, l := range s.openLocations() {
 		for _, v := range t.settingsOf(l) {
 			text += fmt.Sprintln(l.area.files, v.key, v.value)
 			t.done(v.from...)
@@ -72,7 +72,7 @@ func (t *translator) filesText(s *server) (text string) {
 // base returns the block whose keys are those of all files: the server, or its only location with
 // files.
 func (t *translator) base() *location {
-	if list := t.main.open(); len(list) == 1 && !t.main.self.serves {
+	if list := t.main.openLocations(); len(list) == 1 && !t.main.self.serves {
 		return list[0]
 	}
 	return t.main.self
@@ -204,7 +204,7 @@ func (t *translator) writeNames() {
 				if found = true; t.out.get("gateway", "filename_parameters") == "" {
 					t.out.set("gateway", "filename_parameters", "filename")
 				}
-				t.out.add("gateway", "filename_parameters", m[1], d)
+				t.out.addValue("gateway", "filename_parameters", m[1], d)
 				if t.done(d); block == l.d {
 					t.sayRow(d, "add_header:always")
 				}

@@ -73,7 +73,7 @@ func translateUser(t *translator) {
 func translateStore(t *translator) {
 	var passes []*directive
 	edge := true
-	for _, l := range without(blocksOf(t.kept...), func(l *location) bool { return !l.open() }) {
+	for _, l := range without(blocksOf(t.kept...), func(l *location) bool { return !l.isOpen() }) {
 		pass := first(l.d.block, "proxy_pass")
 		if edge = edge && pass != nil; pass != nil {
 			passes = append(passes, pass)
@@ -130,7 +130,7 @@ func (t *translator) upstreamOf(pass *directive) *directive {
 func translateCache(t *translator) {
 	for _, l := range blocksOf(t.kept...) {
 		zone := last(l.chain(), "proxy_cache")
-		if !l.open() || zone == nil || zone.arg(0) == "off" {
+		if !l.isOpen() || zone == nil || zone.arg(0) == "off" {
 			continue
 		}
 		for _, d := range named(t.http, "proxy_cache_path") {

@@ -124,7 +124,7 @@ func translateImages(t *translator) {
 			continue
 		}
 		for _, form := range links {
-			t.out.add("image", "forms", form, l.d)
+			t.out.addValue("image", "forms", form, l.d)
 		}
 		t.done(filter)
 		t.sayRow(l.d, row)
@@ -136,7 +136,7 @@ func translateImages(t *translator) {
 			t.out.set("image", "preset."+name, wish, filter)
 		}
 		if wish != "" && names == nil {
-			t.out.add("image", "sizes", strings.ReplaceAll(filter.arg(1)+"x"+filter.arg(2), "-", "0"), filter)
+			t.out.addValue("image", "sizes", strings.ReplaceAll(filter.arg(1)+"x"+filter.arg(2), "-", "0"), filter)
 		}
 		if filter.arg(0) == "crop" && names == nil {
 			t.sayRow(filter, "image_filter:crop")

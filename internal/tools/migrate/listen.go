@@ -139,7 +139,7 @@ func translateListen(t *translator) {
 		if slices.ContainsFunc(all, isWide) {
 			address = ":" + l.port() // of several, nginx binds only the wildcard
 		}
-		t.out.add("gateway", key, address, l.d)
+		t.out.addValue("gateway", key, address, l.d)
 	}
 }
 
@@ -174,8 +174,8 @@ func (t *translator) translateTLS(used bool) {
 			if !used {
 				continue
 			}
-			t.out.add("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
-			t.out.add("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
+			t.out.addValue("gateway", "tls_cert", t.absolute(certs[i].arg(0)), certs[i])
+			t.out.addValue("gateway", "tls_key", t.absolute(keys[i].arg(0)), keys[i])
 			if t.done(certs[i], keys[i]); !t.Readable(t.absolute(certs[i].arg(0))) {
 				t.sayRow(certs[i], "ssl_certificate:missing")
 			}

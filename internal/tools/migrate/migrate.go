@@ -142,9 +142,9 @@ type translator struct {
 	out       *document
 }
 
-// add marks a directive as handled and adds a finding. Findings about the same directive are
+// addFinding marks a directive as handled and adds a finding. Findings about the same directive are
 // merged.
-func (t *translator) add(kind Kind, d *directive, text, advice i18n.Text) {
+func (t *translator) addFinding(kind Kind, d *directive, text, advice i18n.Text) {
 	f := Finding{Kind: kind, File: d.file, Line: d.line, Directive: d.String(), Text: text, Advice: advice}
 	t.handled[d] = true
 	for i := range t.findings {
@@ -163,7 +163,9 @@ func (t *translator) add(kind Kind, d *directive, text, advice i18n.Text) {
 }
 
 // say adds a finding for a directive that has no translation.
-func (t *translator) say(d *directive, text, advice i18n.Text) { t.add(Untranslated, d, text, advice) }
+func (t *translator) say(d *directive, text, advice i18n.Text) {
+	t.addFinding(Untranslated, d, text, advice)
+}
 
 // sayRow adds the finding of a row of directives.txt.
 func (t *translator) sayRow(d *directive, name string) {
@@ -172,7 +174,7 @@ func (t *translator) sayRow(d *directive, name string) {
 	if r.kind == "note" {
 		kind = Note
 	}
-	t.add(kind, d, i18n.Plain(r.text), i18n.Plain(r.advice))
+	t.addFinding(kind, d, i18n.Plain(r.text), i18n.Plain(r.advice))
 }
 
 // ofFile returns a directive for findings about the whole configuration.

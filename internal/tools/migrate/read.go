@@ -105,7 +105,7 @@ func Read(path string) (*Tree, error) {
 	r.texts[path] = text
 	r.before, r.after = blocksAround(text)
 	payload, err := crossplane.Parse(path, &crossplane.ParseOptions{
-		Open: r.open, Glob: r.glob, DirectiveSources: catalogs})
+		Open: r.openFile, Glob: r.glob, DirectiveSources: catalogs})
 	if err != nil {
 		return nil, i18n.Errorf("cannot read %s: %w", path, err)
 	}
@@ -143,9 +143,9 @@ func readFile(path string) (string, error) {
 	return withoutLua(strings.TrimPrefix(string(data), "\ufeff")), nil
 }
 
-// open opens a file for crossplane. An include that is missing is an empty file here, and becomes a
-// finding later.
-func (r *reader) open(path string) (io.ReadCloser, error) {
+// openFile opens a file for crossplane. An include that is missing is an empty file here, and
+// becomes a finding later.
+func (r *reader) openFile(path string) (io.ReadCloser, error) {
 	if _, known := r.texts[path]; !known {
 		if len(r.texts) > maxFiles {
 			return nil, i18n.Errorf("more than %d files", maxFiles)

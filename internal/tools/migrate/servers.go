@@ -47,8 +47,8 @@ func (l *location) chain() (blocks [][]*directive) {
 	return append(blocks, s.d.block, s.http)
 }
 
-// open reports whether a location serves files, to some clients at least.
-func (l *location) open() bool { return l.serves && !l.image && !l.rule.closes() && l.reject == nil }
+// isOpen reports whether a location serves files, to some clients at least.
+func (l *location) isOpen() bool { return l.serves && !l.image && !l.rule.closes() && l.reject == nil }
 
 // named returns the directives of a block with one of the names.
 func named(block []*directive, names ...string) (found []*directive) {
@@ -283,13 +283,13 @@ func (s *server) order() []*location {
 		if c := rank(a) - rank(b); c != 0 || rank(a) == 1 {
 			return c
 		}
-		open := func(l *location) int { return map[bool]int{true: 1}[l.open() && !l.rule.restricts()] }
+		open := func(l *location) int { return map[bool]int{true: 1}[l.isOpen() && !l.rule.restricts()] }
 		return cmp.Or(len(a.path)-len(b.path), open(a)-open(b))
 	})
 	return list
 }
 
-// open returns the locations with files in the order of nginx.
-func (s *server) open() []*location {
-	return without(s.order(), func(l *location) bool { return !l.open() })
+// openLocations returns the locations with files in the order of nginx.
+func (s *server) openLocations() []*location {
+	return without(s.order(), func(l *location) bool { return !l.isOpen() })
 }

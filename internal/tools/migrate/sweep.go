@@ -22,12 +22,13 @@ func (t *translator) sweep() {
 			t.sayRow(d, "include:missing")
 		}
 	}
-	if open := t.main.open(); !t.main.self.serves && open[0].path != "/" && t.out.get("access", "deny") != everybody {
+	if open := t.main.openLocations(); !t.main.self.serves && open[0].path != "/" &&
+		t.out.get("access", "deny") != everybody {
 		t.sayRow(open[0].d, "location:some")
 	}
 	for _, l := range blocksOf(t.kept...) {
 		served := l == l.s.self || slices.ContainsFunc(l.s.locations, func(in *location) bool {
-			return (in == l || in.up == l) && in.open()
+			return (in == l || in.up == l) && in.isOpen()
 		})
 		made := t.handled[l.d] && l.image
 		if !served {

@@ -85,7 +85,7 @@ func translateConnections(t *translator) {
 			if z.d != nil && slices.Contains([]string{"$server_name", "$host", "$http_host"}, z.d.arg(0)) {
 				key, ok = "max_connections", true
 			}
-			if !ok || !l.open() && l != t.main.self || cmp.Or(t.out.get("gateway", key), d.arg(1)) != d.arg(1) {
+			if !ok || !l.isOpen() && l != t.main.self || cmp.Or(t.out.get("gateway", key), d.arg(1)) != d.arg(1) {
 				continue // said
 			}
 			t.out.set("gateway", key, d.arg(1), z.d, d)
