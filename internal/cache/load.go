@@ -129,7 +129,7 @@ func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) er
 	if !errors.Is(err, errNoPeer) {
 		return err
 	}
-	if errors.Is(err, errLost) && place.next != "" {
+	if errors.Is(err, errLost) && place.next != "" && f.key.Index != MetaOnly {
 		c.ask(f, place.next, true) // beside the lease
 	}
 	lease, release, err := c.acquire(f, place.first, waitBudget > 0)
@@ -177,9 +177,10 @@ func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, re
 }
 
 // fetch reads the missing bytes of the entry from next, if that gateway has stored them, or from
-// the source. If a gateway responds before the source does, its bytes are used.
+// the source. If a gateway responds before the source does, its bytes are used. Where the source
+// fails, next may know the metadata: that of this gateway is lost with its process.
 func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
-	if next != "" {
+	if next != "" && f.key.Index != MetaOnly {
 		err := c.loadFromPeer(f, next, true)
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrBusy) {
 			return err
@@ -188,6 +189,12 @@ func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	err := f.peers.settle()
 	if err == nil {
 		err = c.loadFromSource(f, lease)
+	}
+	if err != nil && f.key.Index == MetaOnly && next != "" && !f.forPeer && !errors.Is(err, ErrNotFound) &&
+		!errors.Is(err, ErrChanged) && f.ctx.Err() == nil {
+		if c.loadFromPeer(f, next, false) == nil {
+			return nil
+		}
 	}
 	if err != nil {
 		if answer := f.peers.takeAnswer(); answer != nil {
@@ -237,7 +244,7 @@ func (c *Cache) rank(f *fill) (p place) {
 	if c.wasCorrupted(f.key.File) { // other gateways may still have the wrong content
 		return p
 	}
-	if self >= 0 && self+1 < len(ranked) && f.key.Index != MetaOnly {
+	if self >= 0 && self+1 < len(ranked) {
 		p.next = ranked[self+1]
 	}
 	if f.forPeer { // a request of a peer is never passed on, so requests cannot go in a circle

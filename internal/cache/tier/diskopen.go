@@ -86,6 +86,7 @@ func (d *Disk) openFolder() error {
 		return errors.Join(errClosed, root.Close())
 	}
 	d.root.Store(root)
+	d.o.Logger.Info("the cache uses its disk", "path", d.o.Path) // also after a disk that has hung
 	d.tasks.Go(d.work)
 	d.tasks.Go(d.list)
 	return nil
@@ -125,9 +126,7 @@ func (d *Disk) attend() {
 		if err != nil || time.Since(began) >= hangTime {
 			continue
 		}
-		if d.io.turnOn(); opens {
-			d.o.Logger.Warn("the cache uses its disk from now on", "path", d.o.Path)
-		}
+		d.io.turnOn()
 	}
 }
 

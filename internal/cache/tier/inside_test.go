@@ -92,13 +92,13 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// onRecord is a log handler that calls a function.
+// onRecord is a handler of warnings and errors that calls a function.
 type onRecord struct {
 	slog.Handler
 	call func()
 }
 
-func (h onRecord) Enabled(context.Context, slog.Level) bool { return true }
+func (h onRecord) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
 func (h onRecord) Handle(context.Context, slog.Record) error {
 	h.call()

@@ -1,12 +1,16 @@
 package fleet
 
 import (
+	"bytes"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/stampede"
+
+	"github.com/stretchr/testify/require"
 )
 
 // leaseTTL is the ttl of leases. It is short, so that the lease of a killed gateway ends soon.
@@ -71,4 +75,21 @@ func (x ownerFailure) play(f *e2e.Fleet) error {
 		return fmt.Errorf("the file was whole after %v", r.Whole(1))
 	}
 	return nil
+}
+
+// TestOwnerRestartsWithoutStorages: a restarted gateway knows nothing of the files on its disk. It
+// asks the next in rank, so that it serves the files that it owns while all storages are down.
+func TestOwnerRestartsWithoutStorages(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Disk: true})
+	owner := f.Gateways[0]
+	id, content := f.PutOwnedBy(100_000, owner)
+	f.Warm(id, content)
+	owner.Gateway.Stop()
+	f.Cluster.Storages()[0].Kill()
+	owner.Start(t)
+	f.Met()
+	r := owner.Get(e2e.Path(id))
+	require.Equal(t, http.StatusOK, r.StatusCode, "%s", r.Body)
+	require.True(t, bytes.Equal(content, r.Body))
 }
