@@ -56,7 +56,8 @@ type Spec struct {
 type Limits struct {
 	Pixels int64 // of the source, and of the result; default 40 million
 	Side   int   // longest side of both; default 65,535
-	// Time is the time for the work, after Room; default: none but that of the context.
+	// Time is the time for the work before Room, and for that after it; default: none but that of
+	// the context.
 	Time time.Duration
 	// Room reserves memory before it is allocated; the caller of Make frees it. Nil: all pictures
 	// have room.
@@ -94,7 +95,9 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 		return nil, err
 	}
 	if src.codec.unpack != nil {
-		if err := src.codec.unpack(ctx, src); err != nil {
+		timed, cancel := withTime(ctx, l.Time)
+		err := because(timed, src.codec.unpack(timed, src))
+		if cancel(); err != nil {
 			return nil, err
 		}
 	}
@@ -109,11 +112,8 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 // make decodes the picture, scales the part of it, and encodes it.
 func (src *source) make(ctx context.Context, s Spec, most time.Duration, crop area, width, height int) (
 	out []byte, err error) {
-	if most > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, most, ErrTime)
-		defer cancel()
-	}
+	ctx, cancel := withTime(ctx, most)
+	defer cancel()
 	defer func() { err = because(ctx, err) }()
 	decoded, err := src.decode(ctx)
 	if err != nil {
@@ -127,6 +127,14 @@ func (src *source) make(ctx context.Context, s Spec, most time.Duration, crop ar
 		return nil, err
 	}
 	return encode(ctx, orient(small, src.orientation), s)
+}
+
+// withTime returns a context that ends after a time, 0 = never.
+func withTime(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	if most <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, most, ErrTime)
 }
 
 // because returns the reason for an error after the end of the context, which decoders hide.

@@ -304,8 +304,27 @@ func tiffOf(compression uint16, strip []byte) []byte {
 	return append(append(b, 0, 0, 0, 0), strip...)
 }
 
+// overlapping returns a TIFF whose strips are all at the same place.
+func overlapping(strips uint32, strip []byte) []byte {
+	b := tiffOf(packBits, strip)
+	lists := uint32(len(b))
+	for i := range 2 * strips {
+		value := lists - uint32(len(strip)) // where the strip begins
+		if i >= strips {
+			value = uint32(len(strip))
+		}
+		b = binary.LittleEndian.AppendUint32(b, value)
+	}
+	for entry, at := range map[int]uint32{5: lists, 7: lists + 4*strips} {
+		binary.LittleEndian.PutUint32(b[8+2+12*entry+4:], strips)
+		binary.LittleEndian.PutUint32(b[8+2+12*entry+8:], at)
+	}
+	return b
+}
+
 // TestUnpacked: a TIFF whose strip is longer than the picture is rejected before it is unpacked
-// into memory. The memory for a strip is asked for.
+// into memory; so is one whose strips are longer than the file together. The time is bounded, and
+// the memory for a strip is asked for.
 func TestUnpacked(t *testing.T) {
 	deflated := func(n int) []byte {
 		return encoded(t, func(b *bytes.Buffer) error {
@@ -322,8 +341,13 @@ func TestUnpacked(t *testing.T) {
 			require.ErrorIs(t, err, ErrTooLarge, "kind %d", kind)
 		})
 	}
+	nothing := overlapping(60_000, bytes.Repeat([]byte{0x80}, 1<<20)) // 60 GB to read
+	_, err := Make(t.Context(), nothing, Spec{Width: 10}, Limits{})
+	require.ErrorIs(t, err, ErrTooLarge)
+	_, err = Make(t.Context(), overlapping(2, make([]byte, 1<<20)), Spec{Width: 10}, Limits{Time: time.Nanosecond})
+	require.ErrorIs(t, err, ErrTime)
 	asked := int64(0)
-	_, err := Make(t.Context(), tiffOf(packDeflate, deflated(1<<20)), Spec{Width: 10}, Limits{
+	_, err = Make(t.Context(), tiffOf(packDeflate, deflated(1<<20)), Spec{Width: 10}, Limits{
 		Room: func(_ context.Context, n int64) error {
 			asked = n
 			return nil

@@ -69,7 +69,7 @@ const (
 
 // unpackStrips unpacks the strips or tiles, to nothing: the decoder unpacks each of them whole,
 // however long it is. Together they may be as long as the picture, with tiles that reach over its
-// edges.
+// edges, and not longer than the file before: strips may be at the same place.
 func unpackStrips(ctx context.Context, s *source) error {
 	compression := valuesOfTIFF(s.file, tagCompression)
 	offsets, lengths := valuesOfTIFF(s.file, tagStripOffsets), valuesOfTIFF(s.file, tagStrips)
@@ -77,9 +77,16 @@ func unpackStrips(ctx context.Context, s *source) error {
 		offsets, lengths = tiles, valuesOfTIFF(s.file, tagTiles)
 	}
 	left, longest := int64(s.width+maxPadding)*int64(s.height+maxPadding)*s.perPixel(), int64(0)
+	unread := len(s.file)
 	for i := range min(len(offsets), len(lengths), len(compression)*len(offsets)) {
 		from := min(offsets[i], int64(len(s.file)))
 		packed := s.file[from:min(from+lengths[i], int64(len(s.file)))]
+		if unread -= len(packed); unread < 0 {
+			return fmt.Errorf("%w: its strips are longer than the file", ErrTooLarge)
+		}
+		if ctx.Err() != nil {
+			break
+		}
 		n := unpackedLength(ctx, compression[0], packed, left+1)
 		if left -= n; left < 0 {
 			return fmt.Errorf("%w: its strips are longer than the picture", ErrTooLarge)
