@@ -23,6 +23,7 @@ type Conn struct {
 	below  net.Conn        // below TLS if Conn is a tls.Conn, else Conn
 	raw    syscall.RawConn // nil if the wrapped connection gives no access to its socket
 	socket Socket          // nil if the wrapped connection is no Socket
+	sender Sender          // nil if below is no Sender
 	park   bool            // set by Park
 	closed atomic.Bool
 	idle   atomic.Int64 // start of the wait for a request, in ns of the guard's clock; or busy, or claimed
@@ -52,6 +53,13 @@ type Socket interface {
 	Readable() bool                // ReadNow may return anything but EAGAIN
 	ReadNow(p []byte) (int, error) // the error is EAGAIN if no bytes can be read
 	AwaitInput() error             // waits until Readable
+}
+
+// Sender is a connection that knows its client, such as a sendfile.Conn. Close need not wait for a
+// client that was dropped, nor, after few bytes, for one that takes them.
+type Sender interface {
+	Abandoned() bool // the client was dropped
+	Brief() bool     // few bytes were written
 }
 
 // Park makes Next and Read return where they would wait for the first byte of a request. Parked

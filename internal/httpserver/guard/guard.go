@@ -85,6 +85,7 @@ func (g *Guard) Wrap(conn net.Conn) *Conn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		c.below = secure.NetConn()
 	}
+	c.sender, _ = c.below.(Sender)
 	if socket, ok := c.below.(syscall.Conn); ok {
 		c.raw, _ = socket.SyscallConn() // nil on failure
 	}

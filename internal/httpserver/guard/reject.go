@@ -173,15 +173,12 @@ func (c *Conn) inputWaiting() bool {
 // lingers reports whether Close has to wait for the client, which may still be sending, or is slow
 // to take a long response.
 func (c *Conn) lingers() bool {
-	out, ok := c.below.(interface{ Abandoned() bool })
 	switch {
-	case ok && out.Abandoned():
+	case c.sender != nil && c.sender.Abandoned():
 		return false
 	case c.unread:
 		return true
-	}
-	small, ok := c.below.(interface{ Brief() bool })
-	if c.final && ok && small.Brief() {
+	case c.final && c.sender != nil && c.sender.Brief():
 		return c.inputWaiting()
 	}
 	return c.unsent() > 0 || c.inputWaiting()
