@@ -25,7 +25,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		pending: make(files[job])}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.tasks.Go(d.attend)
-	err := d.open()
+	err := d.openOnce()
 	_, rejected := errors.AsType[*rejectedError](err)
 	switch {
 	case err == nil, o.Successor && errors.Is(err, ErrInUse):
@@ -46,13 +46,13 @@ func (r *rejectedError) Unwrap() error { return r.error }
 // Await opens the folder, unless it is open. A process that replaces another one calls it when that
 // has released the folder, or could not.
 func (d *Disk) Await() {
-	if err := d.open(); err != nil {
+	if err := d.openOnce(); err != nil {
 		d.o.Logger.Warn("the cache has no disk for now", "path", d.o.Path, "err", err)
 	}
 }
 
-// open opens the folder, unless it is open.
-func (d *Disk) open() error {
+// openOnce opens the folder, unless it is open.
+func (d *Disk) openOnce() error {
 	if d.root.Load() != nil {
 		return nil
 	}
