@@ -140,6 +140,7 @@ type Cache struct {
 	o         Options
 	isAlone   bool // the Fleet is Standalone
 	metas     *metaCache
+	began     time.Time
 	memory    *tier.Memory
 	disk      *tier.Disk // nil: none
 	corrupted corruptions
@@ -183,7 +184,7 @@ func New(o Options) *Cache {
 	o.setDefaults()
 	size := max(o.Memory, minRoom)
 	c := &Cache{
-		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
+		o: o, metas: newMetaCache(&o, metaBudget(&o)), began: time.Now(), memory: tier.NewMemory(contentBudget(&o)),
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
 		fills: make(map[SegmentKey]*fill), uncached: make(map[SegmentKey]int), next: make(chan *fill),
 	}

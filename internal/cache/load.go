@@ -177,8 +177,7 @@ func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, re
 }
 
 // fetch reads the missing bytes of the entry from next, if that gateway has stored them, or from
-// the source. If a gateway responds before the source does, its bytes are used. Where the source
-// fails, next may know the metadata: that of this gateway is lost with its process.
+// the source. If a gateway responds before the source does, its bytes are used.
 func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	if next != "" && f.key.Index != MetaOnly {
 		err := c.loadFromPeer(f, next, true)
@@ -190,11 +189,8 @@ func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	if err == nil {
 		err = c.loadFromSource(f, lease)
 	}
-	if err != nil && f.key.Index == MetaOnly && next != "" && !f.forPeer && !errors.Is(err, ErrNotFound) &&
-		!errors.Is(err, ErrChanged) && f.ctx.Err() == nil {
-		if c.loadFromPeer(f, next, false) == nil {
-			return nil
-		}
+	if err != nil && f.key.Index == MetaOnly && sourceFails(f, err) {
+		err = c.loadMetaElsewhere(f, next, err)
 	}
 	if err != nil {
 		if answer := f.peers.takeAnswer(); answer != nil {
@@ -391,21 +387,6 @@ func askAgain(f *fill, err error) error {
 	return errAskAgain
 }
 
-// confirm asks the source whether expired metadata of a peer is still valid. If the source fails,
-// the metadata is used within stale_if_error.
-func (c *Cache) confirm(f *fill, m Meta) error {
-	confirmed, err := c.stat(f, m.Version)
-	switch {
-	case err == nil:
-		return c.setMeta(f, confirmed)
-	case f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) &&
-		c.metas.isUsable(m, time.Now()):
-		err = c.setMeta(f, m)
-		c.metas.failed(f.key.File, time.Now())
-	}
-	return err
-}
-
 // loadFromSource fetches the missing bytes from the source. The metadata of a MetaOnly entry is not
 // stored if the lease was lost meanwhile.
 func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
@@ -452,33 +433,6 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		c.storeGone(f)
 	}
 	return err
-}
-
-// knownVariant returns the version of a variant that this gateway has; zero = none.
-func (c *Cache) knownVariant(file string) (v Version) {
-	if !tier.IsVariant(file) {
-		return v
-	}
-	if m, _, ok := c.metas.peek(file); ok && !m.Gone { // it may have expired
-		return m.Version
-	}
-	v, _ = c.holdsSegment(tier.KeyAt(file, 0))
-	return v
-}
-
-// stat requests the metadata from the source. The error is ErrChanged if its version is not want,
-// unless want is zero.
-func (c *Cache) stat(f *fill, want Version) (Meta, error) {
-	ctx, cancel := context.WithTimeout(f.step(), statTimeout)
-	defer cancel()
-	v, err := f.src.Stat(ctx, want)
-	if err == nil && want != (Version{}) && v != want {
-		err = ErrChanged
-	}
-	if errors.Is(err, ErrNotFound) {
-		c.storeGone(f)
-	}
-	return Meta{Version: v, Checked: time.Now()}, err
 }
 
 // receive sets the metadata, and reads the body of a segment to its end.

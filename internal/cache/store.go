@@ -31,7 +31,11 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	f.mu.Lock()
 	wasThere := f.valid.Err() == nil && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
-	if wasThere && m.Gone { // not for each unknown name, since a purge locks the tiers
+	if !m.Gone {
+		return
+	}
+	_, held := c.holdsSegment(tier.KeyAt(f.key.File, 0)) // perhaps by an earlier process
+	if wasThere || held {                                // not for each unknown name, since a purge locks the tiers
 		c.purgeTiers(tier.MatchFile(f.key.File))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,19 +78,29 @@ func (x ownerFailure) play(f *e2e.Fleet) error {
 	return nil
 }
 
-// TestOwnerRestartsWithoutStorages: a restarted gateway knows nothing of the files on its disk. It
-// asks the next in rank, so that it serves the files that it owns while all storages are down.
-func TestOwnerRestartsWithoutStorages(t *testing.T) {
+// TestRestartWithoutStorages: a restarted gateway knows nothing of the files on its disk. While all
+// storages are down, it serves them: by the metadata of the next gateway in rank, or by its disk.
+func TestRestartWithoutStorages(t *testing.T) {
 	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Disk: true})
-	owner := f.Gateways[0]
-	id, content := f.PutOwnedBy(100_000, owner)
-	f.Warm(id, content)
-	owner.Gateway.Stop()
-	f.Cluster.Storages()[0].Kill()
-	owner.Start(t)
-	f.Met()
-	r := owner.Get(e2e.Path(id))
-	require.Equal(t, http.StatusOK, r.StatusCode, "%s", r.Body)
-	require.True(t, bytes.Equal(content, r.Body))
+	for _, gateways := range []int{1, 3} {
+		t.Run(strconv.Itoa(gateways), func(t *testing.T) {
+			t.Parallel()
+			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Storages: 1, Disk: true})
+			owner := f.Gateways[0]
+			id, content := f.Put(100_000)
+			if gateways > 1 {
+				id, content = f.PutOwnedBy(100_000, owner)
+			}
+			f.Warm(id, content)
+			owner.Gateway.Stop()
+			f.Cluster.Storages()[0].Kill()
+			owner.Start(t)
+			if gateways > 1 {
+				f.Met()
+			}
+			r := owner.Get(e2e.Path(id))
+			require.Equal(t, http.StatusOK, r.StatusCode, "%s", r.Body)
+			require.True(t, bytes.Equal(content, r.Body))
+		})
+	}
 }
