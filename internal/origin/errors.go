@@ -20,7 +20,7 @@ var (
 	ErrNotYet = errors.New("no host has the file yet")
 	// ErrNoLists: no tracker has replied yet, or their lists may not be complete yet. So a host
 	// with the file may be unknown.
-	ErrNoLists = errors.New("the storages of the cluster are not known yet")
+	ErrNoLists = errors.New("the lists of the trackers may not be complete yet")
 	// ErrTimeout: a host did not respond in time.
 	ErrTimeout = errors.New("the storage does not reply in time")
 	// ErrBusy: no further download may begin at present.
