@@ -133,8 +133,11 @@ func TestReadyFollowsTheStore(t *testing.T) {
 	require.Equal(t, 200, status)
 	root := s.Root(storetest.Group, 1)
 	require.NoError(t, os.Rename(root, root+"-away"))
-	status, text := p.AdminGet("/readyz")
-	require.Equal(t, 503, status)
+	var text string
+	eventually.True(t, func() bool { // a check that began before may still run
+		status, text = p.AdminGet("/readyz")
+		return status == 503
+	})
 	require.Contains(t, text, "store path 1 of group group1")
 	a := p.Get(f.URL())
 	require.Equal(t, 503, a.StatusCode)
@@ -142,8 +145,10 @@ func TestReadyFollowsTheStore(t *testing.T) {
 	status, _ = p.AdminGet("/healthz")
 	require.Equal(t, 200, status)
 	require.NoError(t, os.Rename(root+"-away", root))
-	status, _ = p.AdminGet("/readyz")
-	require.Equal(t, 200, status)
+	eventually.True(t, func() bool {
+		status, _ = p.AdminGet("/readyz")
+		return status == 200
+	})
 	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
 }
 
