@@ -189,13 +189,14 @@ func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
 	if err == nil {
 		err = c.loadFromSource(f, lease)
 	}
-	if err != nil && f.key.Index == MetaOnly && sourceFails(f, err) {
-		err = c.loadMetaElsewhere(f, next, err)
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		if answer := f.peers.takeAnswer(); answer != nil {
-			return c.loadFromAnswer(f, answer)
-		}
+	if answer := f.peers.takeAnswer(); answer != nil {
+		return c.loadFromAnswer(f, answer)
+	}
+	if f.key.Index == MetaOnly && sourceFails(f, err) {
+		return c.loadMetaElsewhere(f, next, err)
 	}
 	return err
 }

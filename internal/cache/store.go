@@ -34,8 +34,8 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	if !m.Gone {
 		return
 	}
-	_, held := c.holdsSegment(tier.KeyAt(f.key.File, 0)) // perhaps by an earlier process
-	if wasThere || held {                                // not for each unknown name, since a purge locks the tiers
+	// An earlier process may have fetched it. Unknown names purge nothing: that locks the tiers.
+	if _, held := c.holdsSegment(tier.KeyAt(f.key.File, 0)); held || wasThere {
 		c.purgeTiers(tier.MatchFile(f.key.File))
 	}
 }

@@ -116,9 +116,9 @@ func (d *Disk) attend() {
 		if d.io.isStuck() {
 			continue
 		}
-		began, opens := time.Now(), d.root.Load() == nil
+		began := time.Now()
 		err := d.io.supervise("probe", func() error {
-			if opens {
+			if d.root.Load() == nil {
 				return d.openFolder()
 			}
 			return d.probe()
