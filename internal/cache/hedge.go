@@ -294,7 +294,7 @@ func (h *hedge) endRequestsLocked() {
 // until the lease is free, and asks that gateway once more: it may have stored the entry meanwhile.
 // The lease of a gateway that does not respond is given up after a moment: whether that gateway or
 // the link to it is dead, its bytes do not come. Gateways that give up the same one share another
-// lease.
+// lease. If the given-up lease expires at that moment, a second one may fetch under that.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
 	f.setRole(waiter)
 	var holder []string

@@ -371,10 +371,11 @@ func (f *Fleet) Healed() {
 	f.Met()
 	for _, owner := range f.Gateways {
 		require.Eventually(f.T, func() bool {
+			late := f.PeersLate()
 			id, content := f.PutOwnedBy(1000, owner)
 			r := f.Stampede(len(f.Gateways), id, content)
 			RequireWhole(f.T, r)
-			return XCaches(r)["PEER"] == len(f.Gateways)-1
+			return XCaches(r)["PEER"] == len(f.Gateways)-1 && f.PeersLate() == late
 		}, Timeout, 100*time.Millisecond, "%s gives its files to the others", owner.Name())
 	}
 	f.Settled()
