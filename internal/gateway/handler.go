@@ -1,10 +1,7 @@
 // Package gateway serves files of a FastDFS store by HTTP.
 //
-// A Handler holds one configuration, never changes, and serves any number of requests at once:
-//
-//	h := gateway.NewHandler(gateway.Options{Store: store, GroupInURL: true, Types: types})
-//	s := httpserver.New(httpserver.Options{ReadTimeout: 10 * time.Second}, h)
-//	err := s.Serve(listener, nil)
+// A Handler holds one configuration, never changes, and serves any number of requests at once (see
+// the example of NewHandler).
 //
 // This file is the path of a request, from top to bottom: admit the client, parse the target, check
 // the token, find the file, send it. Each step may end the path with an error. Only rejectionOf in
