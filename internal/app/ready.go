@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -51,14 +53,19 @@ func (a *App) checkStore() (replaced bool, err error) {
 	})
 }
 
-// storesRespond returns an error if a store path of a configuration does not respond: use of the
-// configuration would not return.
+// storesRespond returns an error that names a store path of a configuration that does not respond:
+// use of the configuration would not return.
 func (a *App) storesRespond(cfg *config.Config) error {
-	_, err := a.storesWithin(fmt.Sprintf("%q", storeOptions(cfg).Groups), func() (any, error) {
-		missingStores(cfg, nil) // accesses all of them
-		return false, nil
-	})
-	return err
+	for _, data := range dataFolders(cfg) {
+		_, err := a.storesWithin("access "+data, func() (any, error) {
+			_, _ = os.Stat(data) // it may be missing, but not hang
+			return false, nil
+		})
+		if err != nil {
+			return i18n.Errorf("store path %q does not respond", filepath.Dir(data))
+		}
+	}
+	return nil
 }
 
 // check returns the problems that Check finds, or none if a disk does not respond within

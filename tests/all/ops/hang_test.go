@@ -63,7 +63,8 @@ func TestHangingStore(t *testing.T) {
 				return code == http.StatusServiceUnavailable
 			})
 			require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
-			p.Logged(`msg="configuration rejected, the old one stays" err="a store path does not respond"`)
+			p.Logged(`msg="configuration rejected, the old one stays" err="store path \"` + dir +
+				`\" does not respond"`)
 			if leaves {
 				text, err := os.ReadFile(p.Conf)
 				require.NoError(t, err)
