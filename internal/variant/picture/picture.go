@@ -56,8 +56,8 @@ type Spec struct {
 type Limits struct {
 	Pixels int64 // of the source, and of the result; default 40 million
 	Side   int   // longest side of both; default 65,535
-	// Time is the time for the work before Room, and for that after it; default: none but that of
-	// the context.
+	// Time is the time for the work, without the wait for Room; default: none but that of the
+	// context.
 	Time time.Duration
 	// Room reserves memory before it is allocated; the caller of Make frees it. Nil: all pictures
 	// have room.
@@ -95,10 +95,14 @@ func Make(ctx context.Context, file []byte, s Spec, l Limits) (out []byte, err e
 		return nil, err
 	}
 	if src.codec.unpack != nil {
+		began := time.Now()
 		timed, cancel := withTime(ctx, l.Time)
 		err := because(timed, src.codec.unpack(timed, src))
 		if cancel(); err != nil {
 			return nil, err
+		}
+		if l.Time > 0 {
+			l.Time = max(1, l.Time-time.Since(began)) // without the wait for room
 		}
 	}
 	if l.Room != nil {
