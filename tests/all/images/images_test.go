@@ -70,15 +70,12 @@ func open(t *testing.T, file string) image.Image {
 // them.
 func TestLikeVips(t *testing.T) {
 	for _, program := range []string{"vipsthumbnail", "convert", "identify"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
+		_, err := exec.LookPath(program)
+		require.NoError(t, err, "tests/need all installs it")
 	}
 	files, err := filepath.Glob(photographs)
 	require.NoError(t, err)
-	if len(files) == 0 {
-		t.Skip("no photographs: tests/need all")
-	}
+	require.NotEmpty(t, files, "tests/need all installs photographs")
 	dir := t.TempDir()
 	kinds := map[string][]string{"plain.jpg": nil, "progressive.jpg": {"-interlace", "JPEG"},
 		"cmyk.jpg": {"-colorspace", "CMYK"}, "16bit.png": {"-depth", "16"},
