@@ -187,10 +187,7 @@ func (r *request) traceVariant() error {
 	case size > 0:
 		r.trace.Response = i18n.Sprintf("the picture %s, %s, %d bytes: it is in the cache of this gateway", name,
 			kind, size)
-	case r.h.o.Images.OnErrorOriginal():
-		r.trace.Response = i18n.Plain("the file itself: no picture can be made of it")
 	default:
-		r.trace.answer("")
 		return errVariant
 	}
 	return nil

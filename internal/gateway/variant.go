@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/variant"
 	"fastdfs-gateway/internal/variant/picture"
@@ -76,10 +77,10 @@ func (h *Handler) mayBePicture(id fdfs.FileID) bool {
 	return id.Ext() == "" || strings.HasPrefix(h.contentType(id), "image/")
 }
 
-// chooseVariant decides whether the client may have the variant; id is canonical.
-func (r *request) chooseVariant() (err error) {
+// chooseVariant decides whether the client may have the variant; id is canonical. accept is the
+// Accept field of the request.
+func (r *request) chooseVariant(accept []byte) (err error) {
 	p := r.target.picked
-	accept := r.ctx.Request.Header.Peek("Accept")
 	p.spec, p.varies, err = r.h.o.Images.Resolve(p.wish, r.id.String(), r.id.Ext(), accept)
 	if err == nil && r.id.Logic[0] != 'M' {
 		err = variant.ErrNotAllowed
@@ -132,18 +133,36 @@ func (r *request) sendVariant() error {
 			}
 		}
 	}
-	if err := r.chooseVariant(); err != nil {
+	err := r.sendChosen(r.ctx.Request.Header.Peek("Accept"))
+	if err == errVariant && p.varies && p.spec.Format == picture.WebP { // perhaps it is too large only for WebP
+		r.closeFile()
+		r.resetHeader()
+		err = r.sendChosen(nil)
+	}
+	switch {
+	case err != errVariant:
+		return err
+	case !r.h.o.Images.OnErrorOriginal():
+		r.trace.answer("")
+		return err
+	case r.trace != nil:
+		r.trace.Response = i18n.Plain("the file itself: no picture can be made of it")
+		return nil
+	}
+	r.closeFile()
+	r.resetHeader()
+	p.name = ""
+	return r.sendFile()
+}
+
+// sendChosen responds with the variant for an Accept field.
+func (r *request) sendChosen(accept []byte) error {
+	if err := r.chooseVariant(accept); err != nil {
 		return err
 	}
 	err := r.sendFile()
 	if r.trace != nil && err == nil && r.ctx.Response.StatusCode() == 200 {
 		return r.traceVariant()
-	}
-	if err == errVariant && r.h.o.Images.OnErrorOriginal() {
-		r.closeFile()
-		r.resetHeader()
-		p.name = ""
-		err = r.sendFile()
 	}
 	return err
 }

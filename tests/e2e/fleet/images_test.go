@@ -48,9 +48,7 @@ func sizeOf(t *testing.T, body []byte) (image.Point, string) {
 	return m.Bounds().Size(), format
 }
 
-var _ = png.Decode // image.Decode knows PNG
-
-const images = "[image]\nsizes = 200x200, 800x0\npreset.thumb = w=100,h=100,fit=cover\n" +
+const images = "[image]\nsizes = 200x200, 800x0, 1500x1500\npreset.thumb = w=100,h=100,fit=cover\n" +
 	"forms = query, width, suffix, infix, bang\non_error = 422\n"
 
 // TestImageStampede: 500 clients ask for one variant of a file over three gateways, which know
@@ -213,6 +211,16 @@ func TestImageForms(t *testing.T) {
 	require.Equal(t, "image/webp", webp.Header.Get("Content-Type"))
 	require.Equal(t, "Accept", webp.Header.Get("Vary"))
 	require.Equal(t, "image/jpeg", p.Get(url+"?w=200&h=200&format=auto").Header.Get("Content-Type"))
+
+	var clear bytes.Buffer // too large for lossless WebP
+	require.NoError(t, png.Encode(&clear, image.NewNRGBA(image.Rect(0, 0, 1500, 1500))))
+	large := s.Normal("png", clear.Bytes()).URL() + "?w=1500&h=1500&format="
+	require.Equal(t, 422, p.Get(large+"webp").StatusCode)
+	for range 2 {
+		r := p.Get(large+"auto", "Accept: image/webp")
+		require.Equal(t, "image/png", r.Header.Get("Content-Type"))
+		require.Equal(t, "Accept", r.Header.Get("Vary"))
+	}
 
 	signed := e2e.RunOK(t, "token", "-c", p.Conf, "-image", "w=123,h=77,fit=fill", file.ID.String())
 	query, _, _ := strings.Cut(signed, "\n")
