@@ -201,7 +201,10 @@ const collectAbove = 64 << 20
 // file, but no place of a maker.
 func (m *Maker) makeOf(ctx context.Context, made *Made, v content.Version, body io.Reader, s picture.Spec) (
 	[]byte, error) {
-	if v.Size <= 0 || v.Size > min(m.o.SourceMax, m.o.Memory/4) {
+	switch {
+	case v.Size <= 0:
+		return nil, fmt.Errorf("%w: an empty file", picture.ErrFormat)
+	case v.Size > min(m.o.SourceMax, m.o.Memory/4):
 		return nil, fmt.Errorf("%w: a file of %d bytes", picture.ErrTooLarge, v.Size)
 	}
 	if err := m.files.Acquire(ctx, v.Size); err != nil {
