@@ -76,36 +76,40 @@ func (a *Resolver) Kept(id fdfs.FileID, name string) (size int64, ok bool) {
 
 // openFile opens the file of a variant. Without content it returns the version only.
 func (f *fetcher) openFile(ctx context.Context, withContent bool) (content.Version, io.ReadCloser, error) {
-	here, localErr := f.a.o.Files.Open(f.request.ID)
-	if localErr == nil {
-		v := VersionHere(here, time.Now())
-		if !withContent {
-			return v, http.NoBody, here.Close()
-		}
-		offset := int64(0)
-		next := func() (content.Chunk, error) {
-			c, err := here.At(offset, v.Size-offset)
-			offset += c.Length
-			return c, err
-		}
-		return v, &reader{next: next, closer: here}, nil
+	here, err := f.a.o.Files.Open(f.request.ID)
+	if err != nil {
+		return f.openElsewhere(ctx, err, withContent, 0)
 	}
-	if !errors.Is(localErr, fdfs.ErrNoFile) && !errors.Is(localErr, local.ErrNoGroup) &&
-		!errors.Is(localErr, local.ErrUnavailable) || f.a.o.Sources == nil {
+	v := VersionHere(here, time.Now())
+	if !withContent {
+		return v, http.NoBody, here.Close()
+	}
+	return v, &localReader{f: f, ctx: ctx, file: here, version: v}, nil
+}
+
+// openElsewhere opens the file of a variant at other hosts, through the cache, from an offset on.
+// If they do not have it either, and the store is not available, that is the cause.
+func (f *fetcher) openElsewhere(ctx context.Context, localErr error, withContent bool, offset int64) (
+	content.Version, io.ReadCloser, error) {
+	isDown := errors.Is(localErr, local.ErrUnavailable)
+	if !isDown && !errors.Is(localErr, fdfs.ErrNoFile) && !errors.Is(localErr, local.ErrNoGroup) ||
+		f.a.o.Sources == nil {
 		return content.Version{}, nil, localErr
 	}
 	whole := &fetcher{a: f.a, request: f.request, localErr: localErr, now: f.now}
 	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
 	if withContent {
-		o.Hint = 0
+		o.Hint = offset
 	}
 	e, err := f.a.o.Cache.Get(ctx, whole.key(), whole, o)
+	if err != nil && isDown && ctx.Err() == nil {
+		err = localErr
+	}
 	if err != nil || !withContent {
 		return e.Version, http.NoBody, err
 	}
-	stream := f.a.o.Cache.Open(ctx, e, whole, 0, e.Version.Size)
-	next := func() (content.Chunk, error) { return stream.Next(cache.SegmentSize) }
-	return e.Version, &reader{next: next, closer: stream}, nil
+	stream := f.a.o.Cache.Open(ctx, e, whole, offset, e.Version.Size-offset)
+	return e.Version, stream, nil
 }
 
 // isHere returns nil if the file is in the store of this host, else the error of opening it.
@@ -117,27 +121,47 @@ func (a *Resolver) isHere(id fdfs.FileID) error {
 	return f.Close()
 }
 
-// reader reads chunks.
-type reader struct {
-	next   func() (content.Chunk, error)
-	rest   content.Chunk
-	closer io.Closer
+// localReader reads a file of this host. If its disk fails, other hosts give the rest.
+type localReader struct {
+	f       *fetcher
+	ctx     context.Context // of the variant
+	file    *local.File
+	version content.Version
+	offset  int64
+	rest    io.ReadCloser // of other hosts; nil = the disk has not failed
 }
 
 // Read implements io.Reader.
-func (r *reader) Read(p []byte) (n int, err error) {
-	if r.rest.Length == 0 {
-		if r.rest, err = r.next(); err != nil {
-			return 0, err
-		}
+func (r *localReader) Read(p []byte) (n int, err error) {
+	switch {
+	case r.rest != nil:
+		return r.rest.Read(p)
+	case r.offset == r.version.Size:
+		return 0, io.EOF
 	}
-	n, err = r.rest.Load(p)
-	r.rest = r.rest.Behind(int64(n))
-	return n, err
+	n, err = r.file.ReadPart(p, r.offset)
+	if r.offset += int64(n); n > 0 || !errors.Is(err, local.ErrUnavailable) {
+		return n, err
+	}
+	v, rest, err := r.f.openElsewhere(r.ctx, err, true, r.offset)
+	if err == nil && !v.Resembles(r.version) {
+		err = errors.Join(fdfs.ErrFileChanged, rest.Close())
+	}
+	if err != nil {
+		return 0, err
+	}
+	r.rest = rest
+	return rest.Read(p)
 }
 
 // Close implements io.Closer.
-func (r *reader) Close() error { return r.closer.Close() }
+func (r *localReader) Close() error {
+	err := r.file.Close()
+	if r.rest != nil {
+		err = errors.Join(err, r.rest.Close())
+	}
+	return err
+}
 
 // statVariant is Stat for a variant.
 func (f *fetcher) statVariant(ctx context.Context, known content.Version) (content.Version, error) {

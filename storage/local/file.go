@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -92,6 +93,33 @@ func (f *File) At(offset, limit int64) (content.Chunk, error) {
 		limit -= slaveTail
 	}
 	return content.Chunk{File: f.disk, Offset: f.base + offset, Length: limit}, nil
+}
+
+// readPart is the most that ReadPart reads, in bytes.
+const readPart = 256 << 10
+
+// ReadPart reads up to len(p) bytes, and at least one, for a caller that another host can give the
+// rest: a disk that does not respond is an error after 2 s, ErrUnavailable, as is one that fails.
+// The error is fdfs.ErrFileChanged if the file has changed since Open.
+func (f *File) ReadPart(p []byte, offset int64) (n int, err error) {
+	c, err := f.At(offset, min(int64(len(p)), readPart))
+	if err != nil {
+		return 0, err
+	}
+	for _, source := range [...]any{c.File, c.Checked} {
+		if disk, ok := source.(content.Awaiter); ok {
+			if err := disk.Await(c.Offset, c.Length, diskTime); err != nil {
+				return 0, err
+			}
+		}
+	}
+	switch n, err = c.Load(p); {
+	case err == nil, errors.Is(err, fdfs.ErrFileChanged), errors.Is(err, ErrUnavailable):
+		return n, err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return n, fmt.Errorf("%w: %q is shorter", fdfs.ErrFileChanged, f.content)
+	}
+	return n, fmt.Errorf("%w: cannot read %q: %w", ErrUnavailable, f.content, err)
 }
 
 // slotAt is At for a trunk slot: a chunk of the copy in memory, else one that is compared while it
