@@ -33,7 +33,7 @@ type MakerOptions struct {
 // The errors of Make, besides those of Source.Open.
 var (
 	// ErrBusy: the queue is full, or the time for a picture was not enough.
-	ErrBusy = errors.New("too many pictures are being made")
+	ErrBusy = errors.New("the picture cannot be made now")
 )
 
 // Source is a file.
@@ -47,7 +47,8 @@ type Source struct {
 type Made struct {
 	// Version has the time of the file, and size and CRC32 of the variant; the variant of a file
 	// that can change has the size of the file in the place of a CRC32, see IsOf. Its Size is 0 if
-	// no variant can be made of the file.
+	// no variant can be made of the file. That a limit is the reason can change, too: with the
+	// limits of this gateway, or since another one makes the variant.
 	Version content.Version
 	Body    []byte
 
@@ -57,7 +58,8 @@ type Made struct {
 
 // IsOf reports whether a variant was made of a version of its file.
 func IsOf(v, file content.Version) bool {
-	return v.ModTime == file.ModTime && v.Immutable == file.Immutable &&
+	isNone := v.Size == 0 && !v.Immutable
+	return v.ModTime == file.ModTime && (v.Immutable == file.Immutable || isNone) &&
 		(v.Immutable || v.CRC32 == uint32(file.Size))
 }
 
@@ -139,7 +141,8 @@ func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (*Made, er
 	case err == nil:
 		m.made.Add(1)
 		m.bytesOut.Add(uint64(len(made.Body)))
-	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge), errors.Is(err, picture.ErrTime):
+	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrResult), errors.Is(err, picture.ErrTooLarge),
+		errors.Is(err, picture.ErrTime):
 		m.failed.Add(1)
 		m.o.Log.Warn("no picture is made of this file", "file", src.Name, "variant", Name(s), "err", err)
 		if errors.Is(err, picture.ErrTime) { // perhaps the host is busy: nothing is remembered
@@ -151,8 +154,9 @@ func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (*Made, er
 		return nil, err
 	}
 	made.shrink(int64(cap(made.Body)))
-	made.Version = content.Version{Size: int64(len(made.Body)), ModTime: v.ModTime, Immutable: v.Immutable}
-	if made.Version.CRC32 = uint32(v.Size); v.Immutable {
+	made.Version = content.Version{Size: int64(len(made.Body)), ModTime: v.ModTime,
+		Immutable: v.Immutable && !errors.Is(err, picture.ErrTooLarge)}
+	if made.Version.CRC32 = uint32(v.Size); made.Version.Immutable {
 		made.Version.CRC32 = crc32.ChecksumIEEE(made.Body)
 	}
 	return made, nil
@@ -168,7 +172,7 @@ func (m *Maker) enter(ctx context.Context, file string) (leave func(), err error
 	if m.waiting >= m.o.Makers+m.o.Queue || q.waiting > m.o.Queue/4 {
 		m.mu.Unlock()
 		m.rejected.Add(1)
-		return nil, ErrBusy
+		return nil, fmt.Errorf("%w: the queue is full", ErrBusy)
 	}
 	m.queues[file] = q
 	m.waiting++

@@ -29,7 +29,7 @@ func encode(ctx context.Context, m *image.NRGBA, s Spec) ([]byte, error) {
 		err = encodeWebP(w, m, s.Quality)
 	default:
 		if max(m.Rect.Dx(), m.Rect.Dy()) > maxJPEG {
-			return nil, fmt.Errorf("%w: %v, for JPEG", ErrTooLarge, m.Rect.Size())
+			return nil, fmt.Errorf("%w: %v in JPEG", ErrResult, m.Rect.Size())
 		}
 		flatten(m)
 		err = jpeg.Encode(w, asRGBA(m), &jpeg.Options{Quality: s.Quality})
@@ -60,12 +60,12 @@ func flatten(m *image.NRGBA) {
 func encodeWebP(w *writer, m *image.NRGBA, quality int) error {
 	if !m.Opaque() {
 		if m.Rect.Dx()*m.Rect.Dy() > maxLossless {
-			return fmt.Errorf("%w: %v, for lossless WebP", ErrTooLarge, m.Rect.Size())
+			return fmt.Errorf("%w: %v in lossless WebP", ErrResult, m.Rect.Size())
 		}
 		return nativewebp.Encode(w, m, nil)
 	}
 	if max(m.Rect.Dx(), m.Rect.Dy()) >= 1<<14 {
-		return fmt.Errorf("%w: %v, for WebP", ErrTooLarge, m.Rect.Size())
+		return fmt.Errorf("%w: %v in WebP", ErrResult, m.Rect.Size())
 	}
 	frame, err := encodeVP8(w.ctx, m, quality)
 	if err != nil {

@@ -70,6 +70,8 @@ var (
 	ErrFormat = errors.New("not a readable picture")
 	// ErrTooLarge: the picture, or the one to make, is beyond the Limits.
 	ErrTooLarge = errors.New("the picture is too large")
+	// ErrResult: the format of the result has no such pictures.
+	ErrResult = errors.New("the picture is too large for its format")
 	// ErrTime: the work took longer than Limits.Time.
 	ErrTime = errors.New("the picture takes too long")
 )

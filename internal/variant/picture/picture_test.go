@@ -338,12 +338,12 @@ func TestUnpacked(t *testing.T) {
 		file := tiffOf(kind, pack(100<<20))
 		bounded(t, len(file), func() {
 			_, err := Make(t.Context(), file, Spec{Width: 10}, Limits{})
-			require.ErrorIs(t, err, ErrTooLarge, "kind %d", kind)
+			require.ErrorIs(t, err, ErrFormat, "kind %d", kind)
 		})
 	}
 	nothing := overlapping(60_000, bytes.Repeat([]byte{0x80}, 1<<20)) // 60 GB to read
 	_, err := Make(t.Context(), nothing, Spec{Width: 10}, Limits{})
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, ErrFormat)
 	_, err = Make(t.Context(), overlapping(2, make([]byte, 1<<20)), Spec{Width: 10}, Limits{Time: time.Nanosecond})
 	require.ErrorIs(t, err, ErrTime)
 	asked := int64(0)
@@ -388,7 +388,7 @@ func TestLosslessBound(t *testing.T) {
 	}
 	require.Greater(t, asked[WebP], asked[PNG]+100*100*64)
 	_, err := Make(t.Context(), file, Spec{Width: 1500, Height: 1500, Fit: Fill, Format: WebP}, Limits{})
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, ErrResult)
 }
 
 // TestInterrupted: the conversion of colours and the last pass over a WebP end with the context.

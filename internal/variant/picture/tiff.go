@@ -82,14 +82,14 @@ func unpackStrips(ctx context.Context, s *source) error {
 		from := min(offsets[i], int64(len(s.file)))
 		packed := s.file[from:min(from+lengths[i], int64(len(s.file)))]
 		if unread -= len(packed); unread < 0 {
-			return fmt.Errorf("%w: its strips are longer than the file", ErrTooLarge)
+			return fmt.Errorf("%w: its strips are longer than the file", ErrFormat)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 		n := unpackedLength(ctx, compression[0], packed, left+1)
 		if left -= n; left < 0 {
-			return fmt.Errorf("%w: its strips are longer than the picture", ErrTooLarge)
+			return fmt.Errorf("%w: its strips are longer than the picture", ErrFormat)
 		}
 		longest = max(longest, n)
 	}

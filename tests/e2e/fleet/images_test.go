@@ -301,3 +301,29 @@ func TestImageReplaced(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	eventually.True(t, func() bool { return p.Get(slave.URL()+"?w=200&h=200").StatusCode == 404 })
 }
+
+// TestImageReload: a picture above a limit is made soon after a reload raises the limit. Where it
+// depends on the Accept field, the one line of Vary says so, beside what other options add.
+func TestImageReload(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	const small = images + "source_max = 1KB\n"
+	target := s.Normal("jpg", photo(t, 400, 200)).URL() + "?w=200&h=200&format=auto"
+	p := e2e.Serve(t, s, "[gateway]", "cors_origin = https://a.example, https://b.example", small,
+		"[headers jpg]\nVary = X-Device")
+	require.Equal(t, 422, p.Get(target, "Accept: image/webp").StatusCode)
+	text, err := os.ReadFile(p.Conf)
+	require.NoError(t, err)
+	text = bytes.Replace(text, []byte(small), []byte(images), 1)
+	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
+	p.RequireReload(200)
+	var r e2e.Response
+	eventually.True(t, func() bool {
+		r = p.Get(target, "Accept: image/webp")
+		return r.StatusCode == 200
+	})
+	require.Equal(t, []string{"Origin, X-Device, Accept"}, r.Header.Values("Vary"))
+	date := r.Header.Get("Last-Modified")
+	part := p.Get(target, "Accept: image/webp", "Range: bytes=5-9", "If-Range: "+date)
+	require.Equal(t, 200, part.StatusCode, "with other settings, another picture has this date")
+}
