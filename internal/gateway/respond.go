@@ -81,13 +81,23 @@ func (r *request) describe() {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
-	if p := r.target.picked; p != nil && p.varies { // also the file in the place of a variant
-		h.Add(fasthttp.HeaderVary, fasthttp.HeaderAccept)
-	}
 	r.setXCache()
 	if f.headers != nil {
 		setFields(h, f.headers.common)
 	}
+	if p := r.target.picked; p != nil && p.varies { // also the file in the place of a variant
+		r.varyByAccept()
+	}
+}
+
+// varyByAccept adds Accept to the Vary of other options, in one line: some caches read only one.
+func (r *request) varyByAccept() {
+	h := &r.ctx.Response.Header
+	value := fasthttp.HeaderAccept
+	if others := h.PeekCanonical(headerVary); len(others) > 0 {
+		value = string(others) + ", " + value
+	}
+	h.SetCanonical(headerVary, stringBytes(value))
 }
 
 // setXCache sets X-Cache if it is configured.

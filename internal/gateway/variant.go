@@ -197,11 +197,12 @@ func (r *request) findVariant() (responded bool, err error) {
 }
 
 // describeVariant replaces the values of the file that are others for its variant. The tag has
-// those of the file and the name of the variant.
+// those of the file and the name of the variant. The date identifies no bytes: with other settings
+// another variant has the same URL.
 func (f *fileInfo) describeVariant(p *picked) {
 	tag := strconv.AppendUint(append([]byte(f.tag[:len(f.tag)-1]), '-'), uint64(crc32.ChecksumIEEE([]byte(p.name))), 16)
 	f.tag = string(append(tag, '"'))
-	f.contentType = variant.ContentType(p.spec)
+	f.contentType, f.settled = variant.ContentType(p.spec), false
 }
 
 // redirectQuery returns the query for the gateway of another host. It names the variant.
