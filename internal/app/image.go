@@ -3,8 +3,10 @@ package app
 import (
 	"cmp"
 	"log/slog"
+	"reflect"
 	"runtime"
 	"sync"
+	"time"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
@@ -35,6 +37,38 @@ func makerOptions(cfg *config.Config, log *slog.Logger) variant.MakerOptions {
 		SourceMax: i.SourceMax, Pixels: int64(i.PixelsMax), Timeout: i.Timeout, Log: log}
 }
 
+// making counts the variants that are being made.
+var making struct {
+	sync.Mutex
+	count int
+}
+
+// calmAfter is the time without a variant that is made after which Go has its processors only.
+const calmAfter = time.Second
+
+// beginMaking gives Go further processors while variants are made, which compute for long: Go lets
+// each of them run for 10 ms before another goroutine of its processor, and the kernel lets a
+// thread that has waited run at once. Without makers they cost all requests a quarter more
+// processor time, since idle ones look for work.
+func beginMaking(more int) (end func()) {
+	making.Lock()
+	defer making.Unlock()
+	making.count++
+	runtime.GOMAXPROCS(processors() + more)
+	return func() {
+		making.Lock()
+		defer making.Unlock()
+		making.count--
+		time.AfterFunc(calmAfter, func() {
+			making.Lock()
+			defer making.Unlock()
+			if making.count == 0 {
+				runtime.GOMAXPROCS(processors())
+			}
+		})
+	}
+}
+
 // processors is the number of processors for Go at the start.
 var processors = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
 
@@ -44,12 +78,10 @@ func (a *App) makerFor(cfg *config.Config, old *components) *variant.Maker {
 	if !cfg.Image.Enabled {
 		return nil
 	}
-	if old.maker != nil && makerOptions(cfg, nil) == makerOptions(old.cfg, nil) {
+	if old.maker != nil && reflect.DeepEqual(makerOptions(cfg, nil), makerOptions(old.cfg, nil)) {
 		return old.maker
 	}
 	o := makerOptions(cfg, logfile.Limit(a.log))
-	// Makers compute for long. Go lets each of them run for 10 ms before another goroutine of its
-	// processor; the kernel lets a thread that has waited run at once.
-	runtime.GOMAXPROCS(processors() + min(o.Makers, processors()))
+	o.Begin = func() func() { return beginMaking(min(o.Makers, processors())) }
 	return variant.NewMaker(o)
 }

@@ -28,6 +28,8 @@ type MakerOptions struct {
 	Pixels    int64         // of a picture; default 40 million
 	Timeout   time.Duration // for one variant, once it has its memory; default 5 s
 	Log       *slog.Logger  // default: none
+	// Begin is called when a maker begins to compute, and its result when it ends; default: none.
+	Begin func() (end func())
 }
 
 // The errors of Make, besides those of Source.Open.
@@ -224,6 +226,9 @@ func (m *Maker) makeOf(ctx context.Context, made *Made, v content.Version, body 
 		return nil, context.Cause(ctx)
 	}
 	defer m.places.Release(1)
+	if m.o.Begin != nil {
+		defer m.o.Begin()()
+	}
 	began := time.Now()
 	out, err := picture.Make(ctx, file, s, picture.Limits{Pixels: m.o.Pixels, Time: m.o.Timeout, Room: made.grow})
 	m.nanoseconds.Add(uint64(time.Since(began)))
