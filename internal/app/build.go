@@ -42,9 +42,8 @@ func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	if onlyPlain && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) can be used everywhere
 		body = min(body, worthCopying)
 	}
-	spare := spareFiles(OpenFiles()) // without the limit, no file is kept
 	return local.FileCacheOptions{
-		MaxFiles: orNone(min(c.MaxFiles, spare/4)), Valid: orNone(c.Valid),
+		MaxFiles: orNone(maxFiles(cfg, OpenFiles())), Valid: orNone(c.Valid),
 		MaxBody: orNone(body), Memory: orNone(c.Memory),
 	}
 }

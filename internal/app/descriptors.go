@@ -25,31 +25,39 @@ func OpenFiles() uint64 {
 // spareFiles returns the number of files that a limit allows besides the reserved ones.
 func spareFiles(limit uint64) int { return max(int(min(limit, 1<<31))-reserved, 0) }
 
-// defaultConnections is the default of max_connections. enoughConnections are enough where it is
-// not set: they carry a busy host, and an operator who needs more sets it.
+// Defaults of max_connections and max_files. enough of either is enough where it is not set: they
+// carry a busy host, and an operator who needs more sets it.
 const (
 	defaultConnections = 100_000
-	enoughConnections  = 4096
+	defaultFiles       = 10_000
+	enough             = 4096
 )
 
 // MaxConnections returns max_connections, or less if a limit on open files does not allow as many
 // besides the files that are kept open: each connection may be sending a file that is not kept, and
 // a quarter as many further connections may be open until they are rejected.
 func MaxConnections(cfg *config.Config, limit uint64) int {
-	connections, kept, spare := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles, spareFiles(limit)
 	if limit == 0 {
-		return connections
+		return cfg.Gateway.MaxConnections
 	}
-	return min(max((spare-min(kept, spare/4))*4/9, 1), connections)
+	return min(max((spareFiles(limit)-maxFiles(cfg, limit))*4/9, 1), cfg.Gateway.MaxConnections)
 }
 
-// FewConnections returns a sentence about a limit on open files that allows too few connections,
-// with their number. few is false if they are enough.
-func FewConnections(cfg *config.Config, limit uint64) (text i18n.Text, few bool) {
-	room, wanted := MaxConnections(cfg, limit), cfg.Gateway.MaxConnections
-	if room == wanted || wanted == defaultConnections && room >= enoughConnections {
-		return text, false
+// maxFiles returns max_files, or less if a limit on open files does not allow as many.
+func maxFiles(cfg *config.Config, limit uint64) int {
+	return min(cfg.OpenFileCache.MaxFiles, spareFiles(limit)/4)
+}
+
+// FewOpenFiles returns a sentence for each of max_connections and max_files of which a limit on
+// open files allows too few.
+func FewOpenFiles(cfg *config.Config, limit uint64) (list []i18n.Text) {
+	add := func(key string, room, wanted, usual int) {
+		if limit > 0 && room < wanted && (wanted != usual || room < enough) {
+			list = append(list, i18n.Sprintf("the limit on open files (ulimit -n, LimitNOFILE=) allows %d of %s = %d",
+				room, key, wanted))
+		}
 	}
-	return i18n.Sprintf("the limit on open files (ulimit -n, LimitNOFILE=) allows %d of max_connections = %d",
-		room, wanted), true
+	add("max_connections", MaxConnections(cfg, limit), cfg.Gateway.MaxConnections, defaultConnections)
+	add("max_files", maxFiles(cfg, limit), cfg.OpenFileCache.MaxFiles, defaultFiles)
+	return list
 }

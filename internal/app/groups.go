@@ -75,11 +75,7 @@ func (u *Upstreams) listedHere(members *tracker.Members, wanted string) (host, g
 // setupProblems returns the problems of the configuration on this host that a running gateway
 // finds: each is logged, and on the status page.
 func setupProblems(p *components) []i18n.Text {
-	list := p.upstreams.WrongGroups(p.cfg)
-	if text, few := FewConnections(p.cfg, OpenFiles()); few {
-		list = append(list, text)
-	}
-	return list
+	return append(p.upstreams.WrongGroups(p.cfg), FewOpenFiles(p.cfg, OpenFiles())...)
 }
 
 // warnOfSetup logs the setupProblems that last does not have, and returns all of them.

@@ -231,8 +231,10 @@ func listening(address string) (sockets []string) {
 		text, _ := os.ReadFile(table) // a kernel may lack either
 		for line := range strings.Lines(string(text)) {
 			ip, port, inode := listener(line)
-			if port == wanted.Port && inTheWay(wanted.IP, ip) {
-				sockets = append(sockets, "socket:["+inode+"]")
+			link := "socket:[" + inode + "]"
+			if port == wanted.Port && inTheWay(wanted.IP, ip) &&
+				!slices.Contains(sockets, link) { // the kernel lists one twice if others close meanwhile
+				sockets = append(sockets, link)
 			}
 		}
 	}

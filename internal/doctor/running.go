@@ -66,10 +66,12 @@ func (d *doctor) openFiles() {
 			limit, whose = limits.OpenFiles, i18n.Sprintf("of the running gateway, process %d", p.PID)
 		}
 	}
-	if text, few := app.FewConnections(d.cfg, limit); few {
+	few := app.FewOpenFiles(d.cfg, limit)
+	for _, text := range few {
 		d.addResult(area, subject, Warn,
-			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
-			"%s (%s)", text, whose)
+			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower the setting", "%s (%s)", text, whose)
+	}
+	if len(few) > 0 {
 		return
 	}
 	d.addResult(area, subject, OK, "", "enough for %d of max_connections = %d (%s)", app.MaxConnections(d.cfg, limit),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -30,10 +31,12 @@ func TestFewDescriptors(t *testing.T) {
 	f := s.Normal("jpg", s.Bytes(1000))
 	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
 	p := e2e.StartCommand(t, conf, exec.Command("sh", "-c", "ulimit -n 160 && exec \"$0\" -c \"$1\"", e2e.Binary, conf))
-	const warning = "the limit on open files (ulimit -n, LimitNOFILE=) allows"
-	p.Logged(warning)
 	_, page := p.AdminGet("/status")
-	require.Contains(t, page, warning)
+	for _, key := range []string{"max_connections", "max_files"} {
+		warning := regexp.MustCompile(`the limit on open files \(ulimit -n, LimitNOFILE=\) allows \d+ of ` + key)
+		eventually.True(t, func() bool { return warning.MatchString(p.LogText()) }, key)
+		require.Regexp(t, warning, page)
+	}
 	var open []net.Conn
 	for range 400 {
 		c, err := net.DialTimeout("tcp", p.Addrs[0], time.Second)
