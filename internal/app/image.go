@@ -83,5 +83,8 @@ func (a *App) makerFor(cfg *config.Config, old *components) *variant.Maker {
 	}
 	o := makerOptions(cfg, logfile.Limit(a.log))
 	o.Begin = func() func() { return beginMaking(min(o.Makers, processors())) }
+	if old.maker != nil {
+		return old.maker.With(o)
+	}
 	return variant.NewMaker(o)
 }

@@ -126,6 +126,19 @@ func NewMaker(o MakerOptions) *Maker {
 		decoded: semaphore.NewWeighted(o.Memory - o.Memory/4), queues: map[string]*queue{}}
 }
 
+// With returns a Maker with other options. Variants that m is making count in its limits, if those
+// are the same.
+func (m *Maker) With(o MakerOptions) *Maker {
+	next := NewMaker(o)
+	if next.o.Makers == m.o.Makers {
+		next.places = m.places
+	}
+	if next.o.Memory == m.o.Memory {
+		next.files, next.decoded = m.files, m.decoded
+	}
+	return next
+}
+
 // Make makes a variant, which the caller closes. It ends soon after ctx.
 func (m *Maker) Make(ctx context.Context, src Source, s picture.Spec) (*Made, error) {
 	leave, err := m.enter(ctx, src.Name)

@@ -133,3 +133,20 @@ func TestQueue(t *testing.T) {
 	require.Zero(t, m.Stats().Waiting)
 	require.Empty(t, m.queues)
 }
+
+// TestMakerWith: after a change of options, variants that are being made count in a limit that is
+// the same.
+func TestMakerWith(t *testing.T) {
+	o := MakerOptions{Memory: 1 << 20, Makers: 1, Queue: 1}
+	m := NewMaker(o)
+	require.NoError(t, (&Made{m: m}).grow(t.Context(), 700_000))
+	require.True(t, m.places.TryAcquire(1))
+	o.Queue = 2
+	same := m.With(o)
+	require.False(t, same.decoded.TryAcquire(700_000))
+	require.False(t, same.places.TryAcquire(1))
+	o.Memory, o.Makers = 2<<20, 2
+	other := m.With(o)
+	require.True(t, other.decoded.TryAcquire(700_000))
+	require.True(t, other.places.TryAcquire(2))
+}
