@@ -166,18 +166,7 @@ func missingStores(cfg *config.Config, hanging []string) (missing []string) {
 }
 
 // leftOutRespond reports whether the disks of all paths in leftOut respond.
-func (a *App) leftOutRespond() bool {
-	if len(a.leftOut) == 0 {
-		return false
-	}
-	_, err := a.storesWithin("left out", func() (any, error) {
-		for _, path := range a.leftOut {
-			_, _ = os.Stat(path)
-		}
-		return false, nil
-	})
-	return err == nil
-}
+func (a *App) leftOutRespond() bool { return len(a.leftOut) > 0 && a.firstHanging(a.leftOut) == "" }
 
 // warnOfNames logs once that a file of the resolver was replaced and Landlock keeps this process
 // from the new one: from then on names of hosts may not be found.

@@ -56,16 +56,24 @@ func (a *App) checkStore() (replaced bool, err error) {
 // storesRespond returns an error that names a store path of a configuration that does not respond:
 // use of the configuration would not return.
 func (a *App) storesRespond(cfg *config.Config) error {
-	for _, data := range dataFolders(cfg) {
-		_, err := a.storesWithin("access "+data, func() (any, error) {
-			_, _ = os.Stat(data) // it may be missing, but not hang
+	if data := a.firstHanging(dataFolders(cfg)); data != "" {
+		return i18n.Errorf("store path %q does not respond", filepath.Dir(data))
+	}
+	return nil
+}
+
+// firstHanging returns the first of some paths whose disk does not respond; empty = all respond.
+func (a *App) firstHanging(paths []string) string {
+	for _, path := range paths {
+		_, err := a.storesWithin("access "+path, func() (any, error) {
+			_, _ = os.Stat(path) // it may be missing, but not hang
 			return false, nil
 		})
 		if err != nil {
-			return i18n.Errorf("store path %q does not respond", filepath.Dir(data))
+			return path
 		}
 	}
-	return nil
+	return ""
 }
 
 // check returns the problems that Check finds, or none if a disk does not respond within
