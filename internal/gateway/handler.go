@@ -306,8 +306,7 @@ func (r *request) sendFile() error {
 	default:
 		return err
 	}
-	r.closeFile()
-	r.resetHeader()
+	r.startOver()
 	return r.findAndRespond(diskErr)
 }
 
@@ -404,6 +403,12 @@ func (r *request) foundHere(file *local.File) {
 	case file.Copied():
 		r.source = sourceMemory
 	}
+}
+
+// startOver undoes an attempt to respond of which nothing was sent.
+func (r *request) startOver() {
+	r.closeFile()
+	r.resetHeader()
 }
 
 // closeFile releases the file if it is open.

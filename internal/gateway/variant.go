@@ -123,8 +123,7 @@ func (r *request) sendVariant() error {
 		if err == nil || rejectionOf(err).status != errNotFound.status {
 			return err
 		}
-		r.closeFile()
-		r.resetHeader()
+		r.startOver()
 		r.trace.answer("")
 		r.id = p.master.Canonical()
 		if rules := r.h.rulesOf(r.id); rules != r.rules { // the name has another extension
@@ -135,8 +134,7 @@ func (r *request) sendVariant() error {
 	}
 	err := r.sendChosen(r.ctx.Request.Header.Peek("Accept"))
 	if err == errVariant && p.varies && p.spec.Format == picture.WebP { // perhaps it is too large only for WebP
-		r.closeFile()
-		r.resetHeader()
+		r.startOver()
 		err = r.sendChosen(nil)
 	}
 	switch {
@@ -149,8 +147,7 @@ func (r *request) sendVariant() error {
 		r.trace.Response = i18n.Plain("the file itself: no picture can be made of it")
 		return nil
 	}
-	r.closeFile()
-	r.resetHeader()
+	r.startOver()
 	p.name = ""
 	return r.sendFile()
 }
