@@ -154,7 +154,7 @@ func (c *Conn) Park() bool {
 		c.mu.Unlock()
 		return false
 	}
-	add, until := !c.added, c.until
+	add := !c.added
 	c.added, c.parked = true, true
 	c.lead.Store(nil)
 	c.mu.Unlock()
@@ -163,9 +163,6 @@ func (c *Conn) Park() bool {
 		if err := c.register(); err != nil {
 			return !c.unpark()
 		}
-	}
-	if until != noDeadline {
-		c.l.sweeper.expect(until)
 	}
 	return true
 }
@@ -199,19 +196,15 @@ func (c *Conn) wake(events uint32) (serve bool) {
 	return serve
 }
 
-// expire unparks the connection if its read deadline has passed; the caller serves it then. It
-// returns the deadline of a connection that stays parked, or noDeadline.
-func (c *Conn) expire(now time.Duration) (until time.Duration, expired bool) {
+// expire unparks the connection if its read deadline has passed; the caller serves it then.
+func (c *Conn) expire(now time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case !c.parked:
-		return noDeadline, false
-	case c.until > now:
-		return c.until, false
+	if !c.parked || c.until > now {
+		return false
 	}
 	c.parked, c.expired = false, true
-	return noDeadline, true
+	return true
 }
 
 // Detach makes the calling goroutine, which serves the connection, an ordinary one: another

@@ -36,6 +36,8 @@ type Group struct {
 	began time.Time // zero of the clock of deadlines
 	watch watchdog
 
+	sweepEvery time.Duration
+
 	mu        sync.Mutex // guards the fields below
 	loops     []*loop    // empty until the first Listen
 	listeners map[*Listener]struct{}
@@ -47,7 +49,8 @@ type Group struct {
 // New returns a group. It calls serve for a parked connection that has bytes to read, has ended, or
 // is past its read deadline. The loops start with the first Listen.
 func New(serve func(*Conn)) *Group {
-	g := &Group{serve: serve, began: time.Now(), listeners: make(map[*Listener]struct{})}
+	g := &Group{serve: serve, began: time.Now(), sweepEvery: sweepEvery,
+		listeners: make(map[*Listener]struct{})}
 	g.watch.every = stealAfter
 	return g
 }
@@ -67,6 +70,7 @@ func (g *Group) start() error {
 	}
 	g.watch.init(list)
 	g.running.Go(g.watch.run)
+	g.running.Go(g.sweep)
 	g.loops = list
 	return nil
 }
@@ -99,9 +103,6 @@ func (g *Group) Close() error {
 	}
 	g.watch.stop()
 	err := closeAll(loops)
-	for _, l := range loops {
-		l.sweeper.stop()
-	}
 	g.running.Wait()
 	return err
 }
@@ -116,8 +117,7 @@ type loop struct {
 	fd      int
 	raw     syscall.RawConn
 	poll    func(fd uintptr) bool // takeEvents, stored to save an allocation
-	sweeper sweeper
-	yielded time.Duration // time of the leader's last yield; only the leader uses it
+	yielded time.Duration         // time of the leader's last yield; only the leader uses it
 
 	mu      sync.Mutex // guards the fields below; only a waiting leader uses events and n without it
 	leader  uint64     // number of the leader
@@ -151,7 +151,6 @@ func newLoop(g *Group) (*loop, error) {
 		return nil, fmt.Errorf("cannot poll: %w", err)
 	}
 	l.poll = l.takeEvents
-	l.sweeper.init(l)
 	return l, nil
 }
 

@@ -36,6 +36,7 @@ type server struct {
 func start(t *testing.T, serve func(*Conn)) *server {
 	t.Helper()
 	s := &server{t: t, g: New(serve), log: slog.Default()}
+	s.g.sweepEvery = 10 * time.Millisecond
 	s.listen(serve)
 	return s
 }
