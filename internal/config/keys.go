@@ -197,7 +197,7 @@ func gatewayProcessKeys(g *Gateway) []setting {
 		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day),
 			"time for a client to send its request"},
 		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day),
-			"time for which an idle connection is kept; down to 5s while more than half of max_connections are in use"},
+			"time for which an idle connection is kept, unless a new one needs its place"},
 		{"slot_max_size", "16MB", size(&g.SlotMaxSize),
 			"largest trunk slot that is served, unless the trackers have a larger one"},
 		{"min_send_rate", "1KB", size(&g.MinSendRate),

@@ -145,16 +145,3 @@ func TestWalksAreBounded(t *testing.T) {
 		require.Same(t, last, s.evictIdle())
 	})
 }
-
-// TestIdleTimeShrinks: the idle timeout is the whole one while half of the connections are free,
-// and shrinks to a few seconds at the limit.
-func TestIdleTimeShrinks(t *testing.T) {
-	s := New(Options{MaxConnections: 100, IdleTimeout: 50 * time.Second}, &plainHandler{})
-	for used, want := range map[int64]time.Duration{0: 50, 50: 50, 60: 40, 75: 25, 99: 5, 100: 5, 120: 5} {
-		s.open.Store(used)
-		require.Equal(t, want*time.Second, s.maxIdle(), used)
-	}
-	s = New(Options{MaxConnections: 100, IdleTimeout: 2 * time.Second}, &plainHandler{})
-	s.open.Store(100)
-	require.Equal(t, 2*time.Second, s.maxIdle(), "a short one stays")
-}

@@ -61,7 +61,7 @@ func (s *Server) serveTLS(c *conn) {
 	defer panics.Contain("serving a connection")
 	defer c.guarded.Close() // an error means that the client has closed it
 	// Setting a deadline fails only on a closed connection.
-	_ = c.tls.SetReadDeadline(time.Now().Add(min(s.o.ReadTimeout, s.maxIdle())))
+	_ = c.tls.SetReadDeadline(time.Now().Add(s.o.ReadTimeout))
 	err := c.tls.Handshake()
 	_ = c.tls.SetReadDeadline(time.Time{})
 	switch {

@@ -20,7 +20,7 @@ func (s *Server) newHTTP2() *http2server.Server {
 		MaxHead:     guard.HTTP2HeadBytes,
 		MaxFields:   guard.MaxFields,
 		ReadTimeout: s.o.ReadTimeout,
-		Idle:        func() time.Duration { return min(s.o.IdleTimeout, s.maxIdle()) },
+		IdleTimeout: s.o.IdleTimeout,
 		MinSendRate: s.o.MinSendRate,
 		Window:      s.o.SendWindow,
 		Crowded:     func() bool { return 2*s.requests.Load() > int64(s.o.MaxConnections) },

@@ -62,21 +62,6 @@ func (s *Server) countsPerIP(block netip.Addr) bool {
 	return block.IsValid() && (n > 0 || n == 0 && !block.IsLoopback())
 }
 
-// minIdle is the idle time at MaxConnections, unless IdleTimeout is shorter.
-const minIdle = 5 * time.Second
-
-// maxIdle returns the idle time of a connection: IdleTimeout up to half of MaxConnections, and from
-// there in proportion to the free connections.
-func (s *Server) maxIdle() time.Duration {
-	half := int64(s.o.MaxConnections) / 2
-	used := s.open.Load() - half
-	if used <= 0 || s.o.IdleTimeout <= minIdle {
-		return s.o.IdleTimeout
-	}
-	free := max(int64(s.o.MaxConnections)-half-used, 0)
-	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), minIdle)
-}
-
 // rejecter responds to connections that exceed a limit. Each response takes a goroutine, since an
 // immediate close would reset the connection of a client that is still sending (RFC 9112 section
 // 9.6). Beyond max at a time, connections are closed without a response.

@@ -125,7 +125,7 @@ func New(o Options, h Handler) *Server {
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.SetHandler(h)
 	s.guard = guard.New(guard.Options{
-		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle,
+		ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		OnReject: s.rejected,
 		Page:     func(status int) ([]byte, string) { return s.handler().Page(status) },
 	})

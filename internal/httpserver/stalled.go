@@ -12,7 +12,7 @@ import (
 // protocols by one rule: the client has taken no more than MinSendRate in any second of the last
 // minStalled, while nothing but the client holds up a response.
 const (
-	minStalled = minIdle // connections without a request give way after the same time
+	minStalled = 5 * time.Second
 	lookEvery  = time.Second
 )
 

@@ -2,11 +2,13 @@ package eventloop
 
 import "time"
 
-// sweepEvery is the interval of sweeps: the end of a read deadline is noticed so much later at most.
+// sweepEvery is the interval of sweeps: so much later, at most, the end of a read deadline is
+// noticed.
 const sweepEvery = time.Second
 
 // sweep serves the parked connections whose read deadline has passed, until Close: serve reads the
-// error of the deadline, and closes them. So a busy connection extends its deadline without a timer.
+// error of the deadline, and closes them. So a busy connection extends its deadline without a
+// timer.
 func (g *Group) sweep() {
 	tick := time.NewTicker(g.sweepEvery)
 	defer tick.Stop()

@@ -335,13 +335,8 @@ func (c *Conn) setDeadline() error {
 		d = c.g.opts.ReadTimeout
 	} else if c.idling {
 		return nil // empty lines do not renew the idle time
-	} else {
-		if !c.used {
-			d = c.g.opts.ReadTimeout
-		}
-		if c.g.opts.MaxIdle != nil {
-			d = min(d, c.g.opts.MaxIdle())
-		}
+	} else if !c.used {
+		d = c.g.opts.ReadTimeout
 	}
 	c.idling = true
 	now := time.Now()

@@ -48,8 +48,7 @@
 // Options.IdleTimeout runs before the first byte of a request, and closes without a response.
 // Options.ReadTimeout runs from the first byte of a request to the end of its body, and ends in
 // 408; further bytes do not extend it. The first request of a connection must begin within
-// ReadTimeout. Options.MaxIdle shortens both idle times when the server has little room.
-// Conn.ClaimIdle lets a server close an idle connection for a new one.
+// ReadTimeout. Conn.ClaimIdle lets a server close an idle connection for a new one.
 //
 // # Memory
 //

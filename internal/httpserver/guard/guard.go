@@ -42,10 +42,6 @@ type Options struct {
 	// response. Default 75s.
 	IdleTimeout time.Duration
 
-	// MaxIdle, when not nil, bounds both times for which a connection may be idle, between requests
-	// and before the first one. It is called when such a time begins.
-	MaxIdle func() time.Duration
-
 	// OnReject, when not nil, is called for each rejected request after the response was written,
 	// for the access log and metrics. It runs on the goroutine that reads the connection, and may
 	// use only the addresses of conn.

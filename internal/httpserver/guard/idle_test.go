@@ -97,17 +97,6 @@ func TestTakeIdleOrRequest(t *testing.T) {
 	t.Logf("%d taken, %d handed on", took, handed)
 }
 
-// TestMaxIdle: MaxIdle bounds both idle times, before the first request and between requests.
-func TestMaxIdle(t *testing.T) {
-	s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour,
-		MaxIdle: func() time.Duration { return short }})
-	s.dial(t).requireEOF()
-	c := s.dial(t)
-	c.send(get())
-	require.Equal(t, 200, c.receive("GET").StatusCode)
-	c.requireEOF()
-}
-
 // TestPanicWhileReading: a panic in the reader ends one connection, not the process.
 func TestPanicWhileReading(t *testing.T) {
 	before := panics.Total()

@@ -75,7 +75,7 @@ func start(t testing.TB, handler func(*Stream), change func(*Options)) *tested {
 	t.Helper()
 	s := &tested{t: t, ends: make(chan error, 100)}
 	o := Options{Handler: handler, MaxHead: 8 << 10, MaxFields: 50, ReadTimeout: time.Minute,
-		Idle: func() time.Duration { return time.Minute }, MinSendRate: 1000,
+		IdleTimeout: time.Minute, MinSendRate: 1000,
 		Window: time.Minute, Crowded: func() bool { return false },
 		OnEnd: func(_ Transport, err error) { s.ends <- err }}
 	if change != nil {

@@ -74,12 +74,12 @@ type Transport interface {
 
 // Options are the settings of a Server. Several goroutines may call the functions at once.
 type Options struct {
-	Handler     func(*Stream)        // responds to one request
-	MaxHead     int                  // bytes of a head, as SETTINGS_MAX_HEADER_LIST_SIZE counts them
-	MaxFields   int                  // header fields of a request
-	ReadTimeout time.Duration        // of the preface, a frame, a header block, and a body
-	Idle        func() time.Duration // time for which a connection may be without a request
-	MinSendRate int64                // bytes per second that a client must take, over Window; 0 = any
+	Handler     func(*Stream) // responds to one request
+	MaxHead     int           // bytes of a head, as SETTINGS_MAX_HEADER_LIST_SIZE counts them
+	MaxFields   int           // header fields of a request
+	ReadTimeout time.Duration // of the preface, a frame, a header block, and a body
+	IdleTimeout time.Duration // for which a connection may be without a request
+	MinSendRate int64         // bytes per second that a client must take, over Window; 0 = any
 	Window      time.Duration
 	// Crowded: others may soon need the places of stalled ones, see EvictStalled.
 	Crowded func() bool

@@ -347,7 +347,7 @@ func TestBodyEndsLate(t *testing.T) {
 func TestIdle(t *testing.T) {
 	s := start(t, hello, func(o *Options) {
 		o.Window = 80 * time.Millisecond
-		o.Idle = func() time.Duration { return 50 * time.Millisecond }
+		o.IdleTimeout = 50 * time.Millisecond
 	})
 	c := s.connect()
 	c.requireEnd(http2.ErrCodeNo, "idle")

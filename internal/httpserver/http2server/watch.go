@@ -133,7 +133,7 @@ func (s *Server) watch() {
 // a connection that has been idle for too long.
 func (c *conn) watch(now time.Time, d time.Duration) error {
 	o := &c.s.o
-	if idle := c.t.IdleFor(); idle > 0 && idle >= o.Idle() {
+	if idle := c.t.IdleFor(); idle > 0 && idle >= o.IdleTimeout {
 		c.goAway()
 	}
 	c.mu.Lock()
