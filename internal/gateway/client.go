@@ -1,10 +1,10 @@
 package gateway
 
 import (
-	"bytes"
 	"net/netip"
 
 	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/httpserver/guard"
 
 	"github.com/valyala/fasthttp"
 )
@@ -72,21 +72,8 @@ func (r *request) clientAddr() netip.Addr {
 // hostField returns the Host field as the client sent it: the one that a trusted proxy names, or
 // the one of the request.
 func (r *request) hostField() []byte {
-	if isHostField(r.host) {
+	if guard.ValidHost(r.host) {
 		return r.host
 	}
 	return r.ctx.Host()
-}
-
-// isHostField reports whether a Host field has only the characters of host and port in a URL, so
-// that it cannot break a redirect.
-func isHostField(host []byte) bool {
-	for _, c := range host {
-		switch {
-		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', bytes.IndexByte([]byte(".-_:[]"), c) >= 0:
-		default:
-			return false
-		}
-	}
-	return len(host) > 0 && len(host) <= 255+len(":65535")
 }

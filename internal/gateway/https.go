@@ -2,12 +2,7 @@ package gateway
 
 import (
 	"bytes"
-	"net"
 	"strconv"
-	"strings"
-
-	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httpserver/guard"
 
 	"github.com/valyala/fasthttp"
 )
@@ -29,13 +24,12 @@ func (r *request) redirectToHTTPS() error {
 }
 
 // appendHTTPS appends the https URL of a request for a target at a host, whose port is replaced. ok
-// is false if host or target is invalid.
+// is false without a host, and for a target that is no path.
 func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) {
-	name, ok := hostName(string(host))
-	if !ok || len(target) == 0 || target[0] != '/' {
+	if len(host) == 0 || len(target) == 0 || target[0] != '/' {
 		return nil, false
 	}
-	b = append(append(b, "https://"...), name...)
+	b = append(append(b, "https://"...), withoutPort(host)...)
 	if port != 443 {
 		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
 	}
@@ -44,21 +38,6 @@ func appendHTTPS(b, host []byte, port int, target []byte) (url []byte, ok bool) 
 		fragment = len(target)
 	}
 	return append(b, target[:fragment]...), true
-}
-
-// hostName returns the host of a Host field without its port, as it stands in a URL: an IPv6
-// address keeps its brackets.
-func hostName(host string) (name string, ok bool) {
-	if literal, isLiteral := strings.CutPrefix(host, "["); isLiteral {
-		address, port, closed := strings.Cut(literal, "]")
-		isIPv6 := net.ParseIP(address) != nil && strings.Contains(address, ":")
-		return "[" + address + "]", closed && isIPv6 && guard.ValidPort([]byte(port))
-	}
-	name, port := host, ""
-	if colon := strings.IndexByte(host, ':'); colon >= 0 {
-		name, port = host[:colon], host[colon:]
-	}
-	return name, fdfs.ValidHost(name) && guard.ValidPort([]byte(port))
 }
 
 // scheme returns "https" for a request that came by TLS, and "http" for any other. The scheme that

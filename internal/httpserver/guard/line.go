@@ -173,6 +173,10 @@ func validateAuthority(b []byte) error {
 	return validateHost(b)
 }
 
+// ValidHost reports whether b may be a Host field, with a name of at most 255 bytes (RFC 1035
+// section 3.1).
+func ValidHost(b []byte) bool { return len(b) <= 255+len(":65535") && validateHost(b) == nil }
+
 // validateHost checks host [":" port] (RFC 9110 section 7.2). An empty host is rejected: no http
 // URI has one (RFC 9110 section 4.2.1).
 func validateHost(b []byte) error {
@@ -195,7 +199,7 @@ func validateHost(b []byte) error {
 	if len(host) == 0 {
 		return badRequest("empty host")
 	}
-	if !ValidPort(port) {
+	if !validPort(port) {
 		return badRequest("invalid port in the host")
 	}
 	return nil
@@ -221,9 +225,9 @@ func validName(b []byte) bool {
 // isName marks the characters that validName accepts without encoding.
 var isName = charSet("-._~!$&'()*+;=")
 
-// ValidPort reports whether b may follow a host: it is empty, or a colon and a number of at most
+// validPort reports whether b may follow a host: it is empty, or a colon and a number of at most
 // 65535, which may be missing (RFC 3986 section 3.2.3).
-func ValidPort(b []byte) bool {
+func validPort(b []byte) bool {
 	if len(b) == 0 || string(b) == ":" {
 		return true
 	}
