@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // connSet is a set of open connections that evicts the longest idle one. The search for it walks
@@ -58,7 +56,7 @@ func (s *connSet) evictOldest() *conn {
 		v := s.oldest[n]
 		s.oldest[n] = idleConn{}
 		s.oldest = s.oldest[:n]
-		if _, open := s.conns[v.c]; open && !v.c.hasInput() && v.c.guarded.ClaimIdle(v.since) {
+		if _, open := s.conns[v.c]; open && !v.c.HasInput() && v.c.guarded.ClaimIdle(v.since) {
 			return v.c
 		}
 	}
@@ -77,16 +75,4 @@ func (s *connSet) walk() {
 	if keep := max(minOldest, len(s.conns)/oldestFraction); len(s.oldest) > keep {
 		s.oldest = append([]idleConn(nil), s.oldest[len(s.oldest)-keep:]...)
 	}
-}
-
-// hasInput reports whether the socket holds unread bytes: the connection is not idle, its reader
-// has just not run yet.
-func (c *conn) hasInput() bool {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return false
-	}
-	n := 0
-	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 on failure
-	return err == nil && n > 0
 }

@@ -276,7 +276,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 			if c.http2.Load() != nil { // http2server closes it after its GOAWAY
 				continue
 			}
-			if since, ok := c.guarded.IdleSince(); ok && !c.hasInput() && c.guarded.ClaimIdle(since) {
+			if since, ok := c.guarded.IdleSince(); ok && !c.HasInput() && c.guarded.ClaimIdle(since) {
 				idle = append(idle, c)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/testing/certtest"
 	"fastdfs-gateway/internal/testing/eventually"
 
@@ -245,7 +246,9 @@ func tcpPair(t *testing.T) (server, client net.Conn) {
 	defer func() { require.NoError(t, ln.Close()) }()
 	client, err = net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
-	server, err = ln.Accept()
+	socket, err := ln.Accept()
+	require.NoError(t, err)
+	server, err = sendfile.NewConn(socket, sendfile.Pace{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 	return server, client

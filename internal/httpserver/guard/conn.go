@@ -20,11 +20,10 @@ type Conn struct {
 	net.Conn // the wrapped connection
 
 	g      *Guard
-	below  net.Conn        // below TLS if Conn is a tls.Conn, else Conn
-	raw    syscall.RawConn // nil if the wrapped connection gives no access to its socket
-	socket Socket          // nil if the wrapped connection is no Socket
-	sender Sender          // nil if below is no Sender
-	park   bool            // set by Park
+	below  net.Conn // below TLS if Conn is a tls.Conn, else Conn
+	socket Socket   // nil if the wrapped connection is no Socket
+	sender Sender   // nil if below is no Sender
+	park   bool     // set by Park
 	closed atomic.Bool
 	idle   atomic.Int64 // start of the wait for a request, in ns of the guard's clock; or busy, or claimed
 
@@ -56,10 +55,13 @@ type Socket interface {
 }
 
 // Sender is a connection that knows its client, such as a sendfile.Conn. Close need not wait for a
-// client that was dropped, nor, after few bytes, for one that takes them.
+// client that was dropped, nor, after few bytes, for one that takes them. Behind any other
+// connection, Close lingers only if bytes were left unread on purpose.
 type Sender interface {
-	Abandoned() bool // the client was dropped
-	Brief() bool     // few bytes were written
+	Abandoned() bool       // the client was dropped
+	Brief() bool           // few bytes were written
+	Unacknowledged() int64 // bytes that the client's host does not have
+	HasInput() bool        // the socket holds unread bytes
 }
 
 // Park makes Next and Read return where they would wait for the first byte of a request. Parked

@@ -6,7 +6,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -82,9 +81,6 @@ func (g *Guard) Wrap(conn net.Conn) *Conn {
 		c.below = secure.NetConn()
 	}
 	c.sender, _ = c.below.(Sender)
-	if socket, ok := c.below.(syscall.Conn); ok {
-		c.raw, _ = socket.SyscallConn() // nil on failure
-	}
 	return c
 }
 

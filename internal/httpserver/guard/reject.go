@@ -7,10 +7,6 @@ import (
 	"os"
 	"strconv"
 	"time"
-
-	"fastdfs-gateway/internal/process/sys"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -157,45 +153,28 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// inputWaiting reports whether the socket holds unread bytes.
-func (c *Conn) inputWaiting() bool {
-	if c.raw == nil {
-		return false
-	}
-	n := 0
-	err := c.raw.Control(func(fd uintptr) { // c.below.Read would fail after the deadline of the request
-		var b [1]byte
-		n, _ = sys.ReadNoWait(fd, b[:]) // discards the byte, as linger discards all others
-	})
-	return err == nil && n > 0
-}
-
 // lingers reports whether Close has to wait for the client, which may still be sending, or is slow
 // to take a long response.
 func (c *Conn) lingers() bool {
 	switch {
-	case c.sender != nil && c.sender.Abandoned():
+	case c.sender == nil:
+		return c.unread
+	case c.sender.Abandoned():
 		return false
 	case c.unread:
 		return true
-	case c.final && c.sender != nil && c.sender.Brief():
-		return c.inputWaiting()
+	case c.final && c.sender.Brief():
+		return c.sender.HasInput()
 	}
-	return c.unsent() > 0 || c.inputWaiting()
+	return c.sender.Unacknowledged() > 0 || c.sender.HasInput()
 }
 
-// unsent returns the number of bytes that the client's host has not acknowledged.
-func (c *Conn) unsent() (n int) {
-	if c.raw == nil {
+// unsent returns the number of bytes that the client's host does not have.
+func (c *Conn) unsent() int64 {
+	if c.sender == nil {
 		return 0
 	}
-	err := c.raw.Control(func(fd uintptr) {
-		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) // 0 on failure
-	})
-	if err != nil {
-		return 0
-	}
-	return n
+	return c.sender.Unacknowledged()
 }
 
 // linger closes the sending side, by TLS with close_notify, and discards input, within the bounds

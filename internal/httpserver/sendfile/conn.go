@@ -99,9 +99,6 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 	return c, nil
 }
 
-// SyscallConn returns the raw socket, for callers that wait for it to become readable.
-func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
-
 // detach calls Detach of an eventloop.Conn, since the calling goroutine may take long.
 func (c *Conn) detach() {
 	if loop, ok := c.Conn.(interface{ Detach() }); ok {
@@ -274,6 +271,14 @@ func (c *Conn) Unacknowledged() int64 {
 		}
 	})
 	return int64(queued)
+}
+
+// HasInput reports whether the socket holds unread bytes: the connection is not idle, its reader
+// has just not run yet.
+func (c *Conn) HasInput() bool {
+	n := 0
+	err := c.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 on failure
+	return err == nil && n > 0
 }
 
 // Abandoned reports whether the client was dropped. Close need not wait for such a client.
