@@ -50,7 +50,7 @@ type Body struct {
 	noSendfile bool          // the kernel cannot send from the file
 	askedAgain int64         // value of result.Sent, plus one, at the last failure after which At was called again
 	allowed    int64         // bytes that Limit allows to send now
-	sliceEnd   int64         // bytes of the body up to the end of the last slice of Limit; 0 = none yet
+	limited    bool          // Limit has allowed a slice
 	result     Result
 
 	w io.Writer // of WriteTo
@@ -129,7 +129,9 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		case head:
 			err = b.write(w, b.chunk.Bytes)
 		default:
-			b.allowed = b.awaitLimit()
+			if b.allowed <= 0 {
+				b.allowed = b.awaitLimit()
+			}
 			err = b.send()
 		}
 		if err != nil {
@@ -175,6 +177,7 @@ func (b *Body) passed(n int64) {
 	b.pos += n
 	b.chunk = b.chunk.Behind(n)
 	b.result.Sent += n
+	b.allowed -= n
 }
 
 // write writes bytes of the chunk.
@@ -217,7 +220,6 @@ func (b *Body) sendFile() error {
 	case !errors.Is(err, errNoSendfile):
 		return err
 	case b.chunk.Guarded && b.chunk.Length > 0: // not in the page cache now
-		b.allowed -= n
 		return b.copyOut()
 	}
 	b.noSendfile = true

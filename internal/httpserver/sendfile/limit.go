@@ -35,13 +35,6 @@ func (p *Pacer) take(d, behind time.Duration) (late time.Duration) {
 	return now.Sub(p.due)
 }
 
-// giveBack removes the time of bytes that were not sent.
-func (p *Pacer) giveBack(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.due = p.due.Add(-d)
-}
-
 const (
 	// slicesPerSecond is the number of slices in which a second of a body under a limit is sent. A
 	// disconnect is detected at the next slice.
@@ -62,14 +55,12 @@ func (b *Body) awaitLimit() int64 {
 	if free := l.After - b.result.Sent; free > 0 {
 		return free
 	}
-	slice, behind, first := l.Rate/slicesPerSecond, maxBehind, b.sliceEnd == 0
+	slice, behind, first := l.Rate/slicesPerSecond, maxBehind, !b.limited
 	if first {
-		slice, behind = l.Rate/firstSlicesPerSecond, 0
+		slice, behind, b.limited = l.Rate/firstSlicesPerSecond, 0, true
 		if l.Pacer == nil {
 			l.Pacer = new(Pacer)
 		}
-	} else {
-		l.Pacer.giveBack(l.duration(b.sliceEnd - b.result.Sent))
 	}
 	slice = max(min(slice, b.Length()-b.result.Sent), 1)
 	late := l.Pacer.take(l.duration(slice), behind)
@@ -83,9 +74,7 @@ func (b *Body) awaitLimit() int64 {
 			return math.MaxInt64
 		}
 	}
-	slice += int64(max(late, 0).Seconds() * float64(l.Rate))
-	b.sliceEnd = b.result.Sent + slice
-	return slice
+	return slice + int64(max(late, 0).Seconds()*float64(l.Rate))
 }
 
 // duration returns the time in which n bytes may be sent.
