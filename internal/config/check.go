@@ -59,14 +59,14 @@ func (c *Config) Places() i18n.Text {
 }
 
 // CheckFile loads a configuration as Load does, and returns its problems and those of this host.
-// The files and folders of an unusable configuration are checked too, so that one run names all
-// problems.
+// The files and folders of an unusable configuration are checked too, unless one of its own files
+// was not read, so that one run names all problems.
 func CheckFile(file string, now time.Time) (*Config, []Problem) {
 	c, r := loadText(file)
 	if c == nil {
 		return nil, r.problems
 	}
-	problems := slices.Concat(r.problems, c.check(now, r))
+	problems := slices.Concat(r.problems, c.check(now, r.failed))
 	if r.failed {
 		c = nil
 	}
@@ -75,17 +75,15 @@ func CheckFile(file string, now time.Time) (*Config, []Problem) {
 
 // Check returns the problems of this host: of the folders and files that the configuration names,
 // and of the clock, which reads now. Load returns the problems of the text.
-func (c *Config) Check(now time.Time) []Problem { return c.check(now, &report{}) }
+func (c *Config) Check(now time.Time) []Problem { return c.check(now, false) }
 
-// check is Check for a configuration with the problems text: what may be missing because of one of
-// them is left out.
-func (c *Config) check(now time.Time, text *report) []Problem {
+// check is Check also for a configuration whose text failed: a key that names a storage may be one
+// of the failed ones.
+func (c *Config) check(now time.Time, failed bool) []Problem {
 	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
 	k.clock()
-	if !text.incomplete {
-		k.lists()
-	}
-	if !text.failed {
+	k.lists()
+	if !failed {
 		k.sources()
 	}
 	k.pages()

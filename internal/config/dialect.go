@@ -51,7 +51,7 @@ func readDocument(path string, r *report) document {
 	d.file(path, position{file: path})
 	if len(d.entries) == 0 && len(r.problems) > 0 && !r.failed {
 		r.errorf(position{file: path}, "", "give the path of a mod_fastdfs.conf", "%q has no line key = value", path)
-		r.incomplete = true
+		r.unread = true
 	}
 	return d.document
 }
@@ -118,7 +118,7 @@ func (d *reader) file(path string, from position) {
 	}
 	if what, fix, ok := otherFormat(data); ok {
 		d.report.errorf(position{file: path}, "", fix, "%q %s", path, what)
-		d.report.incomplete = true
+		d.report.unread = true
 		return
 	}
 	d.noteFile(path, info, from)
@@ -131,7 +131,7 @@ func (d *reader) file(path string, from position) {
 
 // unreadable reports a file that could not be read.
 func (d *reader) unreadable(path string, from position, err error) {
-	d.report.incomplete = true
+	d.report.unread = true
 	fix := i18n.Plain("correct the name (it is relative to the folder of this file, without quotes) or the " +
 		"permissions, or remove the line")
 	if len(d.open) == 0 {

@@ -76,11 +76,11 @@ func (l *loader) lintURLForm() {
 			"group_count = %d, but with url_have_group_name = false a URL does not say which group it means",
 			l.c.groupCount)
 	case l.c.GroupName == "":
-		l.absentf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
+		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
 			"url_have_group_name = false, but there is no group_name")
 	}
 	if l.c.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
-		l.absentf(l.c.at("store_path_count"), "group_name",
+		l.errorf(l.c.at("store_path_count"), "group_name",
 			"set group_name to the group of the store paths, or store_path_count = 0 on a host without a store",
 			"there are store paths, but no group_name")
 	}
@@ -143,7 +143,7 @@ func (l *loader) lintToken() {
 		if at.line == 0 {
 			at = l.c.at(checkKey)
 		}
-		l.absentf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
+		l.errorf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
 		l.keyWarning(secretKey, "set a long random secret",
@@ -284,7 +284,7 @@ func (l *loader) lintServices() {
 	_, wrong := l.c.written["tracker_server"] // reported where it was read
 	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 && !wrong {
 		const key = "load_fdfs_parameters_from_tracker"
-		l.absentf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
+		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
 			"%s = true, but there is no tracker_server", key)
 	}
 	l.lintRedis()

@@ -30,11 +30,12 @@ func Load(file string) (*Config, []Problem) {
 	return c, r.problems
 }
 
-// loadText returns what can be read of a configuration, nil if its file cannot be read at all.
+// loadText returns what can be read of a configuration, nil if one of its files was not read: a key
+// that seems to be missing may be in that file.
 func loadText(file string) (*Config, *report) {
 	r := &report{}
 	doc := readDocument(file, r)
-	if len(doc.files) == 0 {
+	if r.unread {
 		return nil, r
 	}
 	l := newLoader(file, r, doc)
@@ -333,7 +334,7 @@ func (l *loader) groups() {
 	for i := 1; i <= l.c.groupCount; i++ {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
-			l.absentf(l.c.at("group_count"), "group_count",
+			l.errorf(l.c.at("group_count"), "group_count",
 				i18n.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
 				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
@@ -355,7 +356,7 @@ func (l *loader) groupSection(section string) {
 	at := l.doc.sections[section]
 	switch {
 	case g.Name == "":
-		l.absentf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
+		l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
 			"[%s] has no group_name", section)
 	case !fdfs.ValidGroup(g.Name):
 		l.badGroupName(section, g.Name)
@@ -420,7 +421,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 		}
 		key := "store_path" + strconv.Itoa(i)
 		fix := i18n.Sprintf("add %s = FOLDER, or set store_path_count = %d", key, i)
-		l.absentf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
+		l.errorf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
 	}
 	return paths
 }

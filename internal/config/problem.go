@@ -72,8 +72,7 @@ const maxProblems = 200
 type report struct {
 	problems []Problem
 	failed   bool // an error was added
-	// incomplete is set if a file of the configuration was not read: a missing key may be in it.
-	incomplete bool
+	unread   bool // a file of the configuration was not read
 }
 
 func (r *report) addProblem(severity Severity, at position, key string, text, fix i18n.Text) {
@@ -93,13 +92,6 @@ func (r *report) addProblem(severity Severity, at position, key string, text, fi
 // errorf adds an error. fix is a constant, or an i18n.Text.
 func (r *report) errorf(at position, key string, fix any, format string, args ...any) {
 	r.addProblem(Error, at, key, i18n.Sprintf(format, args...), i18n.Of(fix))
-}
-
-// absentf adds an error about something missing, unless it may be in a file that was not read.
-func (r *report) absentf(at position, key string, fix any, format string, args ...any) {
-	if !r.incomplete {
-		r.errorf(at, key, fix, format, args...)
-	}
 }
 
 // warnf adds a warning.
