@@ -80,7 +80,7 @@ func (c *Config) Check(now time.Time) []Problem { return c.check(now, false) }
 // check is Check also for a configuration whose text failed: a key that names a storage may be one
 // of the failed ones.
 func (c *Config) check(now time.Time, failed bool) []Problem {
-	k := &checker{keyReport: keyReport{&report{}, c}, now: now}
+	k := &checker{report: &report{c: c}, now: now}
 	k.clock()
 	k.lists()
 	if !failed {
@@ -100,7 +100,7 @@ func (c *Config) check(now time.Time, failed bool) []Problem {
 
 // checker is one run of Check.
 type checker struct {
-	keyReport
+	*report
 	now time.Time
 }
 

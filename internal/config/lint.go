@@ -315,7 +315,7 @@ func (l *loader) lintPeer() {
 		p.Advertise = "" // there are no peers, and no listener
 		return
 	default:
-		l.judgePeerSecret(secretAt, secretKey, p.Secret)
+		l.judgePeerSecret(secretKey, p.Secret)
 	}
 	if p.Listen == "" {
 		l.keyError("peer.listen", "write an address such as :8887, or remove advertise",

@@ -57,7 +57,7 @@ func loadText(file string) (*Config, *report) {
 
 // loader fills one Config from one document.
 type loader struct {
-	keyReport
+	*report
 	doc       document
 	bySection map[string][]entry
 	keys      tables // bound to c
@@ -69,7 +69,8 @@ const misspelledMultiRange = "http.multi_range.enabed"
 func newLoader(file string, r *report, doc document) *loader {
 	c := &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
 		ErrorPages: map[int]string{}, written: map[string]entry{}}
-	l := &loader{keyReport: keyReport{r, c}, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
+	r.c = c
+	l := &loader{report: r, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
 	for _, settings := range l.keys {
 		setDefaults(settings, position{file: file})
 	}

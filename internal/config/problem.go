@@ -68,8 +68,9 @@ type position struct {
 // maxProblems bounds the list of problems, for a file that is not a configuration.
 const maxProblems = 200
 
-// report collects problems.
+// report collects the problems of a configuration.
 type report struct {
+	c        *Config // nil until all of its files have been read
 	problems []Problem
 	failed   bool // an error was added
 	unread   bool // a file of the configuration was not read
@@ -107,18 +108,12 @@ func (r *report) sorted(files []string) []Problem {
 	return r.problems
 }
 
-// keyReport collects problems of the keys of a configuration.
-type keyReport struct {
-	*report
-	c *Config
-}
-
 // keyError adds an error of a key, at the line where it was written.
-func (r keyReport) keyError(key string, fix any, format string, args ...any) {
+func (r *report) keyError(key string, fix any, format string, args ...any) {
 	r.errorf(r.c.at(key), key, fix, format, args...)
 }
 
 // keyWarning adds a warning of a key, at the line where it was written.
-func (r keyReport) keyWarning(key string, fix any, format string, args ...any) {
+func (r *report) keyWarning(key string, fix any, format string, args ...any) {
 	r.warnf(r.c.at(key), key, fix, format, args...)
 }

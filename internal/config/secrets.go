@@ -61,7 +61,7 @@ func (k *checker) secretFiles() {
 			case err != nil:
 				k.keyError(key, "put the secret into it, readable for the user of the gateway only", "%v", err)
 			case key == peerSecretFile:
-				k.judgePeerSecret(c.at(key), key, secret)
+				k.judgePeerSecret(key, secret)
 			case key != redis && (len(secret) < shortSecret || slices.Contains(publishedSecrets, secret)):
 				k.keyWarning(key, "set a long random secret",
 					"the secret in %q is short or well known and can be found by trying", clip(name))
@@ -71,17 +71,17 @@ func (k *checker) secretFiles() {
 }
 
 // judgePeerSecret reports a secret of the fleet that can be guessed.
-func (r *report) judgePeerSecret(at position, key, secret string) {
+func (r *report) judgePeerSecret(key, secret string) {
 	switch {
 	case slices.Contains(publishedSecrets, secret):
-		r.errorf(at, key, "make one by `openssl rand -hex 32`, the same on every gateway",
+		r.keyError(key, "make one by `openssl rand -hex 32`, the same on every gateway",
 			"secret is the one of an example, which everybody knows: any client with it reads every cached file")
 	case len(secret) < shortSecret:
-		r.errorf(at, key, "set a long random secret, the same on every gateway",
+		r.keyError(key, "set a long random secret, the same on every gateway",
 			"secret has fewer than %d characters and can be found by trying: any client with it reads every "+
 				"cached file", shortSecret)
 	case isWeak(secret):
-		r.warnf(at, key, "make one by `openssl rand -hex 32`, the same on every gateway",
+		r.keyWarning(key, "make one by `openssl rand -hex 32`, the same on every gateway",
 			"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets")
 	}
 }
