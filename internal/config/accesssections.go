@@ -28,27 +28,22 @@ func (s *AccessSection) Writes(keys ...string) bool {
 
 // applyAccess reads the sections [access SELECTORS].
 func (l *loader) applyAccess() {
-	begin := func(name string, files fileselect.Selector) {
-		l.c.AccessSections = append(l.c.AccessSections, &AccessSection{Name: name, Files: files, Access: l.c.Access})
+	for _, s := range l.fileSections(AccessName, false) {
+		section := &AccessSection{Name: s.name, Files: s.files, Access: l.c.Access}
+		settings := accessKeys(&section.Access)
+		for _, e := range s.lines {
+			i := slices.IndexFunc(settings, func(key setting) bool { return key.key == e.key })
+			if i < 0 {
+				l.unknownKey(e, settings)
+				continue
+			}
+			l.keep(e, false)
+			setDefaults(settings[i:i+1], e.at) // an empty value is the default, not the value of [access]
+			l.apply(settings[i], e)
+			section.written = append(section.written, e.key)
+		}
+		l.c.AccessSections = append(l.c.AccessSections, section)
 	}
-	isSection := func(section string) bool { return selects(section, AccessName) }
-	l.selectSections(AccessName, isSection, begin, func(e entry) {
-		l.accessLine(e, l.c.AccessSections[len(l.c.AccessSections)-1])
-	})
-}
-
-// accessLine reads one line of a section. An empty value is the default, not the value of [access].
-func (l *loader) accessLine(e entry, s *AccessSection) {
-	settings := accessKeys(&s.Access)
-	i := slices.IndexFunc(settings, func(key setting) bool { return key.key == e.key })
-	if i < 0 {
-		l.unknownKey(e, settings)
-		return
-	}
-	l.keep(e, false)
-	setDefaults(settings[i:i+1], e.at)
-	l.apply(settings[i], e)
-	s.written = append(s.written, e.key)
 }
 
 // anyAccess reports whether is holds for [access] or a section [access SELECTORS].

@@ -34,33 +34,22 @@ var computedHeaders = []string{"Content-Type", "X-Cache", "Content-Length", "Con
 	"Last-Modified", "Date", "Age", "Location", "Allow", "Retry-After", "Server", "Connection", "Keep-Alive",
 	"Proxy-Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade"}
 
-// isHeaders reports whether a section is [headers ...].
-func isHeaders(section string) bool {
-	return section == headersSection || selects(section, headersSection)
-}
-
-// selects reports whether a section begins with the word first, and selects files by further words.
-func selects(section, first string) bool {
-	words := strings.Fields(section)
-	return len(words) > 1 && words[0] == first
-}
-
 // isOwn reports whether a section belongs to the gateway, not to the module.
 func isOwn(section string) bool {
-	return slices.Contains(ownSections, section) || isHeaders(section) || selects(section, AccessName)
+	return slices.Contains(ownSections, section) || selects(section, headersSection) || selects(section, AccessName)
 }
 
 // applyHeaders reads the lines `<Name> = <value>` of all sections [headers ...].
 func (l *loader) applyHeaders() {
-	begin := func(_ string, files fileselect.Selector) {
-		l.c.Headers = append(l.c.Headers, HeaderSection{Files: files})
-	}
-	l.selectSections(headersSection, isHeaders, begin, func(e entry) {
-		section := &l.c.Headers[len(l.c.Headers)-1]
-		if field, ok := l.headerField(e, section.Files); ok {
-			section.Fields = append(section.Fields, field)
+	for _, s := range l.fileSections(headersSection, true) {
+		headers := HeaderSection{Files: s.files}
+		for _, e := range s.lines {
+			if field, ok := l.headerField(e, s.files); ok {
+				headers.Fields = append(headers.Fields, field)
+			}
 		}
-	})
+		l.c.Headers = append(l.c.Headers, headers)
+	}
 }
 
 // headerField reads one line; ok is false for a wrong line, and for one that is not sent as a fixed

@@ -9,34 +9,46 @@ import (
 	"fastdfs-gateway/internal/i18n"
 )
 
-// selectSections reads the sections for which is reports true, in the order of their lines: a
-// section that is opened again counts as a later one. It calls begin with the name of a section and
-// the files that the words after its first one select, and line with each of its lines.
-func (l *loader) selectSections(first string, is func(section string) bool,
-	begin func(section string, files fileselect.Selector), line func(entry),
-) {
+// fileSection is a section whose words after the first one select files.
+type fileSection struct {
+	name  string
+	files fileselect.Selector
+	lines []entry
+}
+
+// selects reports whether a section begins with the word first, and selects files by further words.
+func selects(section, first string) bool {
+	words := strings.Fields(section)
+	return len(words) > 1 && words[0] == first
+}
+
+// fileSections returns the sections that select files behind the word first, and with all that
+// section itself, in the order of their lines: a section that is opened again counts as a later one.
+func (l *loader) fileSections(first string, all bool) (list []fileSection) {
+	is := func(section string) bool { return selects(section, first) || all && section == first }
 	for name := range l.doc.sections {
 		if is(name) {
 			l.lastEntries(name) // for the warnings
 			l.lintSelector(name, first)
 		}
 	}
-	last, sections := "", 0
+	last := ""
 	for _, e := range l.doc.entries {
 		opened := e.section != last
 		last = e.section
 		switch {
 		case !is(e.section):
 			continue
-		case opened && sections == fileselect.MaxSelectors:
-			l.errorf(e.at, e.section, "merge sections", "more than %d sections [%s ...]", sections, first)
-			return
+		case opened && len(list) == fileselect.MaxSelectors:
+			l.errorf(e.at, e.section, "merge sections", "more than %d sections [%s ...]", len(list), first)
+			return list
 		case opened:
-			sections++
-			begin(e.section, l.selector(e.section, first))
+			list = append(list, fileSection{name: e.section, files: l.selector(e.section, first)})
 		}
-		line(e)
+		section := &list[len(list)-1]
+		section.lines = append(section.lines, e)
 	}
+	return list
 }
 
 // selector parses the words of a section after the first one.
