@@ -97,11 +97,9 @@ func (l *loader) misplaced(name string) (fix i18n.Text, ok bool) {
 	if !strings.ContainsAny(name, "._") {
 		return fix, false
 	}
-	for _, section := range l.keys.sections() {
-		for _, s := range l.keys[section] {
-			if near, ok := Nearest(name, []string{s.key}); ok {
-				return i18n.Sprintf("did you mean %s (%s)?", full(section, near), i18n.Plain(s.doc)), true
-			}
+	for full, s := range l.c.settings() {
+		if _, ok := Nearest(name, []string{s.key}); ok {
+			return i18n.Sprintf("did you mean %s (%s)?", full, i18n.Plain(s.doc)), true
 		}
 	}
 	return i18n.Plain("write a name such as X-Frame-Options"), strings.Contains(name, ".")

@@ -227,29 +227,13 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	if module && l.losesTokens(e, names) {
 		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
 	}
-	l.addProblem(severity, e.at, full(e.section, e.key), text, l.keyFix(e, settings, names))
-}
-
-// keyFix returns a fix for a key that is none of its section, with the names of the keys of that.
-func (l *loader) keyFix(e entry, settings []setting, names []string) i18n.Text {
-	key := e.key
-	if fix, ok := fixOfOthers(e.section, key); ok {
-		return fix
+	fix := i18n.Plain("correct the name, or remove the line")
+	if near, ok := Nearest(e.key, names); ok {
+		fix = i18n.Sprintf("did you mean %s (%s)?", near, i18n.Plain(settings[slices.Index(names, near)].doc))
+	} else if home, ok := l.homeOf(e.key); ok {
+		fix = home
 	}
-	if near, ok := Nearest(key, names); ok {
-		return i18n.Sprintf("did you mean %s (%s)?", near, i18n.Plain(settings[slices.Index(names, near)].doc))
-	}
-	if home, ok := l.homeOf(key); ok {
-		return home
-	}
-	switch {
-	case isOwn(e.section):
-		return i18n.Sprintf("remove the line; the most similar keys are %s", strings.Join(similar(key, names, 3), ", "))
-	case looksProtective.MatchString(key):
-		return i18n.Plain("remove the line; tokens are checked with " +
-			"http.anti_steal.check_token = true and http.anti_steal.secret_key")
-	}
-	return i18n.Plain("correct the name, or remove the line")
+	l.addProblem(severity, e.at, full(e.section, e.key), text, fix)
 }
 
 // losesTokens reports whether a key of the module's part, which its section does not have, was

@@ -103,7 +103,7 @@ func (d *reader) noSetting(line string, at position) {
 	} else if fix, ok := includeFix(line); ok && section == "" {
 		d.report.warnf(at, "", fix, noInclude)
 	} else {
-		d.report.addProblem(severity, at, "", text, settingFix(section, line, names))
+		d.report.addProblem(severity, at, "", text, settingFix(line, names))
 	}
 }
 
@@ -125,30 +125,14 @@ func (d *reader) noSection(name string, at position) {
 	d.report.addProblem(severity, at, "", i18n.Plain("this line opens no section and is ignored"), fix)
 }
 
-// settingFix returns a fix for a line without =. Its value may be a secret, so the fix has the key
-// alone where that looks so.
-func settingFix(section, line string, names []string) i18n.Text {
-	const between = blanks + wideBlanks + ":：＝"
+// settingFix returns a fix for a line without =. Its value may be a secret, so it is not shown.
+func settingFix(line string, names []string) i18n.Text {
 	word := line
-	if i := strings.IndexAny(line, between); i >= 0 {
+	if i := strings.IndexAny(line, blanks+wideBlanks+":：＝"); i >= 0 {
 		word = line[:i]
 	}
-	if fix, ok := fixOfOthers(section, word); ok {
-		return fix
+	if key, ok := Nearest(word, names); ok {
+		return i18n.Sprintf("did you mean %s = ...?", key)
 	}
-	key, ok := Nearest(word, names)
-	if !ok {
-		return i18n.Plain("write key = value, or # in front of a comment")
-	}
-	value := strings.TrimRight(strings.Trim(line[len(word):], between+"->"), ";")
-	if looksSecret.MatchString(key) || value == "" {
-		value = "..."
-	}
-	return i18n.Sprintf("did you mean %s = %s?", key, clip(value))
+	return i18n.Plain("write key = value, or # in front of a comment")
 }
-
-// looksSecret matches names of keys whose values are not shown.
-var looksSecret = regexp.MustCompile(`secret|value|password`)
-
-// looksProtective matches names of keys that seem to have to do with tokens.
-var looksProtective = regexp.MustCompile(`(?i)token|secret|steal`)

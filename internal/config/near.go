@@ -1,9 +1,6 @@
 package config
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Nearest returns the candidate with the most similar spelling; ok is false if none is similar. Of
 // a candidate with dots, the end counts as well: check_token is http.anti_steal.check_token.
@@ -24,21 +21,6 @@ func Nearest(name string, candidates []string) (nearest string, ok bool) {
 		}
 	}
 	return best, best != ""
-}
-
-// similar returns the n candidates whose spelling is most similar: those that contain the name, or
-// are part of it, first.
-func similar(name string, candidates []string, n int) []string {
-	name = strings.ToLower(fold(name))
-	score := func(c string) int {
-		if c = fold(c); strings.Contains(c, name) || strings.Contains(name, c) {
-			return 0
-		}
-		return distance(name, c)
-	}
-	candidates = slices.Clone(candidates)
-	slices.SortStableFunc(candidates, func(a, b string) int { return score(a) - score(b) })
-	return candidates[:min(n, len(candidates))]
 }
 
 // fold replaces `-`, `.` and blanks by `_`.
