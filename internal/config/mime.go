@@ -1,6 +1,8 @@
 package config
 
 import (
+	"regexp"
+	"slices"
 	"strings"
 
 	"fastdfs-gateway/internal/i18n"
@@ -15,119 +17,69 @@ type badLine struct {
 	text i18n.Text
 }
 
-// mimeParser reads lists of media types in two forms, which may be mixed:
+// parseTypes returns the media type of each extension (lower case, without dot), and the invalid
+// lines. An extension that is listed twice has the last of its types. A list has two forms, which
+// may be mixed:
 //
 //	type ext ext ...             one type a line, # begins a comment
 //
 //	types {                      as nginx writes it: statements end with ;
 //	    type ext ext ...;        and may go over several lines
 //	}
-type mimeParser struct {
-	types map[string]string
-	bad   []badLine
-	block bool     // inside types { }
-	words []string // of the statement being read
-	line  int      // first line of the statement
-}
-
-// parseTypes returns the media type of each extension (lower case, without dot), and the invalid
-// lines. An extension that is listed twice has the last of its types.
-func parseTypes(data string) (map[string]string, []badLine) {
-	m := &mimeParser{types: map[string]string{}}
-	data = strings.TrimPrefix(data, "\xef\xbb\xbf")
-	n := 0
-	for line := range strings.Lines(data) {
-		n++
-		line, _, _ = strings.Cut(line, "#")
-		m.read(strings.Trim(line, blanks+"\n"), n)
-		if !m.block {
-			m.endStatement()
+func parseTypes(data string) (types map[string]string, bad []badLine) {
+	types = map[string]string{}
+	rest, block := comments.ReplaceAllString(strings.TrimPrefix(data, byteOrderMark)+"\n", ""), false
+	for line := 1; rest != ""; {
+		marks := "\n{}"
+		if block {
+			marks = ";{}"
 		}
-	}
-	if m.block {
-		m.fail(n, "the block types { is not closed with }")
-	}
-	return m.types, m.bad
-}
-
-// read processes the words and marks of one line.
-func (m *mimeParser) read(line string, n int) {
-	for line != "" {
-		marks := "{}"
-		if m.block {
-			marks = "{};" // in the plain form a ; may be part of a type
+		text, mark := rest, byte(0) // 0 = the end of the list
+		if i := strings.IndexAny(rest, marks); i >= 0 {
+			text, mark = rest[:i], rest[i]
 		}
-		i := strings.IndexAny(line, blanks+marks)
-		if i < 0 {
-			i = len(line)
+		rest = rest[min(len(text)+1, len(rest)):]
+		words, fault := strings.Fields(text), i18n.Text{}
+		isTypes := slices.Equal(words, []string{"types"})
+		switch {
+		case mark == '\n' && isTypes && strings.HasPrefix(strings.TrimSpace(rest), "{"):
+			rest = text + rest
+		case mark == '{' && (block || !isTypes):
+			fault = i18n.Plain("{ stands only behind the word types")
+		case mark == '}' && !block:
+			fault = i18n.Plain("} closes nothing")
+		case mark == '}' && len(words) > 0:
+			fault = i18n.Plain("a statement in types { } has no ; at its end")
+		case mark == 0 && block:
+			fault = i18n.Plain("the block types { is not closed with }")
+		case mark != '{' && len(words) > 0:
+			fault = addTypes(types, words)
 		}
-		if i > 0 {
-			m.word(line[:i], n)
-			line = line[i:]
-			continue
+		if !fault.IsZero() {
+			if len(words) > 0 {
+				line += strings.Count(text[:strings.Index(text, words[0])], "\n")
+				text = text[strings.Index(text, words[0]):]
+			}
+			bad = append(bad, badLine{line, fault})
 		}
-		switch line[0] {
-		case '{':
-			m.openBlock(n)
-		case '}':
-			m.closeBlock(n)
-		case ';':
-			m.endStatement()
-		}
-		line = line[1:]
+		line += strings.Count(text+string(mark), "\n")
+		block = mark == '{' || block && mark != '}'
 	}
+	return types, bad
 }
 
-func (m *mimeParser) word(w string, n int) {
-	if len(m.words) == 0 {
-		m.line = n
-	}
-	m.words = append(m.words, w)
-}
+var comments = regexp.MustCompile(`#.*`)
 
-func (m *mimeParser) openBlock(n int) {
-	if m.block || len(m.words) != 1 || m.words[0] != "types" {
-		m.fail(n, "{ stands only behind the word types")
-	}
-	m.words, m.block = m.words[:0], true
-}
-
-func (m *mimeParser) closeBlock(n int) {
-	if !m.block {
-		m.fail(n, "} closes nothing")
-	}
-	if len(m.words) > 0 {
-		m.fail(m.line, "a statement in types { } has no ; at its end")
-	}
-	m.words, m.block = m.words[:0], false
-}
-
-// endStatement processes the statement in words.
-func (m *mimeParser) endStatement() {
-	words := m.words
-	m.words = m.words[:0]
-	// `types` alone waits for the { of the next line.
-	if len(words) == 0 || len(words) == 1 && words[0] == "types" && !m.block {
-		m.words = words
-		return
-	}
-	if words[0] == "types" && !m.block { // the { is missing
-		m.fail(m.line, "types is not followed by {")
-		return
-	}
+// addTypes adds the extensions of a statement, and returns its fault.
+func addTypes(types map[string]string, words []string) (fault i18n.Text) {
 	if !isMediaType(strings.TrimSuffix(words[0], ";")) {
-		m.fail(m.line, "a line does not begin with a media type such as image/jpeg")
-		return
+		return i18n.Plain("a line does not begin with a media type such as image/jpeg")
 	}
 	for _, ext := range words[1:] {
 		// A line copied out of an nginx file ends with a semicolon.
-		ext = strings.ToLower(strings.TrimPrefix(strings.TrimSuffix(ext, ";"), "."))
-		if ext != "" {
-			m.types[ext] = words[0]
+		if ext = strings.ToLower(strings.TrimPrefix(strings.TrimSuffix(ext, ";"), ".")); ext != "" {
+			types[ext] = words[0]
 		}
 	}
-}
-
-func (m *mimeParser) fail(line int, text string) {
-	m.bad = append(m.bad, badLine{line, i18n.Plain(text)})
+	return fault
 }

@@ -22,8 +22,9 @@ func selects(section, first string) bool {
 	return len(words) > 1 && words[0] == first
 }
 
-// fileSections returns the sections that select files behind the word first, and with all that
-// section itself, in the order of their lines: a section that is opened again counts as a later one.
+// fileSections returns the sections that select files behind the word first, in the order of their
+// lines: a section that is opened again counts as a later one. With all it returns the section
+// without further words too.
 func (l *loader) fileSections(first string, all bool) (list []fileSection) {
 	is := func(section string) bool { return selects(section, first) || all && section == first }
 	for name := range l.doc.sections {
