@@ -6,25 +6,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // secrets reports files with secrets that other accounts may read or write. A file that cannot be
 // examined is reported where it is read.
 func (k *checker) secrets() {
-	groups, _ := os.Getgroups() // without them, the primary one counts
-	groups = append(groups, os.Getegid())
 	keys, first := k.filesWithSecrets()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		info, err := os.Stat(name)
-		if err != nil {
-			continue
-		}
-		owner, group := -1, -1
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			owner, group = int(st.Uid), int(st.Gid)
-		}
-		if !openToOthers(info.Mode().Perm(), owner, group, os.Geteuid(), groups) {
+		if err != nil || info.Mode()&0o077 == 0 {
 			continue
 		}
 		slices.Sort(keys[name])
@@ -32,15 +22,6 @@ func (k *checker) secrets() {
 			"%q holds a secret (%s), and its mode %#o is open to other accounts", name,
 			strings.Join(keys[name], ", "), info.Mode().Perm())
 	}
-}
-
-// openToOthers reports whether a file gives rights to accounts other than its owner. A file of root
-// that only a group of this process may read is closed: fsGroup of Kubernetes mounts secrets so.
-func openToOthers(mode os.FileMode, owner, group, self int, groups []int) bool {
-	if mode&0o077 == 0o040 && owner == 0 && self != 0 && group != 0 {
-		return !slices.Contains(groups, group)
-	}
-	return mode&0o077 != 0
 }
 
 // peerSecretFile is the key of the file with the secret of the fleet.

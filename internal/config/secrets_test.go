@@ -51,28 +51,6 @@ func TestSecretsThatOthersRead(t *testing.T) {
 	}
 }
 
-// TestOpenToOthers: a secret that Kubernetes mounts for fsGroup is closed.
-func TestOpenToOthers(t *testing.T) {
-	for _, c := range []struct {
-		name               string
-		mode               os.FileMode
-		owner, group, self int
-		want               bool
-	}{
-		{"fsGroup", 0o440, 0, 65532, 65532, false},
-		{"fsGroup beside the primary group", 0o640, 0, 2000, 65532, false},
-		{"group of others", 0o440, 0, 100, 65532, true},
-		{"group root", 0o440, 0, 0, 65532, true},
-		{"owner is an account", 0o440, 1000, 65532, 65532, true},
-		{"group writes", 0o460, 0, 65532, 65532, true},
-		{"all read", 0o444, 0, 65532, 65532, true},
-		{"this process is root", 0o440, 0, 65532, 0, true},
-		{"owner alone", 0o400, 0, 65532, 65532, false},
-	} {
-		require.Equal(t, c.want, openToOthers(c.mode, c.owner, c.group, c.self, []int{2000, 65532}), c.name)
-	}
-}
-
 // TestKeysThatOthersRead: files that contain only a secret are checked too. A file that two keys
 // name is reported once, with both keys.
 func TestKeysThatOthersRead(t *testing.T) {
