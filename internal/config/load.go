@@ -36,6 +36,7 @@ func loadText(file string) (*Config, *report) {
 	r := &report{}
 	doc := readDocument(file, r)
 	if r.unread {
+		r.sorted(doc.files)
 		return nil, r
 	}
 	l := newLoader(file, r, doc)

@@ -110,23 +110,23 @@ var includeMistakes = []mistake{
 
 var lineMistakes = []mistake{
 	{text: "http.anti_steal.check_token true",
-		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = true?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?"},
 	{text: "check_token: true",
-		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = true?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?"},
 	{text: "http.anti_steal.secret_key: 1234",
 		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.secret_key = ...?"},
 	{text: "group_name＝group1",
-		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = group1?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = ...?"},
 	{text: "group_name: group1",
-		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = group1?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = ...?"},
 	{text: "group_name：group1",
-		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = group1?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = ...?"},
 	{text: "GROUP_NAME\tgroup1",
-		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = group1?"},
+		want: "FILE:4: warning: a line without = is ignored; did you mean group_name = ...?"},
 	{text: "something else",
 		want: "FILE:4: warning: a line without = is ignored; write key = value, or # in front of a comment"},
 	{text: "[gateway]\nlisten 80;",
-		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean listen = 80?", code: 1},
+		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean listen = ...?", code: 1},
 	{text: "WHOLEgroup_name = group1\ntracker_server = 192.0.2.1:22122\nstore_path0 = \"DIR/store\"",
 		want: "FILE:3: warning: store_path0 = \"\\\"DIR/store\\\"\" has quotes, which are part of it; remove the " +
 			"quotes, unless they belong to the value\nFILE:3: error: store path \"\\\"DIR/store\\\"\" is not " +
@@ -135,7 +135,7 @@ var lineMistakes = []mistake{
 		want: "FILE:5: warning: access_log = \"off;\" has a ; at its end, which is part of it; remove the ; at " +
 			"the end, unless it belongs to the value"},
 	{text: "[gateway]\nuser: nobody",
-		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean user = nobody?", code: 1},
+		want: "FILE:5: error: a line without = is no setting of [gateway]; did you mean user = ...?", code: 1},
 	{text: "#@if ON",
 		want: "FILE:4: warning: #@if is not evaluated: it is a comment here, and all lines below it count; " +
 			"write the lines that hold on this host, without directives"},
@@ -152,14 +152,14 @@ var lineMistakes = []mistake{
 
 var tokenMistakes = []mistake{
 	{text: "http.anti_steal_token = true",
-		want: "FILE:4: warning: \"http.anti_steal_token\" is no known key and is ignored; remove the line; " +
-			"tokens are checked with http.anti_steal.check_token = true and http.anti_steal.secret_key"},
+		want: "FILE:4: warning: \"http.anti_steal_token\" is no known key and is ignored; correct the name, or " +
+			"remove the line"},
 	{text: "http.secret_key = 1234",
-		want: "FILE:4: warning: \"http.secret_key\" is no known key and is ignored; remove the line; tokens are " +
-			"checked with http.anti_steal.check_token = true and http.anti_steal.secret_key"},
+		want: "FILE:4: warning: \"http.secret_key\" is no known key and is ignored; correct the name, or " +
+			"remove the line"},
 	{text: "http.anti_steal.enable = 1",
-		want: "FILE:4: warning: \"http.anti_steal.enable\" is no known key and is ignored; remove the line; " +
-			"tokens are checked with http.anti_steal.check_token = true and http.anti_steal.secret_key"},
+		want: "FILE:4: warning: \"http.anti_steal.enable\" is no known key and is ignored; correct the name, or " +
+			"remove the line"},
 	{text: "foo = bar",
 		want: "FILE:4: warning: \"foo\" is no known key and is ignored; correct the name, or remove the line"},
 	{text: "http.anti_steal.chek_token = true",
@@ -242,18 +242,11 @@ var sectionMistakes = []mistake{
 	{text: "[acces]\ndeny = all",
 		want: "FILE:4: error: [acces] is no known section; did you mean [access]?", code: 1},
 	{text: "[gateway]\ncors = *",
-		want: "FILE:5: error: [gateway] has no key \"cors\"; remove the line; the most similar keys are " +
-			"cors_origin, cors_expose, cors_headers", code: 1},
-	{text: "[gateway]\nexpires = 30d", want: "FILE:5: error: [gateway] has no key \"expires\"; write cache_control " +
-		"in [gateway] in place of expires", code: 1},
+		want: "FILE:5: error: [gateway] has no key \"cors\"; correct the name, or remove the line", code: 1},
 	{text: "[gateway]\nexpires 30d;", want: "FILE:5: error: a line without = is no setting of [gateway]; write " +
-		"cache_control in [gateway] in place of expires", code: 1},
-	{text: "root = /var/www", want: "FILE:4: warning: \"root\" is no known key and is ignored; write store_path0 in " +
-		"place of root, in the global section, above every [section]"},
-	{text: "[redis]\nport = 6379", want: "FILE:5: error: [redis] has no key \"port\"; write addresses in [redis] in " +
-		"place of port", code: 1},
-	{text: "[gateway]\nserver_name = example.com", want: "FILE:5: error: [gateway] has no key \"server_name\"; " +
-		"remove the line: no key has the effect of server_name", code: 1},
+		"key = value, or # in front of a comment", code: 1},
+	{text: "root = /var/www", want: "FILE:4: warning: \"root\" is no known key and is ignored; correct the name, or " +
+		"remove the line"},
 	{text: "[gateway]\nlistne = :80",
 		want: "FILE:5: error: [gateway] has no key \"listne\"; did you mean listen (where to serve files: " +
 			"host:port or unix:/path, with commas between them)?", code: 1},
@@ -314,20 +307,14 @@ var valueMistakes = []mistake{
 	{text: "[gateway]\naccess_log = DIR/log combined",
 		want: "FILE:5: warning: access_log = \"DIR/log combined\" names a file with a blank in its name; write " +
 			"access_log = FILE, and the format as access_log_format"},
-	{text: "url_have_group_name = true\n[gateway]\nlisten = x\nuser = nobodyx\n#include no.conf",
+	{text: "url_have_group_name = true\n[gateway]\nlisten = x\nuser = nobodyx",
 		want: "FILE:6: error: listen = \"x\" holds \"x\", which is no address to listen on; write host:port, " +
-			":port, [IPv6]:port or unix:/path\nFILE:8: error: cannot include \"DIR/no.conf\": no such file or " +
-			"directory; correct the name (it is relative to the folder of this file, without quotes) or the " +
-			"permissions, or remove the line\nFILE:7: error: this host has no account \"nobodyx\"; name the " +
+			":port, [IPv6]:port or unix:/path\nFILE:7: error: this host has no account \"nobodyx\"; name the " +
 			"account of the storage server, or make one", code: 1},
 	{text: "WHOLEgroup_name = group1\nstore_path0 = /none\ntracker_server = a:b:c:d\n#include no.conf\n" +
 		"load_fdfs_parameters_from_tracker = true",
-		want: "FILE:3: error: tracker_server = \"a:b:c:d\" is no address of a tracker; write host:port, " +
-			"[IPv6]:port, or two addresses of one tracker as a,b:port\nFILE:4: error: cannot include " +
-			"\"DIR/no.conf\": no such file or directory; correct the name (it is relative to the folder of this " +
-			"file, without quotes) or the permissions, or remove the line\nFILE:2: error: store path \"/none\" " +
-			"is not there: the gateway starts, is not ready, and its files are 503; mount the disk, or correct " +
-			"the path: the same as in storage.conf", code: 1},
+		want: "FILE:4: error: cannot include \"DIR/no.conf\": no such file or directory; correct the name (it is " +
+			"relative to the folder of this file, without quotes) or the permissions, or remove the line", code: 1},
 }
 
 var formatMistakes = []mistake{
