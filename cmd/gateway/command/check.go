@@ -46,7 +46,7 @@ func checkCommand() *cobra.Command {
 	path, asJSON, lang := requiredConfigFlag(cmd, 0), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var found checkup
-		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found, _ = check(ctx, *path) })
+		err := withProgress(cmd, "looking at the host", func(ctx context.Context) { found, _ = check(ctx, *path) })
 		if err != nil {
 			return err
 		}

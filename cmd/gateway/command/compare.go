@@ -82,8 +82,8 @@ func compareCommand() *cobra.Command {
 func runComparison(cmd *cobra.Command, comparer *compare.Comparer, in io.Reader, sample int, asJSON bool) error {
 	ctx, stop := interruptible()
 	defer stop()
-	bar := newProgress(cmd, countLines(cmd, in), "compare")
-	list := compare.NewList(untilNow(in), bar.step)
+	shown := newProgress(cmd, 0, "compare")
+	list := compare.NewList(untilNow(in))
 	targets, listErr := make(chan string), error(nil)
 	go func() { // ends with ctx, but a read of standard input that waits ends with the process
 		defer close(targets)
@@ -91,15 +91,15 @@ func runComparison(cmd *cobra.Command, comparer *compare.Comparer, in io.Reader,
 	}()
 	var sum comparison
 	err := comparer.Run(ctx, targets, func(r compare.Result) error {
-		defer bar.step()
+		defer shown.step()
 		for _, d := range sum.addResult(r) {
-			if err := printDifference(cmd, bar, difference{r.Target, d}, asJSON); err != nil {
+			if err := printDifference(cmd, shown, difference{r.Target, d}, asJSON); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	bar.removeBar()
+	shown.remove()
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted

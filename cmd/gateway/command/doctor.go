@@ -24,7 +24,7 @@ func doctorCommand() *cobra.Command {
 	path, asJSON, lang := requiredConfigFlag(cmd, 0), jsonFlag(cmd), languageFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		count := map[doctor.Status]int{}
-		bar := newProgress(cmd, -1, "examining")
+		shown := newProgress(cmd, 0, "examining")
 		ctx, stop := interruptible()
 		defer stop()
 		err := examine(ctx, *path, func(f doctor.Finding) {
@@ -33,9 +33,9 @@ func doctorCommand() *cobra.Command {
 				_ = printJSON(cmd, f) // an error means that the reader has exited
 				return
 			}
-			bar.println(textOf(cmd, f, *lang))
+			shown.println(textOf(cmd, f, *lang))
 		})
-		bar.removeBar()
+		shown.remove()
 		switch {
 		case ctx.Err() != nil:
 			err = errInterrupted

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,14 +10,11 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"fastdfs-gateway/internal/i18n"
 
-	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
-
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // jsonFlag adds -json.
@@ -116,13 +112,13 @@ func interruptible() (context.Context, context.CancelFunc) {
 // errInterrupted is the error of a command that a signal ended.
 var errInterrupted = i18n.Errorf("interrupted")
 
-// withSpinner runs a function that may take long, with a spinner on a terminal. A signal makes it
-// return errInterrupted at once, while f still runs.
-func withSpinner(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
+// withProgress runs a function that may take long. A signal makes it return errInterrupted at once,
+// while f still runs.
+func withProgress(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
 	ctx, stop := interruptible()
 	defer stop()
-	bar := newProgress(cmd, -1, what)
-	defer bar.removeBar()
+	shown := newProgress(cmd, 0, what)
+	defer shown.remove()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,100 +132,69 @@ func withSpinner(cmd *cobra.Command, what string, f func(ctx context.Context)) e
 	}
 }
 
-// progress is a progress bar on standard error, below the output of a command. Without two
-// terminals it shows nothing.
+// progress is a line on standard error, below the output of a command: its work and the number of
+// steps done. Without two terminals it is not shown.
 type progress struct {
-	out  io.Writer
-	stop chan struct{}  // closed by removeBar
-	tick sync.WaitGroup // the goroutine that draws
+	out   io.Writer
+	what  string
+	total int // steps; 0 = unknown
 
-	mu  sync.Mutex               // guards bar, and the terminal
-	bar *progressbar.ProgressBar // nil = no terminal
+	mu    sync.Mutex // guards the fields below, and the terminal
+	to    io.Writer  // nil = no terminal
+	done  int        // steps
+	width int        // of the line
 }
 
-// progressEvery is the time between two drawings, and before the first one.
-const progressEvery = 200 * time.Millisecond
-
-// newProgress shows a bar for total steps; -1 = unknown. The caller calls removeBar.
-func newProgress(cmd *cobra.Command, total int64, what string) *progress {
-	p := &progress{out: cmd.OutOrStdout(), stop: make(chan struct{})}
-	if !showsProgress(cmd) {
-		return p
+// newProgress shows the line. The caller calls remove.
+func newProgress(cmd *cobra.Command, total int, what string) *progress {
+	p := &progress{out: cmd.OutOrStdout(), what: what, total: total}
+	if isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.ErrOrStderr()) {
+		p.to = cmd.ErrOrStderr()
 	}
-	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(cmd.ErrOrStderr()),
-		progressbar.OptionSetDescription(what), progressbar.OptionSetElapsedTime(true),
-		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(progressEvery), progressbar.OptionSetWidth(24))
-	p.tick.Go(func() {
-		for tick := time.NewTicker(progressEvery); ; {
-			select {
-			case <-p.stop:
-				tick.Stop()
-				return
-			case <-tick.C:
-				p.mu.Lock()
-				_ = p.bar.RenderBlank() // a bar that cannot be drawn is no failure of the command
-				p.mu.Unlock()
-			}
-		}
-	})
+	p.show(p.text())
 	return p
 }
 
-// showsProgress reports whether progress is shown.
-func showsProgress(cmd *cobra.Command) bool {
-	return isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.ErrOrStderr())
+func (p *progress) text() string {
+	switch {
+	case p.total > 0:
+		return fmt.Sprintf("%s (%d/%d)", p.what, p.done, p.total)
+	case p.done > 0:
+		return fmt.Sprintf("%s (%d)", p.what, p.done)
+	}
+	return p.what
 }
 
-// countLines counts the lines that are not empty in the rest of a regular file, for a progress bar.
-// It returns -1 for other files, and if no bar is shown: a log can have gigabytes.
-func countLines(cmd *cobra.Command, list io.Reader) int64 {
-	file, ok := list.(*os.File)
-	if !ok || !showsProgress(cmd) {
-		return -1
+// show replaces the line. p.mu is held.
+func (p *progress) show(text string) {
+	if p.to != nil {
+		fmt.Fprintf(p.to, "\r%*s\r%s", p.width, "", text)
+		p.width = len(text)
 	}
-	start, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return -1 // a pipe or a terminal
-	}
-	var total int64
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if strings.TrimSpace(lines.Text()) != "" {
-			total++
-		}
-	}
-	if _, err := file.Seek(start, io.SeekStart); err != nil || total == 0 {
-		return -1
-	}
-	return total
 }
 
-// println prints a line above the bar.
-func (p *progress) println(line string) {
+// println prints output above the line.
+func (p *progress) println(output string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-	fmt.Fprintln(p.out, line)
+	p.show("")
+	fmt.Fprintln(p.out, output)
+	p.show(p.text())
 }
 
 // step counts one more step.
 func (p *progress) step() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Add(1)
-	}
+	p.done++
+	p.show(p.text())
 }
 
-// removeBar removes the bar.
-func (p *progress) removeBar() {
-	close(p.stop)
-	p.tick.Wait()
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
+// remove removes the line.
+func (p *progress) remove() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.show("")
 }
 
 // output remembers the first failed write of a command, which has not done its work then.

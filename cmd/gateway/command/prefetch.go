@@ -49,17 +49,17 @@ func prefetchCommand() *cobra.Command {
 		}
 		ctx, stop := interruptible()
 		defer stop()
-		bar := newProgress(cmd, total, "prefetch")
+		shown := newProgress(cmd, total, "prefetch")
 		sum, err := client.prefetch(ctx, list, func(line string) error {
 			if !*asJSON {
-				bar.println(line)
+				shown.println(line)
 			} else if err := printJSON(cmd, prefetchedOf(line)); err != nil {
 				return err
 			}
-			bar.step()
+			shown.step()
 			return nil
 		})
-		bar.removeBar()
+		shown.remove()
 		if ctx.Err() != nil {
 			err = errInterrupted
 		}
@@ -68,12 +68,12 @@ func prefetchCommand() *cobra.Command {
 	return cmd
 }
 
-// prefetchList returns the list of ids and their number; -1 = unknown.
-func prefetchList(cmd *cobra.Command, ids []string) (io.Reader, int64) {
+// prefetchList returns the list of ids and their number; 0 = unknown.
+func prefetchList(cmd *cobra.Command, ids []string) (io.Reader, int) {
 	if len(ids) > 1 || ids[0] != "-" {
-		return strings.NewReader(strings.Join(ids, "\n")), int64(len(ids))
+		return strings.NewReader(strings.Join(ids, "\n")), len(ids)
 	}
-	return cmd.InOrStdin(), countLines(cmd, cmd.InOrStdin())
+	return cmd.InOrStdin(), 0
 }
 
 // prefetch sends a list of ids, and calls report with the line of each file that is done.

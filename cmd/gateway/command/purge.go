@@ -50,7 +50,7 @@ func purgeCommand() *cobra.Command {
 			return err
 		}
 		var done admin.Purged
-		waiting := withSpinner(cmd, "waiting for all gateways", func(ctx context.Context) {
+		waiting := withProgress(cmd, "waiting for all gateways", func(ctx context.Context) {
 			done, err = client.purge(ctx, query)
 		})
 		switch {

@@ -30,7 +30,6 @@ const (
 // combined form. It leaves out a target that is among the last 131,072 different ones.
 type List struct {
 	in   *bufio.Reader
-	skip func()
 	seed maphash.Seed
 	seen *lru.Cache[uint64, struct{}]
 
@@ -41,13 +40,13 @@ type List struct {
 	line       int
 }
 
-// NewList returns a list that calls skip for each line that is left out.
-func NewList(in io.Reader, skip func()) *List {
+// NewList returns a list.
+func NewList(in io.Reader) *List {
 	seen, err := lru.New[uint64, struct{}](remembered)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &List{in: bufio.NewReaderSize(in, maxLine), skip: skip, seed: maphash.MakeSeed(), seen: seen}
+	return &List{in: bufio.NewReaderSize(in, maxLine), seed: maphash.MakeSeed(), seen: seen}
 }
 
 // Next returns the next target, or io.EOF.
@@ -73,7 +72,6 @@ func (l *List) Next() (string, error) {
 		} else {
 			return target, nil
 		}
-		l.skip()
 	}
 }
 
@@ -140,7 +138,6 @@ func (l *List) sample(n int) (sample []string, err error) {
 			sample = append(sample, target)
 			continue
 		}
-		l.skip()
 		if j := rand.IntN(i + 1); j < n {
 			sample[j] = target
 		}
