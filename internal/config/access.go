@@ -93,21 +93,21 @@ const everyClient = "0.0.0.0/0,::/0," + unixClients
 func networks(p *Networks) field {
 	f := networksOr(&p.Prefixes, unixClients, &p.Unix,
 		"write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them")
-	return field{parse: func(v string, at position) *parseError {
+	return field{parse: func(v string) *parseError {
 		members := splitList(v)
 		for i, part := range members {
 			if strings.EqualFold(part, "all") {
 				members[i] = everyClient
 			}
 		}
-		return f.parse(strings.Join(members, ","), at)
+		return f.parse(strings.Join(members, ","))
 	}}
 }
 
 // networksOr parses a comma list of networks and a word, which sets a flag. A single address is a
 // network of one.
 func networksOr(p *[]netip.Prefix, word string, flag *bool, fix string) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		*p, *flag = nil, false
 		for _, part := range splitList(v) {
 			if strings.EqualFold(part, word) {
@@ -154,7 +154,7 @@ func rate(p *float64) field {
 
 // healthPath parses a plain absolute path, or nothing.
 func healthPath(p *string) field {
-	return checkedText(p, func(v string) *parseError {
+	return text(p).then(func(v string) *parseError {
 		if v != "" && (v[0] != '/' || strings.ContainsAny(v, "?#%\\ \t") || hasControl(v)) {
 			return invalid("write a path such as /health", "is not a plain path")
 		}

@@ -11,29 +11,25 @@ import (
 
 // accessLog parses a path, "-", or nginx's word off.
 func accessLog(p *string) field {
-	f := pathOrDash(p)
-	parse := f.parse
-	f.parse = func(v string, at position) *parseError {
+	return path(p).then(func(v string) *parseError {
 		if strings.EqualFold(v, "off") {
-			v = ""
+			*p = ""
 		}
 		if strings.ContainsAny(v, blanks) {
-			_ = parse(v, at) // no path is an error
 			return questionable("write access_log = FILE, and the format as access_log_format",
 				"names a file with a blank in its name")
 		}
-		return parse(v, at)
-	}
-	return f
+		return nil
+	})
 }
 
 // logFormat parses combined, json, or a template of package logtemplate.
 func logFormat(p *string) field {
 	const fix = "write combined, json, or a template such as $remote_addr [$time_local] \"$request\" $status"
 	words := choice(p, "combined", "json")
-	return field{parse: func(v string, at position) *parseError {
+	return field{parse: func(v string) *parseError {
 		if !strings.Contains(v, "$") {
-			r := words.parse(v, at)
+			r := words.parse(v)
 			if r != nil {
 				r.fix = i18n.Plain(fix)
 			}
@@ -63,7 +59,7 @@ const healthWord = "health"
 
 // selectors parses a comma list of selectors of files.
 func selectors(p *[]fileselect.Selector) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		*p = nil
 		for _, part := range splitList(v) {
 			if strings.EqualFold(part, healthWord) {

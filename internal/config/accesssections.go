@@ -73,7 +73,7 @@ func (c *Config) ChecksReferers() bool {
 
 // redirectTarget parses a URL of http or https, or a path of this host; empty = none.
 func redirectTarget(p *string) field {
-	return checkedText(p, func(v string) *parseError {
+	return text(p).then(func(v string) *parseError {
 		u, err := url.Parse(v)
 		switch {
 		case v == "":

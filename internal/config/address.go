@@ -15,28 +15,27 @@ const maxListeners = 64 // each listener is compared with all others
 
 // listeners parses a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	list := commaList(p, listenAddress)
-	return field{parse: func(v string, at position) *parseError {
-		if n := len(splitList(v)); n > maxListeners {
-			return invalid(i18n.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
+	return commaList(p, listenAddress).then(func(string) *parseError {
+		if len(*p) > maxListeners {
+			return invalid(i18n.Sprintf("write at most %d", maxListeners), "names %d addresses", len(*p))
 		}
-		return list.parse(v, at)
-	}}
+		return nil
+	})
 }
 
 // needed parses a list of addresses with at least one member.
 func needed(list field) field {
-	return field{parse: func(v string, at position) *parseError {
+	return list.then(func(v string) *parseError {
 		if v == "" {
 			return invalid("write an address such as :8888", "names no address")
 		}
-		return list.parse(v, at)
-	}}
+		return nil
+	})
 }
 
 // listener parses one host:port or unix:/path, or nothing.
 func listener(p *string) field {
-	return field{parse: func(v string, _ position) (r *parseError) {
+	return field{parse: func(v string) (r *parseError) {
 		if *p = v; v != "" {
 			*p, r = listenAddress(v)
 		}
@@ -85,7 +84,7 @@ const redisScheme = "rediss://"
 // redisEndpoints parses a comma list of host:port, all of them with rediss:// or none.
 func redisEndpoints(r *Redis) field {
 	const fix = "write host:port, or rediss://host:port for TLS, with commas between them"
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		r.Addresses, r.rediss = nil, false
 		for i, part := range splitList(v) {
 			address, secure := strings.CutPrefix(part, redisScheme)
@@ -108,7 +107,7 @@ func redisEndpoints(r *Redis) field {
 
 // trackers parses one tracker a line: host[:port], a,b[:port] or [a,b]:port.
 func trackers(p *[]Tracker) field {
-	return field{list: true, parse: func(v string, _ position) *parseError {
+	return field{list: true, parse: func(v string) *parseError {
 		if v == "" {
 			return nil
 		}
@@ -137,7 +136,7 @@ func isPort(v string, low int) bool {
 
 // prefix parses the path in front of every file id, "" or "/a/b".
 func prefix(p *string) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		v = strings.TrimRight(v, "/")
 		const fix = "write a path such as /files"
 		if v != "" && v[0] != '/' {
@@ -156,7 +155,7 @@ func prefix(p *string) field {
 
 // baseURL parses https://host[:port], AdvertiseAuto, or nothing.
 func baseURL(p *string) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		v = strings.TrimRight(v, "/")
 		if v != "" && v != AdvertiseAuto {
 			u, err := url.Parse(v)

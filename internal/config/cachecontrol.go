@@ -19,17 +19,7 @@ var (
 
 // cacheControl parses a value of Cache-Control. It is sent as it is: a cache ignores what it does
 // not know.
-func cacheControl(p *string) field {
-	f := header(p)
-	parse := f.parse
-	f.parse = func(v string, at position) *parseError {
-		if r := parse(v, at); r != nil {
-			return r
-		}
-		return checkCacheControl(v)
-	}
-	return f
-}
+func cacheControl(p *string) field { return header(p).then(checkCacheControl) }
 
 // checkCacheControl returns a Warning for a directive that no cache knows.
 func checkCacheControl(v string) *parseError {

@@ -70,7 +70,7 @@ func (c *Config) Paths() iter.Seq2[string, string] {
 				continue
 			}
 			for _, path := range s.into.paths() {
-				if !yield(name, path) {
+				if !yield(name, *path) {
 					return
 				}
 			}

@@ -69,7 +69,7 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 	switch {
 	case isKey:
 		l.errorf(e.at, key, misplaced, "%q is no header: its value would be sent to every client", clip(e.key))
-	case headerName(&known).parse(e.key, e.at) != nil || e.key == "":
+	case headerName(&known).parse(e.key) != nil || e.key == "":
 		l.errorf(e.at, key, "write a name such as X-Frame-Options", "%q is not the name of a header", clip(e.key))
 	case slices.Contains(computedHeaders, name):
 		l.errorf(e.at, key, advice, "%s is a header that the gateway computes", clip(e.key))
@@ -129,7 +129,7 @@ func (l *loader) credentials(e entry, files fileselect.Selector) {
 // case.
 func origins(p *[]string) field {
 	const fix = "write *, or origins such as https://www.example.com with commas between them"
-	f := commaList(p, func(part string) (string, *parseError) {
+	list := commaList(p, func(part string) (string, *parseError) {
 		u, err := url.Parse(part)
 		switch {
 		case part == "*", part == "null":
@@ -138,15 +138,12 @@ func origins(p *[]string) field {
 		}
 		return strings.ToLower(part), nil
 	})
-	list := f.parse
-	f.parse = func(v string, at position) *parseError {
-		r := list(v, at)
-		if r == nil && len(*p) > 1 && slices.Contains(*p, "*") {
+	return list.then(func(string) *parseError {
+		if len(*p) > 1 && slices.Contains(*p, "*") {
 			return invalid(fix, "holds * beside other origins")
 		}
-		return r
-	}
-	return f
+		return nil
+	})
 }
 
 // reservedParameters are the query parameters that have another meaning.
@@ -156,7 +153,7 @@ var reservedParameters = []string{"token", "ts", "start", "end", "redirect"}
 func parameters(p *[]string) field {
 	return commaList(p, func(part string) (string, *parseError) {
 		var name string
-		if part == "" || token(&name, "-._~", "", "").parse(part, position{}) != nil {
+		if part == "" || token(&name, "-._~", "", "").parse(part) != nil {
 			return "", invalid("write names such as filename with commas between them",
 				"holds %s, which is no name of a parameter", shown(part))
 		}

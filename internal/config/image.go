@@ -60,7 +60,7 @@ func imageKeys(i *Image) []setting {
 
 // forms parses a comma list of forms of URLs.
 func forms(p *variant.Form) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		*p = 0
 		for _, part := range splitList(v) {
 			form, ok := variant.Forms[part]

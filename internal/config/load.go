@@ -91,9 +91,10 @@ func newLoader(file string, r *report, doc document) *loader {
 
 func setDefaults(settings []setting, at position) {
 	for _, s := range settings {
-		if r := s.into.parse(s.def, at); r != nil {
+		if r := s.into.parse(s.def); r != nil {
 			panic(fmt.Sprintf("BUG: config: the default of %s %s", s.key, r.what))
 		}
+		s.into.resolve(at)
 	}
 }
 
@@ -188,7 +189,8 @@ func (l *loader) keep(e entry, list bool) {
 }
 
 func (l *loader) apply(s setting, e entry) {
-	r := s.into.parse(e.value, e.at)
+	r := s.into.parse(e.value)
+	s.into.resolve(e.at)
 	if r == nil && (s.into.secret || s.into.paths != nil) {
 		r = punctuated(e.value)
 	}

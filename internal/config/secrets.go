@@ -78,7 +78,10 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 		case !written:
 			continue
 		case s.into.holdsSecret:
-			files = s.into.paths()
+			files = nil
+			for _, name := range s.into.paths() {
+				files = append(files, *name)
+			}
 		case !s.into.secret || line.value == "":
 			continue
 		case line.value == stockSecret && !k.c.AntiSteal.CheckToken: // published, and not used
@@ -97,16 +100,14 @@ func (k *checker) filesWithSecrets() (keys map[string][]string, first map[string
 // hidden returns f as a field whose value is never shown. A secret may be any text, so comments,
 // which the dialect does not have, are a warning.
 func hidden(f field) field {
-	parse := f.parse
-	f.secret, f.parse = true, func(v string, at position) *parseError {
-		r := parse(v, at)
-		if r == nil && commentBehind.MatchString(v) {
-			r = questionable("write comments on lines of their own",
+	f.secret = true
+	return f.then(func(v string) *parseError {
+		if commentBehind.MatchString(v) {
+			return questionable("write comments on lines of their own",
 				"has a #, which begins no comment here: all of the line is the value")
 		}
-		return r
-	}
-	return f
+		return nil
+	})
 }
 
 // commentBehind matches the beginning of a comment behind a value.

@@ -22,16 +22,12 @@ func sizeFrom(p *int64, least int64) field {
 
 // budget parses a size of a cache. One below 1 MB is taken for a number without its unit.
 func budget(p *int64) field {
-	f := size(p)
-	parse := f.parse
-	f.parse = func(v string, at position) *parseError {
-		r := parse(v, at)
-		if r == nil && *p > 0 && *p < 1<<20 {
+	return size(p).then(func(string) *parseError {
+		if *p > 0 && *p < 1<<20 {
 			return questionable(i18n.Sprintf("write a unit, such as %dMB", *p), "is %d bytes and holds no file", *p)
 		}
-		return r
-	}
-	return f
+		return nil
+	})
 }
 
 func parseSize(v string) (int64, bool) {

@@ -18,11 +18,20 @@ import (
 
 // field is the parser of a value with its destination.
 type field struct {
-	parse       func(value string, at position) *parseError
-	list        bool            // the key may be repeated; each line adds a value
-	secret      bool            // messages do not show the value
-	paths       func() []string // the files or folders that the value names; nil for other values
-	holdsSecret bool            // each of these files holds a secret
+	parse       func(value string) *parseError
+	list        bool             // the key may be repeated; each line adds a value
+	secret      bool             // messages do not show the value
+	paths       func() []*string // the files or folders that the value names; nil for other values
+	holdsSecret bool             // each of these files holds a secret
+}
+
+// resolve makes the paths of a field relative to the folder of the file with the key.
+func (f field) resolve(at position) {
+	if f.paths != nil {
+		for _, name := range f.paths() {
+			*name = resolve(*name, at)
+		}
+	}
 }
 
 // parseError is the reason for which a value is invalid. With the severity Warning another value is
@@ -54,17 +63,21 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// checkedText parses a text that check accepts.
-func checkedText(p *string, check func(v string) *parseError) field {
-	return field{parse: func(v string, _ position) *parseError {
-		*p = v
+// then returns f with a further check of the values that it accepts.
+func (f field) then(check func(v string) *parseError) field {
+	parse := f.parse
+	f.parse = func(v string) *parseError {
+		if r := parse(v); r != nil {
+			return r
+		}
 		return check(v)
-	}}
+	}
+	return f
 }
 
 // parsed parses a value by a function; an empty value is the default.
 func parsed[T any](p *T, fix any, what string, parse func(v string) (T, bool)) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		if v == "" {
 			return nil
 		}
@@ -79,7 +92,7 @@ func parsed[T any](p *T, fix any, what string, parse func(v string) (T, bool)) f
 
 // commaList parses a list of values with commas between them.
 func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		*p = nil
 		for _, part := range splitList(v) {
 			value, r := parse(part)
@@ -92,11 +105,11 @@ func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
 	}}
 }
 
-func text(p *string) field { return checkedText(p, func(string) *parseError { return nil }) }
+func text(p *string) field { return field{parse: func(v string) *parseError { *p = v; return nil }} }
 
 // header parses a text that an HTTP header field can have.
 func header(p *string) field {
-	return checkedText(p, func(v string) *parseError {
+	return text(p).then(func(v string) *parseError {
 		if hasControl(v) {
 			return invalid("remove them", "holds control characters and cannot be sent as a header")
 		}
@@ -116,7 +129,7 @@ func charset(p *string) field {
 
 // token parses a text of letters, digits and some marks.
 func token(p *string, marks, fix, what string) field {
-	return checkedText(p, func(v string) *parseError {
+	return text(p).then(func(v string) *parseError {
 		for _, c := range []byte(v) {
 			if !isAlnum(c) && strings.IndexByte(marks, c) < 0 {
 				return invalid(fix, "%s", i18n.Plain(what))
@@ -156,12 +169,16 @@ func members(p *[]string) field {
 	})
 }
 
-// path parses a file name, which is relative to the folder of the file with the key.
+// path parses the name of a file or a folder; empty and "-" name none.
 func path(p *string) field {
-	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
-		*p = resolve(v, at)
-		return nil
-	}}
+	f := text(p)
+	f.paths = func() []*string {
+		if *p == "" || *p == "-" {
+			return nil
+		}
+		return []*string{p}
+	}
+	return f
 }
 
 // maxPaths bounds a list of files.
@@ -169,45 +186,25 @@ const maxPaths = 256
 
 // paths parses a comma list of file names.
 func paths(p *[]string) field {
-	return field{paths: func() []string { return *p }, parse: func(v string, at position) *parseError {
-		*p = nil
-		for _, part := range splitList(v) {
-			switch {
-			case part == "":
-				return invalid("remove the comma too many", "has an empty member")
-			case len(*p) == maxPaths:
-				return invalid(i18n.Sprintf("write at most %d", maxPaths), "names too many files")
-			}
-			*p = append(*p, resolve(part, at))
+	f := members(p).then(func(string) *parseError {
+		if len(*p) > maxPaths {
+			return invalid(i18n.Sprintf("write at most %d", maxPaths), "names too many files")
 		}
 		return nil
-	}}
+	})
+	f.paths = func() (names []*string) {
+		for i := range *p {
+			names = append(names, &(*p)[i])
+		}
+		return names
+	}
+	return f
 }
 
 // secretIn returns f as a field whose files hold one secret each.
 func secretIn(f field) field {
 	f.holdsSecret = true
 	return f
-}
-
-// onePath returns a function that lists the path at p, unless it is empty or "-".
-func onePath(p *string) func() []string {
-	return func() []string {
-		if *p == "" || *p == "-" {
-			return nil
-		}
-		return []string{*p}
-	}
-}
-
-// pathOrDash parses a path, or "-".
-func pathOrDash(p *string) field {
-	return field{paths: onePath(p), parse: func(v string, at position) *parseError {
-		if *p = v; v != "-" {
-			*p = resolve(v, at)
-		}
-		return nil
-	}}
 }
 
 func resolve(name string, at position) string {
@@ -220,7 +217,7 @@ func resolve(name string, at position) string {
 // moduleFlag parses a boolean as the module does: true, yes, on and 1 in any case are true, all
 // else is false.
 func moduleFlag(p *bool) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		if *p = isTrue(v); *p || isFalse(v) {
 			return nil
 		}
@@ -230,28 +227,23 @@ func moduleFlag(p *bool) field {
 
 // flag parses a boolean as moduleFlag does, but other words are an error.
 func flag(p *bool) field {
-	return field{parse: func(v string, at position) *parseError {
-		if moduleFlag(p).parse(v, at) != nil {
+	return field{parse: func(v string) *parseError {
+		if moduleFlag(p).parse(v) != nil {
 			return invalid("write true or false", "is neither true nor false")
 		}
 		return nil
 	}}
 }
 
-// tokenFlag parses a boolean as moduleFlag does. A value that is neither true nor false is an
-// error: it may have been meant to switch the check of tokens on.
+// tokenFlag parses a boolean as flag does, with a warning for an empty value: it may have been meant
+// to switch the check of tokens on.
 func tokenFlag(p *bool) field {
-	const fix = "write true or false"
-	return field{parse: func(v string, at position) *parseError {
+	return flag(p).then(func(v string) *parseError {
 		if v == "" {
-			*p = false
-			return questionable(fix, "is empty and counts as false")
-		}
-		if r := moduleFlag(p).parse(v, at); r != nil {
-			return invalid(fix, "is neither true nor false, so no token is checked")
+			return questionable("write true or false", "is empty and counts as false")
 		}
 		return nil
-	}}
+	})
 }
 
 // isTrue reports whether a value of flag is true.
@@ -275,12 +267,12 @@ func number(p *int, low, high int) field {
 
 // numberOr parses a number, or a word for -1.
 func numberOr(p *int, word string, low, high int) field {
-	return field{parse: func(v string, at position) *parseError {
+	return field{parse: func(v string) *parseError {
 		if strings.EqualFold(v, word) {
 			*p = -1
 			return nil
 		}
-		r := number(p, low, high).parse(v, at)
+		r := number(p, low, high).parse(v)
 		if r != nil {
 			r.fix = i18n.Sprintf("%s, or %s", r.fix, word)
 		}
@@ -291,7 +283,7 @@ func numberOr(p *int, word string, low, high int) field {
 // moduleNumber parses a number as the module does: it ignores text behind the digits. A number out
 // of range has the severity outside; with Warning, the default is used.
 func moduleNumber(p *int, low, high int, outside Severity) field {
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		if v == "" {
 			return nil
 		}
@@ -317,9 +309,9 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 
 // moduleSeconds parses seconds as moduleNumber does.
 func moduleSeconds(p *time.Duration, outside Severity) field {
-	return field{parse: func(v string, at position) *parseError {
+	return field{parse: func(v string) *parseError {
 		n := int(*p / time.Second)
-		r := moduleNumber(&n, 1, 1<<31, outside).parse(v, at)
+		r := moduleNumber(&n, 1, 1<<31, outside).parse(v)
 		*p = time.Duration(n) * time.Second
 		return r
 	}}
@@ -385,8 +377,8 @@ func choice(p *string, words ...string) field {
 
 // moduleChoice parses a choice for which an unknown word means the default.
 func moduleChoice(p *string, words ...string) field {
-	return field{parse: func(v string, at position) *parseError {
-		r := choice(p, words...).parse(v, at)
+	return field{parse: func(v string) *parseError {
+		r := choice(p, words...).parse(v)
 		if r == nil {
 			return nil
 		}
@@ -402,7 +394,7 @@ func logLevel(p *slog.Level) field {
 		"warn": slog.LevelWarn, "warning": slog.LevelWarn,
 		"notice": slog.LevelInfo + 2, "info": slog.LevelInfo, "debug": slog.LevelDebug,
 	}
-	return field{parse: func(v string, _ position) *parseError {
+	return field{parse: func(v string) *parseError {
 		level, known := levels[strings.ToLower(v)]
 		if known {
 			*p = level

@@ -82,7 +82,7 @@ func TestEveryKey(t *testing.T) {
 				"1.3", "http", "sentinel", "x-real-ip", "attachment", "contain", "query", "403", "422", "7x7", "7MB",
 				"max-age=7", "$status"} {
 				c := &Config{}
-				if newTables(c)[section][i].into.parse(value, position{}) == nil && set == nil {
+				if newTables(c)[section][i].into.parse(value) == nil && set == nil {
 					set = setFields(reflect.ValueOf(c).Elem(), "")
 				}
 			}

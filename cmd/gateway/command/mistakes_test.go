@@ -178,11 +178,11 @@ var tokenMistakes = []mistake{
 		want: "FILE:4: error: tokens are checked, but http.anti_steal.secret_key is empty: anyone can make a " +
 			"token; set a long random secret, or secret_files in [antisteal]", code: 1},
 	{text: "http.anti_steal.check_token = ture",
-		want: "FILE:4: error: http.anti_steal.check_token = \"ture\" is neither true nor false, so no token is " +
-			"checked; write true or false", code: 1},
+		want: "FILE:4: error: http.anti_steal.check_token = \"ture\" is neither true nor false; write true or " +
+			"false", code: 1},
 	{text: "http.anti_steal.check_token = \"true\"",
-		want: "FILE:4: error: http.anti_steal.check_token = \"\\\"true\\\"\" is neither true nor false, so no " +
-			"token is checked; write true or false", code: 1},
+		want: "FILE:4: error: http.anti_steal.check_token = \"\\\"true\\\"\" is neither true nor false; " +
+			"write true or false", code: 1},
 	{text: "#include http.conf\nhttp.anti_steal.check_token = false",
 		want: "FILE:5: warning: http.anti_steal.check_token is written already in DIR/http.conf line 1; the last " +
 			"value counts; keep one of the two\n" +
