@@ -9,7 +9,6 @@ import (
 
 	"fastdfs-gateway/internal/httpserver/access"
 	"fastdfs-gateway/internal/httpserver/clientaddr"
-	"fastdfs-gateway/internal/i18n"
 )
 
 // Networks is a list of networks of clients or proxies.
@@ -164,16 +163,7 @@ func healthPath(p *string) field {
 
 // lintAccess checks the combinations of the keys above.
 func (l *loader) lintAccess() {
-	const method, proxies = "gateway.client_address", "gateway.trusted_proxies"
 	g, a := &l.c.Gateway, &l.c.Access
-	switch {
-	case g.TrustedProxies.Empty() && g.ClientAddress == string(clientaddr.ByProxyProtocol):
-		l.keyError(method, "set trusted_proxies to the addresses of the proxies",
-			"client_address = proxy-protocol, but trusted_proxies names no proxy that may send the header")
-	case g.TrustedProxies.Empty() && g.ClientAddress != clientaddr.Methods()[0]:
-		l.keyWarning(method, "set trusted_proxies, or remove the line",
-			"client_address has no effect: trusted_proxies is empty")
-	}
 	for _, p := range g.AllowSources {
 		if p.Bits() == 0 {
 			l.keyWarning("gateway.allow_sources", "name the networks of the storages only",
@@ -182,7 +172,7 @@ func (l *loader) lintAccess() {
 	}
 	for _, p := range g.TrustedProxies.Prefixes {
 		if p.Bits() == 0 {
-			l.keyWarning(proxies, "name the networks of the proxies only",
+			l.keyWarning("gateway.trusted_proxies", "name the networks of the proxies only",
 				"trusted_proxies holds %s: every client can write an address of its choice", shown(p.String()))
 		}
 	}
@@ -210,23 +200,16 @@ func (l *loader) lintEmpty(section string) {
 // lintRules checks the combinations of the rules of one section. A key that needs another one has
 // an effect if any section has the other one.
 func (l *loader) lintRules(section string, a *Access) {
-	for _, key := range []struct {
-		name, needs string
-		set         bool
-		found       func(a *Access) bool
-	}{
-		{"requests_burst", "requests_per_second", a.RequestsBurst != defaultBurst,
-			func(a *Access) bool { return a.RequestsPerSecond != 0 }},
-		{"send_rate_after", "send_rate", a.SendRateAfter != 0, func(a *Access) bool { return a.SendRate != 0 }},
-		{refererFile, "referers", a.RefererFile != "", func(a *Access) bool { return len(a.Referers) > 0 }},
-		{"referer_redirect", "referers", a.RefererRedirect != "", func(a *Access) bool { return len(a.Referers) > 0 }},
-	} {
-		name := full(section, key.name)
-		if _, written := l.c.written[name]; written && key.set && !l.c.anyAccess(key.found) {
-			l.keyWarning(name, i18n.Sprintf("set %s, or remove the line", key.needs),
-				"%s has no effect without %s", key.name, key.needs)
-		}
+	add := func(key string, set bool, needs string, met bool) {
+		_, written := l.c.written[full(section, key)]
+		l.require([]need{{full(section, key), written && set, needs, met, Warning}})
 	}
+	add("requests_burst", a.RequestsBurst != defaultBurst, "requests_per_second",
+		l.c.anyAccess(func(a *Access) bool { return a.RequestsPerSecond != 0 }))
+	add("send_rate_after", a.SendRateAfter != 0, "send_rate",
+		l.c.anyAccess(func(a *Access) bool { return a.SendRate != 0 }))
+	add(refererFile, a.RefererFile != "", "referers", l.c.ChecksReferers())
+	add("referer_redirect", a.RefererRedirect != "", "referers", l.c.ChecksReferers())
 	if deny := full(section, "deny"); !a.Allow.Empty() && a.Deny.isAll() {
 		l.keyError(deny, "remove the line: where allow is set, all others are denied already",
 			"deny has all clients, and wins over allow: nobody is served")

@@ -16,7 +16,8 @@ import (
 func TestAccessRules(t *testing.T) {
 	t.Setenv("OPENS_EMPTY", "")
 	requireRules(t, base, []mistake{
-		{"PROXY protocol of no proxy", "[gateway]\nclient_address = proxy-protocol\n", Error, 4, "names no proxy"},
+		{"PROXY protocol of no proxy", "[gateway]\nclient_address = proxy-protocol\n", Error, 4,
+			"without trusted_proxies"},
 		{"method without proxies", "[gateway]\nclient_address = x-real-ip\n", Warning, 4, "has no effect"},
 		{"all are proxies", "[gateway]\ntrusted_proxies = 10.0.0.1, 0.0.0.0/0\n", Warning, 4, "address of its choice"},
 		{"all of IPv6 are", "[gateway]\ntrusted_proxies = ::/0\n", Warning, 4, "address of its choice"},

@@ -10,12 +10,15 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/i18n"
 )
 
 // lint checks combinations of keys. Load has checked each value by itself.
 func (l *loader) lint() {
 	l.c.FLVExtension = strings.TrimPrefix(l.c.FLVExtension, ".")
+	l.c.Redis.TLS = l.c.Redis.TLS || l.c.Redis.rediss
+	l.lintNeeds()
 	l.lintURLForm()
 	l.lintGroups()
 	l.lintToken()
@@ -24,15 +27,51 @@ func (l *loader) lint() {
 	l.lintServices()
 	l.lintImage()
 	l.lintPorts()
-	l.lintDisk()
 }
 
-// lintDisk reports a size of the disk cache, other than the default one, without its folder.
-func (l *loader) lintDisk() {
-	const key, standard = "cache.disk_max", 10 << 30
-	if c := l.c.Cache; c.DiskPath == "" && c.DiskMax != 0 && c.DiskMax != standard {
-		l.keyWarning(key, "set disk_path to a folder, or remove the line",
-			"disk_max is set, but without disk_path nothing is kept on disk")
+// need is a key with another setting without which it has no effect.
+type need struct {
+	key      string
+	set      bool
+	needs    string // the setting, in words of advice
+	met      bool
+	severity Severity
+}
+
+// lintNeeds reports keys that have no effect.
+func (l *loader) lintNeeds() {
+	c := l.c
+	g, a, r, p := &c.Gateway, &c.AntiSteal, &c.Redis, &c.Peer
+	byProxy, standardDisk := g.ClientAddress == string(clientaddr.ByProxyProtocol), int64(10<<30)
+	tokens := a.CheckToken || c.at(checkTokenKey).line != 0 // the stock http.conf has the file, and false
+	l.require([]need{
+		{failKey, a.FailFile != "", checkTokenKey + " = true", tokens, Warning},
+		{bypassValue, a.CheckToken && a.BypassValue != "", bypassName, a.BypassHeader != "", Warning},
+		{"gateway.tls_listen", len(g.TLSListen) > 0, "tls_cert and tls_key", len(g.TLSCert)+len(g.TLSKey) > 0, Error},
+		{"gateway.tls_redirect", g.TLSRedirect, "tls_listen", len(g.TLSListen) > 0, Error},
+		{"gateway.client_address", byProxy, "trusted_proxies", !g.TrustedProxies.Empty(), Error},
+		{"gateway.client_address", !byProxy && g.ClientAddress != clientaddr.Methods()[0], "trusted_proxies",
+			!g.TrustedProxies.Empty(), Warning},
+		{"cache.disk_max", c.Cache.DiskMax != 0 && c.Cache.DiskMax != standardDisk, "disk_path",
+			c.Cache.DiskPath != "", Warning},
+		{"redis.sentinel_auth", r.SentinelAuth, "mode = sentinel", r.Mode == "sentinel", Error},
+		{"redis.ca_file", r.CAFile != "", "tls = true", r.TLS, Error},
+		{"redis.cert_file", r.CertFile != "", "tls = true", r.TLS, Error},
+		{"redis.addresses", len(r.Addresses) > 0, "memory_max or disk_path in [cache]",
+			c.Cache.MemoryMax > 0 || c.Cache.DiskPath != "", Warning},
+		{"peer.secret", p.Secret != "", "advertise", p.Advertise != "", Warning},
+		{peerSecretFile, p.SecretFile != "", "advertise", p.Advertise != "", Warning},
+		{"peer.advertise", p.Advertise != "", "addresses in [redis]", len(r.Addresses) > 0, Warning},
+	})
+}
+
+// require reports the keys whose needs are not met.
+func (l *loader) require(needs []need) {
+	for _, n := range needs {
+		if n.set && !n.met {
+			l.addProblem(n.severity, l.c.at(n.key), n.key, i18n.Sprintf("%s has no effect without %s", n.key, n.needs),
+				i18n.Sprintf("set %s, or remove the line", n.needs))
+		}
 	}
 }
 
@@ -117,7 +156,13 @@ func (l *loader) sectionOf(i int) string {
 	return "group" + strconv.Itoa(i+1)
 }
 
-const checkTokenKey, secretKey = "http.anti_steal.check_token", "http.anti_steal.secret_key"
+const (
+	checkTokenKey = "http.anti_steal.check_token"
+	secretKey     = "http.anti_steal.secret_key"
+	failKey       = "http.anti_steal.token_check_fail"
+	bypassName    = "anti_steal_bypass_header_name"
+	bypassValue   = "anti_steal_bypass_header_value"
+)
 
 // shortSecret is the length in bytes below which a secret can be guessed.
 const shortSecret = 16
@@ -127,13 +172,7 @@ const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	const checkKey, failKey = checkTokenKey, "http.anti_steal.token_check_fail"
-	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
-		if a.FailFile != "" && l.c.at(checkKey).line == 0 { // the stock http.conf has both keys, and says false
-			l.keyWarning(failKey, "set http.anti_steal.check_token = true, or remove the line",
-				"%s is set, but no tokens are checked", failKey)
-		}
 		return
 	}
 	switch {
@@ -141,7 +180,7 @@ func (l *loader) lintToken() {
 	case a.Secret == "":
 		at := l.c.at(secretKey)
 		if at.line == 0 {
-			at = l.c.at(checkKey)
+			at = l.c.at(checkTokenKey)
 		}
 		l.errorf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
@@ -162,10 +201,6 @@ func (l *loader) lintToken() {
 	if a.BypassHeader != "" && a.BypassValue == "" {
 		l.errorf(l.c.at(bypassName), bypassValue, "set the value that the header must have",
 			"%s is set, but %s is empty", bypassName, bypassValue)
-	}
-	if a.BypassHeader == "" && a.BypassValue != "" {
-		l.warnf(l.c.at(bypassValue), bypassName, "set the name of the header, or remove the value",
-			"%s is set, but %s is empty", bypassValue, bypassName)
 	}
 }
 
@@ -194,14 +229,6 @@ func (l *loader) lintTLS() {
 	if certs > 0 && keys > 0 && certs != keys {
 		l.keyError("gateway.tls_key", "write the key of each certificate, in the same order",
 			"tls_cert and tls_key must be lists of the same length: they have %d and %d members", certs, keys)
-	}
-	if len(g.TLSListen) > 0 && certs == 0 && keys == 0 {
-		l.keyError("gateway.tls_listen", "set tls_cert and tls_key, or remove the line",
-			"tls_listen is set, but there is no certificate")
-	}
-	if g.TLSRedirect && len(g.TLSListen) == 0 {
-		l.keyError("gateway.tls_redirect", "set tls_listen, or remove the line",
-			"tls_redirect = true, but there is no tls_listen to redirect to")
 	}
 	hasPort := func(address string) bool { return !strings.HasPrefix(address, "unix:") }
 	if len(g.TLSListen) > 0 && g.Upstream == "http" && g.UpstreamHTTPPort == 0 &&
@@ -294,15 +321,8 @@ func (l *loader) lintServices() {
 // lintPeer checks how the gateways of a fleet reach each other.
 func (l *loader) lintPeer() {
 	const key, secretKey = "peer.advertise", "peer.secret"
-	p, at, secretAt := &l.c.Peer, l.c.at(key), l.c.at(secretKey)
-	if p.SecretFile != "" {
-		secretAt = l.c.at(peerSecretFile)
-	}
+	p := &l.c.Peer
 	if p.Advertise == "" {
-		if p.Secret != "" || p.SecretFile != "" {
-			l.warnf(secretAt, key, "set advertise to the URL of this gateway, or remove the secret",
-				"there is a secret, but no advertise: no bytes move between this gateway and others")
-		}
 		return
 	}
 	switch {
@@ -310,7 +330,7 @@ func (l *loader) lintPeer() {
 		l.bothSet(secretKey, peerSecretFile)
 	case p.SecretFile != "": // Check reads it
 	case p.Secret == "":
-		l.warnf(at, secretKey, "set the same long random secret on every gateway",
+		l.warnf(l.c.at(key), secretKey, "set the same long random secret on every gateway",
 			"advertise is set, but there is no secret: no bytes move between this gateway and others")
 		p.Advertise = "" // there are no peers, and no listener
 		return
@@ -320,10 +340,6 @@ func (l *loader) lintPeer() {
 	if p.Listen == "" {
 		l.keyError("peer.listen", "write an address such as :8887, or remove advertise",
 			"advertise is set, but other gateways are served nowhere")
-	}
-	if len(l.c.Redis.Addresses) == 0 {
-		l.keyWarning(key, "set addresses in [redis]",
-			"gateways find each other by Redis; without it advertise has no effect")
 	}
 	if p.Advertise == AdvertiseAuto {
 		l.lintAuto(key)

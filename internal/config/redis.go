@@ -14,7 +14,6 @@ import (
 // lintRedis checks the settings of [redis].
 func (l *loader) lintRedis() {
 	r := &l.c.Redis
-	r.TLS = r.TLS || r.rediss
 	at := func(key string) position { return l.c.at("redis." + key) }
 	if r.Mode == "sentinel" && r.MasterName == "" {
 		l.errorf(at("mode"), "redis.master_name", "set the master_name that the sentinels know",
@@ -23,25 +22,11 @@ func (l *loader) lintRedis() {
 	if r.Mode == "cluster" && r.DB != 0 {
 		l.errorf(at("db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
 	}
-	if r.Mode != "sentinel" && r.SentinelAuth {
-		l.errorf(at("sentinel_auth"), "redis.sentinel_auth", "set mode = sentinel, or remove the line",
-			"sentinel_auth is for mode = sentinel")
-	}
 	if r.Password != "" && r.PasswordFile != "" {
 		l.bothSet("redis.password", "redis.password_file")
 	}
 	l.bothOrNone("redis.cert_file", "redis.key_file")
-	for _, file := range [][2]string{{"ca_file", r.CAFile}, {"cert_file", r.CertFile}} {
-		if file[1] != "" && !r.TLS {
-			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line",
-				"%s is set, but Redis is not connected to by TLS", file[0])
-		}
-	}
 	l.lintRedisExposure()
-	if len(r.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
-		l.warnf(at("addresses"), "redis.addresses", "give [cache] memory_max or disk_path",
-			"without a cache there is nothing to share by Redis")
-	}
 }
 
 // lintRedisExposure warns of a Redis on another host without password or TLS.

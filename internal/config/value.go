@@ -235,8 +235,8 @@ func flag(p *bool) field {
 	}}
 }
 
-// tokenFlag parses a boolean as flag does, with a warning for an empty value: it may have been meant
-// to switch the check of tokens on.
+// tokenFlag parses a boolean as flag does, with a warning for an empty value: the line may have
+// been meant to switch the check of tokens on.
 func tokenFlag(p *bool) field {
 	return flag(p).then(func(v string) *parseError {
 		if v == "" {

@@ -218,8 +218,8 @@ var tokenMistakes = []mistake{
 	{text: "#include http.conf",
 		want: "FILE: tokens: on (http.conf:1), group: group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "[peer]\nadvertise = https://192.0.2.7:8887\nsecret = OUTPUT-OF-openssl-rand-hex-32",
-		want: "FILE:5: warning: gateways find each other by Redis; without it advertise has no effect; set " +
-			"addresses in [redis]\nFILE:6: error: secret is the one of an example, which everybody knows: any " +
+		want: "FILE:5: warning: peer.advertise has no effect without addresses in [redis]; set addresses in " +
+			"[redis], or remove the line\nFILE:6: error: secret is the one of an example, which everybody knows: any " +
 			"client with it reads every cached file; make one by `openssl rand -hex 32`, the same on every " +
 			"gateway", code: 1},
 }
@@ -283,8 +283,7 @@ var valueMistakes = []mistake{
 		want: "FILE:5: warning: memory_max and the memory of [open_file_cache] are 900 TB, and this host has " +
 			"SIZE; lower memory_max in [cache] or memory in [open_file_cache], or add memory"},
 	{text: "[cache]\ndisk_max = 100GB",
-		want: "FILE:5: warning: disk_max is set, but without disk_path nothing is kept on disk; set disk_path " +
-			"to a folder, or remove the line"},
+		want: "FILE:5: warning: cache.disk_max has no effect without disk_path; set disk_path, or remove the line"},
 	{text: "[cache]\ndisk_path = DIR/later\ndisk_max = 8000000TB",
 		want: "FILE:5: warning: there is no folder \"DIR/later\" yet: the gateway makes it when it starts; " +
 			"mount the disk first if the folder is to be on one of its own\nFILE:6: warning: SIZE free and 0 B " +
