@@ -94,7 +94,7 @@ func TestRules(t *testing.T) {
 			"did you mean storage_server_port"},
 		{"empty secret", token + "http.anti_steal.secret_key =\n", Error, 4, "anyone can make a token"},
 		{"no secret", token, Error, 3, "anyone can make a token"},
-		{"stock secret", token + "http.anti_steal.secret_key = FastDFS1234567890\n", Warning, 4, "shipped with"},
+		{"stock secret", token + "http.anti_steal.secret_key = FastDFS1234567890\n", Warning, 4, "well known"},
 		{"short secret", token + "http.anti_steal.secret_key = 0123456789abcde\n", Warning, 4, "by trying"},
 		{"short extra secret", token +
 			"http.anti_steal.secret_key = GoldenSecret-2024\n[antisteal]\nextra_secrets = GoldenSecret-2023, x\n",

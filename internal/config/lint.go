@@ -164,12 +164,6 @@ const (
 	bypassValue   = "anti_steal_bypass_header_value"
 )
 
-// shortSecret is the length in bytes below which a secret can be guessed.
-const shortSecret = 16
-
-// stockSecret is the secret in the http.conf of FastDFS.
-const stockSecret = "FastDFS1234567890"
-
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
 	if !a.CheckToken {
@@ -184,17 +178,12 @@ func (l *loader) lintToken() {
 		}
 		l.errorf(at, secretKey, "set a long random secret, or secret_files in [antisteal]",
 			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
-	case a.Secret == stockSecret:
-		l.keyWarning(secretKey, "set a long random secret",
-			"%s is the one that FastDFS is shipped with: anyone can make a token", secretKey)
-	case len(a.Secret) < shortSecret:
-		l.keyWarning(secretKey, "set a long random secret",
-			"%s has fewer than %d characters and can be found by trying", secretKey, shortSecret)
+	case isGuessable(a.Secret):
+		l.keyWarning(secretKey, longSecret, "%s is short or well known and can be found by trying", secretKey)
 	}
 	for i, s := range a.ExtraSecrets {
-		if len(s) < shortSecret || s == stockSecret {
-			const key = "antisteal.extra_secrets"
-			l.keyWarning(key, "set a long random secret",
+		if isGuessable(s) {
+			l.keyWarning("antisteal.extra_secrets", longSecret,
 				"member %d of extra_secrets is short or well known and can be found by trying", i+1)
 		}
 	}

@@ -43,8 +43,8 @@ func (k *checker) secretFiles() {
 				k.keyError(key, "put the secret into it, readable for the user of the gateway only", "%v", err)
 			case key == peerSecretFile:
 				k.judgePeerSecret(key, secret)
-			case key != redis && (len(secret) < shortSecret || slices.Contains(publishedSecrets, secret)):
-				k.keyWarning(key, "set a long random secret",
+			case key != redis && isGuessable(secret):
+				k.keyWarning(key, longSecret,
 					"the secret in %q is short or well known and can be found by trying", clip(name))
 			}
 		}
@@ -53,16 +53,11 @@ func (k *checker) secretFiles() {
 
 // judgePeerSecret reports a secret of the fleet that can be guessed.
 func (r *report) judgePeerSecret(key, secret string) {
-	switch {
-	case slices.Contains(publishedSecrets, secret):
-		r.keyError(key, "make one by `openssl rand -hex 32`, the same on every gateway",
-			"secret is the one of an example, which everybody knows: any client with it reads every cached file")
-	case len(secret) < shortSecret:
-		r.keyError(key, "set a long random secret, the same on every gateway",
-			"secret has fewer than %d characters and can be found by trying: any client with it reads every "+
-				"cached file", shortSecret)
-	case isWeak(secret):
-		r.keyWarning(key, "make one by `openssl rand -hex 32`, the same on every gateway",
+	if isGuessable(secret) {
+		r.keyError(key, longSecret,
+			"secret is short or well known: any client that finds it by trying reads every cached file")
+	} else if isWeak(secret) {
+		r.keyWarning(key, longSecret,
 			"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets")
 	}
 }

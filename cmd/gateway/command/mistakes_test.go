@@ -219,9 +219,8 @@ var tokenMistakes = []mistake{
 		want: "FILE: tokens: on (http.conf:1), group: group1 (m.conf:1), URLs without the group (by default)"},
 	{text: "[peer]\nadvertise = https://192.0.2.7:8887\nsecret = OUTPUT-OF-openssl-rand-hex-32",
 		want: "FILE:5: warning: peer.advertise has no effect without addresses in [redis]; set addresses in " +
-			"[redis], or remove the line\nFILE:6: error: secret is the one of an example, which everybody knows: any " +
-			"client with it reads every cached file; make one by `openssl rand -hex 32`, the same on every " +
-			"gateway", code: 1},
+			"[redis], or remove the line\nFILE:6: error: secret is short or well known: any client " +
+			"that finds it by trying reads every cached file; make a long random one by `openssl rand -hex 32`", code: 1},
 }
 
 var sectionMistakes = []mistake{
