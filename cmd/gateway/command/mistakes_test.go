@@ -220,7 +220,8 @@ var tokenMistakes = []mistake{
 	{text: "[peer]\nadvertise = https://192.0.2.7:8887\nsecret = OUTPUT-OF-openssl-rand-hex-32",
 		want: "FILE:5: warning: peer.advertise has no effect without addresses in [redis]; set addresses in " +
 			"[redis], or remove the line\nFILE:6: error: secret is short or well known: any client " +
-			"that finds it by trying reads every cached file; make a long random one by `openssl rand -hex 32`", code: 1},
+			"that finds it by trying reads every cached file; make a long random one by `openssl rand -hex 32`",
+		code: 1},
 }
 
 var sectionMistakes = []mistake{
