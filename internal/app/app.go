@@ -73,10 +73,9 @@ type App struct {
 	history    *status.History // of requests, for the status page
 	ended      chan error      // has room for one: see Ended
 	privileges sandbox.Privileges
-	restricted i18n.Text   // the problem of Landlock, for an operator; empty = none
-	leftOut    []string    // paths without a rule of Landlock, since their disks hung at the start
-	namesLost  bool        // Landlock hides a replaced file of the resolver from this process
-	draining   atomic.Bool // Stop has begun
+	restricted i18n.Text // the problem of Landlock, for an operator; empty = none
+	leftOut    []string  // paths without a rule of Landlock, since their disks hung at the start
+	namesLost  bool      // Landlock hides a replaced file of the resolver from this process
 	storeCheck singleflight.Group
 	upgrade    upgradeState
 
@@ -143,7 +142,7 @@ func (a *App) Start() (err error) {
 	if err := a.dropPrivileges(c.cfg); err != nil {
 		return err
 	}
-	warn := a.restrict(c.cfg)
+	a.restrict(c.cfg)
 	handler, err := a.openComponents(c)
 	if err != nil {
 		return a.privileges.AsUser(err)
@@ -152,7 +151,9 @@ func (a *App) Start() (err error) {
 	a.server = httpserver.New(a.serverOptions(c.cfg), handler)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	a.joinFleet(c.cfg)
-	warn() // in the log of the configuration
+	if !a.restricted.IsZero() {
+		a.log.Warn(a.restricted.String())
+	}
 	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
 		a.privileges.State().String())
 	a.serveAll()
@@ -213,7 +214,6 @@ func (a *App) Stop() error {
 	if err == nil {
 		a.loading.leave()
 	}
-	a.draining.Store(true)
 	a.notify(daemon.SdNotifyStopping)
 	timeout := a.config().Gateway.ShutdownTimeout
 	a.log.Info("stopping", "timeout", timeout.String())

@@ -99,16 +99,15 @@ func (a *App) hangingPaths(cfg *config.Config) []string {
 	return hanging
 }
 
-// restrict applies Landlock, and returns a function that logs a warning if there is one. The rules
-// belong to folders, not to names: a path that does not exist, or hangs, gets no rule, and
-// watchStore starts a new process when it is there. Landlock is applied to all threads at once, so
-// no thread may wait for such a disk yet.
-func (a *App) restrict(cfg *config.Config) (warning func()) {
+// restrict applies Landlock, and sets a.restricted if there is a problem. The rules belong to
+// folders, not to names: a path that does not exist, or hangs, gets no rule, and watchStore starts
+// a new process when it is there. Landlock is applied to all threads at once, so no thread may wait
+// for such a disk yet.
+func (a *App) restrict(cfg *config.Config) {
 	p := &a.privileges
-	warning = func() {}
 	if !cfg.Gateway.Landlock {
 		p.Off = "landlock = false"
-		return warning
+		return
 	}
 	hanging := a.hangingPaths(cfg)
 	if cfg.Redis.TLS || len(cfg.Gateway.TLSCert) > 0 {
@@ -126,21 +125,14 @@ func (a *App) restrict(cfg *config.Config) (warning func()) {
 	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
 		if !errors.Is(err, sandbox.ErrUnsupported) {
 			a.restricted = i18n.Sprintf("This process is not kept from other files: %s", p.Off)
-			warning = func() { a.log.Warn("this process is not kept from other files", "err", err) }
 		}
-		return warning
+		return
 	}
 	a.leftOut = hanging
 	if missing := append(missingStores(cfg, hanging), hanging...); len(missing) > 0 {
-		list := strings.Join(missing, ", ")
-		a.restricted = i18n.Sprintf(
-			"Landlock has no rule for a path that was not there, or hung, at the start: %s", list)
-		warning = func() {
-			a.log.Warn("Landlock has no rule for a path that is not there, or hangs: when it responds, "+
-				"a new process takes over, or a restart is needed", "paths", list)
-		}
+		a.restricted = i18n.Sprintf("Landlock has no rule for a path that was not there, or hung, at the start: %s",
+			strings.Join(missing, ", "))
 	}
-	return warning
 }
 
 // dataFolders returns the data folders of the store paths.

@@ -25,7 +25,7 @@ const storeCheckTime = 3 * time.Second
 
 // ready returns the reason for which this gateway cannot serve requests; nil if it can.
 func (a *App) ready() error {
-	if a.draining.Load() {
+	if a.upgrade.life.Err() != nil {
 		return i18n.Errorf("stopping")
 	}
 	p := a.components.Load()

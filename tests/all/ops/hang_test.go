@@ -159,7 +159,7 @@ func TestStartWithHangingStore(t *testing.T) {
 	u := p.Upgrades()
 	t.Cleanup(func() { _ = syscall.Kill(u.Current(), syscall.SIGTERM) })
 	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
-	require.Contains(t, p.LogText(), "Landlock has no rule for a path that is not there, or hangs")
+	require.Contains(t, p.LogText(), "Landlock has no rule for a path that was not there, or hung")
 	require.Equal(t, f.Content, p.Get(f.URL()).Body)
 	require.Equal(t, http.StatusServiceUnavailable, p.Get(late.URL()).StatusCode)
 	first := u.Current()

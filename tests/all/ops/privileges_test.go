@@ -154,7 +154,7 @@ func TestLandlockWithoutAStore(t *testing.T) {
 	u := p.Upgrades()
 	t.Cleanup(func() { _ = syscall.Kill(u.Current(), syscall.SIGTERM) })
 	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
-	require.Regexp(t, `level=WARN msg="Landlock has no rule for a path that is not there.*paths=`+root,
+	require.Regexp(t, `level=WARN msg="Landlock has no rule for a path that was not there.*`+root,
 		p.LogText())
 	_, page := p.AdminGet("/status")
 	require.Contains(t, page, "Landlock has no rule for a path that was not there, or hung, at the start: "+root)
