@@ -66,10 +66,6 @@ type reader struct {
 	full   bool          // a limit was reported, the rest is skipped
 
 	section string
-	// cutBy is the position of an #include that ended the section cutOut. A section line clears
-	// cutOut.
-	cutBy  position
-	cutOut string
 }
 
 // inclusion is a file and the line that includes it.
@@ -161,7 +157,6 @@ func (d *reader) stop(at position, format string, limit int) {
 func (d *reader) lines(path string, data []byte) {
 	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	d.section = ""
-	d.cutOut = ""
 	for n := 1; len(data) > 0 && !d.full; n++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
 		data = rest
@@ -183,7 +178,6 @@ func (d *reader) line(line string, at position) {
 			d.comment(line, at)
 		}
 	case line[0] == '[' && line[len(line)-1] == ']':
-		d.cutOut = ""
 		d.named(strings.Trim(line[1:len(line)-1], blanks), at)
 	default:
 		d.entry(line, at)
@@ -209,10 +203,8 @@ func (d *reader) include(name string, at position) {
 			"#include names no file and is ignored")
 		return
 	}
-	was := d.section
 	d.file(d.find(name, at), at)
 	d.section = ""
-	d.cutBy, d.cutOut = at, was
 }
 
 // find returns the path of an included file: relative to the folder of the file with the line, or
@@ -255,11 +247,6 @@ func (d *reader) entry(line string, at position) {
 	if len(d.entries) >= maxEntries {
 		d.stop(at, "more than %d settings", maxEntries)
 		return
-	}
-	if d.cutOut != "" {
-		d.report.warnf(at, key, i18n.Sprintf("write [%s] again below the #include", d.cutOut),
-			"this key is in the global section: the #include in line %d ended [%s]", d.cutBy.line, d.cutOut)
-		d.cutOut = ""
 	}
 	d.entries = append(d.entries, entry{section: d.section, key: key, value: value, at: at})
 }

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Masked stands for the value of a secret.
@@ -26,7 +25,7 @@ func (c *Config) Effective() []Effective {
 	for name, s := range c.settings() {
 		e := Effective{Name: name, Value: s.def, Doc: s.doc, Default: true}
 		if line, written := rest[name]; written {
-			e.Value, e.Default = withoutUser(line.value), false
+			e.Value, e.Default = line.value, false
 			if s.into.secret && line.value != "" {
 				e.Value = Masked
 			}
@@ -35,21 +34,9 @@ func (c *Config) Effective() []Effective {
 		list = append(list, e)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		list = append(list, Effective{Name: name, Value: withoutUser(rest[name].value)})
+		list = append(list, Effective{Name: name, Value: rest[name].value})
 	}
 	return list
-}
-
-// withoutUser returns a value without the users and passwords of its URLs.
-func withoutUser(value string) string {
-	parts := strings.Split(value, ",")
-	for i, part := range parts {
-		scheme, rest, isURL := strings.Cut(part, "://")
-		if at := strings.LastIndexByte(rest, '@'); isURL && at >= 0 {
-			parts[i] = scheme + "://..." + rest[at:]
-		}
-	}
-	return strings.Join(parts, ",")
 }
 
 // Secrets returns the secrets in the text of the configuration, which must not be shown.

@@ -67,12 +67,3 @@ func TestEffective(t *testing.T) {
 		require.Equal(t, want.Default, e.Default, name)
 	}
 }
-
-func TestWithoutUser(t *testing.T) {
-	for value, want := range map[string]string{
-		"": "", "a:1, b:2": "a:1, b:2", "rediss://me:hush@a:1,b@c": "rediss://...@a:1,b@c",
-		"x://a, y://u@b": "x://a, y://...@b",
-	} {
-		require.Equal(t, want, withoutUser(value))
-	}
-}
