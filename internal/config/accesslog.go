@@ -53,28 +53,17 @@ func logFormat(p *string) field {
 	}}
 }
 
-// healthWord is the member of access_log_except for requests to health_path, which never have a
-// line.
-const healthWord = "health"
-
 // selectors parses a comma list of selectors of files.
 func selectors(p *[]fileselect.Selector) field {
-	return field{parse: func(v string) *parseError {
-		*p = nil
-		for _, part := range splitList(v) {
-			if strings.EqualFold(part, healthWord) {
-				continue
-			}
-			s, err := fileselect.Parse(part)
-			if err == nil && s.IsEmpty() {
-				err = i18n.Errorf("a selector is empty")
-			}
-			if err != nil {
-				return invalid("write selectors such as jpg png, group2/ or group3/M00/ gif, with commas between them",
-					"cannot be used: %v", err)
-			}
-			*p = append(*p, s)
+	return commaList(p, func(part string) (fileselect.Selector, *parseError) {
+		s, err := fileselect.Parse(part)
+		if err == nil && s.IsEmpty() {
+			err = i18n.Errorf("a selector is empty")
 		}
-		return nil
-	}}
+		if err != nil {
+			return s, invalid("write selectors such as jpg png, group2/ or group3/M00/ gif, with commas between them",
+				"cannot be used: %v", err)
+		}
+		return s, nil
+	})
 }

@@ -139,7 +139,7 @@ read_timeout = 500ms
 idle_timeout = 2
 slot_max_size = 32MB
 min_send_rate = 2kb
-access_log_except = jpg, g2/ png,Health
+access_log_except = jpg, g2/ png
 [image]
 sizes = 200x200, 800x0
 forms = query, bang
