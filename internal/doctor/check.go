@@ -40,16 +40,12 @@ func Advertised(ctx context.Context, cfg *config.Config) (self string, problems 
 			"correct addresses in [redis], or the network of this host")}
 	}
 	if fleet.IsUnserved(address, cfg.Peer.Listen) {
-		problems = []config.Problem{cfg.Warning(key, i18n.Plain(unserved), unservedFix)}
+		problems = []config.Problem{cfg.Warning(key,
+			i18n.Plain("advertise = auto is an address at which [peer] listen takes no connections"),
+			"write the port alone in listen, such as :8887, or an URL that leads to it in advertise")}
 	}
 	return fleet.AutoURL(address, cfg.Peer.Listen), problems
 }
-
-// Messages about an address without a listener.
-const (
-	unserved    = "advertise = auto is an address at which [peer] listen takes no connections"
-	unservedFix = "write the port alone in listen, such as :8887, or an URL that leads to it in advertise"
-)
 
 // addressTowards returns the address from which this host reaches the first of the servers, or the
 // first one that it does not reach from a loopback address.

@@ -65,7 +65,7 @@ func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error 
 	defer upstreams.Close()
 	d := &doctor{cfg: &limited, upstreams: upstreams}
 	for _, examine := range []func(context.Context){
-		d.limits, d.disks, d.clock, d.ports, d.trackers, d.storages, d.fleet,
+		d.openFiles, d.disks, d.clock, d.ports, d.trackers, d.storages, d.fleet,
 	} {
 		examine(ctx)
 		for _, f := range d.findings {

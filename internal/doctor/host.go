@@ -23,44 +23,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits examines the limits of open files and memory.
-func (d *doctor) limits(context.Context) {
-	const area = "limit"
-	d.openFiles()
-	total, needs := memoryOfHost(), memoryNeeds(d.cfg)
-	switch {
-	case total == 0:
-	case tooMuchMemory(needs, total):
-		d.addResult(area, "memory", Warn, memoryFix, memoryText, status.Bytes(needs), status.Bytes(total))
-	default:
-		d.addResult(area, "memory", OK, "", "%s for files, of %s", status.Bytes(needs), status.Bytes(total))
-	}
-}
-
-// Messages about memory and disk.
-const (
-	memoryText = "memory_max and the memory of [open_file_cache] are %s, and this host has %s"
-	memoryFix  = "lower memory_max in [cache] or memory in [open_file_cache], or add memory"
-	diskText   = "%s free and %s in the cache, for disk_max = %s"
-	diskFix    = "lower disk_max, or free space on the disk: a full disk switches the cache on it off"
-)
-
-// memoryNeeds returns the memory that a configuration allows for files, in bytes.
-func memoryNeeds(cfg *config.Config) int64 { return cfg.Cache.MemoryMax + cfg.OpenFileCache.Memory }
-
-// tooMuchMemory reports whether a host has too little memory for files and the rest of the program.
-func tooMuchMemory(needs, total int64) bool { return needs > total/4*3 }
-
-// capacity returns warnings about more memory or disk than this host has.
+// capacity returns warnings about more memory or disk than this host has. Files and the rest of the
+// program need memory.
 func capacity(ctx context.Context, cfg *config.Config) (problems []config.Problem) {
-	if needs, total := memoryNeeds(cfg), memoryOfHost(); total > 0 && tooMuchMemory(needs, total) {
+	needs, total := cfg.Cache.MemoryMax+cfg.OpenFileCache.Memory, memoryOfHost()
+	if total > 0 && needs > total/4*3 {
 		problems = append(problems, cfg.Warning("cache.memory_max",
-			i18n.Sprintf(memoryText, status.Bytes(needs), status.Bytes(total)), memoryFix))
+			i18n.Sprintf("memory_max and the memory of [open_file_cache] are %s, and this host has %s",
+				status.Bytes(needs), status.Bytes(total)),
+			"lower memory_max in [cache] or memory in [open_file_cache], or add memory"))
 	}
-	folder := cfg.Cache.Folder()
-	if free, used, ok := space(ctx, folder); ok && used+free < cfg.Cache.DiskMax {
+	if free, used, ok := space(ctx, cfg.Cache.Folder()); ok && used+free < cfg.Cache.DiskMax {
 		problems = append(problems, cfg.Warning("cache.disk_max",
-			i18n.Sprintf(diskText, status.Bytes(free), status.Bytes(used), status.Bytes(cfg.Cache.DiskMax)), diskFix))
+			i18n.Sprintf("%s free and %s in the cache, for disk_max = %s", status.Bytes(free), status.Bytes(used),
+				status.Bytes(cfg.Cache.DiskMax)),
+			"lower disk_max, or free space on the disk: a full disk switches the cache on it off"))
 	}
 	return problems
 }
@@ -103,28 +80,15 @@ func memoryOfHost() (total int64) {
 	return total
 }
 
-// disks examines the store paths, and the space for the cache. Folders that cannot be used are
-// problems of the configuration.
-func (d *doctor) disks(ctx context.Context) {
-	const area = "disk"
+// disks examines the store paths. Folders that cannot be used are problems of the configuration.
+func (d *doctor) disks(context.Context) {
 	for _, g := range d.cfg.Groups {
 		for _, store := range g.StorePaths {
-			if !d.cfg.May(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) {
-				continue // Check returns it as a problem of the configuration
+			if d.cfg.May(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) {
+				d.addResult("disk", store, OK, "", "can be read, a store path of %s", g.Name)
 			}
-			d.addResult(area, store, OK, "", "can be read, a store path of %s", g.Name)
 		}
 	}
-	folder := d.cfg.Cache.Folder()
-	free, used, ok := space(ctx, folder)
-	if !ok {
-		return
-	}
-	result, want := OK, d.cfg.Cache.DiskMax
-	if used+free < want {
-		result = Warn
-	}
-	d.addResult(area, folder, result, diskFix, diskText, status.Bytes(free), status.Bytes(used), status.Bytes(want))
 }
 
 // sizeOf returns the size of the files in a folder, in bytes; of some of them if ctx ends.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,7 @@ func isGateway(p procfs.Proc) bool {
 }
 
 // openFiles examines the limit of the gateway that runs, or else that of this process.
-func (d *doctor) openFiles() {
+func (d *doctor) openFiles(context.Context) {
 	const area, subject = "limit", "open files"
 	limit, whose := app.OpenFiles(), i18n.Plain("of this shell, a service has its own")
 	if p, ok := d.running(); ok {

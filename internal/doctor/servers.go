@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -276,7 +274,9 @@ func (d *doctor) fleet(ctx context.Context) {
 		return
 	}
 	d.redis(subject, h)
-	d.advertised(h.Self)
+	if d.cfg.Peer.Advertise == config.AdvertiseAuto && h.Self != "" {
+		d.addResult("peer", h.Self, OK, "", "advertise = auto: other gateways reach this one there")
+	}
 	for _, p := range h.Peers {
 		found := Finding{Area: "peer", Subject: p.Name, Status: OK,
 			Text:   i18n.Plain("responds, and has the same secret"),
@@ -288,30 +288,6 @@ func (d *doctor) fleet(ctx context.Context) {
 		}
 		d.put(found)
 	}
-}
-
-// advertised adds a finding about the URL that advertise = auto results in.
-func (d *doctor) advertised(self string) {
-	if d.cfg.Peer.Advertise != config.AdvertiseAuto || self == "" {
-		return
-	}
-	f := Finding{Area: "peer", Subject: self, Status: OK,
-		Text: i18n.Plain("advertise = auto: other gateways reach this one there")}
-	u, err := url.Parse(self)
-	if err != nil {
-		return // the URL is made by this program
-	}
-	address, err := netip.ParseAddr(u.Hostname())
-	switch listen := d.cfg.Peer.Listen; {
-	case err != nil:
-	case fleet.IsUnreachable(address, listen):
-		f.Status, f.Text = Warn,
-			i18n.Plain("advertise = auto is a loopback address: gateways on other hosts would ask themselves")
-		f.Advice = i18n.Plain("write the address of this host, unless all gateways are on it")
-	case fleet.IsUnserved(address, listen):
-		f.Status, f.Text, f.Advice = Warn, i18n.Plain(unserved), i18n.Plain(unservedFix)
-	}
-	d.put(f)
 }
 
 // redis adds findings about the state of Redis.

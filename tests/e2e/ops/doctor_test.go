@@ -197,7 +197,7 @@ func TestDoctorHost(t *testing.T) {
 	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+taken+", "+free, "admin_listen =",
 		"allow_sources = local-networks", "max_connections = 5000",
 		"[cache]", "disk_path = "+disk, "disk_max = 1000000GB"))
-	found := examine(t, 1, conf, "port", "limit", "disk")
+	found := examine(t, 1, conf, "config", "port", "limit", "disk")
 	require.Contains(t, found, finding{"port", taken, "fail",
 		fmt.Sprintf("taken by ops.test, process %d", os.Getpid()), "stop it, or change listen in [gateway]"})
 	code, _, stderr := e2e.Run(t, "-c", conf)
