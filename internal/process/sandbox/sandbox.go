@@ -45,31 +45,28 @@ type User struct {
 	Groups []int // all of its groups
 }
 
-// ErrUser is the error for an account that cannot be used.
-var ErrUser = i18n.Errorf("unusable account")
-
 // LookupUser finds an account by its name. The account of root is an error: the process would drop
 // nothing.
 func LookupUser(name string) (User, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
-		return User{}, i18n.Errorf("%w: %w", ErrUser, err)
+		return User{}, i18n.Errorf("unusable account: %w", err)
 	}
 	ids, err := found.GroupIds()
 	if err != nil {
-		return User{}, i18n.Errorf("%w: cannot tell the groups of %q: %w", ErrUser, name, err)
+		return User{}, i18n.Errorf("unusable account: cannot tell the groups of %q: %w", name, err)
 	}
 	u := User{Name: name}
 	for _, id := range append([]string{found.Uid, found.Gid}, ids...) {
 		n, err := strconv.Atoi(id)
 		if err != nil {
-			return User{}, i18n.Errorf("%w: %q has the id %q, which is no number", ErrUser, name, id)
+			return User{}, i18n.Errorf("unusable account: %q has the id %q, which is no number", name, id)
 		}
 		u.Groups = append(u.Groups, n)
 	}
 	u.UID, u.GID, u.Groups = u.Groups[0], u.Groups[1], u.Groups[2:]
 	if u.UID == 0 {
-		return User{}, i18n.Errorf("%w: %q is root", ErrUser, name)
+		return User{}, i18n.Errorf("unusable account: %q is root", name)
 	}
 	return u, nil
 }

@@ -213,6 +213,6 @@ func TestLookupUser(t *testing.T) {
 	require.Contains(t, u.Groups, u.GID)
 	for _, name := range []string{"root", "no-such-user", ""} {
 		_, err := LookupUser(name)
-		require.ErrorIs(t, err, ErrUser, name)
+		require.ErrorContains(t, err, "unusable account", name)
 	}
 }

@@ -31,10 +31,6 @@ const Secret = "demo-only-secret-key"
 // Group is the group name of the store.
 const Group = "group1"
 
-// ErrNotOurs is the error for a folder that holds anything but a demonstration store; nothing was
-// written.
-var ErrNotOurs = i18n.Errorf("folder is not empty and no demonstration store")
-
 // Options are the addresses that go into the configurations, as host:port.
 type Options struct {
 	Listen      string // without tokens
@@ -65,7 +61,7 @@ const markName = "demo-store"
 
 // Write writes the store below dir, which it creates if necessary. Files are created at now. If dir
 // already holds a store, its time and its ids stay, and only files that differ are written again.
-// The error is ErrNotOurs if dir holds anything else.
+// If dir holds anything else, Write returns an error and writes nothing.
 func Write(dir string, now time.Time, opts Options) (Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -108,7 +104,8 @@ func claim(dir string, now time.Time) (int64, error) {
 		return 0, i18n.Errorf("cannot read folder: %w", err)
 	}
 	if len(list) > 0 {
-		return 0, i18n.Errorf("cannot write to %q: %w: name another one", dir, ErrNotOurs)
+		return 0, i18n.Errorf("cannot write to %q: folder is not empty and no demonstration store: name another one",
+			dir)
 	}
 	return now.Unix(), storewriter.Replace(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
 }

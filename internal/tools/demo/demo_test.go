@@ -72,7 +72,7 @@ func TestWriteRejects(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("x"), 0o644))
 	_, err := Write(dir, now, Options{})
-	require.ErrorIs(t, err, ErrNotOurs)
+	require.ErrorContains(t, err, "folder is not empty and no demonstration store")
 	list, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
