@@ -24,7 +24,8 @@ func (l *loader) lint() {
 	l.lintToken()
 	l.lintListeners()
 	l.lintAccess()
-	l.lintServices()
+	l.lintRedis()
+	l.lintPeer()
 	l.lintImage()
 	l.lintPorts()
 }
@@ -42,10 +43,17 @@ type need struct {
 func (l *loader) lintNeeds() {
 	c := l.c
 	g, a, r, p := &c.Gateway, &c.AntiSteal, &c.Redis, &c.Peer
+	set := func(key string) bool { return c.written[key].value != "" }
+	pair := func(a, b string) []need { return []need{{a, set(a), b, set(b), Error}, {b, set(b), a, set(a), Error}} }
 	byProxy, standardDisk := g.ClientAddress == string(clientaddr.ByProxyProtocol), int64(10<<30)
+	_, trackers := c.written["tracker_server"]              // wrong ones were reported where they were read
 	tokens := a.CheckToken || c.at(checkTokenKey).line != 0 // the stock http.conf has the file, and false
+	l.require(pair("gateway.tls_cert", "gateway.tls_key"))
+	l.require(pair("redis.cert_file", "redis.key_file"))
 	l.require([]need{
+		{"load_fdfs_parameters_from_tracker", c.ParametersFromTracker, "tracker_server", trackers, Error},
 		{failKey, a.FailFile != "", checkTokenKey + " = true", tokens, Warning},
+		{bypassName, a.CheckToken && a.BypassHeader != "", bypassValue, a.BypassValue != "", Error},
 		{bypassValue, a.CheckToken && a.BypassValue != "", bypassName, a.BypassHeader != "", Warning},
 		{"gateway.tls_listen", len(g.TLSListen) > 0, "tls_cert and tls_key", len(g.TLSCert)+len(g.TLSKey) > 0, Error},
 		{"gateway.tls_redirect", g.TLSRedirect, "tls_listen", len(g.TLSListen) > 0, Error},
@@ -54,6 +62,7 @@ func (l *loader) lintNeeds() {
 			!g.TrustedProxies.Empty(), Warning},
 		{"cache.disk_max", c.Cache.DiskMax != 0 && c.Cache.DiskMax != standardDisk, "disk_path",
 			c.Cache.DiskPath != "", Warning},
+		{"redis.mode", r.Mode == "sentinel", "master_name", r.MasterName != "", Error},
 		{"redis.sentinel_auth", r.SentinelAuth, "mode = sentinel", r.Mode == "sentinel", Error},
 		{"redis.ca_file", r.CAFile != "", "tls = true", r.TLS, Error},
 		{"redis.cert_file", r.CertFile != "", "tls = true", r.TLS, Error},
@@ -61,6 +70,8 @@ func (l *loader) lintNeeds() {
 			c.Cache.MemoryMax > 0 || c.Cache.DiskPath != "", Warning},
 		{"peer.secret", p.Secret != "", "advertise", p.Advertise != "", Warning},
 		{peerSecretFile, p.SecretFile != "", "advertise", p.Advertise != "", Warning},
+		{"peer.advertise", p.Advertise != "", "secret or secret_file", p.Secret+p.SecretFile != "", Warning},
+		{"peer.advertise", p.Advertise != "", "listen in [peer]", p.Listen != "", Error},
 		{"peer.advertise", p.Advertise != "", "addresses in [redis]", len(r.Addresses) > 0, Warning},
 	})
 }
@@ -187,10 +198,6 @@ func (l *loader) lintToken() {
 				"member %d of extra_secrets is short or well known and can be found by trying", i+1)
 		}
 	}
-	if a.BypassHeader != "" && a.BypassValue == "" {
-		l.errorf(l.c.at(bypassName), bypassValue, "set the value that the header must have",
-			"%s is set, but %s is empty", bypassName, bypassValue)
-	}
 }
 
 // lintListeners reports an admin listener that other hosts reach, and a limit that never applies.
@@ -207,7 +214,6 @@ func (l *loader) lintListeners() {
 		l.keyWarning(key, "write a smaller number, or unlimited",
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
-	l.bothOrNone("gateway.tls_cert", "gateway.tls_key")
 	l.lintTLS()
 }
 
@@ -259,17 +265,6 @@ func (l *loader) bothSet(key, file string) {
 	l.keyWarning(file, "keep one of the two", "%s and %s are both set: the one in the file is used", key, file)
 }
 
-// bothOrNone reports a key that is set without the other one.
-func (l *loader) bothOrNone(a, b string) {
-	set, other := a, b
-	if l.c.written[a].value == "" {
-		set, other = b, a
-	}
-	if l.c.written[set].value != "" && l.c.written[other].value == "" {
-		l.keyError(set, "set both or none", "%s and %s belong together, only one is set", a, b)
-	}
-}
-
 // clash reports whether two listen addresses are the same port of the same address. An empty listen
 // address has no port, and port 0 is any free port. An empty host and the unspecified addresses
 // mean every address.
@@ -295,18 +290,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// lintServices checks the settings of trackers, Redis and peers.
-func (l *loader) lintServices() {
-	_, wrong := l.c.written["tracker_server"] // reported where it was read
-	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 && !wrong {
-		const key = "load_fdfs_parameters_from_tracker"
-		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
-			"%s = true, but there is no tracker_server", key)
-	}
-	l.lintRedis()
-	l.lintPeer()
-}
-
 // lintPeer checks how the gateways of a fleet reach each other.
 func (l *loader) lintPeer() {
 	const key, secretKey = "peer.advertise", "peer.secret"
@@ -319,16 +302,10 @@ func (l *loader) lintPeer() {
 		l.bothSet(secretKey, peerSecretFile)
 	case p.SecretFile != "": // Check reads it
 	case p.Secret == "":
-		l.warnf(l.c.at(key), secretKey, "set the same long random secret on every gateway",
-			"advertise is set, but there is no secret: no bytes move between this gateway and others")
 		p.Advertise = "" // there are no peers, and no listener
 		return
 	default:
 		l.judgePeerSecret(secretKey, p.Secret)
-	}
-	if p.Listen == "" {
-		l.keyError("peer.listen", "write an address such as :8887, or remove advertise",
-			"advertise is set, but other gateways are served nowhere")
 	}
 	if p.Advertise == AdvertiseAuto {
 		l.lintAuto(key)

@@ -14,18 +14,12 @@ import (
 // lintRedis checks the settings of [redis].
 func (l *loader) lintRedis() {
 	r := &l.c.Redis
-	at := func(key string) position { return l.c.at("redis." + key) }
-	if r.Mode == "sentinel" && r.MasterName == "" {
-		l.errorf(at("mode"), "redis.master_name", "set the master_name that the sentinels know",
-			"mode = sentinel needs a master_name")
-	}
 	if r.Mode == "cluster" && r.DB != 0 {
-		l.errorf(at("db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
+		l.keyError("redis.db", "set db = 0", "mode = cluster knows db 0 only")
 	}
 	if r.Password != "" && r.PasswordFile != "" {
 		l.bothSet("redis.password", "redis.password_file")
 	}
-	l.bothOrNone("redis.cert_file", "redis.key_file")
 	l.lintRedisExposure()
 }
 
