@@ -1,6 +1,8 @@
 package app
 
 import (
+	"reflect"
+
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/httpserver/access"
@@ -87,27 +89,18 @@ func sectionRules(a *config.Access, section string, cfg *config.Config) (rules g
 	return rules, err
 }
 
-// keepLimiters takes over the limiters, with their counts, from the handler in use, for each
-// section whose rates a reload does not change.
+// keepLimiters takes over the limiters, with their counts, from the handler in use, if a reload does
+// not change the rules.
 func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
-	if old == nil {
+	if old == nil || !reflect.DeepEqual(old.Access, now.Access) ||
+		!reflect.DeepEqual(old.AccessSections, now.AccessSections) {
 		return
 	}
 	limiters := a.handler().Limiters()
-	if o.Rules != nil && sameRate(&old.Access, &now.Access) {
+	if o.Rules != nil {
 		o.Rules.Requests = limiters[0]
 	}
-	taken := make([]bool, len(old.AccessSections)) // several sections may have the same name
-	for i, s := range now.AccessSections {
-		for j, was := range old.AccessSections {
-			if !taken[j] && was.Name == s.Name && sameRate(&was.Access, &s.Access) {
-				o.RuleSections[i].Rules.Requests, taken[j] = limiters[1+j], true
-				break
-			}
-		}
+	for i := range o.RuleSections {
+		o.RuleSections[i].Rules.Requests = limiters[1+i]
 	}
-}
-
-func sameRate(a, b *config.Access) bool {
-	return a.RequestsPerSecond == b.RequestsPerSecond && a.RequestsBurst == b.RequestsBurst
 }
