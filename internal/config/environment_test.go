@@ -17,21 +17,13 @@ func TestExpandValue(t *testing.T) {
 		"a$$b": "a$b", "$${IP}": "${IP}", "$$$${IP}": "$${IP}", "$IP": "$IP", "5$": "5$",
 		"$": "$", "${DOLLAR}": "a${IP}$",
 	} {
-		got, err := expandValue(value, false, lookup)
-		require.NoError(t, err, value)
-		require.Equal(t, want, got, value)
-	}
-	for value, want := range map[string]string{
-		"$status ${status}B $$ ${IP} ${DOLLAR}": "$status ${status}B $$ 10.0.0.1 a$${IP}$$",
-		"${":                                    "${", "$$${IP}": "$$10.0.0.1",
-	} {
-		got, err := expandValue(value, true, lookup)
+		got, err := expandValue(value, lookup)
 		require.NoError(t, err, value)
 		require.Equal(t, want, got, value)
 	}
 	for _, value := range []string{"${", "${}", "${IP", "${1A}", "${A-B}", "${A B}", "${UNSET}", "${ip}",
 		"${LINES}", "${LONG}${LONG}"} {
-		_, err := expandValue(value, false, lookup)
+		_, err := expandValue(value, lookup)
 		require.Error(t, err, value)
 	}
 }
@@ -41,12 +33,13 @@ func TestExpandValue(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("GW_IP", "10.0.0.7")
 	t.Setenv("GW_SECRET", "hush-0123456789abcdef")
-	c, problems := load(t, base+"log_filename = /tmp/${GW_IP}\n[gateway]\nurl_prefix = /${GW_IP}\n[peer]\n"+
+	c, problems := load(t, base+"log_filename = /tmp/${GW_IP}\n[gateway]\nurl_prefix = /${GW_IP}\naccess_log_format = ${status}$$\n[peer]\n"+
 		"advertise = https://${GW_IP}:1\nsecret = ${GW_SECRET}$$\n[redis]\naddresses = ${GW_IP}:2\n[address_map]\n"+
 		"10.0.0.1 = ${GW_IP}\n[headers]\nX-Host = ${GW_IP}\n")
 	require.NotNil(t, c, problems)
 	require.Equal(t, "/tmp/${GW_IP}", c.LogFile, "a key of the module")
 	require.Equal(t, "/10.0.0.7", c.Gateway.URLPrefix)
+	require.Equal(t, "${status}$$", c.Gateway.AccessLogFormat, "variables of the log")
 	require.Equal(t, "https://10.0.0.7:1", c.Peer.Advertise)
 	require.Equal(t, "hush-0123456789abcdef$", c.Peer.Secret)
 	require.Equal(t, "10.0.0.7", c.AddressMap["10.0.0.1"])
