@@ -89,8 +89,8 @@ func sectionRules(a *config.Access, section string, cfg *config.Config) (rules g
 	return rules, err
 }
 
-// keepLimiters takes over the limiters, with their counts, from the handler in use, if a reload does
-// not change the rules.
+// keepLimiters takes over the limiters, with their counts, from the handler in use, if a reload
+// does not change the rules.
 func (a *App) keepLimiters(o *gateway.Options, old, now *config.Config) {
 	if old == nil || !reflect.DeepEqual(old.Access, now.Access) ||
 		!reflect.DeepEqual(old.AccessSections, now.AccessSections) {
