@@ -34,8 +34,8 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("GW_IP", "10.0.0.7")
 	t.Setenv("GW_SECRET", "hush-0123456789abcdef")
 	c, problems := load(t, base+"log_filename = /tmp/${GW_IP}\n[gateway]\nurl_prefix = /${GW_IP}\n"+
-		"access_log_format = ${status}$$\n[peer]\nadvertise = https://${GW_IP}:1\nsecret = ${GW_SECRET}$$\n[redis]\naddresses = ${GW_IP}:2\n[address_map]\n"+
-		"10.0.0.1 = ${GW_IP}\n[headers]\nX-Host = ${GW_IP}\n")
+		"access_log_format = ${status}$$\n[peer]\nadvertise = https://${GW_IP}:1\nsecret = ${GW_SECRET}$$\n"+
+		"[redis]\naddresses = ${GW_IP}:2\n[address_map]\n10.0.0.1 = ${GW_IP}\n[headers]\nX-Host = ${GW_IP}\n")
 	require.NotNil(t, c, problems)
 	require.Equal(t, "/tmp/${GW_IP}", c.LogFile, "a key of the module")
 	require.Equal(t, "/10.0.0.7", c.Gateway.URLPrefix)
