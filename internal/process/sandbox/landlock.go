@@ -45,12 +45,6 @@ var errMoves = errors.New(
 	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on " +
 		"disk does")
 
-// Domain is the access that remains after Restrict. Nil allows everything.
-type Domain struct {
-	abi   int
-	rules []Rule // with symbolic links resolved
-}
-
 // Restrict limits the process, by Landlock and for its whole life, to the files that the rules
 // allow. With ABI 6 of Landlock, the process can also not connect to abstract unix sockets of other
 // processes, nor send them signals (if the kernel has fixed erratum 2). talks is the address of a
@@ -58,17 +52,23 @@ type Domain struct {
 // allowed; a path or "" has no effect. Still allowed are open descriptors, other sockets, the
 // network, reading names, times and modes, and changing the modes, owners and times of files that
 // the account owns. The error is ErrUnsupported on a kernel without Landlock, and another one if
-// its Landlock has no right that a rule needs. After an error no restriction is in force.
-func Restrict(rules []Rule, talks string) (*Domain, error) {
+// its Landlock has no right that a rule needs. After an error no restriction is in force, and p.Off
+// has the reason.
+func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
+	defer func() {
+		if err != nil {
+			p.Off = err.Error()
+		}
+	}()
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
-		return nil, ErrUnsupported
+		return ErrUnsupported
 	}
 	errata, err := llsys.LandlockGetErrata()
 	if err != nil {
 		errata = 0 // an older kernel
 	}
-	return restrict(abi, rules, scopes(errata, talks))
+	return p.restrict(abi, rules, scopes(errata, talks))
 }
 
 // ownSignals is the bit of erratum 2 of Landlock. Only if the kernel has fixed that, threads of one
@@ -87,11 +87,11 @@ func scopes(errata int, talks string) (set landlock.ScopedSet) {
 }
 
 // restrict is Restrict on a kernel whose Landlock has the ABI version abi.
-func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error) {
+func (p *Privileges) restrict(abi int, rules []Rule, scoped landlock.ScopedSet) error {
 	if abi < 2 && slices.ContainsFunc(rules, func(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }) {
-		return nil, errMoves
+		return errMoves
 	}
-	d := &Domain{abi: abi}
+	var resolved []Rule
 	var paths []landlock.Rule
 	for _, r := range rules {
 		info, err := os.Stat(r.Path)
@@ -102,7 +102,7 @@ func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error)
 		if err != nil {
 			continue
 		}
-		d.rules = append(d.rules, Rule{real, r.Access})
+		resolved = append(resolved, Rule{real, r.Access})
 		access := r.Access
 		if !info.IsDir() {
 			access &= fileAccess
@@ -113,29 +113,29 @@ func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error)
 	// that of systemd.
 	config := landlock.MustConfig(landlock.V5.HandledAccessFS, scoped)
 	if err := config.BestEffort().Restrict(paths...); err != nil {
-		return nil, fmt.Errorf("cannot apply Landlock: %w", err)
+		return fmt.Errorf("cannot apply Landlock: %w", err)
 	}
-	return d, nil
+	p.abi, p.rules = abi, resolved
+	return nil
 }
 
-// Outside returns the rules that d does not allow.
-func (d *Domain) Outside(rules []Rule) []Rule {
-	if d == nil {
+// Outside returns the rules that Landlock does not allow.
+func (p *Privileges) Outside(rules []Rule) (list []Rule) {
+	if p.abi == 0 {
 		return nil
 	}
-	var list []Rule
 	for _, r := range rules {
 		real, err := resolve(r.Path)
-		if err == nil && !d.allows(real, r.Access) {
+		if err == nil && !p.allows(real, r.Access) {
 			list = append(list, r)
 		}
 	}
 	return list
 }
 
-// allows reports whether a rule of d allows the access. The path has no symbolic links.
-func (d *Domain) allows(path string, access Access) bool {
-	return slices.ContainsFunc(d.rules, func(r Rule) bool {
+// allows reports whether a rule allows the access. The path has no symbolic links.
+func (p *Privileges) allows(path string, access Access) bool {
+	return slices.ContainsFunc(p.rules, func(r Rule) bool {
 		return r.Access&access == access &&
 			(path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/"))
 	})
@@ -143,8 +143,8 @@ func (d *Domain) allows(path string, access Access) bool {
 
 // Keeps reports whether Landlock keeps the process from a file or folder that its account may read:
 // another one was put in its place.
-func (d *Domain) Keeps(path string) bool {
-	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) ignores Landlock
+func (p *Privileges) Keeps(path string) bool {
+	if p.abi == 0 || unix.Access(path, unix.R_OK) != nil { // access(2) ignores Landlock
 		return false
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

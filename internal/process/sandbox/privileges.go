@@ -12,19 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Privileges describe the process to its operator: the account that it has become, and Landlock.
+// Privileges describe the process to its operator: the account that it has become, and the access
+// that remains after Restrict.
 type Privileges struct {
-	User    string // the account of Become; empty = none
-	Off     string // the reason for which Landlock is off; empty = it is on
-	*Domain        // nil = no Landlock
-}
-
-// Restrict calls the function Restrict, and stores the domain or the error in p.
-func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
-	if p.Domain, err = Restrict(rules, talks); err != nil {
-		p.Off = err.Error()
-	}
-	return err
+	User  string // the account of Become; empty = none
+	Off   string // the reason for which Landlock is off; empty = it is on
+	abi   int    // 0 = no Landlock: everything is allowed
+	rules []Rule // with symbolic links resolved
 }
 
 // Account returns the user of the process, as text.
@@ -35,9 +29,9 @@ func (p *Privileges) Account() string {
 	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
-// State returns the domain, or the reason for which Landlock is off.
+// State returns the version of Landlock, or the reason for which Landlock is off.
 func (p *Privileges) State() i18n.Text {
-	if p.Domain == nil {
+	if p.abi == 0 {
 		return i18n.Sprintf("off: %s", p.Off)
 	}
 	return i18n.Sprintf("on (Landlock ABI %d)", p.abi)
@@ -59,7 +53,7 @@ func (p *Privileges) Explain(err error) error {
 	}
 	var reads i18n.Text
 	switch {
-	case p.Domain != nil:
+	case p.abi != 0:
 		reads = i18n.Plain(", and may read only what its configuration named at the start (Landlock)")
 	case p.User == "":
 		return err

@@ -4,11 +4,12 @@
 //	if err := sandbox.NoNewPrivileges(); err != nil { ... }
 //	u, err := sandbox.LookupUser("fdfs")
 //	err = u.Become()                                  // after listening on ports below 1024
-//	domain, err := sandbox.Restrict([]sandbox.Rule{
+//	var p sandbox.Privileges
+//	err = p.Restrict([]sandbox.Rule{
 //		{"/srv/store/data", sandbox.Read},
 //		{"/var/log/gateway", sandbox.Append},
 //	}, os.Getenv("NOTIFY_SOCKET"))
-//	fmt.Println(domain, err)                          // on (Landlock ABI 7)
+//	fmt.Println(p.State(), err)                       // on (Landlock ABI 7)
 //
 // None of this can be undone. It applies to every thread of the process and to its children.
 package sandbox

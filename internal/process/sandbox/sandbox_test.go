@@ -51,7 +51,8 @@ func restricted(dir string) error {
 	if err != nil {
 		return err
 	}
-	d, err := Restrict([]Rule{{at(readable), Read}, {at(appendable), Append}, {at(writable), Write},
+	var d Privileges
+	err = d.Restrict([]Rule{{at(readable), Read}, {at(appendable), Append}, {at(writable), Write},
 		{at(removable), Remove},
 		{at("file"), Write}, {at(link), Read}, {at("missing"), Write}}, "")
 	if errors.Is(err, ErrUnsupported) {
@@ -61,7 +62,7 @@ func restricted(dir string) error {
 	if err != nil {
 		return err
 	}
-	state := (&Privileges{Domain: d}).State().String()
+	state := d.State().String()
 	if !strings.HasPrefix(state, "on (Landlock ABI ") || !d.Keeps(at(outside, "f")) ||
 		d.Keeps(at(readable, "f")) || d.Keeps(at("missing")) {
 		return fmt.Errorf("wrong state: %s", state)
@@ -155,8 +156,9 @@ func TestRestrict(t *testing.T) {
 // TestFirstABI: no sandbox is set up on a kernel whose Landlock forbids every move of a file
 // between folders, because the disk tier needs moves.
 func TestFirstABI(t *testing.T) {
-	d, err := restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}}, 0)
-	require.Nil(t, d)
+	var d Privileges
+	err := d.restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}}, 0)
+	require.Zero(t, d)
 	require.ErrorIs(t, err, errMoves)
 	require.NotErrorIs(t, err, ErrUnsupported, "it is logged as a warning")
 	require.NoError(t, os.WriteFile(filepath.Join(t.TempDir(), "f"), nil, 0o600), "nothing has changed")
@@ -170,7 +172,7 @@ func TestOutside(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("../other", filepath.Join(dir, "a", "away")))
 	require.NoError(t, os.Symlink("a/b", filepath.Join(dir, "home")))
-	d := &Domain{rules: []Rule{{filepath.Join(dir, "a"), Read}, {filepath.Join(dir, "other"), Append}}}
+	d := &Privileges{abi: 1, rules: []Rule{{filepath.Join(dir, "a"), Read}, {filepath.Join(dir, "other"), Append}}}
 	for _, c := range []struct {
 		path    string
 		access  Access
@@ -192,7 +194,7 @@ func TestOutside(t *testing.T) {
 		r := Rule{filepath.Join(dir) + "/" + c.path, c.access}
 		require.Equal(t, c.outside, len(d.Outside([]Rule{r})) == 1, c.path)
 	}
-	require.Empty(t, (*Domain)(nil).Outside([]Rule{{"/etc", Write}}))
+	require.Empty(t, (&Privileges{}).Outside([]Rule{{"/etc", Write}}))
 }
 
 // TestHangingIsKnown: a path that could not be looked at does not count as hanging, and the kernel

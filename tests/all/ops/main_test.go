@@ -38,7 +38,7 @@ func keepTo(folders, program []string) error {
 	if err := sandbox.NoNewPrivileges(); err != nil {
 		return err
 	}
-	if _, err := sandbox.Restrict(rules, ""); err != nil {
+	if err := new(sandbox.Privileges).Restrict(rules, ""); err != nil {
 		return err
 	}
 	return syscall.Exec(program[0], program, os.Environ())
