@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fleet"
@@ -66,45 +65,20 @@ func (a *App) locks() any {
 	return a.fleet.Locks()
 }
 
-// snakeCase returns statistics as a JSON value with the names of their fields in snake case:
-// CRCErrors is crc_errors.
-func snakeCase(statistics any) any {
+// fieldName matches the name of a field in JSON, and wordStart the place in front of a word in it.
+var (
+	fieldName = regexp.MustCompile(`"[A-Z][A-Za-z0-9]*":`)
+	wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+)
+
+// snakeCase returns statistics in JSON with the names of their fields in snake case: CRCErrors is
+// crc_errors. Other keys, such as addresses, stay.
+func snakeCase(statistics any) json.RawMessage {
 	text, err := json.Marshal(statistics)
 	if err != nil {
 		panic(fmt.Sprintf("BUG: app: statistics are no JSON: %v", err))
 	}
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber() // a float64 does not hold every count
-	if err := decoder.Decode(&value); err != nil {
-		panic(fmt.Sprintf("BUG: app: JSON cannot be read: %v", err))
-	}
-	return renamed(value)
-}
-
-// fieldName matches the name of a field, and wordStart the place in front of a word in it.
-var (
-	fieldName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
-	wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
-)
-
-// renamed returns a JSON value with the names of fields in snake case; other keys, such as
-// addresses, stay.
-func renamed(value any) any {
-	switch value := value.(type) {
-	case []any:
-		for i := range value {
-			value[i] = renamed(value[i])
-		}
-	case map[string]any:
-		out := make(map[string]any, len(value))
-		for key, member := range value {
-			if fieldName.MatchString(key) {
-				key = strings.ToLower(wordStart.ReplaceAllString(key, "${1}${3}_${2}${4}"))
-			}
-			out[key] = renamed(member)
-		}
-		return out
-	}
-	return value
+	return fieldName.ReplaceAllFunc(text, func(name []byte) []byte {
+		return bytes.ToLower(wordStart.ReplaceAll(name, []byte("${1}${3}_${2}${4}")))
+	})
 }
