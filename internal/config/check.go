@@ -128,13 +128,10 @@ func (k *checker) clock() {
 func (k *checker) stores() {
 	for i, g := range k.c.Groups {
 		for n, dir := range g.StorePaths {
-			key := "store_path" + strconv.Itoa(n)
-			name := full("group"+strconv.Itoa(i+1), key)
-			at := k.c.at("base_path")
-			if line, inSection := k.c.written[name]; inSection {
-				key, at = name, line.at
-			} else if line, global := k.c.written[key]; global {
-				at = line.at
+			key := full(k.c.sectionOf(i), "store_path"+strconv.Itoa(n))
+			at := k.c.at(key)
+			if at.line == 0 {
+				at = k.c.at("base_path")
 			}
 			k.store(key, at, dir)
 		}

@@ -140,7 +140,7 @@ func (l *loader) lintURLForm() {
 func (l *loader) lintGroups() {
 	groups, paths := map[string]string{}, map[string]string{}
 	for i, g := range l.c.Groups {
-		section := l.sectionOf(i)
+		section := l.c.sectionOf(i)
 		key := full(section, "group_name")
 		if first, twice := groups[g.Name]; twice && g.Name != "" {
 			l.keyError(key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s",
@@ -160,8 +160,8 @@ func (l *loader) lintGroups() {
 }
 
 // sectionOf returns the section of Groups[i].
-func (l *loader) sectionOf(i int) string {
-	if l.c.groupCount == 0 {
+func (c *Config) sectionOf(i int) string {
+	if c.groupCount == 0 {
 		return ""
 	}
 	return "group" + strconv.Itoa(i+1)

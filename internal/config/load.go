@@ -312,62 +312,50 @@ func (l *loader) applyAddressMap() {
 	}
 }
 
-// groups reads the store paths of the sections [group1], [group2] ..., or, without group_count, of
+// groups reads the groups of the sections [group1], [group2] ..., or, without group_count, the one of
 // the global section.
 func (l *loader) groups() {
-	if l.c.groupCount == 0 {
-		l.singleGroup()
-		return
+	c := l.c
+	if c.groupCount == 0 {
+		g := l.group("", Group{Name: c.GroupName, StoragePort: c.StoragePort}, c.pathCount, c.BasePath)
+		if len(g.StorePaths) > 0 {
+			c.Groups = []Group{g}
+		}
 	}
-	for i := 1; i <= l.c.groupCount; i++ {
-		section := "group" + strconv.Itoa(i)
-		if _, ok := l.doc.sections[section]; !ok {
-			l.errorf(l.c.at("group_count"), "group_count",
+	for i := range c.groupCount {
+		section := c.sectionOf(i)
+		at, ok := l.doc.sections[section]
+		if !ok {
+			l.errorf(c.at("group_count"), "group_count",
 				i18n.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
-				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
-			if i > len(l.doc.sections) {
+				"group_count = %d, but there is no section [%s]", c.groupCount, section)
+			if i >= len(l.doc.sections) {
 				return // the rest is missing as well
 			}
 			continue
 		}
-		l.groupSection(section)
+		var g Group
+		var pathCount int
+		settings := groupKeys(&g.Name, &g.StoragePort, &pathCount)
+		setDefaults(settings, at)
+		l.applySection(section, settings)
+		if g.Name == "" {
+			l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
+				"[%s] has no group_name", section)
+		}
+		c.Groups = append(c.Groups, l.group(section, g, pathCount, ""))
 	}
 }
 
-func (l *loader) groupSection(section string) {
-	var g Group
-	var pathCount int
-	settings := groupKeys(&g.Name, &g.StoragePort, &pathCount)
-	setDefaults(settings, l.doc.sections[section])
-	l.applySection(section, settings)
-	at := l.doc.sections[section]
-	switch {
-	case g.Name == "":
-		l.errorf(at, full(section, "group_name"), i18n.Sprintf("add group_name = %s", section),
-			"[%s] has no group_name", section)
-	case !fdfs.ValidGroup(g.Name):
-		l.badGroupName(section, g.Name)
+// group returns a group with its store paths.
+func (l *loader) group(section string, g Group, pathCount int, fallback string) Group {
+	if g.Name != "" && !fdfs.ValidGroup(g.Name) {
+		l.keyError(full(section, "group_name"), "write 1 to 16 letters and digits, such as group1",
+			"group_name = %s is no name of a group", shown(g.Name))
 	}
-	g.StorePaths = l.storePaths(section, pathCount, "")
-	l.c.Groups = append(l.c.Groups, g)
-}
-
-func (l *loader) singleGroup() {
-	name := l.c.GroupName
-	paths := l.storePaths("", l.c.pathCount, l.c.BasePath)
-	if name != "" && !fdfs.ValidGroup(name) {
-		l.badGroupName("", name)
-	}
-	if len(paths) > 0 {
-		l.c.Groups = []Group{{Name: name, StoragePort: l.c.StoragePort, StorePaths: paths}}
-	}
-}
-
-func (l *loader) badGroupName(section, name string) {
-	key := full(section, "group_name")
-	l.keyError(key, "write 1 to 16 letters and digits, such as group1",
-		"group_name = %s is no name of a group", shown(name))
+	g.StorePaths = l.storePaths(section, pathCount, fallback)
+	return g
 }
 
 // storePaths reads store_path0, store_path1 ...; fallback is the default of store_path0.
@@ -415,15 +403,17 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 }
 
 // storePathIndex returns the number in store_path0, store_path1 ...
-func storePathIndex(key string) (int, bool) {
-	digits, found := strings.CutPrefix(key, "store_path")
-	n, err := strconv.Atoi(digits)
-	return n, found && err == nil && strconv.Itoa(n) == digits && n >= 0
-}
+func storePathIndex(key string) (int, bool) { return numbered(key, "store_path") }
 
 // isGroupSection reports whether a section is group1, group2 ...
 func isGroupSection(name string) bool {
-	digits, found := strings.CutPrefix(name, "group")
+	n, ok := numbered(name, "group")
+	return ok && n > 0
+}
+
+// numbered returns the plain number behind a prefix.
+func numbered(name, prefix string) (int, bool) {
+	digits, found := strings.CutPrefix(name, prefix)
 	n, err := strconv.Atoi(digits)
-	return found && err == nil && n > 0 && strconv.Itoa(n) == digits
+	return n, found && err == nil && strconv.Itoa(n) == digits && n >= 0
 }
