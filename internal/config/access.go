@@ -151,16 +151,6 @@ func rate(p *float64) field {
 		})
 }
 
-// healthPath parses a plain absolute path, or nothing.
-func healthPath(p *string) field {
-	return text(p).then(func(v string) *parseError {
-		if v != "" && (v[0] != '/' || strings.ContainsAny(v, "?#%\\ \t") || hasControl(v)) {
-			return invalid("write a path such as /health", "is not a plain path")
-		}
-		return nil
-	})
-}
-
 // lintAccess checks the combinations of the keys above.
 func (l *loader) lintAccess() {
 	g, a := &l.c.Gateway, &l.c.Access

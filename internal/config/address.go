@@ -4,6 +4,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -137,20 +138,27 @@ func isPort(v string, low int) bool {
 // prefix parses the path in front of every file id, "" or "/a/b".
 func prefix(p *string) field {
 	return field{parse: func(v string) *parseError {
-		v = strings.TrimRight(v, "/")
-		const fix = "write a path such as /files"
-		if v != "" && v[0] != '/' {
-			return invalid(fix, "does not begin with a slash")
+		if *p = strings.TrimRight(v, "/"); !isPlainPath(*p) {
+			return invalid("write a path such as /files", "is not a plain path")
 		}
-		for _, segment := range strings.Split(strings.TrimPrefix(v, "/"), "/") {
-			if v != "" && (segment == "" || segment == "." || segment == "..") ||
-				strings.ContainsAny(segment, "?#%\\ \t") || hasControl(segment) {
-				return invalid(fix, "is not a plain path")
-			}
-		}
-		*p = v
 		return nil
 	}}
+}
+
+// healthPath parses a plain absolute path, or nothing.
+func healthPath(p *string) field {
+	return text(p).then(func(v string) *parseError {
+		if !isPlainPath(strings.TrimSuffix(v, "/")) {
+			return invalid("write a path such as /health", "is not a plain path")
+		}
+		return nil
+	})
+}
+
+// isPlainPath reports whether a path is empty, or absolute without anything that a URL escapes.
+func isPlainPath(v string) bool {
+	return v == "" || filepath.IsAbs(v) && filepath.Clean(v) == v &&
+		!strings.ContainsAny(v, "?#%\\ \t") && !hasControl(v)
 }
 
 // baseURL parses https://host[:port], AdvertiseAuto, or nothing.

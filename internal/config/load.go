@@ -312,8 +312,8 @@ func (l *loader) applyAddressMap() {
 	}
 }
 
-// groups reads the groups of the sections [group1], [group2] ..., or, without group_count, the one of
-// the global section.
+// groups reads the groups of the sections [group1], [group2] ..., or, without group_count, the one
+// of the global section.
 func (l *loader) groups() {
 	c := l.c
 	if c.groupCount == 0 {
