@@ -57,10 +57,15 @@ func orNone[N ~int | ~int64](n N) N {
 	return n
 }
 
-// handlerOptions returns the settings of a configuration for requests.
-func handlerOptions(cfg *config.Config) (gateway.Options, error) {
+// handlerOptions returns the settings of a configuration for requests, and the secrets of tokens.
+func handlerOptions(cfg *config.Config) (o gateway.Options, secrets []string, err error) {
 	g, anti := &cfg.Gateway, &cfg.AntiSteal
-	o := gateway.Options{
+	if anti.CheckToken || cfg.Image.Enabled {
+		if secrets, err = anti.ReadSecrets(); err != nil {
+			return o, nil, i18n.Errorf("%w; see secret_files in [antisteal]", err)
+		}
+	}
+	o = gateway.Options{
 		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
 		Types: cfg.Types, DefaultType: cfg.DefaultType,
 		ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
@@ -70,7 +75,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 			MaxAge: orNone(g.CORSMaxAge), Credentials: g.CORSCredentials},
 	}
 	if err := addPages(&o, cfg); err != nil {
-		return o, err
+		return o, nil, err
 	}
 	if !cfg.MultiRange {
 		o.MaxRanges = 1 // a request for several ranges gets the whole file
@@ -80,29 +85,16 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		o.FLVExtension = cfg.FLVExtension
 	}
 	o.HealthPath, o.Proxies = g.HealthPath, proxies(g)
-	if err := addImages(&o, cfg); err != nil {
-		return o, err
-	}
-	if err := addRules(&o, cfg); err != nil {
-		return o, err
-	}
-	if !anti.CheckToken {
-		return o, nil
-	}
-	secrets, err := anti.ReadSecrets()
-	if err != nil {
-		return o, i18n.Errorf("%w; see secret_files in [antisteal]", err)
+	addImages(&o, cfg, secrets)
+	if err := addRules(&o, cfg); err != nil || !anti.CheckToken {
+		return o, secrets, err
 	}
 	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: secrets, TTL: anti.TTL})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
-		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, config.MaxPage, cfg)
-		if err != nil {
-			return o, err
-		}
-		o.FailFile = page
+		o.FailFile, err = readPage("http.anti_steal.token_check_fail", anti.FailFile, config.MaxPage, cfg)
 	}
-	return o, nil
+	return o, secrets, err
 }
 
 // originOptions returns the options of the Resolver for a handler with the options o.

@@ -25,7 +25,7 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 		return gateway.Explanation{}, err
 	}
 	defer store.Close()
-	o, err := handlerOptions(cfg)
+	o, _, err := handlerOptions(cfg)
 	if err != nil {
 		return gateway.Explanation{}, err
 	}

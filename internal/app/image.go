@@ -10,24 +10,16 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
-	"fastdfs-gateway/internal/i18n"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/variant"
 )
 
 // addImages adds the rules of [image] for requests, if the section is there.
-func addImages(o *gateway.Options, cfg *config.Config) error {
-	i := &cfg.Image
-	if !i.Enabled {
-		return nil
+func addImages(o *gateway.Options, cfg *config.Config, secrets []string) {
+	if i := &cfg.Image; i.Enabled {
+		o.Images = variant.NewRules(variant.RulesOptions{Presets: i.Presets, Sizes: i.Sizes, Any: i.Any,
+			Forms: i.Forms, Quality: i.Quality, Secrets: secrets, Original: i.OnError == "original"})
 	}
-	secrets, err := cfg.AntiSteal.ReadSecrets()
-	if err != nil {
-		return i18n.Errorf("%w; see secret_files in [antisteal]", err)
-	}
-	o.Images = variant.NewRules(variant.RulesOptions{Presets: i.Presets, Sizes: i.Sizes, Any: i.Any, Forms: i.Forms,
-		Quality: i.Quality, Secrets: secrets, Original: i.OnError == "original"})
-	return nil
 }
 
 // makerOptions returns the limits of the maker of variants.

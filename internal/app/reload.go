@@ -95,7 +95,7 @@ func (a *App) TryReload() admin.Trial {
 	}
 	c, err := a.readReload()
 	if err == nil {
-		_, err = handlerOptions(c.cfg)
+		_, _, err = handlerOptions(c.cfg)
 	}
 	if err == nil {
 		_, err = peerSecret(c.cfg)
@@ -176,13 +176,10 @@ type built struct {
 // its logs. Those with unchanged settings are reused.
 func (a *App) build(c loaded, old *components) (b built, err error) {
 	b.components = &components{cfg: c.cfg, access: c.access}
-	if b.options, err = handlerOptions(c.cfg); err != nil {
+	if b.options, b.tokenSecrets, err = handlerOptions(c.cfg); err != nil {
 		return b, err
 	}
 	if b.peerSecret, err = peerSecret(c.cfg); err != nil {
-		return b, err
-	}
-	if b.tokenSecrets, err = c.cfg.AntiSteal.ReadSecrets(); err != nil && c.cfg.AntiSteal.CheckToken {
 		return b, err
 	}
 	if b.upstream, err = settingsOf(c.cfg); err != nil {
