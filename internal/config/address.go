@@ -1,7 +1,6 @@
 package config
 
 import (
-	"math"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -67,14 +66,8 @@ func checkListener(v string) *parseError {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(v)
-	if n, numErr := strconv.Atoi(port); err == nil && numErr == nil && n > math.MaxUint16 {
-		return invalid("write a port from 0 to 65535", "holds %s, and %d is no port", shown(v), n)
-	}
-	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !fdfs.ValidHost(host) {
+	if err != nil || !isPort(port, 0) || host != "" && !fdfs.ValidHost(host) {
 		return invalid(listenFix, "holds %s, which is no address to listen on", shown(v))
-	}
-	if host == "*" {
-		return invalid(i18n.Sprintf("write :%s", port), "holds %s: a star is no host", shown(v))
 	}
 	return nil
 }

@@ -255,11 +255,11 @@ var sectionMistakes = []mistake{
 var valueMistakes = []mistake{
 	{text: "[gateway]\nlisten = 8888"},
 	{text: "[gateway]\nlisten = :88888",
-		want: "FILE:5: error: listen = \":88888\" holds \":88888\", and 88888 is no port; write a port from 0 " +
-			"to 65535", code: 1},
+		want: "FILE:5: error: listen = \":88888\" holds \":88888\", which is no address to listen on; write " +
+			"host:port, :port, [IPv6]:port or unix:/path", code: 1},
 	{text: "[gateway]\nlisten = 88888",
-		want: "FILE:5: error: listen = \"88888\" holds \":88888\", and 88888 is no port; write a port from 0 to " +
-			"65535", code: 1},
+		want: "FILE:5: error: listen = \"88888\" holds \":88888\", which is no address to listen on; write " +
+			"host:port, :port, [IPv6]:port or unix:/path", code: 1},
 	{text: "[gateway]\nlisten = 0",
 		want: "FILE:5: error: listen = \"0\" holds 0, which is no port; write a port from 1 to 65535, or :0 for " +
 			"any free port, another one after each start", code: 1},
