@@ -21,8 +21,7 @@ type logs struct {
 	// recent has the last warnings and errors for the status page.
 	recent *status.Log
 
-	accessPath string                         // empty = off
-	access     atomic.Pointer[logfile.Writer] // nil = it has always been off
+	access atomic.Pointer[logfile.Writer] // nil = it has always been off
 }
 
 // accessDelay is the time for which lines of the access log are buffered.
@@ -59,8 +58,7 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 func (l *logs) useAccess(cfg *config.Config) (*gateway.AccessLog, error) {
 	g := &cfg.Gateway
 	if g.AccessLog == "" {
-		l.accessPath = "" // lines of running requests still go to the file
-		return nil, nil
+		return nil, nil // lines of running requests still go to the file
 	}
 	to := l.access.Load()
 	var err error
@@ -73,15 +71,14 @@ func (l *logs) useAccess(cfg *config.Config) (*gateway.AccessLog, error) {
 		return nil, err
 	}
 	l.access.Store(to)
-	l.accessPath = g.AccessLog
 	return gateway.NewAccessLog(to, gateway.AccessLogOptions{Format: g.AccessLogFormat, Tokens: g.LogTokens,
 		SecretHeader: cfg.AntiSteal.BypassHeader, Except: g.AccessLogExcept})
 }
 
-// reopen opens the files in use anew: logrotate may have moved them.
-func (l *logs) reopen() {
+// reopen opens the files of a configuration in use anew: logrotate may have moved them.
+func (l *logs) reopen(cfg *config.Config) {
 	err := l.main.Reopen()
-	if l.accessPath != "" {
+	if cfg.Gateway.AccessLog != "" {
 		err = errors.Join(err, l.access.Load().Reopen())
 	}
 	if err != nil {

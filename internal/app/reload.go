@@ -34,7 +34,7 @@ func (a *App) Reload() error {
 		return err
 	}
 	defer a.loading.leave()
-	a.logs.reopen() // also if the configuration is rejected: logrotate waits for it
+	a.logs.reopen(a.config()) // also if the configuration is rejected: logrotate waits for it
 	if a.upgrade.life.Err() != nil {
 		return errStopping
 	}
