@@ -130,20 +130,15 @@ func (d *reader) unreadable(path string, from position, err error) {
 	d.report.unread = true
 	fix := i18n.Plain("correct the name (it is relative to the folder of this file, without quotes) or the " +
 		"permissions, or remove the line")
-	if len(d.open) == 0 {
+	switch {
+	case errors.Is(err, errNotRegular):
+		fix = i18n.Plain("write its content into a file, and name that")
+	case errors.Is(err, errTooLarge):
+		fix = i18n.Sprintf("keep all files of a configuration below %d bytes together", maxConfigBytes)
+	case len(d.open) == 0:
 		fix = i18n.Plain("give the path of a mod_fastdfs.conf that this user may read")
 	}
-	if errors.Is(err, errNotRegular) {
-		fix = i18n.Plain("write its content into a file, and name that")
-	}
-	if errors.Is(err, errTooLarge) {
-		fix = i18n.Sprintf("keep all files of a configuration below %d bytes together", maxConfigBytes)
-	}
-	if len(d.open) == 0 {
-		d.report.errorf(from, "", fix, "cannot read %q: %v", path, reason(err))
-	} else {
-		d.report.errorf(from, "", fix, "cannot include %q: %v", path, reason(err))
-	}
+	d.report.errorf(from, "", fix, "cannot read %q: %v", path, reason(err))
 }
 
 // stop reports a limit once and skips the rest.

@@ -99,7 +99,7 @@ var includeMistakes = []mistake{
 		want: "FILE:4: warning: #include names no file and is ignored; write `#include FILE`, or a blank behind " +
 			"the # if it is a comment"},
 	{text: "#include no.conf",
-		want: "FILE:4: error: cannot include \"DIR/no.conf\": no such file or directory; correct the name (it " +
+		want: "FILE:4: error: cannot read \"DIR/no.conf\": no such file or directory; correct the name (it " +
 			"is relative to the folder of this file, without quotes) or the permissions, or remove the line", code: 1},
 	{text: "[x]\ninclude http.conf",
 		want: "FILE:4: warning: [x] is no known section and is ignored; remove it if it was meant for the " +
@@ -312,7 +312,7 @@ var valueMistakes = []mistake{
 			"account of the storage server, or make one", code: 1},
 	{text: "WHOLEgroup_name = group1\nstore_path0 = /none\ntracker_server = a:b:c:d\n#include no.conf\n" +
 		"load_fdfs_parameters_from_tracker = true",
-		want: "FILE:4: error: cannot include \"DIR/no.conf\": no such file or directory; correct the name (it is " +
+		want: "FILE:4: error: cannot read \"DIR/no.conf\": no such file or directory; correct the name (it is " +
 			"relative to the folder of this file, without quotes) or the permissions, or remove the line", code: 1},
 }
 
