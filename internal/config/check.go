@@ -260,7 +260,7 @@ func (k *checker) disk() {
 		return
 	}
 	switch {
-	case isMissing(dir) && canMake(dir):
+	case isMissing(dir) && k.mayMake(dir):
 		k.keyWarning(key, "mount the disk first if the folder is to be on one of its own",
 			"there is no folder %q yet: the gateway makes it when it starts", dir)
 		return
@@ -268,7 +268,7 @@ func (k *checker) disk() {
 		k.keyError(key, "make the folder, owned by the user of the gateway",
 			"there is no folder %q, and no right to make it", dir)
 		return
-	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
+	case !isDir(dir) || !k.c.May(dir, unix.R_OK|unix.W_OK|unix.X_OK):
 		k.keyError(key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
 	}
 }
@@ -305,13 +305,13 @@ func resolved(path string) string {
 	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
-// canMake reports whether this process may make the folder: it may write in the nearest existing
-// one above.
-func canMake(dir string) bool {
+// mayMake reports whether the gateway may make the folder: it may write in the nearest existing one
+// above.
+func (k *checker) mayMake(dir string) bool {
 	for isMissing(dir) && filepath.Dir(dir) != dir {
 		dir = filepath.Dir(dir)
 	}
-	return isDir(dir) && may(dir, unix.W_OK|unix.X_OK)
+	return isDir(dir) && k.mayWrite(dir)
 }
 
 // inside reports whether dir is outer or lies below it.

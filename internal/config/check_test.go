@@ -446,3 +446,20 @@ func TestLogsOfTheAccount(t *testing.T) {
 	require.NoError(t, os.Chmod(log, 0o666))
 	require.Zero(t, found(checked(t, text), Error, 3, "cannot write the log"))
 }
+
+// TestCacheOfTheAccount: check by root finds a folder of the cache and a page that the account of
+// the gateway cannot use.
+func TestCacheOfTheAccount(t *testing.T) {
+	dir := openFolder(t)
+	page := filepath.Join(dir, "404.html")
+	require.NoError(t, os.WriteFile(page, []byte("missing"), 0o600))
+	text := base + "[gateway]\nuser = nobody\n[error_pages]\n404 = " + page + "\n[cache]\ndisk_path = " + dir
+	problems := checked(t, text+"/cache\n")
+	require.Equal(t, 1, found(problems, Error, 6, "cannot read the file"), "%v", problems)
+	require.Equal(t, 1, found(problems, Error, 8, "no right to make it"), "%v", problems)
+	require.Equal(t, 1, found(checked(t, text+"\n"), Error, 8, "cannot write to"), "a folder of root")
+	require.NoError(t, os.Chmod(page, 0o644))
+	require.NoError(t, os.Chmod(dir, 0o777))
+	problems = checked(t, text+"\n")
+	require.Zero(t, found(problems, Error, 6, "")+found(problems, Error, 8, ""), "%v", problems)
+}

@@ -96,7 +96,7 @@ func (k *checker) pages() {
 	for _, page := range k.c.pageFiles() {
 		info, err := os.Stat(page.path)
 		switch {
-		case err != nil || !info.Mode().IsRegular() || !may(page.path, unix.R_OK):
+		case err != nil || !info.Mode().IsRegular() || !k.c.May(page.path, unix.R_OK):
 			k.keyError(page.key, "put a readable file there, correct the name, or remove the line",
 				"cannot read the file %q", page.path)
 		case info.Size() > page.limit:
