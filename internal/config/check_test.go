@@ -156,11 +156,6 @@ func TestRules(t *testing.T) {
 			"not the URL of a peer"},
 		{"peers served nowhere", fleet + "listen =\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n", Error, 7,
 			"without listen in [peer]"},
-		{"auto behind a Redis on this host", fleet + "advertise = auto\nsecret = 7f3a9c51e08b4d26\n", Warning, 6,
-			"gateways on other hosts would ask themselves"},
-		{"auto served on loopback", base + "[redis]\naddresses = rediss://10.0.0.9:1\npassword = p\n" +
-			"[peer]\nlisten = 127.0.0.1:8887\nadvertise = auto\nsecret = 7f3a9c51e08b4d26\n",
-			Warning, 7, "takes no connections there"},
 		{"auto without a port", fleet + "listen = :0\nadvertise = auto\nsecret = 7f3a9c51e08b4d26\n", Error, 6,
 			"of [peer] listen, and \":0\" has none"},
 		{"nearly auto", fleet + "advertise = Auto\nsecret = 7f3a9c51e08b4d26\n", Error, 6, "write auto, or"},

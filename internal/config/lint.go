@@ -308,7 +308,11 @@ func (l *loader) lintPeer() {
 		l.judgePeerSecret(secretKey, p.Secret)
 	}
 	if p.Advertise == AdvertiseAuto {
-		l.lintAuto(key)
+		_, port, _ := net.SplitHostPort(p.Listen)
+		if number, _ := strconv.Atoi(port); number == 0 && p.Listen != "" {
+			l.keyError("peer.listen", "write an address with a port, such as :8887",
+				"advertise = auto takes the port of [peer] listen, and %s has none", shown(p.Listen))
+		}
 		return
 	}
 	u, err := url.Parse(p.Advertise)
@@ -320,28 +324,5 @@ func (l *loader) lintPeer() {
 		l.keyWarning(key, "write the address of this host, unless all gateways are on it",
 			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves",
 			shown(p.Advertise))
-	}
-}
-
-// lintAuto reports a listener of peers that the address towards Redis does not reach, and a Redis
-// from which the address of this host cannot be found.
-func (l *loader) lintAuto(key string) {
-	listen := l.c.Peer.Listen
-	host, port, err := net.SplitHostPort(listen)
-	number, _ := strconv.Atoi(port)
-	local := !slices.ContainsFunc(l.c.Redis.Addresses, isRemote)
-	switch {
-	case listen == "": // reported by lintPeer
-	case err != nil || strings.HasPrefix(listen, "unix:") || number == 0:
-		l.keyError("peer.listen", "write an address with a port, such as :8887",
-			"advertise = auto takes the port of [peer] listen, and %s has none", shown(listen))
-	case isLoopback(host) && !local:
-		l.keyWarning("peer.listen", i18n.Sprintf("write :%s", port),
-			"advertise = auto is the address of this host towards Redis, and [peer] listen = %s takes no connections "+
-				"there", shown(listen))
-	case !isLoopback(host) && local && len(l.c.Redis.Addresses) > 0:
-		l.keyWarning(key, "write the address of this host, unless all gateways are on it",
-			"advertise = auto is a loopback address, because Redis is on this host: "+
-				"gateways on other hosts would ask themselves")
 	}
 }

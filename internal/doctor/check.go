@@ -39,7 +39,12 @@ func Advertised(ctx context.Context, cfg *config.Config) (self string, problems 
 			i18n.Sprintf("advertise = auto: this host has no way to Redis, and serves alone until it has one: %v", err),
 			"correct addresses in [redis], or the network of this host")}
 	}
-	if fleet.IsUnserved(address, cfg.Peer.Listen) {
+	switch {
+	case fleet.IsUnreachable(address, cfg.Peer.Listen):
+		problems = []config.Problem{cfg.Warning(key,
+			i18n.Plain("advertise = auto is a loopback address: gateways on other hosts would ask themselves"),
+			"write the address of this host, unless all gateways are on it")}
+	case fleet.IsUnserved(address, cfg.Peer.Listen):
 		problems = []config.Problem{cfg.Warning(key,
 			i18n.Plain("advertise = auto is an address at which [peer] listen takes no connections"),
 			"write the port alone in listen, such as :8887, or an URL that leads to it in advertise")}

@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/config"
+
 	"github.com/stretchr/testify/require"
 )
 
-// TestAddressTowardsRedis: of several routes to Redis, the first one whose address other hosts can
-// reach is used.
-func TestAddressTowardsRedis(t *testing.T) {
+// ownAddress returns an address of this host that is not loopback.
+func ownAddress(t *testing.T) (own string) {
+	t.Helper()
 	list, err := net.InterfaceAddrs()
 	require.NoError(t, err)
-	own := ""
 	for _, a := range list {
 		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && !p.Addr().IsLoopback() {
 			own = p.Addr().String()
@@ -25,6 +26,13 @@ func TestAddressTowardsRedis(t *testing.T) {
 	if own == "" {
 		t.Skip("skipped: this host has only loopback addresses")
 	}
+	return own
+}
+
+// TestAddressTowardsRedis: of several routes to Redis, the first one whose address other hosts can
+// reach is used.
+func TestAddressTowardsRedis(t *testing.T) {
+	own := ownAddress(t)
 	for servers, want := range map[string]string{
 		"127.0.0.1:1": "127.0.0.1", "127.0.0.1:1 " + own + ":1": own, own + ":1 127.0.0.1:1": own,
 		"redis-of-nobody.invalid:1 " + own + ":1": own, "redis-of-nobody.invalid:1": "invalid IP",
@@ -32,6 +40,32 @@ func TestAddressTowardsRedis(t *testing.T) {
 		address, err := addressTowards(t.Context(), strings.Fields(servers))
 		require.Equal(t, want, address.String(), servers)
 		require.Equal(t, address.IsValid(), err == nil)
+	}
+}
+
+// TestAdvertised: an address of advertise = auto that other hosts do not reach is a warning.
+func TestAdvertised(t *testing.T) {
+	own := ownAddress(t)
+	for _, c := range []struct{ redis, listen, url, want string }{
+		{"127.0.0.1", ":8887", "https://127.0.0.1:8887", "would ask themselves"},
+		{"127.0.0.1", "127.0.0.1:8887", "https://127.0.0.1:8887", ""},
+		{own, ":8887", "https://" + own + ":8887", ""},
+		{own, "127.0.0.1:8887", "https://" + own + ":8887", "takes no connections"},
+	} {
+		file := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
+		require.NoError(t, os.WriteFile(file, []byte("url_have_group_name=true\nstore_path_count=0\n"+
+			"[redis]\naddresses = "+c.redis+":6379\n[peer]\nlisten = "+c.listen+"\nadvertise = auto\n"+
+			"secret = 7f3a9c51e08b4d26\n"), 0o600))
+		cfg, problems := config.Load(file)
+		require.NotNil(t, cfg, "%v", problems)
+		url, problems := Advertised(t.Context(), cfg)
+		require.Equal(t, c.url, url)
+		if c.want == "" {
+			require.Empty(t, problems, c)
+			continue
+		}
+		require.Len(t, problems, 1, c)
+		require.Contains(t, problems[0].String(), c.want)
 	}
 }
 
