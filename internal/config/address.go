@@ -101,7 +101,7 @@ func redisEndpoints(r *Redis) field {
 
 // trackers parses one tracker a line: host[:port], a,b[:port] or [a,b]:port.
 func trackers(p *[]Tracker) field {
-	return field{list: true, parse: func(v string) *parseError {
+	return field{parse: func(v string) *parseError {
 		if v == "" {
 			return nil
 		}

@@ -83,7 +83,7 @@ func (l *loader) headerField(e entry, files fileselect.Selector) (field HeaderFi
 		if r := checkCacheControl(e.value); name == "Cache-Control" && r != nil {
 			l.addValue(e, i18n.Plain(shown(e.value)), r)
 		}
-		l.keep(e, false)
+		l.keep(e)
 		return HeaderField{name, e.value}, true
 	}
 	return field, false
@@ -122,7 +122,7 @@ func (l *loader) credentials(e entry, files fileselect.Selector) {
 			"%s needs the origins that are allowed to use it: browsers accept it with none, and with * neither",
 			allowCredentials)
 	default:
-		l.keep(e, false)
+		l.keep(e)
 		l.c.Gateway.CORSCredentials = e.value != ""
 	}
 }

@@ -90,10 +90,9 @@ func sizes(p *[]variant.Size) field {
 func (l *loader) applyPresets() {
 	_, l.c.Image.Enabled = l.doc.sections[imageSection]
 	l.c.Image.Presets = map[string]variant.Wish{}
-	mayRepeat := func(e entry) bool { return !strings.HasPrefix(e.key, presetKey) } // apply looks at the others
-	for e, last := range l.entries(imageSection, mayRepeat) {
+	for _, e := range l.bySection[imageSection] { // the last one of a name counts
 		name, ok := strings.CutPrefix(e.key, presetKey)
-		if !ok || !last {
+		if !ok {
 			continue
 		}
 		wish, err := variant.ParseWish(e.value)
@@ -105,7 +104,7 @@ func (l *loader) applyPresets() {
 			l.errorf(e.at, full(imageSection, e.key), "write parameters such as w=200,h=200,fit=cover,q=80,format=auto",
 				"%s = %s: %v", e.key, shown(e.value), i18n.Plain(err.Error()))
 		default:
-			l.keep(e, false)
+			l.keep(e)
 			l.c.Image.Presets[name] = wish
 		}
 	}

@@ -57,11 +57,14 @@ func newTables(c *Config) tables {
 // addressMap is the section whose keys are addresses.
 const addressMap = "address_map"
 
+// trackerServer is the only key of which each line counts.
+const trackerServer = "tracker_server"
+
 func moduleKeys(c *Config) []setting {
 	return []setting{
 		{"base_path", "", text(&c.BasePath),
 			"folder of FastDFS on this host; store_path0 where that is not set"},
-		{"tracker_server", "", trackers(&c.TrackerServers),
+		{trackerServer, "", trackers(&c.TrackerServers),
 			"host:port of a tracker, one line each"},
 		{"load_fdfs_parameters_from_tracker", "false", moduleFlag(&c.ParametersFromTracker),
 			"ask the trackers for storage_sync_file_max_delay and the storage ids"},

@@ -46,12 +46,12 @@ func (l *loader) lintNeeds() {
 	set := func(key string) bool { return c.written[key].value != "" }
 	pair := func(a, b string) []need { return []need{{a, set(a), b, set(b), Error}, {b, set(b), a, set(a), Error}} }
 	byProxy, standardDisk := g.ClientAddress == string(clientaddr.ByProxyProtocol), int64(10<<30)
-	_, trackers := c.written["tracker_server"]              // wrong ones were reported where they were read
+	_, trackers := c.written[trackerServer]                 // wrong ones were reported where they were read
 	tokens := a.CheckToken || c.at(checkTokenKey).line != 0 // the stock http.conf has the file, and false
 	l.require(pair("gateway.tls_cert", "gateway.tls_key"))
 	l.require(pair("redis.cert_file", "redis.key_file"))
 	l.require([]need{
-		{"load_fdfs_parameters_from_tracker", c.ParametersFromTracker, "tracker_server", trackers, Error},
+		{"load_fdfs_parameters_from_tracker", c.ParametersFromTracker, trackerServer, trackers, Error},
 		{failKey, a.FailFile != "", checkTokenKey + " = true", tokens, Warning},
 		{bypassName, a.CheckToken && a.BypassHeader != "", bypassValue, a.BypassValue != "", Error},
 		{bypassValue, a.CheckToken && a.BypassValue != "", bypassName, a.BypassHeader != "", Warning},

@@ -126,16 +126,11 @@ func (l *loader) applySection(section string, settings []setting) {
 	find := func(key string) int {
 		return slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
 	}
-	mayRepeat := func(e entry) bool {
-		i := find(e.key)
-		_, storePath := storePathIndex(e.key)
-		return i >= 0 && settings[i].into.list || i < 0 && !storePath
-	}
-	for e, last := range l.entries(section, mayRepeat) {
+	for e, last := range l.entries(section) {
 		i := find(e.key)
 		switch {
-		case i >= 0 && (last || settings[i].into.list):
-			l.keep(e, settings[i].into.list)
+		case i >= 0 && (last || e.key == trackerServer):
+			l.keep(e)
 			l.apply(settings[i], e)
 		case i < 0 && last:
 			l.unknownKey(e, settings)
@@ -144,12 +139,12 @@ func (l *loader) applySection(section string, settings []setting) {
 }
 
 // entries returns the entries of a section; the boolean marks the last one of its key. Repeated
-// keys for which mayRepeat is false get a warning, with two exceptions: the file of -c overrides
-// the files that it includes, and a file that is included twice gets a warning as a whole.
-func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
+// keys other than tracker_server get a warning, with two exceptions: the file of -c overrides the
+// files that it includes, and a file that is included twice gets a warning as a whole.
+func (l *loader) entries(section string) iter.Seq2[entry, bool] {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
-		if first, twice := last[e.key]; twice && !mayRepeat(e) {
+		if first, twice := last[e.key]; twice && e.key != trackerServer {
 			was := entries[first].at
 			if was != e.at && (was.file == e.at.file || e.at.file != l.c.File || weakens(e, entries[first])) {
 				l.warnf(e.at, full(section, e.key), "keep one of the two",
@@ -179,10 +174,10 @@ func weakens(e, before entry) bool {
 	return e.key == secretKey && before.value != "" && before.value != stockSecret && before.value != e.value
 }
 
-// keep stores the line of a key in use. A list has the values of all its lines.
-func (l *loader) keep(e entry, list bool) {
+// keep stores the line of a key in use. That of tracker_server has the values of all its lines.
+func (l *loader) keep(e entry) {
 	name := full(e.section, e.key)
-	if before, more := l.c.written[name]; more && list {
+	if before, more := l.c.written[name]; more && name == trackerServer {
 		e.value = before.value + ", " + e.value
 	}
 	l.c.written[name] = e
@@ -276,7 +271,7 @@ func clip(name string) string {
 
 // lastEntries returns the last entry of each key of a section, and warns of the others.
 func (l *loader) lastEntries(section string) (list []entry) {
-	for e, last := range l.entries(section, func(entry) bool { return false }) {
+	for e, last := range l.entries(section) {
 		if last {
 			list = append(list, e)
 		}
@@ -288,7 +283,7 @@ func (l *loader) lastEntries(section string) (list []entry) {
 // form of the lists of storages, so that each spelling of an IPv6 address is found.
 func (l *loader) applyAddressMap() {
 	for _, e := range l.lastEntries(addressMap) {
-		l.keep(e, false)
+		l.keep(e)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, port, toOK := fdfs.ParseHosts(e.value)
 		if home, isKey := l.homeOf(e.key); isKey {
@@ -374,7 +369,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 			continue
 		}
 		name := full(section, e.key)
-		l.keep(e, false)
+		l.keep(e)
 		if i >= count {
 			l.warnf(e.at, name, i18n.Sprintf("set store_path_count = %d, or remove the line", i+1),
 				"%s is ignored: store_path_count is %d in %s", e.key, count, where)

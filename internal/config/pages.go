@@ -35,7 +35,7 @@ func (l *loader) applyErrorPages() {
 			l.errorf(e.at, name, "write the path of a page, or remove the line", "%s names no file", name)
 		default:
 			e.key = strings.ToLower(e.key)
-			l.keep(e, false)
+			l.keep(e)
 			l.c.ErrorPages[status] = resolve(e.value, e.at)
 		}
 	}

@@ -134,7 +134,7 @@ func (l *loader) applyAccess() {
 				l.unknownKey(e, settings)
 				continue
 			}
-			l.keep(e, false)
+			l.keep(e)
 			setDefaults(settings[i:i+1], e.at) // an empty value is the default, not the value of [access]
 			l.apply(settings[i], e)
 			section.written = append(section.written, e.key)

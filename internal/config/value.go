@@ -19,7 +19,6 @@ import (
 // field is the parser of a value with its destination.
 type field struct {
 	parse       func(value string) *parseError
-	list        bool             // the key may be repeated; each line adds a value
 	secret      bool             // messages do not show the value
 	paths       func() []*string // the files or folders that the value names; nil for other values
 	holdsSecret bool             // each of these files holds a secret
