@@ -121,7 +121,7 @@ type changingProtocol struct {
 	before func() // called once by Open, which then fails
 }
 
-func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, info client.Info, offset, length int64,
+func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, part client.Part,
 	servers []client.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	before := o.before
@@ -131,7 +131,7 @@ func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, info
 		before()
 		return nil, fdfs.ErrFileChanged
 	}
-	return o.fakeProtocol.Open(ctx, w, info, offset, length, servers)
+	return o.fakeProtocol.Open(ctx, w, part, servers)
 }
 
 // hookedStore is a Store without files that calls asked at each Open.

@@ -422,9 +422,9 @@ type pausing struct {
 	more  chan struct{}
 }
 
-func (p *pausing) Open(ctx context.Context, w client.FetchRequest, info client.Info, offset, length int64,
+func (p *pausing) Open(ctx context.Context, w client.FetchRequest, part client.Part,
 	servers []client.Server) (io.ReadCloser, error) {
-	all, err := p.fakeProtocol.Open(ctx, w, info, offset, length, servers)
+	all, err := p.fakeProtocol.Open(ctx, w, part, servers)
 	if err != nil {
 		return nil, err
 	}

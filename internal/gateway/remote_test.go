@@ -39,17 +39,17 @@ type fakeProtocol struct {
 	opened  int
 }
 
-func (o *fakeProtocol) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
+func (o *fakeProtocol) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Part, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.content == "" {
-		return client.Info{}, fdfs.ErrNoFile
+		return client.Part{}, fdfs.ErrNoFile
 	}
-	return client.Info{Version: content.Version{Size: int64(len(o.content)),
+	return client.Part{Version: content.Version{Size: int64(len(o.content)),
 		ModTime: content.Nanoseconds(w.ID.Created), CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
-func (o *fakeProtocol) Open(_ context.Context, w client.FetchRequest, _ client.Info, offset, length int64,
+func (o *fakeProtocol) Open(_ context.Context, w client.FetchRequest, part client.Part,
 	_ []client.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *fakeProtocol) Open(_ context.Context, w client.FetchRequest, _ client.I
 	if o.content == "" {
 		return nil, client.ErrNoSource
 	}
-	return io.NopCloser(strings.NewReader(o.content[offset : offset+length])), nil
+	return io.NopCloser(strings.NewReader(o.content[part.Offset:][:part.Length])), nil
 }
 
 // fetches returns the number of fetches of content.

@@ -140,10 +140,10 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 	var failures []error
 	for i := range servers {
 		before := a.experience(servers[i])
-		info, err := a.stat(context.Background(), w, servers[i:i+1], explainTimeout)
+		file, err := a.stat(context.Background(), w, servers[i:i+1], explainTimeout)
 		switch {
 		case err == nil:
-			step("host", "%s: has it, %d bytes%s", servers[i].Addr(), info.Size, before)
+			step("host", "%s: has it, %d bytes%s", servers[i].Addr(), file.Size, before)
 			if holder == nil {
 				holder = &servers[i]
 			}

@@ -216,7 +216,7 @@ func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.S
 	}
 	f.a.o.Running.Add(1)
 	defer f.a.o.Running.Add(-1)
-	return f.a.o.Protocol.Recheck(ctx, f.fetchRequest(), client.Info{Version: v}, sum, f.named(senders), servers)
+	return f.a.o.Protocol.Recheck(ctx, f.fetchRequest(), v, sum, f.named(senders), servers)
 }
 
 // Stat implements cache.Source.
@@ -225,18 +225,18 @@ func (f *fetcher) Stat(ctx context.Context, known content.Version) (_ content.Ve
 	if f.variant != "" {
 		return f.statVariant(ctx, known)
 	}
-	info, err := f.stat(ctx)
-	return info.Version, err
+	file, err := f.stat(ctx)
+	return file.Version, err
 }
 
 // stat requests size and time.
-func (f *fetcher) stat(ctx context.Context) (info client.Info, err error) {
+func (f *fetcher) stat(ctx context.Context) (file client.Part, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
-		info, err = f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
+		file, err = f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
 		return err
 	})
-	return info, err
+	return file, err
 }
 
 // ask lets ask send a request to the servers. If none of them could be reached and the lists name
@@ -299,7 +299,7 @@ func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, leng
 func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, length int64,
 	servers []client.Server) (content.Version, io.ReadCloser, error) {
 	if want != nil {
-		body, err := f.openBody(ctx, client.Info{Version: *want}, offset, length, servers)
+		body, err := f.openBody(ctx, client.Part{Version: *want, Offset: offset, Length: length}, servers)
 		return *want, body, err
 	}
 	id := f.request.ID
@@ -308,38 +308,36 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 		// The id contains size, time and CRC32: a download needs no request for them before it. If
 		// all storages respond "not found" the file does not exist. After other failures, the
 		// request for size and time returns the reason.
-		body, err := f.openBody(ctx, client.Info{Version: byID}, offset, length, servers)
+		body, err := f.openBody(ctx, client.Part{Version: byID, Offset: offset, Length: length}, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, fdfs.ErrNoFile) {
 			return byID, body, err
 		}
 	}
-	info, err := f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
+	file, err := f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
 	if err != nil {
-		return info.Version, nil, err
+		return file.Version, nil, err
 	}
-	body, err := f.openBody(ctx, info, offset, length, servers)
-	return info.Version, body, err
+	body, err := f.openBody(ctx, file.At(offset, length), servers)
+	return file.Version, body, err
 }
 
-// fetchOnce fetches bytes for one request, of the version that a server has reported to it.
-func (f *fetcher) fetchOnce(ctx context.Context, info client.Info, offset, length int64) (
-	body io.ReadCloser, err error) {
+// fetchOnce fetches a part for one request.
+func (f *fetcher) fetchOnce(ctx context.Context, part client.Part) (body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
-		body, err = f.openBody(ctx, info, offset, length, servers)
+		body, err = f.openBody(ctx, part, servers)
 		return err
 	})
 	return body, err
 }
 
-// openBody requests bytes of one version from servers.
-func (f *fetcher) openBody(ctx context.Context, info client.Info, offset, length int64, servers []client.Server) (
-	io.ReadCloser, error) {
-	if length = min(length, info.Size-offset); length <= 0 {
+// openBody requests a part, which may reach beyond the end of the file, from servers.
+func (f *fetcher) openBody(ctx context.Context, part client.Part, servers []client.Server) (io.ReadCloser, error) {
+	if part.Length = min(part.Length, part.Size-part.Offset); part.Length <= 0 {
 		return http.NoBody, nil
 	}
 	f.a.o.Running.Add(1)
-	body, err := f.a.o.Protocol.Open(ctx, f.fetchRequest(), info, offset, length, servers)
+	body, err := f.a.o.Protocol.Open(ctx, f.fetchRequest(), part, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err

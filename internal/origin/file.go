@@ -16,7 +16,7 @@ type File struct {
 	req     *Request
 	local   error                   // the reason for which the file is not here
 	entry   cache.Entry             // from the cache; its File is empty without the cache
-	info    client.Info             // from a server, without the cache
+	whole   client.Part             // of a server, without the cache
 	fetcher *fetcher                // nil until it may be needed
 	ctx     context.Context         // of the fetches for this request; Close ends it
 	cancel  context.CancelCauseFunc // nil until something may be fetched
@@ -70,7 +70,7 @@ func (f *File) Version() content.Version {
 	if f.isCached() {
 		return f.entry.Version
 	}
-	return f.info.Version
+	return f.whole.Version
 }
 
 // Stale reports whether the metadata of the file has expired.
@@ -207,17 +207,18 @@ func (f *File) beginFetch() {
 // openRange opens a stream of a range, in place of another one.
 func (f *File) openRange(offset, length int64) error {
 	f.closeStream()
+	part := f.whole.At(offset, length)
 	switch {
 	case f.isCached():
 		f.stream = f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
-	case needsSums(f.fetcher.request.ID, f.info.Version):
-		slot, err := f.fetcher.openSlot(f.ctx, f.info, offset, length)
+	case needsSums(f.fetcher.request.ID, part.Version):
+		slot, err := f.fetcher.openSlot(f.ctx, part)
 		if err != nil {
 			return err
 		}
 		f.stream = slot
 	default:
-		body, err := f.fetcher.fetchOnce(f.ctx, f.info, offset, length)
+		body, err := f.fetcher.fetchOnce(f.ctx, part)
 		if err != nil {
 			return err
 		}

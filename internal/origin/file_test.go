@@ -28,15 +28,15 @@ type oneFile struct {
 	open  atomic.Int64 // running downloads
 }
 
-func (o *oneFile) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
+func (o *oneFile) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Part, error) {
 	v, err := client.VersionOf(w.ID, int64(len(o.bytes)), 0)
-	return client.Info{Version: v}, err
+	return client.Part{Version: v}, err
 }
 
-func (o *oneFile) Open(_ context.Context, _ client.FetchRequest, _ client.Info, offset, length int64,
-	_ []client.Server) (io.ReadCloser, error) {
+func (o *oneFile) Open(_ context.Context, _ client.FetchRequest, part client.Part, _ []client.Server) (
+	io.ReadCloser, error) {
 	o.open.Add(1)
-	return &oneDownload{iotest.HalfReader(bytes.NewReader(o.bytes[offset : offset+length])), o}, nil
+	return &oneDownload{iotest.HalfReader(bytes.NewReader(o.bytes[part.Offset:][:part.Length])), o}, nil
 }
 
 type oneDownload struct {
@@ -66,7 +66,7 @@ func TestFileAt(t *testing.T) {
 		f := fileOf(a, id, client.Server{Host: "10.0.0.1"})
 		var err error
 		if c == nil {
-			f.info, err = f.fetcher.stat(t.Context())
+			f.whole, err = f.fetcher.stat(t.Context())
 		} else {
 			f.entry, err = c.Get(t.Context(), id.String(), f.fetcher, cache.GetOptions{})
 		}

@@ -153,7 +153,7 @@ func (f *File) endWait() {
 // describe requests size and time of the file.
 func (f *File) describe(cached bool) (err error) {
 	if !cached {
-		f.info, err = f.fetcher.stat(f.ctx)
+		f.whole, err = f.fetcher.stat(f.ctx)
 		return err
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, f.a.o.StatTimeout)

@@ -79,7 +79,7 @@ type countingFile struct {
 	stats atomic.Int64
 }
 
-func (o *countingFile) Stat(ctx context.Context, w client.FetchRequest, s []client.Server) (client.Info, error) {
+func (o *countingFile) Stat(ctx context.Context, w client.FetchRequest, s []client.Server) (client.Part, error) {
 	o.stats.Add(1)
 	return o.oneFile.Stat(ctx, w, s)
 }

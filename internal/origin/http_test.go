@@ -138,7 +138,7 @@ func fetchAll(o Protocol, w client.FetchRequest, offset, length int64, servers .
 	if err != nil {
 		return nil, err
 	}
-	stream, err := o.Open(ctx, w, info, offset, length, servers)
+	stream, err := o.Open(ctx, w, info.At(offset, length), servers)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func TestHTTPFull(t *testing.T) {
 	defer cancel()
 	info, err := c.Stat(ctx, w, servers)
 	require.NoError(t, err)
-	open := func() (*client.Stream, error) { return c.Open(ctx, w, info, 0, info.Size, servers) }
+	open := func() (*client.Stream, error) { return c.Open(ctx, w, info, servers) }
 	var running []*client.Stream
 	for range maxDownloads {
 		stream, err := open()
@@ -369,6 +369,6 @@ func TestHTTPSlotLink(t *testing.T) {
 	require.ErrorIs(t, err, client.ErrSlotLink)
 	info, err := o.Stat(context.Background(), w, []client.Server{gateway.server})
 	require.NoError(t, err)
-	_, err = o.Open(context.Background(), w, info, 100, 50, []client.Server{module.server})
+	_, err = o.Open(context.Background(), w, info.At(100, 50), []client.Server{module.server})
 	require.ErrorIs(t, err, client.ErrSlotLink)
 }

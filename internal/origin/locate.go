@@ -31,9 +31,9 @@ func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to cl
 		return first[holder], nil
 	}
 	if rest := servers[len(first):]; len(rest) > 0 {
-		info, err := a.stat(context.Background(), w, rest, min(redirectTimeout, a.o.StatTimeout))
+		file, err := a.stat(context.Background(), w, rest, min(redirectTimeout, a.o.StatTimeout))
 		if err == nil {
-			return info.From, nil
+			return file.From, nil
 		}
 		for range rest {
 			errs = append(errs, err)

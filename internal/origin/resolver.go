@@ -127,7 +127,7 @@ func (a *Resolver) usesWeb() bool {
 
 // stat requests size and time of the file from the servers.
 func (a *Resolver) stat(ctx context.Context, w client.FetchRequest, servers []client.Server,
-	timeout time.Duration) (info client.Info, err error) {
+	timeout time.Duration) (file client.Part, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)

@@ -70,12 +70,12 @@ func needsSums(id fdfs.FileID, v content.Version) bool {
 }
 
 // openSlot fetches a range of a trunk slot for one request.
-func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length int64) (_ *slotStream, err error) {
+func (f *fetcher) openSlot(ctx context.Context, part client.Part) (_ *slotStream, err error) {
 	known, ok := f.a.slots.known.Get(f.request.Key())
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
 	}
-	s := &slotStream{f: f, ctx: ctx, info: info, offset: offset, end: offset + length}
+	s := &slotStream{f: f, ctx: ctx, part: part, offset: part.Offset, end: part.Offset + part.Length}
 	defer func() {
 		if err != nil {
 			_ = s.Close() // the error says why
@@ -83,14 +83,14 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 	}()
 	defer panics.ToError(&err, "fetching a trunk file")
 	if s.content = known.content.At(s); !s.content.Verified() {
-		s.content = fdfs.NewSlotContent(s, info.Size)
+		s.content = fdfs.NewSlotContent(s, part.Size)
 		if err = s.verify(); err != nil {
 			return nil, err
 		}
 	}
 	if s.held == nil {
-		first := offset / fdfs.SlotBlock * fdfs.SlotBlock
-		s.blocksEnd = min(info.Size, (s.end+fdfs.SlotBlock-1)/fdfs.SlotBlock*fdfs.SlotBlock)
+		first := s.offset / fdfs.SlotBlock * fdfs.SlotBlock
+		s.blocksEnd = min(part.Size, (s.end+fdfs.SlotBlock-1)/fdfs.SlotBlock*fdfs.SlotBlock)
 		s.buf = make([]byte, min(slotChunk, s.blocksEnd-first))
 		if err = s.fetch(first); err != nil {
 			return nil, err
@@ -105,12 +105,12 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 func (s *slotStream) verify() error {
 	slots, id := s.f.a.slots, s.f.request.ID
 	keep := func([]byte, int64) {}
-	if s.info.Size <= maxHeldSlot && slots.room.TryAcquire(s.info.Size) {
-		s.release = func() { slots.room.Release(s.info.Size) }
-		s.held = make([]byte, s.info.Size)
+	if s.part.Size <= maxHeldSlot && slots.room.TryAcquire(s.part.Size) {
+		s.release = func() { slots.room.Release(s.part.Size) }
+		s.held = make([]byte, s.part.Size)
 		keep = func(p []byte, off int64) { copy(s.held[off:], p) }
 	}
-	s.blocksEnd = s.info.Size
+	s.blocksEnd = s.part.Size
 	try := func() error {
 		switch matches, err := s.content.Verify(id.CRC32, checksum.Both, keep); {
 		case err != nil:
@@ -181,7 +181,7 @@ func (s *slotStream) fetch(from int64) (err error) {
 		if s.only != nil {
 			servers = s.only
 		}
-		s.body, err = s.f.openBody(s.ctx, s.info, from, s.blocksEnd-from, servers)
+		s.body, err = s.f.openBody(s.ctx, s.part.At(from, s.blocksEnd-from), servers)
 		s.bodyAt = from
 		return err
 	})
@@ -207,7 +207,7 @@ type slotStream struct {
 	f *fetcher
 	// ctx is that of openSlot: Next gets no context, and may have to ask another server.
 	ctx     context.Context
-	info    client.Info
+	part    client.Part
 	content fdfs.SlotContent // reads from the slotStream
 	offset  int64            // of the next byte
 	end     int64            // of the range

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
@@ -50,18 +51,18 @@ func (r *replicas) Exclude(_ fdfs.FileID, s client.Server) {
 	r.excluded = append(r.excluded, s)
 }
 
-func (*replicas) Recheck(context.Context, client.FetchRequest, client.Info, checksum.Sum, []client.Server,
+func (*replicas) Recheck(context.Context, client.FetchRequest, content.Version, checksum.Sum, []client.Server,
 	[]client.Server) (sum checksum.Sum, err error) {
 	return sum, errors.New("slots are no links")
 }
 
-func (r *replicas) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
+func (r *replicas) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Part, error) {
 	v, err := client.VersionOf(w.ID, r.size, 0)
-	return client.Info{Version: v}, err
+	return client.Part{Version: v}, err
 }
 
 // Open implements Protocol. The first server that has the file and is not excluded sends it.
-func (r *replicas) Open(_ context.Context, _ client.FetchRequest, _ client.Info, offset, length int64,
+func (r *replicas) Open(_ context.Context, _ client.FetchRequest, part client.Part,
 	servers []client.Server) (io.ReadCloser, error) {
 	servers = r.Order(servers)
 	r.mu.Lock()
@@ -86,9 +87,9 @@ func (r *replicas) Open(_ context.Context, _ client.FetchRequest, _ client.Info,
 	if len(have) == 0 {
 		return nil, failure
 	}
-	first := r.content[have[0]][offset : offset+length]
-	if cut := r.resumeAt - offset; len(have) > 1 && cut > 0 && cut < length {
-		first = slices.Concat(first[:cut], r.content[have[1]][r.resumeAt:offset+length])
+	first := r.content[have[0]][part.Offset:][:part.Length]
+	if cut := r.resumeAt - part.Offset; len(have) > 1 && cut > 0 && cut < part.Length {
+		first = slices.Concat(first[:cut], r.content[have[1]][r.resumeAt:part.Offset+part.Length])
 		return &sent{io.NopCloser(bytes.NewReader(first)), have[:2]}, nil
 	}
 	return &sent{io.NopCloser(bytes.NewReader(first)), have[:1]}, nil
@@ -123,7 +124,7 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 		f := fileOf(a, id, corrupted, good, other)
 		defer f.Close()
 		var err error
-		f.info, err = f.fetcher.stat(context.Background())
+		f.whole, err = f.fetcher.stat(context.Background())
 		require.NoError(t, err)
 		if _, err := f.Open(int64(from), int64(length)); err != nil {
 			return nil, err

@@ -20,7 +20,7 @@ func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	id, a := fileID(t, o.bytes, packed), NewResolver(Options{Protocol: o})
 	return o, func() (f *File, err error) {
 		f = fileOf(a, id, client.Server{Host: "10.0.0.1"})
-		f.info, err = f.fetcher.stat(context.Background())
+		f.whole, err = f.fetcher.stat(context.Background())
 		return f, err
 	}
 }

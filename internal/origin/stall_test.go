@@ -40,7 +40,7 @@ func TestHTTPSilence(t *testing.T) {
 			require.NoError(t, err)
 			info.From = client.Server{}
 			began := time.Now()
-			stream, err := o.Open(t.Context(), w, info, 0, info.Size, []client.Server{frozen.server, good.server})
+			stream, err := o.Open(t.Context(), w, info, []client.Server{frozen.server, good.server})
 			require.NoError(t, err)
 			got, err := io.ReadAll(stream)
 			require.NoError(t, err)

@@ -60,7 +60,7 @@ func TestChangedAndDeleted(t *testing.T) {
 	info := r.stat(id)
 	r.servers = append(r.servers, serversOf(stale)...)
 	require.NoError(t, r.Change(id, flipped(body, 5), time.Now()))
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, r.servers)
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, r.Remove(id))
@@ -82,7 +82,7 @@ func TestNotReplicatedYet(t *testing.T) {
 	r.servers = append(r.servers, serversOf(without)...)
 	r.c.t.replyTimeout = 300 * time.Millisecond
 	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Hang: true})
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, r.servers)
 	require.NoError(t, err)
 	defer s.Close()
 	_, err = io.ReadAll(s)

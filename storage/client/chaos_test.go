@@ -174,7 +174,7 @@ func chaoticDownload(r *rig, id fdfs.FileID, from, length int) (got []byte, want
 	if length%2 == 0 {
 		length = int(info.Size) - from
 	}
-	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, int64(from), int64(length), r.servers)
+	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info.At(int64(from), int64(length)), r.servers)
 	if err != nil {
 		return nil, 0, err
 	}

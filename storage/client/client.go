@@ -3,9 +3,9 @@
 //	c := client.New(client.Options{})
 //	defer c.Close()
 //	servers := []client.Server{{Host: "10.0.0.1", Port: 23000}, {Host: "10.0.0.2", Port: 23000}}
-//	info, err := c.Stat(ctx, client.FetchRequest{ID: id}, servers)
+//	file, err := c.Stat(ctx, client.FetchRequest{ID: id}, servers)
 //	if errors.Is(err, fdfs.ErrNoFile) { ... }
-//	stream, err := c.Open(ctx, client.FetchRequest{ID: id}, info, 0, info.Size, servers)
+//	stream, err := c.Open(ctx, client.FetchRequest{ID: id}, file, servers) // or file.At(offset, length)
 //	if errors.Is(err, client.ErrNoSource) { ... }
 //	defer stream.Close()
 //	_, err = io.Copy(w, stream)

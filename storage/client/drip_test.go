@@ -26,7 +26,7 @@ func TestSkippedBytes(t *testing.T) {
 	for _, s := range r.Storages() {
 		s.SetFaults(fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 200_000})
 	}
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 299_000, 1000, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(299_000, 1000), r.servers)
 	require.NoError(t, err)
 	got, err := r.read(s)
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func TestLinkWithACorruptedReplica(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, _ := twins(t, body, flipped(body, 5))
 	id.CRC32++ // as in the id of a link; requests use the text of the id, which is unchanged
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, int64(len(body)), r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id).At(0, int64(len(body))), r.servers)
 	require.NoError(t, err)
 	_, err = r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)

@@ -71,7 +71,7 @@ func TestHedge(t *testing.T) {
 				request{ask: func(ctx context.Context, m *member) (reply, error) {
 					select {
 					case <-time.After(took[m.server]):
-						return reply{info: Info{From: m.server}}, nil
+						return reply{part: Part{From: m.server}}, nil
 					case <-ctx.Done():
 						return reply{}, context.Cause(ctx)
 					}
@@ -79,7 +79,7 @@ func TestHedge(t *testing.T) {
 			require.NoError(t, err)
 			a.end()
 			if i%every == 0 && time.Since(start) < delay/2 {
-				require.Equal(t, servers[1], a.info.From)
+				require.Equal(t, servers[1], a.part.From)
 				cut++
 			}
 		}
@@ -219,7 +219,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 			mu.Lock()
 			defer mu.Unlock()
 			good[m.server.Host] = ctx
-			a := reply{info: Info{From: m.server}}
+			a := reply{part: Part{From: m.server}}
 			if m.server == servers[1] {
 				a.source = &source{m: m, body: http.NoBody}
 			}
@@ -227,7 +227,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 		},
 	})
 	require.Len(t, errs, 2)
-	won = a.info.From.Host
+	won = a.part.From.Host
 	for host, ctx := range good {
 		if host == won {
 			require.NoError(t, ctx.Err())
@@ -317,7 +317,7 @@ func TestRaceAndAThird(t *testing.T) {
 				asked = append(asked, m.server.Host)
 				mu.Unlock()
 				if m.server.Host == "third" {
-					return reply{info: Info{From: m.server}}, nil
+					return reply{part: Part{From: m.server}}, nil
 				}
 				time.Sleep(time.Second)
 				return reply{}, fdfs.ErrNoFile

@@ -31,7 +31,7 @@ func TestSlotsOfOldStorages(t *testing.T) {
 			info := r.stat(id)
 			for _, test := range []struct{ offset, length int64 }{{0, size}, {1, 1}, {size - 1, 1}, {300_000, 50_000}} {
 				for _, id := range []fdfs.FileID{id, plain} {
-					s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length,
+					s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(test.offset, test.length),
 						r.servers)
 					require.NoError(t, err)
 					got, err := r.read(s)

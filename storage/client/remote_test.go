@@ -129,7 +129,7 @@ func (r *rig) put(spec fdfstest.FileSpec) fdfs.FileID {
 	return id
 }
 
-func (r *rig) stat(id fdfs.FileID) Info {
+func (r *rig) stat(id fdfs.FileID) Part {
 	r.t.Helper()
 	info, err := r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.NoError(r.t, err)
@@ -140,7 +140,7 @@ func (r *rig) stat(id fdfs.FileID) Info {
 func (r *rig) open(id fdfs.FileID) *Stream {
 	r.t.Helper()
 	info := r.stat(id)
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, r.servers)
 	require.NoError(r.t, err)
 	return s
 }
@@ -180,7 +180,8 @@ func TestStat(t *testing.T) {
 		{appender, content.Version{Size: 4096, ModTime: changed.UnixNano()}},
 		{slave, content.Version{Size: 5, ModTime: changed.UnixNano()}},
 	} {
-		require.Equal(t, Info{test.want, r.servers[0]}, r.stat(test.id), test.id.Kind)
+		want := Part{Version: test.want, Length: test.want.Size, From: r.servers[0]}
+		require.Equal(t, want, r.stat(test.id), test.id.Kind)
 	}
 	requests := r.Storage(0).Requests()
 	require.Equal(t, byte(3), requests[0].Status, "neither read the file for a CRC32 nor log that it is missing")
@@ -235,7 +236,7 @@ func TestCompleteHeals(t *testing.T) {
 		"info":    func() error { _, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers); return err },
 		"no file": func() error { _, err := r.c.Stat(ctx, FetchRequest{ID: gone}, r.servers); return err },
 		"download": func() error {
-			s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, 1000, r.servers)
+			s, err := r.c.Open(ctx, FetchRequest{ID: id}, info.At(0, 1000), r.servers)
 			if err != nil {
 				return err
 			}

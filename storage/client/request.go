@@ -33,7 +33,7 @@ type request struct {
 
 // reply is a good reply of a server. The caller calls end, once, when it no longer uses it.
 type reply struct {
-	info   Info    // of a stat
+	part   Part    // of a stat: the whole file
 	source *source // of a download; nil = the reply to another request
 	end    func()  // ends the context of the request, and its use of the server
 }
@@ -241,43 +241,38 @@ func timedOut(err error) error {
 	return err
 }
 
-// Info is the version of a file at a storage, by VersionOf and Version.AsOf.
-type Info struct {
-	content.Version
-	From Server // the storage that replied; zero if the version is from a cache
-}
-
-// Stat returns size and time of a file. It sends the request to the healthiest server first, and to
-// the next one if that fails or does not have the file. fdfs.ErrNoFile: all servers replied, and
-// none has the file. ErrNoSource: some servers failed, and the others do not have the file.
+// Stat returns the version of a file, as the part that is the whole file. It sends the request to
+// the healthiest server first, and to the next one if that fails or does not have the file.
+// fdfs.ErrNoFile: all servers replied, and none has the file. ErrNoSource: some servers failed, and
+// the others do not have the file.
 //
 // A size of a normal or trunk file that differs from the one in its id is a wrong reply, and the
 // next server gets the request. If MayBeLink is true for the id, the file is a link in a trunk file
 // instead. The error is then ErrSlotLink, unless another server sends the size in the id: the
 // target of the link cannot be verified.
-func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
+func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Part, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
 	q := request{file: r, ask: func(ctx context.Context, m *member) (reply, error) {
-		info, err := c.stat(ctx, m, r)
-		return reply{info: info}, err
+		whole, err := c.stat(ctx, m, r)
+		return reply{part: whole}, err
 	}}
 	a, err := c.askEach(ctx, c.Order(servers), q)
 	if err != nil {
-		return Info{}, i18n.Errorf("cannot stat %q: %w", r.ID, err)
+		return Part{}, i18n.Errorf("cannot stat %q: %w", r.ID, err)
 	}
 	a.end()
-	return a.info, nil
+	return a.part, nil
 }
 
 // stat requests the version from one server. A complete reply counts for the health of the server,
 // even a wrong one.
-func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
+func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Part, error) {
 	asked := time.Now()
 	v, err := m.transport.Stat(ctx, r)
 	if err == nil || errors.Is(err, ErrWrong) {
 		c.completed(m, false)
 	}
-	return Info{v.AsOf(asked), m.server}, err
+	return Part{Version: v.AsOf(asked), Length: v.Size, From: m.server}, err
 }
 
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.

@@ -39,9 +39,7 @@ type Stream struct {
 	// parameter.
 	ctx     context.Context
 	r       FetchRequest
-	info    Info
-	offset  int64 // of the first byte in the file
-	length  int64 // requested bytes
+	part    Part // requested
 	servers []Server
 	tries   map[Server]int
 
@@ -53,7 +51,7 @@ type Stream struct {
 	sum          checksum.Sum // of these bytes, in the variants that files of the group have
 	sourceErr    error        // failure of the last source
 	err          error        // result of further Reads
-	checkVersion bool         // request the version of each source first, and after the last byte
+	checkVersion bool         // request the version again after the last byte
 }
 
 var _ io.ReadCloser = (*Stream)(nil)
@@ -78,12 +76,11 @@ func (s *source) close() {
 	s.end()
 }
 
-// Open requests length bytes from offset on of the file that Stat described by info, and returns
-// when a reply has begun: until then an error can still become an HTTP status. The server of info
-// gets the request first if it is among servers and not less healthy than the others, which follow
-// as in Stat. If the reply has another length, or is of another version of a slave, an appender or
-// a link, the next server gets the request. The errors are those of Stat, and fdfs.ErrFileChanged.
-// length must be positive.
+// Open requests a part of a file that is not empty, and returns when a reply has begun: until then
+// an error can still become an HTTP status. The server in From gets the request first if it is
+// among servers and not less healthy than the others, which follow as in Stat. If the reply has
+// another length, or is of another version of a slave, an appender or a link, the next server gets
+// the request. The errors are those of Stat, and fdfs.ErrFileChanged.
 //
 // The Stream ends with ctx. The caller closes it.
 //
@@ -98,23 +95,22 @@ func (s *source) close() {
 // and the body stays incomplete; if the file fits into the first Read, the Stream continues at
 // another server instead. The CRC32 may be of either variant: the first long file of a group that
 // turns out to have the legacy one is read twice as well.
-func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, length int64, servers []Server) (*Stream,
-	error) {
+func (c *Client) Open(ctx context.Context, r FetchRequest, part Part, servers []Server) (*Stream, error) {
 	r.ID = r.ID.Clone()
-	if offset < 0 || length <= 0 || offset > info.Size-length {
-		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", r.ID, length, offset,
-			info.Size)
+	if part.Offset < 0 || part.Length <= 0 || part.Offset > part.Size-part.Length {
+		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", r.ID, part.Length,
+			part.Offset, part.Size)
 	}
 	s := &Stream{
-		c: c, ctx: ctx, r: r, info: info, offset: offset, length: length,
+		c: c, ctx: ctx, r: r, part: part,
 		servers:      slices.Clone(c.allowed(r.ID, servers)),
 		tries:        make(map[Server]int),
-		checkCRC:     !r.Unchecked && r.ID.Immutable() && !info.Linked && info.Size == r.ID.Size && length == info.Size,
 		sum:          checksum.New(c.legacyGroups.Variants(r.ID.Group)),
-		checkVersion: !r.ID.Immutable() || info.Linked,
+		checkVersion: mayDiffer(r.ID, part.Version),
 	}
-	if i := slices.Index(s.servers, info.From); i > 0 {
-		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
+	s.checkCRC = !r.Unchecked && !s.checkVersion && part.Size == r.ID.Size && part.Length == part.Size
+	if i := slices.Index(s.servers, part.From); i > 0 {
+		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, part.From)
 	}
 	if err := s.connect(); err != nil {
 		return nil, fmt.Errorf("cannot open %q: %w", r.ID, err)
@@ -148,11 +144,12 @@ func (s *Stream) candidates() []Server {
 
 // ask requests the missing bytes from servers; again: earlier bytes came from another source.
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
-	part := Part{Version: s.info.Version, Offset: s.offset + s.got, Length: s.length - s.got}
+	part := s.part.At(s.part.Offset+s.got, s.part.Length-s.got)
+	if again {
+		part.From = Server{} // that was some time ago
+	}
 	a, err := s.c.askEach(ctx, servers, request{
 		ask: func(ctx context.Context, m *member) (reply, error) {
-			part := part // a hedged request runs at the same time
-			part.Compare = s.checkVersion && (again || m.server != s.info.From)
 			body, err := m.transport.Open(ctx, s.r, part)
 			if err != nil {
 				return reply{}, err
@@ -181,7 +178,7 @@ func (s *Stream) use(src *source, again bool) {
 	src.watch = stall.New(s.ctx, o)
 	if again {
 		s.c.counts.resumes.Add(1)
-		s.c.log.Info("download goes on", "file", s.r.ID.String(), "byte", s.offset+s.got, "storage", s.from.Addr(),
+		s.c.log.Info("download goes on", "file", s.r.ID.String(), "byte", s.part.Offset+s.got, "storage", s.from.Addr(),
 			"after", s.sourceErr)
 	}
 }
@@ -217,13 +214,13 @@ func (s *Stream) onResult(server Server, err error) {
 }
 
 // sameVersion requests the version of the file from a server and returns fdfs.ErrFileChanged if it
-// is not that of info. It may run for two servers concurrently.
+// is not that of the part. It may run for two servers concurrently.
 func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 	got, err := s.c.stat(ctx, m, s.r)
 	if err != nil {
 		return err
 	}
-	return compareVersions(m.server, got.Version, s.info.Version)
+	return compareVersions(m.server, got.Version, s.part.Version)
 }
 
 // Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
@@ -235,7 +232,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	}
 	// A stream that fits into p is read completely before Read returns, so that corrupted content
 	// can be replaced.
-	atOnce := s.checkCRC && s.got == 0 && s.length <= int64(len(p))
+	atOnce := s.checkCRC && s.got == 0 && s.part.Length <= int64(len(p))
 	n := 0
 	for s.err == nil {
 		if s.src == nil {
@@ -246,7 +243,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 		}
 		n += s.fetch(p[n:])
 		switch {
-		case s.got == s.length:
+		case s.got == s.part.Length:
 			var all []byte
 			if atOnce {
 				all = p[:n]
@@ -288,7 +285,7 @@ func (s *Stream) fetch(p []byte) int {
 	if s.checkCRC {
 		_, _ = s.sum.Write(p[:n])
 	}
-	if err != nil && s.got < s.length {
+	if err != nil && s.got < s.part.Length {
 		s.dropSource(err)
 	}
 	return n
@@ -374,7 +371,7 @@ func (s *Stream) restart(why error) {
 
 // incomplete returns the error of a Read that cannot continue before the last byte.
 func (s *Stream) incomplete(err error) error {
-	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.r.ID, s.offset+s.got, s.info.Size,
+	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.r.ID, s.part.Offset+s.got, s.part.Size,
 		io.ErrUnexpectedEOF, ErrNoSource, errors.Join(err, s.sourceErr))
 }
 

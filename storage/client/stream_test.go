@@ -22,7 +22,7 @@ func TestOpenRanges(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: body})
 	info := r.stat(id)
 	for _, test := range []struct{ offset, length int64 }{{0, 100_000}, {0, 1}, {99_999, 1}, {5000, 60_000}} {
-		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(test.offset, test.length), r.servers)
 		require.NoError(t, err)
 		require.Equal(t, r.servers[0], s.From())
 		got, err := io.ReadAll(s)
@@ -36,7 +36,7 @@ func TestOpenRanges(t *testing.T) {
 	}
 	for _, test := range []struct{ offset, length int64 }{{0, 0}, {0, -1}, {-1, 5}, {0, 100_001}, {100_000, 1},
 		{1, 1<<63 - 1}} {
-		_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length, r.servers)
+		_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(test.offset, test.length), r.servers)
 		require.ErrorContains(t, err, "not inside", test)
 		require.NotErrorIs(t, err, ErrNoSource)
 	}
@@ -80,7 +80,7 @@ func TestOpenFaults(t *testing.T) {
 			} else {
 				require.NotZero(t, stats.Failures)
 			}
-			s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 1000, r.servers[:1])
+			s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(0, 1000), r.servers[:1])
 			if err == nil {
 				_, err = io.ReadAll(s)
 				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -221,19 +221,19 @@ func TestOpenVersion(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: contenttest.Bytes(100)})
 	info := r.stat(id)
 	require.NoError(t, r.Change(id, contenttest.Bytes(200)[100:], info.Time().Add(time.Second)))
-	_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 100, r.servers[1:])
+	_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(0, 100), r.servers[1:])
 	require.ErrorIs(t, err, fdfs.ErrFileChanged)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, 0, r.requests(1, fdfs.CmdDownload))
 	require.Contains(t, log.String(), "another version of a file")
 	require.NotContains(t, log.String(), "WARN", "a change of a file is no fault of the storage")
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id).At(0, 100), r.servers[1:])
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 
 	log.Reset()
 	r.Storage(1).SetFaults(fdfstest.Faults{Status: 22, Commands: []byte{fdfstest.CmdDownload}})
-	_, err = r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id).At(0, 100), r.servers[1:])
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Empty(t, log.String(), "clients cause this reply by ids of files that do not exist")
 }
@@ -248,7 +248,7 @@ func TestOpenFrom(t *testing.T) {
 		{Host: "192.0.2.1", Port: 1}: r.servers[0],
 	} {
 		info.From = from
-		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 100, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info.At(0, 100), r.servers)
 		require.NoError(t, err)
 		require.Equal(t, want, s.From())
 		require.NoError(t, s.Close())
@@ -262,7 +262,7 @@ func TestFull(t *testing.T) {
 	info := r.stat(id)
 	var from []Server
 	for range 3 {
-		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, r.servers)
 		require.NoError(t, err)
 		defer s.Close()
 		from = append(from, s.From())
@@ -277,14 +277,14 @@ func TestFullIsNoFailure(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
 	info := r.stat(id)
 	for i := range r.servers {
-		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers[i:i+1])
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, r.servers[i:i+1])
 		require.NoError(t, err)
 		defer s.Close()
 	}
 	r.c.t.replyTimeout = 10 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), 2*blameAfter)
 	defer cancel()
-	_, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	_, err := r.c.Open(ctx, FetchRequest{ID: id}, info, r.servers)
 	require.ErrorIs(t, err, fdfs.ErrFull)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Zero(t, r.c.Stats().Failures)
@@ -295,7 +295,7 @@ func TestStreamCancel(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(20 << 20)})
 	info := r.stat(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, r.servers)
 	require.NoError(t, err)
 	r.Storage(0).Partition(true)
 	time.AfterFunc(30*time.Millisecond, cancel)

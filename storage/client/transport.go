@@ -40,13 +40,23 @@ func (r *FetchRequest) Key() string {
 // maxKey is a capacity in bytes that is enough for most keys.
 const maxKey = 128
 
-// Part is a part of a file in one version.
+// Part is a part of a file in one version, by VersionOf and Version.AsOf.
 type Part struct {
-	Version        content.Version
+	content.Version
 	Offset, Length int64
-	// Compare: the version at the server is not known to be Version, and is compared.
-	Compare bool
+	// From is the storage that has just reported the version; zero: none has. Others may have
+	// another version of a file that can change.
+	From Server
 }
+
+// At returns another part of the file.
+func (p Part) At(offset, length int64) Part {
+	p.Offset, p.Length = offset, length
+	return p
+}
+
+// mayDiffer reports whether two storages may have different versions of a file.
+func mayDiffer(id fdfs.FileID, v content.Version) bool { return !id.Immutable() || v.Linked }
 
 // Transport sends the requests of a Client to one server, over its own connections. All else, such
 // as time limits, failover, health and checksums, is the same for all protocols. It is safe for
@@ -128,7 +138,7 @@ func (t *tcpTransport) Stat(ctx context.Context, r FetchRequest) (v content.Vers
 // Open implements Transport. The reply of a storage does not contain the version, so Open requests
 // the version first if it has to be compared.
 func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.ReadCloser, error) {
-	if part.Compare {
+	if mayDiffer(r.ID, part.Version) && part.From != t.server {
 		got, err := t.Stat(ctx, r)
 		if err == nil {
 			err = compareVersions(t.server, got, part.Version)

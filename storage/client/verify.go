@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
@@ -71,7 +72,7 @@ func (s *Stream) recheck(all []byte) error {
 		s.c.legacyGroups.Learn(s.r.ID.Group)
 		return nil
 	}
-	sum, err := s.c.Recheck(s.ctx, s.r, s.info, s.sum, s.senders, s.servers)
+	sum, err := s.c.Recheck(s.ctx, s.r, s.part.Version, s.sum, s.senders, s.servers)
 	if err == nil && sum.Matches(s.r.ID.CRC32) {
 		s.c.legacyGroups.Learn(s.r.ID.Group)
 	}
@@ -101,7 +102,7 @@ func (r reading) independent(other reading) bool {
 //   - The error is fdfs.ErrFileCRC for all other content. A server is excluded for the file if its
 //     content is proven to be wrong: another server has content with the CRC32 of the id, or two
 //     other servers agree on different content.
-func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first checksum.Sum, senders,
+func (c *Client) Recheck(ctx context.Context, r FetchRequest, v content.Version, first checksum.Sum, senders,
 	servers []Server) (again checksum.Sum, err error) {
 	r.ID = r.ID.Clone()
 	if known, ok := c.links.Get(r.ID.String()); ok && known == first.Standard() {
@@ -114,7 +115,7 @@ func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first c
 		if len(j.readings) > maxRereads || ctx.Err() != nil {
 			break
 		}
-		again, err = c.checksum(ctx, r, info, server)
+		again, err = c.checksum(ctx, r, v, server)
 		if t.addFailure(err); err != nil {
 			continue
 		}
@@ -222,11 +223,12 @@ func addrs(servers []Server) (list []string) {
 }
 
 // checksum reads the whole file from one server and returns its sum.
-func (c *Client) checksum(ctx context.Context, r FetchRequest, info Info, server Server) (sum checksum.Sum, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rereadTime+time.Duration(info.Size/rereadRate)*time.Second)
+func (c *Client) checksum(ctx context.Context, r FetchRequest, v content.Version, server Server) (sum checksum.Sum,
+	err error) {
+	ctx, cancel := context.WithTimeout(ctx, rereadTime+time.Duration(v.Size/rereadRate)*time.Second)
 	defer cancel()
 	r.Unchecked = true
-	s, err := c.Open(ctx, r, info, 0, info.Size, []Server{server})
+	s, err := c.Open(ctx, r, Part{Version: v, Length: v.Size}, []Server{server})
 	if err != nil {
 		return sum, err
 	}

@@ -54,7 +54,7 @@ func TestCorruptedSmall(t *testing.T) {
 func TestCorruptedRange(t *testing.T) {
 	body := contenttest.Bytes(1000)
 	r, id, _ := twins(t, body, flipped(body, 100))
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 1, 999, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id).At(1, 999), r.servers)
 	require.NoError(t, err)
 	_, err = r.read(s)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestCorruptedOnTheWay(t *testing.T) {
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
-	require.NoError(t, corrupted.Change(id, body, s.info.Time())) // the second read returns the right content
+	require.NoError(t, corrupted.Change(id, body, s.part.Time())) // the second read returns the right content
 	_, err = r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 }
@@ -151,8 +151,7 @@ func TestLegacyCRCSmall(t *testing.T) {
 func TestOpenUnchecked(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, corrupted := twins(t, body, flipped(body, 100))
-	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), 0,
-		int64(len(body)), r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), r.servers)
 	require.NoError(t, err)
 	got, err := r.read(s)
 	require.NoError(t, err)
@@ -210,7 +209,7 @@ func TestTrunkLink(t *testing.T) {
 	require.ErrorIs(t, err, fdfs.ErrNoFile)
 	v, err := VersionOf(link, int64(len(body)), 0) // a version from another transport
 	require.NoError(t, err)
-	_, err = r.c.Open(context.Background(), FetchRequest{ID: link}, Info{Version: v}, 0, v.Size, r.servers)
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: link}, Part{Version: v, Length: v.Size}, r.servers)
 	require.ErrorIs(t, err, ErrSlotLink)
 	require.Zero(t, r.Downloads(link).Downloads)
 	for _, h := range r.c.Health() {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"io"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/storage/client"
@@ -27,13 +28,12 @@ func (Unreachable) Order(servers []client.Server) []client.Server { return serve
 func (Unreachable) AreDown([]client.Server) bool { return true }
 
 // Stat fails.
-func (Unreachable) Stat(context.Context, client.FetchRequest, []client.Server) (client.Info, error) {
-	return client.Info{}, client.ErrNoSource
+func (Unreachable) Stat(context.Context, client.FetchRequest, []client.Server) (client.Part, error) {
+	return client.Part{}, client.ErrNoSource
 }
 
 // Open fails.
-func (Unreachable) Open(context.Context, client.FetchRequest, client.Info, int64, int64,
-	[]client.Server) (io.ReadCloser, error) {
+func (Unreachable) Open(context.Context, client.FetchRequest, client.Part, []client.Server) (io.ReadCloser, error) {
 	return nil, client.ErrNoSource
 }
 
@@ -41,7 +41,7 @@ func (Unreachable) Open(context.Context, client.FetchRequest, client.Info, int64
 func (Unreachable) Exclude(fdfs.FileID, client.Server) {}
 
 // Recheck returns the first sum, as a server that sends the same content again.
-func (Unreachable) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
+func (Unreachable) Recheck(_ context.Context, _ client.FetchRequest, _ content.Version, first checksum.Sum, _,
 	_ []client.Server) (checksum.Sum, error) {
 	return first, nil
 }
