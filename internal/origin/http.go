@@ -151,7 +151,7 @@ func checkLink(resp *http.Response, v content.Version) error {
 
 // Open implements client.Transport by GET. The response contains the version, so the comparison
 // needs no other request. The module sends the whole file for bytes=0-0, so the first byte is
-// requested with the second one.
+// requested with the second one, which is not read: the connection is closed then.
 func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client.Part) (io.ReadCloser, error) {
 	span, status := "", http.StatusOK
 	isFirst := part.Offset == 0 && part.Length == 1 && part.Version.Size > 1
@@ -170,32 +170,12 @@ func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client
 		return nil, errors.Join(err, resp.Body.Close())
 	}
 	if isFirst {
-		return &firstByte{ReadCloser: resp.Body}, nil
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, part.Length-1), resp.Body}, nil
 	}
 	return resp.Body, nil
-}
-
-// firstByte is the first byte of a body of two bytes. Both are read, so that the connection is
-// kept.
-type firstByte struct {
-	io.ReadCloser
-	done bool
-}
-
-// Read implements io.Reader.
-func (b *firstByte) Read(p []byte) (int, error) {
-	switch {
-	case b.done:
-		return 0, io.EOF
-	case len(p) == 0:
-		return 0, nil
-	}
-	var both [2]byte
-	if _, err := io.ReadFull(b.ReadCloser, both[:]); err != nil {
-		return 0, err
-	}
-	b.done = true
-	return copy(p, both[:1]), nil
 }
 
 // check compares a response with the request.
