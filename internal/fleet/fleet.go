@@ -14,7 +14,6 @@ import (
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/lua"
 
@@ -38,14 +37,13 @@ type Fleet struct {
 	self      atomic.Pointer[identity]
 	address   ownAddress // for Options.AutoListen
 	members   atomic.Pointer[memberList]
-	transport *http.Transport      // to other gateways
-	backoff   *backoff.Set[string] // gateways that could not be reached
-	lives     lives                // of other gateways
-	server    *http.Server         // of other gateways; Close stops it
-	handle    sync.Once            // sets the handler of server
-	admission admission            // of connections to server
-	responses *semaphore.Weighted  // one unit per response to another gateway; StopPeers takes all
-	drained   atomic.Bool          // StopPeers has taken all
+	transport *http.Transport     // to other gateways
+	lives     lives               // of other gateways
+	server    *http.Server        // of other gateways; Close stops it
+	handle    sync.Once           // sets the handler of server
+	admission admission           // of connections to server
+	responses *semaphore.Weighted // one unit per response to another gateway; StopPeers takes all
+	drained   atomic.Bool         // StopPeers has taken all
 	warn      *logfile.Warner
 	stats     counters
 	purges    purgeLimits
@@ -97,7 +95,7 @@ func New(o Options) (*Fleet, error) {
 		o: o, log: log, warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
-		backoff: backoff.NewSet[string](peerBackoff, maxPeers), lives: newLives(),
+		lives:     newLives(),
 		responses: semaphore.NewWeighted(math.MaxInt64),
 		news:      make(chan struct{}, 1), heard: make(chan struct{}, 1), synced: make(chan struct{}),
 		loopEnded: make(chan struct{}),

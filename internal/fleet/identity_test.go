@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
@@ -182,7 +181,7 @@ func TestSetSecret(t *testing.T) {
 	}))
 	a := member(t, o, 1)
 	ask := func() error {
-		a.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
+		a.lives.ofPeer(b.o.Advertise).noteReply()
 		_, stream, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
 		if err != nil {
 			return err

@@ -95,7 +95,7 @@ func (f *Fleet) awaitRelease(ctx context.Context, peer string, l LockInfo) error
 	began := time.Now()
 	err := f.waitForLease(ctx, l)
 	if err == nil && time.Since(began) < l.TTL { // released, not expired
-		f.backoff.Succeed(peer)
+		f.lives.ofPeer(peer).noteReply()
 	}
 	return err
 }

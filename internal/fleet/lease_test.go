@@ -67,7 +67,7 @@ func TestReleaseProvesLife(t *testing.T) {
 	wait := func(end func(leaseOf)) {
 		a.leadTimeout = testTimeout
 		lease := lead(t, a, "key")
-		b.backoff.Fail(a.Name())
+		b.lives.ofPeer(a.Name()).noteFailure()
 		var held *cache.Held
 		require.ErrorAs(t, leaseRejected(t, b, "key"), &held)
 		waited := make(chan error, 1)
@@ -76,13 +76,13 @@ func TestReleaseProvesLife(t *testing.T) {
 		require.NoError(t, <-waited)
 	}
 	wait(func(l leaseOf) { l.release() })
-	require.True(t, b.backoff.Allow(a.Name()))
+	require.True(t, b.lives.ofPeer(a.Name()).mayAsk())
 
 	eventually.True(t, func() bool { // a reply after the ttl is an error
 		_, err := a.locks.Acquire(t.Context(), "old", cachelock.LockOptions{TTL: 300 * time.Millisecond})
 		return err == nil
 	})
-	b.backoff.Fail(a.Name())
+	b.lives.ofPeer(a.Name()).noteFailure()
 	require.NoError(t, b.awaitRelease(t.Context(), a.Name(), LockInfo{Key: "old", TTL: time.Millisecond}))
-	require.False(t, b.backoff.Allow(a.Name()))
+	require.False(t, b.lives.ofPeer(a.Name()).mayAsk())
 }

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/logtest"
 	"fastdfs-gateway/internal/testing/redistest"
@@ -39,7 +38,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	for range 3 {
 		_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
 		require.Error(t, err)
-		a.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
+		a.lives.ofPeer(b.o.Advertise).noteReply()
 	}
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
 	require.Equal(t, 1, here.Count("gateway="+b.o.Advertise), here)

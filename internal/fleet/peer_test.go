@@ -290,7 +290,7 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 			}
 			require.ErrorIs(t, err, c.want)
 			require.EqualValues(t, c.ends, asked.Load())
-			require.False(t, a.backoff.Allow(peer), "others do not wait for it")
+			require.False(t, a.lives.ofPeer(peer).mayAsk(), "others do not wait for it")
 		})
 	}
 }

@@ -143,7 +143,7 @@ func TestPeerThatFreezes(t *testing.T) {
 				}
 				require.Error(t, err)
 				require.LessOrEqual(t, time.Since(<-frozen), p.o.LockTTL/4)
-				require.False(t, p.backoff.Allow(otherGateway), "it is not asked again at once")
+				require.False(t, p.lives.ofPeer(otherGateway).mayAsk(), "it is not asked again at once")
 			})
 		})
 	}
@@ -170,7 +170,7 @@ func TestPeerThatIsStuck(t *testing.T) {
 					require.ErrorIs(t, err, cache.ErrUnreachable)
 				}
 				require.Equal(t, time.Minute, time.Since(began))
-				require.False(t, p.backoff.Allow(otherGateway))
+				require.False(t, p.lives.ofPeer(otherGateway).mayAsk())
 			})
 		})
 	}
@@ -251,7 +251,7 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 		time.AfterFunc(time.Millisecond, cancel)
 		_, err := openSegment(ctx, p, cache.PeerRequest{})
 		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, p.backoff.Allow(otherGateway), "the caller's leaving says nothing about the peer")
+		require.True(t, p.lives.ofPeer(otherGateway).mayAsk(), "the caller's leaving says nothing about the peer")
 		p.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("a second connection")
 		}
@@ -291,7 +291,7 @@ func TestPeerInBackoff(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, open(ctx, "https://10.0.0.3:8887"), context.Canceled)
-		require.True(t, p.backoff.Allow("https://10.0.0.3:8887"))
+		require.True(t, p.lives.ofPeer("https://10.0.0.3:8887").mayAsk())
 	})
 }
 
@@ -346,7 +346,7 @@ func TestLateLinkComesBack(t *testing.T) {
 	giveUp := func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		a.backoff.Succeed(peer)
+		a.lives.ofPeer(peer).noteReply()
 		_, _, _ = a.Open(ctx, peer, cache.PeerRequest{Key: testKey})
 	}
 	relay.Hang()

@@ -75,11 +75,13 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 		return m, nil, err
 	case self.advertise == "" || peer == self.advertise:
 		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", cache.ErrUnreachable)
-	case !f.backoff.Allow(peer):
+	}
+	l := f.lives.ofPeer(peer)
+	if !l.mayAsk() {
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", cache.ErrUnreachable)
 	}
-	defer f.backoff.Abandon(peer) // where neither Fail nor Succeed is called
-	ctx, w := f.watch(ctx, to, cmp.Or(r.Idle, defaultIdle))
+	defer l.endProbe() // where neither noteFailure nor noteReply is called
+	ctx, w := f.watch(ctx, to, l, cmp.Or(r.Idle, defaultIdle))
 	defer func() {
 		if body == nil {
 			w.endRequest()
@@ -90,14 +92,14 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 		resp, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
-		return m, nil, f.failed(ctx, peer, err)
+		return m, nil, f.failed(ctx, peer, l, err)
 	}
 	if err := f.self.Load().verify(resp.TLS); err != nil { // the secret has changed since the connection was made
 		_ = resp.Body.Close() // it is not used
 		f.transport.CloseIdleConnections()
-		return m, nil, f.failed(ctx, peer, err)
+		return m, nil, f.failed(ctx, peer, l, err)
 	}
-	f.backoff.Succeed(peer)
+	l.noteReply()
 	m, err = f.accept(peer, r, resp)
 	if err != nil || r.Key.Index == cache.MetaOnly {
 		_ = resp.Body.Close() // it is not used
@@ -105,7 +107,7 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
 	w.idle.Stop()
-	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, watch: w, left: left, fleet: f, peer: peer}, nil
+	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, watch: w, left: left, fleet: f}, nil
 }
 
 // isCut reports whether a connection ended while a request on it was waiting for its response.
@@ -115,11 +117,11 @@ func isCut(err error) bool {
 
 // failed returns the error for a peer that did not respond, and starts its back-off, which saves
 // other requests the wait.
-func (f *Fleet) failed(ctx context.Context, peer string, err error) error {
+func (f *Fleet) failed(ctx context.Context, peer string, l *life, err error) error {
 	cause := context.Cause(ctx)
 	idle := errors.Is(cause, errIdle)
 	if cause == nil || idle {
-		f.backoff.Fail(peer)
+		l.noteFailure()
 	}
 	switch {
 	case idle:
@@ -182,7 +184,6 @@ type peerBody struct {
 	watch *watch
 	left  int64  // missing bytes
 	fleet *Fleet // nil = the read was counted
-	peer  string
 }
 
 // Read implements io.Reader.
@@ -197,7 +198,7 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	case err != nil:
 		// without the back-off, the next attempt would be idle again
 		if b.fleet != nil && errors.Is(context.Cause(b.ctx), errIdle) {
-			b.fleet.backoff.Fail(b.peer)
+			b.watch.life.noteFailure()
 		}
 		b.count("broken")
 		err = fmt.Errorf("cannot read on from a peer, %d bytes are missing: %w", b.left, err)

@@ -5,9 +5,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/process/panics"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -20,11 +22,12 @@ const (
 	maxLate    = 450 * time.Millisecond // usual time of a reply; a later one comes from a link that was dead
 )
 
-// life holds the signs of life of a peer: all bytes that its connections bring. A peer that owes a
-// response and is silent is probed, also after the request was given up. If it is silent while a
-// probe waits, its connections are closed, which ends all requests to it.
+// life holds the back-off of a peer, and its signs of life: all bytes that its connections bring. A
+// peer that owes a response and is silent is probed, also after the request was given up. If it is
+// silent while a probe waits, its connections are closed, which ends all requests to it.
 type life struct {
 	mu       sync.Mutex    // guards the fields below
+	backoff  backoff.State // of a peer that could not be reached
 	probed   bool          // a goroutine probes the peer
 	requests int           // whose responses have not ended
 	asked    time.Time     // of the last request
@@ -32,6 +35,36 @@ type life struct {
 	heard    time.Time     // of the last bytes
 	late     time.Duration // usual time until the reply to a probe
 	conns    map[net.Conn]struct{}
+}
+
+// mayAsk reports whether the peer is not in back-off. After one it returns true to one caller,
+// whose request probes the peer, and false to others until that calls noteReply, noteFailure or
+// endProbe.
+func (l *life) mayAsk() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.backoff.Until().IsZero() || l.backoff.Probe(time.Now())
+}
+
+// noteReply ends the back-off.
+func (l *life) noteReply() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backoff.Reset()
+}
+
+// noteFailure begins a back-off.
+func (l *life) noteFailure() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backoff.Fail(peerBackoff, time.Now())
+}
+
+// endProbe ends a probe without a result, such as one that the caller cancelled.
+func (l *life) endProbe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.backoff.Abandon()
 }
 
 // watch bounds one request to a peer: it is idle for limit at most.
@@ -46,12 +79,12 @@ type watch struct {
 }
 
 // watch returns the context of a request to a peer, and its bounds, until endRequest.
-func (f *Fleet) watch(ctx context.Context, to *url.URL, limit time.Duration) (context.Context, *watch) {
+func (f *Fleet) watch(ctx context.Context, to *url.URL, l *life, limit time.Duration) (context.Context, *watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{life: f.lives.of(to.Host), limit: limit, ctx: ctx, cancel: cancel}
-	w.life.addRequest()
+	w := &watch{life: l, limit: limit, ctx: ctx, cancel: cancel}
+	l.addRequest()
 	w.idle = time.AfterFunc(limit, func() { cancel(errIdle) })
-	w.probe = time.AfterFunc(probeAfter, func() { f.probe(to, w.life) })
+	w.probe = time.AfterFunc(probeAfter, func() { f.probe(to, l) })
 	return ctx, w
 }
 
@@ -124,7 +157,7 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 		silent, began := l.silence(), time.Now()
 		probes := silent >= probeAfter
 		if probes {
-			f.sendProbe(&alive, wait)
+			f.sendProbe(&alive, l, wait)
 		}
 		select {
 		case <-time.After(max(probeAfter-silent, lateBytes)):
@@ -132,7 +165,7 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 			return
 		}
 		if probes && time.Since(began) >= wait && l.silentSince(began) {
-			f.backoff.Fail(to.String())
+			l.noteFailure()
 			l.closeConns()
 		}
 	}
@@ -149,14 +182,14 @@ func (l *life) closeConns() {
 }
 
 // sendProbe sends a probe to a peer, and waits for the response.
-func (f *Fleet) sendProbe(to *url.URL, wait time.Duration) {
+func (f *Fleet) sendProbe(to *url.URL, l *life, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(f.life, wait)
 	defer cancel()
 	r := (&http.Request{Method: http.MethodGet, URL: to, Header: http.Header{}}).WithContext(ctx)
 	began := time.Now()
 	if resp, err := f.transport.RoundTrip(r); err == nil {
 		_ = resp.Body.Close() // it has no content
-		f.lives.of(to.Host).replied(time.Since(began))
+		l.replied(time.Since(began))
 	}
 }
 
@@ -196,12 +229,21 @@ func (l *life) silence() time.Duration {
 	return 0
 }
 
-// lives holds the signs of life of the peers by their addresses.
+// lives holds what is known of the peers by their addresses.
 type lives struct{ byAddress *lru.Cache[string, *life] }
 
 func newLives() lives {
 	byAddress, _ := lru.New[string, *life](maxPeers) // fails only for sizes below 1
 	return lives{byAddress}
+}
+
+// ofPeer returns the life of a peer with a URL.
+func (l lives) ofPeer(url string) *life {
+	address := strings.TrimPrefix(url, "https://")
+	if _, _, err := net.SplitHostPort(address); err != nil { // as net/http dials it
+		address = net.JoinHostPort(strings.Trim(address, "[]"), "443")
+	}
+	return l.of(address)
 }
 
 func (l lives) of(address string) *life {
@@ -217,11 +259,7 @@ func (l lives) of(address string) *life {
 
 // Silence implements cache.Fleet.
 func (f *Fleet) Silence(peer string) (silent, usual time.Duration) {
-	to, err := parsePeer(peer)
-	if err != nil {
-		return 0, 0
-	}
-	l := f.lives.of(to.Host)
+	l := f.lives.ofPeer(peer)
 	silent = l.silence()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,21 +3,20 @@
 // The first back-off of a server takes Policy.First, each further one twice as long, up to
 // Policy.Max. Failures during a back-off belong to the incident that began it and change nothing.
 //
-//	set := backoff.NewSet[string](backoff.Policy{First: time.Second, Max: 30 * time.Second}, 1024)
-//	if !set.Allow(addr) {
+//	policy := backoff.Policy{First: time.Second, Max: 30 * time.Second}
+//	if !server.state.Until().IsZero() && !server.state.Probe(time.Now()) {
 //		return errInBackoff
 //	}
-//	switch err := ask(addr); {
+//	switch err := ask(server); {
 //	case err == nil:
-//		set.Succeed(addr)
+//		server.state.Reset()
 //	case ctx.Err() != nil:
-//		set.Abandon(addr) // the caller left: not a failure of the server
+//		server.state.Abandon() // the caller left: not a failure of the server
 //	default:
-//		set.Fail(addr)
+//		server.state.Fail(policy, time.Now())
 //	}
 //
-// Set keeps the back-offs of many servers by key. State is the back-off of one server, for a caller
-// that keeps more data of it. Record has the replies and errors of one server, for status pages.
+// State is the back-off of one server. Record has its replies and errors, for status pages.
 package backoff
 
 import (

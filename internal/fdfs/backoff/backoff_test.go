@@ -1,8 +1,6 @@
 package backoff
 
 import (
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,69 +62,4 @@ func TestState(t *testing.T) {
 		s.Reset()
 		require.Zero(t, s)
 	})
-}
-
-// TestSetProbe: after a back-off exactly one of the callers probes, and its result counts for all.
-func TestSetProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewSet[string](policy, 10)
-		allowed := func() int32 {
-			var n atomic.Int32
-			var wg sync.WaitGroup
-			for range 100 {
-				wg.Go(func() {
-					if s.Allow("a") {
-						n.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			return n.Load()
-		}
-		require.EqualValues(t, 100, allowed())
-		s.Fail("a")
-		require.Zero(t, allowed())
-		require.True(t, inBackoff(s, "a"))
-		require.True(t, s.Allow("b"), "another server")
-
-		time.Sleep(policy.First)
-		require.False(t, inBackoff(s, "a"))
-		require.EqualValues(t, 1, allowed())
-		s.Fail("a")
-		time.Sleep(policy.First)
-		require.Zero(t, allowed(), "the second back-off is longer")
-		time.Sleep(policy.First)
-		require.EqualValues(t, 1, allowed())
-		time.Sleep(time.Hour)
-		require.Zero(t, allowed(), "the probe is still running")
-		s.Abandon("a")
-		require.EqualValues(t, 1, allowed())
-		s.Succeed("a")
-		require.EqualValues(t, 100, allowed())
-		s.Abandon("a")
-	})
-}
-
-// TestSetIsBounded: a full set ignores further servers until its back-offs have been over for a
-// while.
-func TestSetIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := NewSet[int](policy, 100)
-		for i := range 1000 {
-			s.Fail(i)
-		}
-		require.Len(t, s.states, 100)
-		require.True(t, inBackoff(s, 99))
-		require.False(t, inBackoff(s, 100))
-		time.Sleep(policy.First + policy.Max)
-		s.Fail(1000)
-		require.Len(t, s.states, 1)
-		require.True(t, inBackoff(s, 1000))
-	})
-}
-
-// inBackoff reports whether a server is in back-off, without a probe.
-func inBackoff[K comparable](s *Set[K], server K) bool {
-	state := s.states[server]
-	return state != nil && state.InBackoff(time.Now())
 }
