@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -24,7 +22,7 @@ type Health struct {
 // PeerHealth is the result of Examine for one gateway.
 type PeerHealth struct {
 	Name    string
-	Latency time.Duration // of a connection and its TLS handshake
+	Latency time.Duration // of a new connection, and a request on it
 	Err     error         // nil = it is reached and has the secret; ErrSecret, or the failed connection
 }
 
@@ -80,32 +78,21 @@ func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err er
 	return ahead, latency, nil
 }
 
-// examinePeer connects to a gateway. In the handshake each side compares the public key of the
-// other with its own, which is derived from the secret.
+// examinePeer sends a request to a gateway. In the handshake each side compares the public key of
+// the other with its own, which is derived from the secret.
 func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth {
 	p := PeerHealth{Name: name}
-	self := f.self.Load()
-	if name, ok := self.records.parse(record); !ok || name != p.Name {
+	if name, ok := f.self.Load().records.parse(record); !ok || name != p.Name {
 		p.Err = ErrSecret
 		return p
 	}
-	u, err := parsePeer(name)
+	to, err := parsePeer(name)
 	if err != nil {
 		p.Err = err
 		return p
 	}
-	address := u.Host
-	if u.Port() == "" {
-		address = net.JoinHostPort(u.Hostname(), "443")
-	}
-	config := self.tls.Clone()
-	config.NextProtos = []string{"h2"}
 	ctx, cancel := context.WithTimeout(ctx, 2*maxSilence(f.o.LockTTL))
 	defer cancel()
-	began := time.Now()
-	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
-	if p.Latency, p.Err = time.Since(began), err; err == nil {
-		p.Err = conn.Close()
-	}
+	p.Latency, p.Err = f.callAlive(ctx, to)
 	return p
 }

@@ -150,14 +150,12 @@ func (f *Fleet) probe(to *url.URL, l *life) {
 	if !l.beginProbes() {
 		return
 	}
-	alive := *to
-	alive.Path = alivePath
 	wait := maxSilence(f.o.LockTTL) - probeAfter - lateBytes
 	for first := true; l.nextProbe(first); first = false {
 		silent, began := l.silence(), time.Now()
 		probes := silent >= probeAfter
 		if probes {
-			f.sendProbe(&alive, l, wait)
+			f.sendProbe(to, l, wait)
 		}
 		select {
 		case <-time.After(max(probeAfter-silent, lateBytes)):
@@ -185,12 +183,22 @@ func (l *life) closeConns() {
 func (f *Fleet) sendProbe(to *url.URL, l *life, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(f.life, wait)
 	defer cancel()
-	r := (&http.Request{Method: http.MethodGet, URL: to, Header: http.Header{}}).WithContext(ctx)
-	began := time.Now()
-	if resp, err := f.transport.RoundTrip(r); err == nil {
-		_ = resp.Body.Close() // it has no content
-		l.replied(time.Since(began))
+	if took, err := f.callAlive(ctx, to); err == nil {
+		l.replied(took)
 	}
+}
+
+// callAlive requests /alive of a peer, and returns the time until the response.
+func (f *Fleet) callAlive(ctx context.Context, peer *url.URL) (took time.Duration, err error) {
+	to := *peer
+	to.Path = alivePath
+	r := &http.Request{Method: http.MethodGet, URL: &to, Header: http.Header{}}
+	began := time.Now()
+	resp, err := f.transport.RoundTrip(r.WithContext(ctx))
+	if err == nil {
+		_ = resp.Body.Close() // it has no content
+	}
+	return time.Since(began), err
 }
 
 // replied notes the time until the reply to a probe. Short ones lower the usual time slowly: the
