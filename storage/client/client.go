@@ -57,8 +57,13 @@ var (
 // separately, the unlisted ones.
 const maxServers = 1024
 
-// unlistedTimeout bounds the connect timeout for unlisted servers.
-const unlistedTimeout = 3 * time.Second
+// Limits for all unlisted servers together that have not replied yet, so that made-up ids cannot
+// take the connections that other files need.
+const (
+	maxUnlisted         = 64              // servers with running requests
+	maxUnlistedRequests = 256             // requests to them
+	unlistedTimeout     = 3 * time.Second // bounds the connect timeout for unlisted servers
+)
 
 // poolSize is the default of PoolOptions.MaxOpen here.
 const poolSize = 64
@@ -133,10 +138,9 @@ type Client struct {
 	links        *lru.Cache[string, uint32]    // CRC32s of the content of links, which differ from those in their ids
 	excludeMu    sync.Mutex                    // serializes changes of excluded
 	excluded     *lru.Cache[string, exclusion] // by file id
-	unlisted     unlistedServers
-	legacyGroups checksum.Groups // groups of files with legacy CRC32s
-	probing      chan struct{}   // holds one value for each running probe
-	running      sync.WaitGroup  // janitor and probes
+	legacyGroups checksum.Groups               // groups of files with legacy CRC32s
+	probing      chan struct{}                 // holds one value for each running probe
+	running      sync.WaitGroup                // janitor and probes
 
 	mu      sync.Mutex // guards the fields below, and refs, used and health of every member
 	closed  bool
@@ -203,6 +207,9 @@ func (c *Client) acquire(s Server) (*member, error) {
 	if c.closed {
 		return nil, errClientClosed
 	}
+	if err := c.admit(s); err != nil {
+		return nil, err
+	}
 	m := c.members[s]
 	if m == nil {
 		if !c.hasRoom(s.Unlisted) {
@@ -223,6 +230,26 @@ func (c *Client) releaseMember(m *member) {
 	m.refs--
 	m.used = time.Now()
 	c.mu.Unlock()
+}
+
+// admit returns fdfs.ErrFull if too many requests to unlisted servers wait for the first reply of
+// their server, and this would be one more. c.mu is held.
+func (c *Client) admit(s Server) error {
+	m := c.members[s]
+	if !s.Unlisted || m != nil && m.health.hasReplied {
+		return nil
+	}
+	servers, requests := 0, 0
+	for _, other := range c.members {
+		if other.server.Unlisted && !other.health.hasReplied && other.refs > 0 {
+			servers, requests = servers+1, requests+other.refs
+		}
+	}
+	if requests < maxUnlistedRequests && (servers < maxUnlisted || m != nil && m.refs > 0) {
+		return nil
+	}
+	return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first reply: %w", s.Addr(),
+		requests, servers, fdfs.ErrFull)
 }
 
 // hasRoom reports whether there is room for one more unlisted or listed server. If necessary it

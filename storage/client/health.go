@@ -44,6 +44,7 @@ type health struct {
 
 	errors         int  // failures in a row
 	downloadFailed bool // one of the failures was a download
+	hasReplied     bool // before that, the requests to an unlisted server are bounded
 	lostHedges     int  // lost hedges in a row: another server replied to a hedged request first
 	backoff        backoff.State
 	record         backoff.Record             // its replies include lost hedges
@@ -62,7 +63,7 @@ func (h *health) state() State {
 
 // replied records the latency of a reply that has begun.
 func (h *health) replied(latency time.Duration) {
-	h.lostHedges = 0
+	h.lostHedges, h.hasReplied = 0, true
 	h.observe(latency)
 }
 

@@ -56,11 +56,6 @@ var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceede
 // replyTimeout, else within the network timeout.
 func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a reply,
 	err error) {
-	if err := c.unlisted.beginRequest(s); err != nil {
-		cancel(nil)
-		return reply{}, err
-	}
-	defer c.unlisted.endRequest(s)
 	m, err := c.acquire(s)
 	if err != nil {
 		cancel(nil)
@@ -83,7 +78,6 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 		end()
 		return reply{}, err
 	}
-	c.unlisted.markVerified(s)
 	c.replied(m, time.Since(start))
 	if a.end = end; a.source != nil {
 		a.source.end, a.source.stop = end, func() { cancel(nil) }
@@ -111,7 +105,6 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 	case cause != nil && !(errors.Is(cause, context.DeadlineExceeded) && took >= blameAfter):
 		// the caller cancelled the request
 	case errors.Is(err, fdfs.ErrNoFile):
-		c.unlisted.markVerified(m.server)
 		c.replied(m, took)
 		c.completed(m, false)
 	case errors.Is(err, ErrWrong), errors.Is(err, fdfs.ErrFileChanged):

@@ -18,29 +18,27 @@ func unlisted(i int) Server {
 }
 
 func TestUnlistedBounds(t *testing.T) {
-	var s unlistedServers
+	c := New(Options{})
+	defer c.Close()
+	begin := func(s Server) error {
+		m, err := c.acquire(s)
+		if err == nil {
+			t.Cleanup(func() { c.releaseMember(m) })
+		}
+		return err
+	}
 	for i := range maxUnlisted {
-		require.NoError(t, s.beginRequest(unlisted(i)))
+		require.NoError(t, begin(unlisted(i)))
 	}
-	require.ErrorIs(t, s.beginRequest(unlisted(maxUnlisted)), fdfs.ErrFull, "one address more")
-	require.NoError(t, s.beginRequest(Server{Host: "192.0.2.1", Port: 1}), "a known server")
+	require.ErrorIs(t, begin(unlisted(maxUnlisted)), fdfs.ErrFull, "one address more")
+	require.NoError(t, begin(Server{Host: "192.0.2.1", Port: 1}), "a known server")
 	for range maxUnlistedRequests - maxUnlisted {
-		require.NoError(t, s.beginRequest(unlisted(0)))
+		require.NoError(t, begin(unlisted(0)))
 	}
-	require.ErrorIs(t, s.beginRequest(unlisted(1)), fdfs.ErrFull, "one request more")
-	s.markVerified(unlisted(0))
-	require.NoError(t, s.beginRequest(unlisted(0)))
-	s.endRequest(unlisted(0))
-	require.NoError(t, s.beginRequest(unlisted(maxUnlisted)), "a reply makes room")
-	for i := range maxUnlisted + 1 {
-		s.endRequest(unlisted(i))
-	}
-	require.Zero(t, s.total)
-	require.Empty(t, s.asked)
-	for i := range 2*maxServers + 1 {
-		s.markVerified(unlisted(i))
-		require.LessOrEqual(t, len(s.verified), maxServers)
-	}
+	require.ErrorIs(t, begin(unlisted(1)), fdfs.ErrFull, "one request more")
+	c.replied(c.members[unlisted(0)], time.Millisecond)
+	require.NoError(t, begin(unlisted(0)))
+	require.NoError(t, begin(unlisted(maxUnlisted)), "a reply makes room")
 }
 
 // TestUnlistedTakeNoRoom: unlisted servers, up to their limit, leave room for the listed ones.
@@ -50,6 +48,7 @@ func TestUnlistedTakeNoRoom(t *testing.T) {
 	for i := range maxServers {
 		m, err := r.c.acquire(unlisted(i))
 		require.NoError(t, err)
+		r.c.replied(m, time.Millisecond)
 		defer r.c.releaseMember(m)
 	}
 	_, err := r.c.acquire(unlisted(maxServers))
@@ -57,8 +56,8 @@ func TestUnlistedTakeNoRoom(t *testing.T) {
 	r.requireContent(id, contenttest.Bytes(1000))
 }
 
-// TestUnlisted: an unlisted server that accepts and does not reply is removed at the end of the
-// request. An unlisted server that replies counts as verified.
+// TestUnlisted: an unlisted server that accepts and does not reply counts until the end
+// of the request. An unlisted server that has replied does not count.
 func TestUnlisted(t *testing.T) {
 	r := newRig(t, 1, Options{})
 	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
@@ -70,10 +69,10 @@ func TestUnlisted(t *testing.T) {
 	defer cancel()
 	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, []Server{silent})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Empty(t, r.c.unlisted.asked)
+	require.Zero(t, r.c.members[silent].refs)
 	good := r.servers[0]
 	good.Unlisted = true
 	_, err = r.c.Stat(t.Context(), FetchRequest{ID: id}, []Server{good})
 	require.NoError(t, err)
-	require.Contains(t, r.c.unlisted.verified, good)
+	require.True(t, r.c.members[good].health.hasReplied)
 }
