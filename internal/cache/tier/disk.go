@@ -30,7 +30,7 @@ type DiskOptions struct {
 	// Successor: another process is about to release the folder, see Await.
 	Successor bool
 
-	failure func(op string) error // for tests: the error of an operation
+	failure func(op string) error // for tests: called before each operation, which it can fail
 }
 
 // Disk is a tier of files, one for each segment. It survives a restart, and a kill of the process

@@ -25,9 +25,6 @@ type openFile struct {
 
 // openSegment opens the file of a segment and checks its header. It may hang.
 func openSegment(d *Disk, path string, key Key) (_ *openFile, err error) {
-	if err := d.o.failure("open"); err != nil {
-		return nil, err
-	}
 	file, err := d.root.Load().OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -122,7 +119,7 @@ func (f *openFile) load() (*Segment, error) {
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {
 		_, length := f.chunk(i)
 		p := make([]byte, length) // not used again if the read is late
-		if err := readOnly(f.disk.io, "read", func() error { return f.read(i, p) }); err != nil {
+		if err := readOnly(f.disk.io, "load", func() error { return f.read(i, p) }); err != nil {
 			return nil, err
 		}
 		s.Chunks = append(s.Chunks, p)

@@ -3,7 +3,6 @@ package tier
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +34,7 @@ var errOff = errors.New("the cache's disk hangs")
 //
 // Background goroutines call supervise, and may hang; readers call read, all others do.
 type diskIO struct {
-	path  string
-	log   *slog.Logger
+	o     *DiskOptions
 	slots chan struct{} // one value for each operation of do
 	wake  chan struct{} // holds one value after turnOff
 	isOff atomic.Bool   // changed with mu held
@@ -49,8 +47,8 @@ type diskIO struct {
 	silent bool          // a reader has given up, and none of them has ended since it began
 }
 
-func newDiskIO(path string, log *slog.Logger) *diskIO {
-	return &diskIO{path: path, log: log, slots: make(chan struct{}, maxOperations), wake: make(chan struct{}, 1),
+func newDiskIO(o *DiskOptions) *diskIO {
+	return &diskIO{o: o, slots: make(chan struct{}, maxOperations), wake: make(chan struct{}, 1),
 		off: make(chan struct{})}
 }
 
@@ -70,6 +68,9 @@ func (x *diskIO) supervise(op string, call func() error) error {
 			x.stuck--
 		}
 	}()
+	if err := x.o.failure(op); err != nil {
+		return err
+	}
 	return call()
 }
 
@@ -207,7 +208,7 @@ func (x *diskIO) turnOff(op string, hangs func() bool) {
 	}
 	x.mu.Unlock()
 	if begins {
-		x.log.Error("the cache's disk hangs: there is no cache on disk until it responds", "path", x.path,
+		x.o.Logger.Error("the cache's disk hangs: there is no cache on disk until it responds", "path", x.o.Path,
 			"operation", op)
 		select {
 		case x.wake <- struct{}{}:
@@ -225,7 +226,7 @@ func (x *diskIO) turnOn() {
 	}
 	x.mu.Unlock()
 	if ends {
-		x.log.Warn("the cache's disk responds again, the cache uses it", "path", x.path)
+		x.o.Logger.Warn("the cache's disk responds again, the cache uses it", "path", x.o.Path)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestReleaseWhileListing(t *testing.T) {
 // none of them waits. When the operation has ended, a probe turns the tier on, and purged files are
 // removed.
 func TestHangingDisk(t *testing.T) {
-	for _, op := range []string{"open", "read", "write", "remove", "sync"} {
+	for _, op := range []string{"open", "read", "create", "remove", "sync"} {
 		path := emptyFolder(t)
 		synctest.Test(t, func(t *testing.T) {
 			var hang atomic.Bool
@@ -126,7 +126,7 @@ func TestHangingDisk(t *testing.T) {
 			hang.Store(true)
 			began := time.Now()
 			switch op {
-			case "write":
+			case "create":
 				require.True(t, d.Put(tiny("group1/c")))
 			case "remove", "sync":
 				require.Equal(t, 1, d.Purge(MatchFile("group1/a")))

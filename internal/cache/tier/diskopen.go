@@ -20,9 +20,10 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if o.failure == nil {
 		o.failure = func(string) error { return nil }
 	}
-	d := &Disk{o: o, io: newDiskIO(o.Path, o.Logger), jobs: make(chan *job, maxJobs), index: newIndex(),
+	d := &Disk{o: o, jobs: make(chan *job, maxJobs), index: newIndex(),
 		removals: make(chan struct{}, 1), flushes: make(chan chan struct{}), purged: make(map[Match]struct{}),
 		pending: make(files[job])}
+	d.io = newDiskIO(&d.o)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.tasks.Go(d.attend)
 	err := d.openOnce()
@@ -73,9 +74,6 @@ func (d *Disk) openFolder() error {
 			return &rejectedError{err}
 		}
 	}
-	if err := d.o.failure("open the folder"); err != nil {
-		return err
-	}
 	root, err := openRoot(d.o.Path)
 	if err != nil {
 		return err
@@ -118,23 +116,16 @@ func (d *Disk) attend() {
 		}
 		began := time.Now()
 		err := d.io.supervise("probe", func() error {
-			if d.root.Load() == nil {
-				return d.openFolder()
+			if root := d.root.Load(); root != nil {
+				return root.probe()
 			}
-			return d.probe()
+			return d.openFolder()
 		})
 		if err != nil || time.Since(began) >= hangTime {
 			continue
 		}
 		d.io.turnOn()
 	}
-}
-
-func (d *Disk) probe() error {
-	if err := d.o.failure("probe"); err != nil {
-		return err
-	}
-	return d.root.Load().probe()
 }
 
 // endTime bounds the wait of Release and Close for the operations that are running.

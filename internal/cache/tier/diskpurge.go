@@ -122,12 +122,7 @@ func (d *Disk) removePurged() {
 // unlink removes the file of a segment in index.unlinking. After a failure the segment stays there:
 // further purges try again, and so does Sync if the segment was purged.
 func (d *Disk) unlink(key Key, r *removal) {
-	err := d.io.supervise("remove", func() error {
-		if err := d.o.failure("remove"); err != nil {
-			return err
-		}
-		return d.root.Load().Remove(d.path(key))
-	})
+	err := d.io.supervise("remove", func() error { return d.root.Load().Remove(d.path(key)) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		return
@@ -263,7 +258,7 @@ func (d *Disk) syncFolders() error {
 			continue
 		}
 		group.Go(func() error {
-			err := doOnly(d.io, "sync", func() error { return d.syncFolder(i) })
+			err := doOnly(d.io, "sync", func() error { return d.root.Load().sync(folderName(i)) })
 			if err != nil {
 				f.wanted.Store(true)
 				return err
@@ -273,11 +268,4 @@ func (d *Disk) syncFolders() error {
 		})
 	}
 	return group.Wait()
-}
-
-func (d *Disk) syncFolder(i int) error {
-	if err := d.o.failure("sync"); err != nil {
-		return err
-	}
-	return d.root.Load().sync(folderName(i))
 }

@@ -215,9 +215,7 @@ func (d *Disk) fillFile(path string, s *Segment) (err error) {
 	// read-only.
 	var f *os.File
 	err = d.io.supervise("create", func() (err error) {
-		if err = d.o.failure("write"); err == nil {
-			f, err = d.root.Load().OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		}
+		f, err = d.root.Load().OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 		return err
 	})
 	if err != nil {

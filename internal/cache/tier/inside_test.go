@@ -65,7 +65,7 @@ func TestFailingDisk(t *testing.T) {
 		_, err := view.At(0, 1)
 		return err == nil
 	}
-	failing.Store("write")
+	failing.Store("create")
 	require.True(t, d.Put(s))
 	d.Settle()
 	require.False(t, found())
@@ -117,7 +117,7 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 		waiting.Store(found)
 		off.Store(d.Stats().Disabled)
 	}})
-	d = openDisk(t, DiskOptions{Logger: log, failure: failureOf("write", &failing)})
+	d = openDisk(t, DiskOptions{Logger: log, failure: failureOf("create", &failing)})
 	require.True(t, d.Put(s))
 	d.Settle()
 	require.NoError(t, d.Close())
@@ -135,7 +135,7 @@ func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atom
 		var writes atomic.Int64
 		d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
 			switch {
-			case op == "write" && writes.Add(1) == 1:
+			case op == "create" && writes.Add(1) == 1:
 				<-write
 			case op == "remove":
 				<-remove
@@ -199,7 +199,7 @@ func TestCanceledWhileWritten(t *testing.T) {
 func TestSlowDisk(t *testing.T) {
 	stuck := make(chan struct{})
 	d := openDisk(t, DiskOptions{Queue: 10000, failure: func(op string) error {
-		if op == "write" {
+		if op == "create" {
 			<-stuck
 		}
 		return nil
@@ -224,7 +224,7 @@ func TestPurgeBesideASlowWrite(t *testing.T) {
 		stuck := make(chan struct{})
 		var writes atomic.Int64
 		d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
-			if op == "write" && writes.Add(1) == 1 {
+			if op == "create" && writes.Add(1) == 1 {
 				<-stuck
 			}
 			return nil
