@@ -59,7 +59,7 @@ func TestAgain(t *testing.T) {
 
 // slowRelease is a fleet whose leases are released only after held is closed.
 type slowRelease struct {
-	Standalone
+	alone
 	held chan struct{}
 }
 

@@ -87,7 +87,7 @@ type Options struct {
 	StaleWhileRevalidate time.Duration // after TTL: served during revalidation, if the file cannot change; default 1 h
 	StaleIfError         time.Duration // after TTL: served while the source fails; default 24 h
 
-	Fleet  Fleet         // access to the other gateways; default Standalone
+	Fleet  Fleet         // access to the other gateways; nil: there are none
 	Copies int           // gateways that keep a segment on disk, the first in rank; 0 = all
 	Wait   time.Duration // limit of a wait for a held lease, a slot of a source, or memory; default 30 s
 	// Source returns the Source of a file that another gateway requests, which knows it as asked:
@@ -119,9 +119,6 @@ func (o *Options) setDefaults() {
 	if o.Source == nil {
 		o.Source = func(string, string) (Source, error) { return nil, ErrNotHere }
 	}
-	if o.Fleet == nil {
-		o.Fleet = Standalone{}
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -138,7 +135,6 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 // Cache is the cache of one process. It is safe for concurrent use.
 type Cache struct {
 	o         Options
-	isAlone   bool // the Fleet is Standalone
 	metas     *metaCache
 	began     time.Time
 	memory    *tier.Memory
@@ -188,7 +184,6 @@ func New(o Options) *Cache {
 		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
 		fills: make(map[SegmentKey]*fill), uncached: make(map[SegmentKey]int), next: make(chan *fill),
 	}
-	_, c.isAlone = o.Fleet.(Standalone)
 	if contentBudget(&o) >= SegmentSize {
 		if err := c.memory.UseSendfile(); err != nil {
 			o.Logger.Warn("what the cache has in memory is copied for each response", "err", err)

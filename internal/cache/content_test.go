@@ -118,7 +118,7 @@ func TestChanged(t *testing.T) {
 // slowStore is a fleet whose lease of segment 0 delays the storing of the segment until held is
 // closed.
 type slowStore struct {
-	Standalone
+	alone
 	held chan struct{}
 }
 

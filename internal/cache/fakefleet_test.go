@@ -215,3 +215,20 @@ func (f *fleet) kill(name string) {
 	_ = c.Close()
 	time.AfterFunc(f.ttl, func() { f.expire(name) })
 }
+
+// alone is a Fleet without other gateways, which fakes embed.
+type alone struct{}
+
+func (alone) Rank(string, int) []string { return nil }
+
+func (alone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
+	return Meta{}, nil, ErrUnreachable
+}
+
+func (alone) Silence(string) (silent, usual time.Duration) { return 0, 0 }
+
+func (alone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
+	return context.Background(), func() {}, nil
+}
+
+func (alone) TrustedSince(time.Time) time.Time { return time.Time{} }

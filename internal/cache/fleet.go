@@ -107,27 +107,3 @@ type Fleet interface {
 	// means all of it: this gateway applies purges as they come.
 	TrustedSince(now time.Time) time.Time
 }
-
-// Standalone is the Fleet of a gateway without others.
-type Standalone struct{}
-
-var _ Fleet = Standalone{}
-
-// Rank implements Fleet.
-func (Standalone) Rank(string, int) []string { return nil }
-
-// Open implements Fleet.
-func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
-	return Meta{}, nil, ErrUnreachable
-}
-
-// Silence implements Fleet.
-func (Standalone) Silence(string) (silent, usual time.Duration) { return 0, 0 }
-
-// AcquireLease implements Fleet.
-func (Standalone) AcquireLease(context.Context, string, bool) (context.Context, func(), error) {
-	return context.Background(), func() {}, nil
-}
-
-// TrustedSince implements Fleet.
-func (Standalone) TrustedSince(time.Time) time.Time { return time.Time{} }

@@ -161,7 +161,7 @@ func (c *Cache) loadFromPlace(f *fill, place place, waitBudget time.Duration) er
 // fill may wait. If the fleet does not reply, or the fill may not wait, a slot of the source
 // replaces the lease.
 func (c *Cache) acquire(f *fill, first, mayWait bool) (lease context.Context, release func(), err error) {
-	if c.isAlone {
+	if c.o.Fleet == nil {
 		return context.Background(), func() {}, nil
 	}
 	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey(), first)
@@ -230,7 +230,7 @@ type place struct {
 
 // rank returns the place of this gateway for the entry.
 func (c *Cache) rank(f *fill) (p place) {
-	if c.isAlone {
+	if c.o.Fleet == nil {
 		return place{keep: true}
 	}
 	copies := c.metas.o.Load().Copies

@@ -56,7 +56,7 @@ type metaRecord struct {
 // metaCache holds the metadata of files, with a budget in bytes.
 type metaCache struct {
 	o     atomic.Pointer[Options] // the times, Copies and Wait are current: Adjust sets them
-	fleet Fleet
+	fleet Fleet                   // nil: there are no other gateways
 
 	mu      sync.Mutex // guards the fields below and the records
 	max     int64
@@ -89,7 +89,7 @@ func (r *metaCache) shrink() {
 
 // look returns the record of a file and its freshness. maxAge is that of GetOptions.
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration) (*metaRecord, Meta, freshness) {
-	trusted := r.fleet.TrustedSince(now)
+	trusted := r.trustedSince(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec := r.records[file]
@@ -104,6 +104,14 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration) (*met
 		return nil, Meta{}, f
 	}
 	return rec, rec.meta, f
+}
+
+// trustedSince is Fleet.TrustedSince.
+func (r *metaCache) trustedSince(now time.Time) time.Time {
+	if r.fleet == nil {
+		return time.Time{}
+	}
+	return r.fleet.TrustedSince(now)
 }
 
 // freshness returns the freshness of a record. trusted is the result of TrustedSince. mu is held.
@@ -164,7 +172,7 @@ func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	if maxAge > 0 && !m.Gone {
 		ttl = min(ttl, maxAge)
 	}
-	return now.Sub(m.Checked) < ttl && !m.Checked.Before(r.fleet.TrustedSince(now))
+	return now.Sub(m.Checked) < ttl && !m.Checked.Before(r.trustedSince(now))
 }
 
 // isUsable reports whether metadata of another gateway may be served while the source fails.

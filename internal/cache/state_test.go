@@ -87,7 +87,7 @@ func TestOriginDead(t *testing.T) {
 // TestJitter: metadata that was fetched at one moment expires at different times, at most a tenth
 // of the TTL early.
 func TestJitter(t *testing.T) {
-	r := newMetaCache(&Options{Fleet: Standalone{}, TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
+	r := newMetaCache(&Options{TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
 	now := time.Now()
 	least, most := time.Hour, time.Duration(0)
 	for range 1000 {
@@ -260,7 +260,7 @@ func TestRestartWithDisk(t *testing.T) {
 
 // TestRecordsBudget: the metadata of files stays within its part of the memory.
 func TestRecordsBudget(t *testing.T) {
-	r := newMetaCache(&Options{Fleet: Standalone{}, TTL: time.Minute}, 100<<10)
+	r := newMetaCache(&Options{TTL: time.Minute}, 100<<10)
 	for i := range 5000 {
 		r.put(testFile(i), Meta{Version: Version{Size: int64(i) << 8, Immutable: true}, Checked: time.Now()})
 		require.LessOrEqual(t, r.used, r.max)

@@ -13,7 +13,7 @@ import (
 // stuckPeer is a fleet whose other gateway accepts requests, but is stuck: it sends no head, or a
 // head and the first bytes.
 type stuckPeer struct {
-	Standalone
+	alone
 	o    *origin
 	next bool // the other gateway is not the owner, but the next in rank
 	head bool
