@@ -73,7 +73,7 @@ func TestWriteTo(t *testing.T) {
 				require.NoError(t, err, "nothing is left")
 				require.NoError(t, s.Close())
 			}
-			s := c.Open(background, Entry{File: o.file, Version: cachetest.Version(o.content)}, o, 0, 10)
+			s := c.Open(background, Entry{File: o.file, Meta: Meta{Version: cachetest.Version(o.content)}}, o, 0, 10)
 			_, err := s.WriteTo(failingWriter{})
 			require.ErrorIs(t, err, errOrigin)
 			require.NoError(t, s.Close())

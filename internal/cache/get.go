@@ -39,13 +39,12 @@ const (
 
 // Entry is the metadata of a file that exists, for one request: with its freshness.
 type Entry struct {
-	File    string
-	Version Version
-	State   State
+	File string
+	Meta
+	State State
 
-	meta Meta
-	by   *fill       // the fill that Get has waited for; nil = none
-	rec  *metaRecord // keeps the attachment; nil = an attachment is not kept
+	by  *fill       // the fill that Get has waited for; nil = none
+	rec *metaRecord // keeps the attachment; nil = an attachment is not kept
 }
 
 // Get returns the metadata of a file. Fresh metadata is returned at once, without an allocation.
@@ -61,7 +60,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	rec, m, freshness := c.metas.look(file, now, o.MaxAge)
 	known := Entry{}
 	if rec != nil {
-		known = Entry{File: rec.file, Version: m.Version, meta: m, rec: rec}
+		known = Entry{File: rec.file, Meta: m, rec: rec}
 	}
 	switch {
 	case freshness == fresh:
@@ -82,7 +81,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	m, f, err := c.fetchMeta(ctx, file, src, o, freshness)
 	switch {
 	case err == nil:
-		return Entry{File: f.key.File, Version: m.Version, State: Revalidated, meta: m, by: f}, nil
+		return Entry{File: f.key.File, Meta: m, State: Revalidated, by: f}, nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotHere), errors.Is(ctx.Err(), context.Canceled):
 		return Entry{}, err
 	case known.File != "":

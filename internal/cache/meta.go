@@ -41,8 +41,8 @@ const (
 
 // metaRecord is a Meta as this process keeps it: with its expiry, and the sums of the segments.
 type metaRecord struct {
-	file    string
-	meta    Meta
+	file string
+	Meta
 	expires time.Time // end of freshness
 	retry   time.Time // no attempt before this time, since one has failed
 	sums    sums
@@ -103,7 +103,7 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration) (*met
 	if f == unknown || f == gone {
 		return nil, Meta{}, f
 	}
-	return rec, rec.meta, f
+	return rec, rec.Meta, f
 }
 
 // trustedSince is Fleet.TrustedSince.
@@ -117,19 +117,19 @@ func (r *metaCache) trustedSince(now time.Time) time.Time {
 // freshness returns the freshness of a record. trusted is the result of TrustedSince. mu is held.
 func (r *metaCache) freshness(rec *metaRecord, now, trusted time.Time, maxAge time.Duration) freshness {
 	left := rec.expires.Sub(now)
-	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
-	strict := !rec.meta.Version.Immutable // expired metadata is served only if the source fails
-	if maxAge > 0 && !rec.meta.Gone {
-		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
+	expired := rec.Checked.Add(r.ttl(rec.Meta))
+	strict := !rec.Version.Immutable // expired metadata is served only if the source fails
+	if maxAge > 0 && !rec.Gone {
+		left, strict = min(left, rec.Checked.Add(maxAge).Sub(now)), true
 	}
-	if rec.meta.Checked.Before(trusted) {
+	if rec.Checked.Before(trusted) {
 		left, strict = 0, true
 	}
 	swr := !strict && now.Before(expired.Add(r.o.Load().StaleWhileRevalidate))
 	switch {
-	case rec.meta.Gone && left > 0:
+	case rec.Gone && left > 0:
 		return gone
-	case rec.meta.Gone:
+	case rec.Gone:
 		return unknown
 	case left > 0:
 		return fresh
@@ -186,12 +186,12 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if now := time.Now(); m.Checked.After(now) {
 		m.Checked = now
 	}
-	rec := &metaRecord{file: file, meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
+	rec := &metaRecord{file: file, Meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before := r.records[file]; before != nil {
-		wasThere = !before.meta.Gone
-		if before.meta.Version == m.Version {
+		wasThere = !before.Gone
+		if before.Version == m.Version {
 			rec.sums = before.sums
 		}
 		r.remove(before)
@@ -229,7 +229,7 @@ func (r *metaCache) failed(file string, now time.Time) {
 func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := r.records[file]; rec != nil && rec.meta.Version == v && !rec.meta.Gone {
+	if rec := r.records[file]; rec != nil && rec.Version == v && !rec.Gone {
 		rec.invalid = true
 	}
 }
@@ -252,7 +252,7 @@ func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	if rec == nil || rec.invalid {
 		return Meta{}, time.Time{}, false
 	}
-	return rec.meta, rec.expires, true
+	return rec.Meta, rec.expires, true
 }
 
 // goneMeta returns the negative entry of a file for another gateway, with the rest of its TTL, or a

@@ -30,8 +30,8 @@ func TestPanicIsAnError(t *testing.T) {
 		_, err := c.Get(t.Context(), "group1/file", broken{}, GetOptions{Hint: hint})
 		require.ErrorIs(t, err, panics.Err)
 	}
-	stream := c.Open(t.Context(), Entry{File: "group1/file", Version: Version{Size: 5, Immutable: true}}, broken{}, 0,
-		5)
+	e := Entry{File: "group1/file", Meta: Meta{Version: Version{Size: 5, Immutable: true}}}
+	stream := c.Open(t.Context(), e, broken{}, 0, 5)
 	_, err := stream.Next(5)
 	require.ErrorIs(t, err, panics.Err)
 	require.NoError(t, stream.Close())

@@ -33,7 +33,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 		return c.metas.goneMeta(r.Key.File, time.Now()), nil, err
 	}
 	if err != nil || r.Key.Index == MetaOnly {
-		return e.meta, nil, err
+		return e.Meta, nil, err
 	}
 	length := e.Version.SegmentLength(r.Key.Index)
 	if r.Offset < 0 || r.Offset > length {
@@ -45,7 +45,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 		return Meta{}, nil, errors.Join(err, s.Close())
 	}
 	c.n.peerServed.Add(1)
-	return e.meta, s, nil
+	return e.Meta, s, nil
 }
 
 // storedForPeer returns the version of a stored segment, and the metadata of that version, which
@@ -59,7 +59,7 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	if m.Version != v {
 		m = Meta{Version: v}
 	}
-	return Entry{File: r.Key.File, Version: v, meta: m}, nil
+	return Entry{File: r.Key.File, Meta: m}, nil
 }
 
 // getForPeer is Get for another gateway; it also returns the source of the file. For a request with
@@ -76,7 +76,7 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 			m = Meta{Version: *r.Want}
 		}
 		src, err = c.o.Source(r.Key.File, r.RequestedAs)
-		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, src, err
+		return Entry{File: r.Key.File, Meta: m}, src, err
 	}
 	if src, err = c.o.Source(r.Key.File, r.RequestedAs); err != nil {
 		return Entry{}, nil, err

@@ -31,7 +31,7 @@ func TestExpired(t *testing.T) {
 		e, err := lookup(c, o)
 		require.NoError(t, err)
 		require.Equal(t, Fresh, e.State)
-		require.InDelta(t, 8*60, time.Since(e.meta.Checked).Seconds(), 3)
+		require.InDelta(t, 8*60, time.Since(e.Meta.Checked).Seconds(), 3)
 		time.Sleep(3 * time.Minute)
 		began := time.Now()
 		for range 100 {
@@ -169,7 +169,7 @@ func TestMaxAge(t *testing.T) {
 			for range 10 {
 				e, err := c.Get(background, o.file, o, ask)
 				require.NoError(t, err)
-				require.Less(t, time.Since(e.meta.Checked), second)
+				require.Less(t, time.Since(e.Meta.Checked), second)
 			}
 		}
 		require.EqualValues(t, 3, o.stats.Load())
