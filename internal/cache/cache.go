@@ -24,7 +24,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -147,8 +146,6 @@ type Cache struct {
 	sourceSlots            *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // groups whose files may have a legacy CRC32
-	bySource     atomic.Bool     // a fill has had a key that contains a source
-	variants     atomic.Bool     // a fill was for a variant of a file
 
 	life  context.Context // of the fills; Close ends it with ErrClosed
 	end   context.CancelCauseFunc
@@ -244,23 +241,6 @@ func (c *Cache) Close() error {
 // Fills for these files go on for their present readers, but their results are not stored. After a
 // later SyncPurges the purge survives a power failure.
 func (c *Cache) Purge(m Match) int {
-	c.invalidate(m, nil)
-	n := c.metas.purge(m) + c.purgeTiers(m) + c.purgeVariants(m)
-	if m.IsFile() && c.bySource.Load() { // walks through the indexes; entries with a source are not on disk
-		m = tier.MatchSources(m)
-		c.invalidate(m, nil)
-		n += c.metas.purge(m) + c.memory.Purge(m)
-	}
-	return n
-}
-
-// purgeVariants purges the variants of a file, which are below it as below a folder. It walks
-// through the indexes, if there may be any variants.
-func (c *Cache) purgeVariants(m Match) int {
-	if !m.IsFile() || !c.variants.Load() && (c.disk == nil || !c.disk.MayHoldVariants()) {
-		return 0
-	}
-	m = tier.MatchVariants(m)
 	c.invalidate(m, nil)
 	return c.metas.purge(m) + c.purgeTiers(m)
 }

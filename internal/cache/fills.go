@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/fdfs"
 )
 
 // errAbandoned ends a fill without readers.
@@ -70,12 +69,6 @@ func (c *Cache) startFill(key SegmentKey, src Source, o fillOptions, streams int
 		other.mu.Unlock()
 	}
 	c.fills[f.key] = f
-	if fdfs.NamesSource(key.File) {
-		c.bySource.Store(true)
-	}
-	if tier.IsVariant(key.File) {
-		c.variants.Store(true)
-	}
 	c.n.fills.Add(1) // before the goroutine starts: a count of 0 means that no fill is about to begin
 	select {
 	case c.next <- f:

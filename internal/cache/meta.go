@@ -60,13 +60,13 @@ type metaCache struct {
 
 	mu      sync.Mutex // guards the fields below and the records
 	max     int64
-	records map[string]*metaRecord // by file
-	byUse   list.List              // of *metaRecord, the last used one at the front
+	records tier.Files[metaRecord]
+	byUse   list.List // of *metaRecord, the last used one at the front
 	used    int64
 }
 
 func newMetaCache(o *Options, most int64) *metaCache {
-	r := &metaCache{fleet: o.Fleet, records: make(map[string]*metaRecord)}
+	r := &metaCache{fleet: o.Fleet, records: make(tier.Files[metaRecord])}
 	r.adjust(o, most)
 	return r
 }
@@ -82,17 +82,20 @@ func (r *metaCache) adjust(o *Options, most int64) {
 
 // shrink evicts records beyond the budget, but never the last one. mu is held.
 func (r *metaCache) shrink() {
-	for r.used > r.max && len(r.records) > 1 {
+	for r.used > r.max && r.byUse.Len() > 1 {
 		r.remove(r.byUse.Back().Value.(*metaRecord))
 	}
 }
+
+// get returns the record of a file, or nil. mu is held.
+func (r *metaCache) get(file string) *metaRecord { return r.records.Get(tier.Key{File: file}) }
 
 // look returns the record of a file and its freshness. maxAge is that of GetOptions.
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration) (*metaRecord, Meta, freshness) {
 	trusted := r.trustedSince(now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec := r.records[file]
+	rec := r.get(file)
 	if rec == nil {
 		return nil, Meta{}, unknown
 	}
@@ -189,7 +192,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	rec := &metaRecord{file: file, Meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if before := r.records[file]; before != nil {
+	if before := r.get(file); before != nil {
 		wasThere = !before.Gone
 		if before.Version == m.Version {
 			rec.sums = before.sums
@@ -203,7 +206,8 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 		rec.sums.expect(m.Version)
 	}
 	rec.bytes += sumCost * rec.sums.expected
-	rec.use, r.records[file] = r.byUse.PushFront(rec), rec
+	rec.use = r.byUse.PushFront(rec)
+	r.records.Set(tier.Key{File: file}, rec)
 	r.used += rec.bytes
 	r.shrink()
 	return wasThere
@@ -213,14 +217,14 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 func (r *metaCache) remove(rec *metaRecord) {
 	r.used -= rec.bytes
 	r.byUse.Remove(rec.use)
-	delete(r.records, rec.file)
+	r.records.Remove(tier.Key{File: rec.file})
 }
 
 // failed delays the next request for the metadata of a file.
 func (r *metaCache) failed(file string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := r.records[file]; rec != nil {
+	if rec := r.get(file); rec != nil {
 		rec.retry = now.Add(holdOff)
 	}
 }
@@ -229,7 +233,7 @@ func (r *metaCache) failed(file string, now time.Time) {
 func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := r.records[file]; rec != nil && rec.Version == v && !rec.Gone {
+	if rec := r.get(file); rec != nil && rec.Version == v && !rec.Gone {
 		rec.invalid = true
 	}
 }
@@ -237,7 +241,7 @@ func (r *metaCache) invalidate(file string, v Version) {
 // purge removes the records of the files that match, and returns their number. A purge of one file
 // walks nothing; during that of a folder look-ups continue.
 func (r *metaCache) purge(m Match) (n int) {
-	tier.Visit(&r.mu, r.records, m, func(_ string, rec *metaRecord) {
+	r.records.Visit(&r.mu, m, func(_ tier.Key, rec *metaRecord) {
 		r.remove(rec)
 		n++
 	})
@@ -248,7 +252,7 @@ func (r *metaCache) purge(m Match) (n int) {
 func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec := r.records[file]
+	rec := r.get(file)
 	if rec == nil || rec.invalid {
 		return Meta{}, time.Time{}, false
 	}

@@ -64,7 +64,7 @@ func (c *Cache) Stats() Stats {
 		s.Disk = c.disk.Stats()
 	}
 	c.metas.mu.Lock()
-	s.Records, s.RecordBytes, s.RecordBudget = len(c.metas.records), c.metas.used, c.metas.max
+	s.Records, s.RecordBytes, s.RecordBudget = c.metas.byUse.Len(), c.metas.used, c.metas.max
 	c.metas.mu.Unlock()
 	return s
 }

@@ -71,7 +71,7 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole seg
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var known sums
-	if rec := r.records[key.File]; rec != nil && rec.Version == v {
+	if rec := r.get(key.File); rec != nil && rec.Version == v {
 		known = rec.sums
 	}
 	switch {
@@ -92,7 +92,7 @@ func isWhole(key SegmentKey, v Version) bool { return key.Index == Whole || v.Se
 func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := r.records[file]; rec != nil && rec.Version == v {
+	if rec := r.get(file); rec != nil && rec.Version == v {
 		rec.sums.link, rec.sums.isLink = sum, true
 	}
 }
@@ -101,7 +101,7 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 func (r *metaCache) clearSums(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec := r.records[file]; rec != nil {
+	if rec := r.get(file); rec != nil {
 		clear(rec.sums.bySegment)
 	}
 }

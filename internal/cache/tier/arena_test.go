@@ -225,7 +225,7 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	t.Helper()
 	var used, recent, placed, stood int64
 	listed := m.recent.Len() + m.frequent.Len() + m.ghosts.Len()
-	m.all.visit(&m.mu, MatchAll, func(_ Key, k *memoryEntry) {
+	m.all.Visit(&m.mu, MatchAll, func(_ Key, k *memoryEntry) {
 		listed--
 		switch k.list {
 		case &m.ghosts:

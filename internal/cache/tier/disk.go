@@ -79,7 +79,7 @@ type Disk struct {
 	reading backoff.State
 	index   index
 	listed  bool       // the size of every entry is known, or could not be read twice
-	pending files[job] // waiting to be written or being written, and not canceled
+	pending Files[job] // waiting to be written or being written, and not canceled
 	active  *job       // being written; a canceled one stays until its file is removed
 	queued  int64      // bytes of all jobs that have not ended, canceled ones included
 	writes  int64      // bytes of the budget for active
@@ -121,12 +121,12 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j := d.pending.get(key); j != nil {
+	if j := d.pending.Get(key); j != nil {
 		if j.segment.Version == v {
 			return View{segment: j.segment}, nil
 		}
 		j.canceled = true
-		d.pending.remove(key)
+		d.pending.Remove(key)
 		return View{}, nil
 	}
 	e := d.index.get(key, touch)
@@ -213,7 +213,7 @@ func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	f.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.index.get(key, false) == was && d.pending.get(key) == nil && !d.isActive(key) {
+	if d.index.get(key, false) == was && d.pending.Get(key) == nil && !d.isActive(key) {
 		d.startUnlink(key)
 	}
 }
@@ -240,7 +240,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 		return Version{}, false
 	}
 	d.mu.Lock()
-	j, e := d.pending.get(key), d.index.get(key, false)
+	j, e := d.pending.Get(key), d.index.get(key, false)
 	var open *openFile
 	if e != nil {
 		open = e.file

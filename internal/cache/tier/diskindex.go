@@ -19,12 +19,11 @@ type diskEntry struct {
 // the segments that were found at start, which are evicted first. The list live has the segments
 // that this process has used or written.
 type index struct {
-	all       files[diskEntry]
+	all       Files[diskEntry]
 	live, old list.List // of *diskEntry, the last used one at the front
 	used      int64     // bytes of the entries in the lists
 	unsized   int       // entries in no list
-	variants  bool      // segments of variants were found at start
-	unlinking files[removal]
+	unlinking Files[removal]
 	queue     []Key // whose files are to be removed, in this order; those that are not in unlinking need not
 }
 
@@ -34,14 +33,14 @@ type removal struct {
 	purged bool // a purge has selected the segment: Sync waits for the removal
 }
 
-func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[removal])} }
+func newIndex() index { return index{all: make(Files[diskEntry]), unlinking: make(Files[removal])} }
 
 // len returns the number of entries of known size.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
 // get returns an entry, or nil. With touch it counts as use.
 func (x *index) get(key Key, touch bool) *diskEntry {
-	e := x.all.get(key)
+	e := x.all.Get(key)
 	if e == nil || !touch {
 		return e
 	}
@@ -61,8 +60,8 @@ func (x *index) push(e *diskEntry, l *list.List) { e.list, e.use = l, l.PushFron
 // addEntry puts an entry in the place of one with the same key.
 func (x *index) addEntry(e *diskEntry) {
 	x.remove(e.key)
-	x.unlinking.remove(e.key)
-	x.all.set(e.key, e)
+	x.unlinking.Remove(e.key)
+	x.all.Set(e.key, e)
 	x.unsized++
 	x.size(e, e.bytes, &x.live)
 }
@@ -70,13 +69,12 @@ func (x *index) addEntry(e *diskEntry) {
 // addName adds an entry for a file that was found at start. It returns nil if the key has a newer
 // entry, or its file is being removed.
 func (x *index) addName(key Key) *diskEntry {
-	if x.all.get(key) != nil || x.unlinking.get(key) != nil {
+	if x.all.Get(key) != nil || x.unlinking.Get(key) != nil {
 		return nil
 	}
 	e := &diskEntry{key: key}
-	x.all.set(key, e)
+	x.all.Set(key, e)
 	x.unsized++
-	x.variants = x.variants || IsVariant(key.File)
 	return e
 }
 
@@ -91,8 +89,8 @@ func (x *index) size(e *diskEntry, bytes int64, l *list.List) {
 }
 
 func (x *index) remove(key Key) {
-	if e := x.all.get(key); e != nil {
-		x.all.remove(key)
+	if e := x.all.Get(key); e != nil {
+		x.all.Remove(key)
 		if e.list == nil {
 			x.unsized--
 			return
@@ -105,10 +103,10 @@ func (x *index) remove(key Key) {
 // startUnlink removes the entry of a segment, and queues the removal of its file.
 func (x *index) startUnlink(key Key) *removal {
 	x.remove(key)
-	r := x.unlinking.get(key)
+	r := x.unlinking.Get(key)
 	if r == nil {
 		r = &removal{}
-		x.unlinking.set(key, r)
+		x.unlinking.Set(key, r)
 	}
 	x.enqueue(key, r)
 	return r
@@ -126,7 +124,7 @@ func (x *index) enqueue(key Key, r *removal) {
 func (x *index) dequeue() (key Key, r *removal) {
 	for len(x.queue) > 0 {
 		key, x.queue = x.queue[0], x.queue[1:]
-		if r = x.unlinking.get(key); r != nil && r.queued {
+		if r = x.unlinking.Get(key); r != nil && r.queued {
 			r.queued = false
 			return key, r
 		}
@@ -137,8 +135,8 @@ func (x *index) dequeue() (key Key, r *removal) {
 
 // endUnlink ends a removal, unless the key has another removal since: that of a newer file.
 func (x *index) endUnlink(key Key, r *removal) {
-	if x.unlinking.get(key) == r {
-		x.unlinking.remove(key)
+	if x.unlinking.Get(key) == r {
+		x.unlinking.Remove(key)
 	}
 }
 

@@ -12,14 +12,15 @@ import (
 //
 //	ab/group1+M00+00+0C+name.ext+0.seg
 //
-// ab is one of 256 folders, by a hash of the file id, so that all segments of a file are in one.
+// ab is one of 256 folders, by a hash of the file id, so that all segments of a file and of its
+// variants are in one.
 const (
 	suffix  = ".seg"
 	folders = 256
 )
 
 // folderOf returns the number of the folder for the segments of a file.
-func folderOf(file string) int { return int(crc32.ChecksumIEEE([]byte(file)) % folders) }
+func folderOf(file string) int { return int(crc32.ChecksumIEEE([]byte(fileOf(file))) % folders) }
 
 // folderName returns the name of a folder.
 func folderName(i int) string { return fmt.Sprintf("%02x", i) }

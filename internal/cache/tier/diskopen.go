@@ -22,7 +22,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	}
 	d := &Disk{o: o, jobs: make(chan *job, maxJobs), index: newIndex(),
 		removals: make(chan struct{}, 1), flushes: make(chan chan struct{}), purged: make(map[Match]struct{}),
-		pending: make(files[job])}
+		pending: make(Files[job])}
 	d.io = newDiskIO(&d.o)
 	d.life, d.end = context.WithCancel(context.Background())
 	d.tasks.Go(d.attend)

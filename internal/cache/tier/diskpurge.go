@@ -23,9 +23,9 @@ func (d *Disk) Purge(m Match) (n int) {
 		d.purged[m] = struct{}{}
 	}
 	d.mu.Unlock()
-	d.pending.visit(&d.mu, m, func(key Key, j *job) {
+	d.pending.Visit(&d.mu, m, func(key Key, j *job) {
 		j.canceled, j.purged = true, true // not written, if the write has not begun
-		d.pending.remove(key)
+		d.pending.Remove(key)
 		n++
 	})
 	d.mu.Lock()
@@ -33,11 +33,11 @@ func (d *Disk) Purge(m Match) (n int) {
 		d.active.purged = true // also if it was canceled before: its file is there soon
 	}
 	d.mu.Unlock()
-	d.index.all.visit(&d.mu, m, func(key Key, _ *diskEntry) {
+	d.index.all.Visit(&d.mu, m, func(key Key, _ *diskEntry) {
 		d.startUnlink(key)
 		n++
 	})
-	d.index.unlinking.visit(&d.mu, m, func(key Key, r *removal) {
+	d.index.unlinking.Visit(&d.mu, m, func(key Key, r *removal) {
 		r.purged = true
 		d.startUnlink(key) // again if it has failed
 	})
@@ -47,13 +47,6 @@ func (d *Disk) Purge(m Match) (n int) {
 		}
 	}
 	return n
-}
-
-// MayHoldVariants reports whether an earlier process may have left variants of files.
-func (d *Disk) MayHoldVariants() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.named.Load() || d.index.variants
 }
 
 // maxPurged bounds Disk.purged. Beyond it all segments are purged whose names were not read yet.
@@ -71,7 +64,8 @@ func (d *Disk) wasPurged(file string) bool {
 	}
 	_, all := d.purged[MatchAll]
 	_, it := d.purged[MatchFile(file)]
-	return all || it
+	_, original := d.purged[MatchFile(fileOf(file))]
+	return all || it || original
 }
 
 // startUnlink is index.startUnlink. It wakes work. mu is held.
@@ -140,7 +134,7 @@ func (d *Disk) unlinkAll(keys []Key) {
 			return
 		}
 		d.mu.Lock()
-		r := d.index.unlinking.get(key)
+		r := d.index.unlinking.Get(key)
 		if r != nil {
 			r.queued = false
 		}
@@ -154,7 +148,7 @@ func (d *Disk) unlinkAll(keys []Key) {
 // flush returns when work has removed all files in index.queue, or could not. Failed removals of
 // purges are queued again before.
 func (d *Disk) flush() error {
-	d.index.unlinking.visit(&d.mu, MatchAll, func(key Key, r *removal) {
+	d.index.unlinking.Visit(&d.mu, MatchAll, func(key Key, r *removal) {
 		if r.purged {
 			d.index.enqueue(key, r)
 		}
@@ -185,7 +179,7 @@ func (d *Disk) keptError() (err error) {
 		err = errKept
 	}
 	d.mu.Unlock()
-	d.index.unlinking.visit(&d.mu, MatchAll, func(_ Key, r *removal) {
+	d.index.unlinking.Visit(&d.mu, MatchAll, func(_ Key, r *removal) {
 		if r.purged {
 			err = errKept
 		}

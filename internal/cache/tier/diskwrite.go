@@ -53,7 +53,7 @@ func (d *Disk) Put(s *Segment) bool {
 // queue queues a segment, and reports whether the segment waits to be written. mu is held.
 func (d *Disk) queue(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
-	before := d.pending.get(s.Key)
+	before := d.pending.Get(s.Key)
 	switch {
 	case path == "" || size == 0 || s.roomOnDisk() > d.o.Max:
 		return false
@@ -75,7 +75,7 @@ func (d *Disk) queue(s *Segment) bool {
 	if before != nil {
 		before.canceled = true
 	}
-	d.pending.set(s.Key, j)
+	d.pending.Set(s.Key, j)
 	d.queued += size
 	if d.isListing() {
 		d.early += s.roomOnDisk()
@@ -131,8 +131,8 @@ func (d *Disk) stored(j *job, err error) {
 	key := j.segment.Key
 	d.writes = 0
 	d.queued -= j.segment.Length()
-	if d.pending.get(key) == j {
-		d.pending.remove(key)
+	if d.pending.Get(key) == j {
+		d.pending.Remove(key)
 	}
 	switch {
 	case err == nil && j.canceled:

@@ -2,96 +2,96 @@ package tier
 
 import "sync"
 
-// files is an index of segments by file, then by segment, so that all segments of a file are found
-// without a walk over other files. Most files have only segment 0, which needs no second map.
-type files[T any] map[string]segments[T]
+// Files is an index of segments by file, then by segment, so that all segments of a file are found
+// without a walk over other files, with those of its variants and of its names with a source. Most
+// files have only segment 0, which needs no second map.
+type Files[T any] map[string]segments[T]
 
 // segments are the segments of one file.
 type segments[T any] struct {
-	first *T           // segment 0; nil: none
-	rest  map[int64]*T // the others; nil: none
+	first *T         // segment 0 of the file itself; nil: none
+	rest  map[Key]*T // the others; nil: none
 }
 
-// get returns a segment, or nil.
-func (f files[T]) get(key Key) *T {
-	s := f[key.File]
+// Get returns a segment, or nil.
+func (f Files[T]) Get(key Key) *T {
 	if key.Index == 0 {
-		return s.first
+		if s, ok := f[key.File]; ok {
+			return s.first
+		}
 	}
-	return s.rest[key.Index]
+	return f[fileOf(key.File)].rest[key]
 }
 
-// set puts a segment in the place of the one with the same key.
-func (f files[T]) set(key Key, value *T) {
-	s := f[key.File]
+// Set puts a segment in the place of the one with the same key.
+func (f Files[T]) Set(key Key, value *T) {
+	file := fileOf(key.File)
+	s := f[file]
 	switch {
-	case key.Index == 0:
+	case key == (Key{File: file}):
 		s.first = value
 	case s.rest == nil:
-		s.rest = map[int64]*T{key.Index: value}
+		s.rest = map[Key]*T{key: value}
 	default:
-		s.rest[key.Index] = value
+		s.rest[key] = value
 		return
 	}
-	f[key.File] = s
+	f[file] = s
 }
 
-// remove removes a segment; without one it does nothing.
-func (f files[T]) remove(key Key) {
-	s, ok := f[key.File]
+// Remove removes a segment; without one it does nothing.
+func (f Files[T]) Remove(key Key) {
+	file := fileOf(key.File)
+	s, ok := f[file]
 	if !ok {
 		return
 	}
-	if key.Index == 0 {
+	if key == (Key{File: file}) {
 		s.first = nil
-	} else if delete(s.rest, key.Index); len(s.rest) == 0 {
+	} else if delete(s.rest, key); len(s.rest) == 0 {
 		s.rest = nil
 	}
 	if s.first == nil && s.rest == nil {
-		delete(f, key.File)
+		delete(f, file)
 	} else {
-		f[key.File] = s
+		f[file] = s
 	}
 }
 
-// visit calls do for each segment of the files that match, as Visit does. do may remove that
-// segment.
-func (f files[T]) visit(mu sync.Locker, match Match, do func(key Key, value *T)) {
-	Visit(mu, f, match, func(file string, s segments[T]) {
-		if s.first != nil {
-			do(Key{File: file}, s.first)
-		}
-		for index, value := range s.rest {
-			do(Key{File: file, Index: index}, value)
-		}
-	})
-}
-
-// walkStep is the number of entries after which Visit unlocks the mutex for other goroutines.
+// walkStep is the number of files after which Visit unlocks the mutex for other goroutines.
 const walkStep = 512
 
-// Visit calls do, with mu held, for the files of an index that match. For one file it walks
-// nothing. Otherwise it unlocks mu after every walkStep entries, so that no goroutine waits for the
-// whole walk. Others may change the index then, and do may change it at any time. A file that is in
-// the index from the beginning to the end of the walk is visited once; one that is added or removed
-// meanwhile may be missed. The caller does not hold mu.
-func Visit[V any](mu sync.Locker, m map[string]V, match Match, do func(file string, value V)) {
+// Visit calls do, with mu held, for the segments of the files that match. For one file it walks
+// nothing. Otherwise it unlocks mu after every walkStep files, so that no goroutine waits for the
+// whole walk. Others may change the index then, and do may remove its segment at any time. A
+// segment that is in the index from the beginning to the end of the walk is visited once; one that
+// is added or removed meanwhile may be missed. The caller does not hold mu.
+func (f Files[T]) Visit(mu sync.Locker, match Match, do func(key Key, value *T)) {
 	mu.Lock()
 	defer mu.Unlock()
 	if match.IsFile() {
-		if value, ok := m[string(match)]; ok {
-			do(string(match), value)
-		}
+		file := fileOf(string(match))
+		f[file].visit(file, match, do)
 		return
 	}
 	n := 0
-	for file, value := range m {
-		if match.Matches(file) {
-			do(file, value)
-		}
+	for file, s := range f {
+		s.visit(file, match, do)
 		if n++; n%walkStep == 0 {
 			mu.Unlock()
 			mu.Lock() // a waiting goroutine gets the mutex within a millisecond
+		}
+	}
+}
+
+// visit calls do for the segments of a file that match.
+func (s segments[T]) visit(file string, match Match, do func(key Key, value *T)) {
+	if s.first != nil && match.Matches(file) {
+		do(Key{File: file}, s.first)
+	}
+	for key, value := range s.rest {
+		if match.Matches(key.File) {
+			do(key, value)
 		}
 	}
 }

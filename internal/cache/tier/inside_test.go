@@ -28,7 +28,7 @@ func (v View) InMemory() bool { return v.file == nil }
 func (d *Disk) Settle() {
 	for {
 		var some *job
-		d.pending.visit(&d.mu, MatchAll, func(_ Key, j *job) { some = j })
+		d.pending.Visit(&d.mu, MatchAll, func(_ Key, j *job) { some = j })
 		if some == nil {
 			_ = d.flush() // fails while the disk hangs
 			return
@@ -395,10 +395,10 @@ func TestRemovalOfANewerFile(t *testing.T) {
 	x.addEntry(&diskEntry{key: key})
 	newer := x.startUnlink(key)
 	x.endUnlink(key, older)
-	require.Same(t, newer, x.unlinking.get(key))
+	require.Same(t, newer, x.unlinking.Get(key))
 	require.Same(t, newer, x.startUnlink(key), "the file is still there")
 	x.endUnlink(key, newer)
-	require.Nil(t, x.unlinking.get(key))
+	require.Nil(t, x.unlinking.Get(key))
 }
 
 // folderPool has the folders that no test uses now.

@@ -56,7 +56,7 @@ type memoryEntry struct {
 
 // NewMemory returns a Memory with a budget in bytes.
 func NewMemory(budget int64) *Memory {
-	return &Memory{budget: budget, lists: lists{all: make(files[memoryEntry])}}
+	return &Memory{budget: budget, lists: lists{all: make(Files[memoryEntry])}}
 }
 
 // UseSendfile lets segments move to an arena, from which sendfile(2) sends them. It must be called
@@ -260,7 +260,7 @@ func (m *Memory) unref(k *memoryEntry) {
 
 // Purge removes the segments of the files that match and returns their number.
 func (m *Memory) Purge(match Match) (n int) {
-	m.all.visit(locker{m}, match, func(_ Key, k *memoryEntry) {
+	m.all.Visit(locker{m}, match, func(_ Key, k *memoryEntry) {
 		if k.segment != nil {
 			n++
 		}

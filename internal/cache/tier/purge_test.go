@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -328,18 +329,43 @@ func (c *countingLocker) Lock() {
 // goroutines can change the map.
 func TestWalkInSteps(t *testing.T) {
 	var mu countingLocker
-	m := map[string]int{}
+	m := Files[int]{}
 	for i := range 10 * walkStep {
-		m[numberedFile(i)] = i
+		m.Set(Key{File: numberedFile(i)}, &i)
 	}
 	seen := map[int]int{}
-	Visit(&mu, m, MatchAll, func(file string, i int) {
+	m.Visit(&mu, MatchAll, func(key Key, i *int) {
 		require.False(t, mu.TryLock(), "it has the mutex")
-		if seen[i]++; i%2 == 0 {
-			delete(m, file)
+		if seen[*i]++; *i%2 == 0 {
+			m.Remove(key)
 		}
 	})
 	require.Len(t, seen, 10*walkStep)
 	require.Greater(t, mu.locks, 10)
 	require.Len(t, m, 5*walkStep)
+}
+
+// TestNamesOfFile: a purge of a file selects its variants and its names with a source, and a purge
+// of one of those only that. None of them walks over other files.
+func TestNamesOfFile(t *testing.T) {
+	const file = "group1/M00/00/00/name"
+	names := []string{file, file + "@0a000001", file + "/v1-w200", file + "@0a000001/v1-w200"}
+	others := []string{file + "2", file + "2/v1-w200", "group1/M00/00/01/name"}
+	for n, match := range []Match{MatchFile(file), Match(names[1]), Match(names[2]), MatchFolder("group1/M00/00/00")} {
+		index := Files[int]{}
+		for _, name := range slices.Concat(names, others) {
+			index.Set(Key{File: name}, new(int))
+			index.Set(Key{File: name, Index: 1}, new(int))
+		}
+		var mu sync.Mutex
+		index.Visit(&mu, match, func(key Key, _ *int) { index.Remove(key) })
+		for i, name := range names {
+			selected := n == 0 || n == 3 || i == n
+			require.Equal(t, !selected, index.Get(Key{File: name}) != nil, "%s: %s", match, name)
+			require.Equal(t, !selected, index.Get(Key{File: name, Index: 1}) != nil, "%s: %s", match, name)
+		}
+		for i, name := range others {
+			require.Equal(t, n < 3 || i == 2, index.Get(Key{File: name}) != nil, "%s: %s", match, name)
+		}
+	}
 }

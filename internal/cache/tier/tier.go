@@ -83,14 +83,13 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 //
 //	""               all files
 //	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
-//	"group1/M00/..." a file
-//	"group1/M00/...@" the same file under the names with a source, see MatchSources
+//	"group1/M00/..." a file, with its variants and its names with a source
 type Match string
 
 // MatchAll selects all files.
 const MatchAll Match = ""
 
-// MatchFile selects one file.
+// MatchFile selects one file, or one variant of a file.
 func MatchFile(file string) Match { return Match(file) }
 
 // MatchFolder selects the files below a folder, such as group/M00/00, with or without a slash at
@@ -98,31 +97,38 @@ func MatchFile(file string) Match { return Match(file) }
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
 // sourceMark separates a file id from a source in Key.File. No file id contains it.
-const sourceMark = "@"
-
-// MatchSources selects the entries of one file, m, whose Key.File contains a source: they came from
-// sources that only file ids name.
-func MatchSources(m Match) Match { return m + sourceMark }
-
-// MatchVariants selects the variants of one file, m.
-func MatchVariants(m Match) Match { return m + "/" }
+const sourceMark = '@'
 
 // slashes is the number of slashes in the name of a file: group/Mxx/HH/LL/name. Variants of the
 // file have one more.
 const slashes = 4
 
+// fileOf returns the file id in Key.File.
+func fileOf(name string) string {
+	n := 0
+	for i := range len(name) {
+		switch name[i] {
+		case sourceMark:
+			return name[:i]
+		case '/':
+			if n++; n > slashes {
+				return name[:i]
+			}
+		}
+	}
+	return name
+}
+
 // IsVariant reports whether a key names a variant of a file.
 func IsVariant(file string) bool { return strings.Count(file, "/") > slashes }
 
 // IsFile reports whether m selects one file.
-func (m Match) IsFile() bool {
-	return m != MatchAll && !strings.HasSuffix(string(m), "/") && !strings.HasSuffix(string(m), sourceMark)
-}
+func (m Match) IsFile() bool { return m != MatchAll && !strings.HasSuffix(string(m), "/") }
 
 // Matches reports whether m selects a file.
 func (m Match) Matches(file string) bool {
 	if m.IsFile() {
-		return string(m) == file
+		return string(m) == file || string(m) == fileOf(file)
 	}
 	return strings.HasPrefix(file, string(m))
 }

@@ -11,7 +11,7 @@ const recentShare = 4
 // budget, so that a scan of cold files evicts only other cold files. Ghosts are the keys of evicted
 // recent segments, by which a segment that comes back is recognized. Memory.mu guards all fields.
 type lists struct {
-	all           files[memoryEntry]
+	all           Files[memoryEntry]
 	recent        list.List // of *memoryEntry, the last used one at the front; so are the next two
 	frequent      list.List
 	ghosts        list.List
@@ -25,7 +25,7 @@ func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m
 
 // find returns a segment, or nil.
 func (m *Memory) find(key Key) *memoryEntry {
-	if k := m.all.get(key); k != nil && k.list != &m.ghosts {
+	if k := m.all.Get(key); k != nil && k.list != &m.ghosts {
 		return k
 	}
 	return nil
@@ -33,7 +33,7 @@ func (m *Memory) find(key Key) *memoryEntry {
 
 // isGhost reports whether a recent segment was evicted a short time ago.
 func (m *Memory) isGhost(key Key) bool {
-	k := m.all.get(key)
+	k := m.all.Get(key)
 	return k != nil && k.list == &m.ghosts
 }
 
@@ -70,7 +70,7 @@ func (m *Memory) put(k *memoryEntry) bool {
 		return false // segments in use and reserved bytes take the rest
 	}
 	m.used += k.cost
-	m.all.set(k.key, k)
+	m.all.Set(k.key, k)
 	if back || k.segment.Hot {
 		k.push(&m.frequent)
 	} else {
@@ -117,7 +117,7 @@ func (m *Memory) evictRecent() {
 	m.evicted++
 	k.segment, k.extent = nil, nil
 	k.push(&m.ghosts)
-	m.all.set(k.key, k)
+	m.all.Set(k.key, k)
 	m.ghostSegments += k.cost
 	m.used += ghostCost(k.key)
 	for m.ghostSegments > m.budget {
@@ -127,7 +127,7 @@ func (m *Memory) evictRecent() {
 
 // remove removes a segment or its ghost; without one it does nothing.
 func (m *Memory) remove(key Key) {
-	if k := m.all.get(key); k != nil {
+	if k := m.all.Get(key); k != nil {
 		m.removeEntry(k)
 	}
 }
@@ -135,7 +135,7 @@ func (m *Memory) remove(key Key) {
 // removeEntry removes a segment or a ghost from its list and the index.
 func (m *Memory) removeEntry(k *memoryEntry) {
 	k.list.Remove(k.use)
-	m.all.remove(k.key)
+	m.all.Remove(k.key)
 	switch k.list {
 	case &m.ghosts:
 		m.ghostSegments -= k.cost
