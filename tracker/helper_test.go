@@ -84,8 +84,9 @@ func withoutBackground(t *testing.T, c *Client) {
 // ask sends an active test, which the client itself sends only to trackers that are down. So the
 // fakes count only the requests of the test.
 func ask(ctx context.Context, c *Client) error {
-	_, err := request(ctx, c, fdfs.CmdActiveTest, nil, 0, func([]byte) (any, error) { return nil, nil })
-	return err
+	return c.each(ctx, func(s *server) error {
+		return c.call(ctx, s, fdfs.CmdActiveTest, nil, 0, func([]byte) error { return nil })
+	})
 }
 
 // asked returns the number of active tests that a tracker has received.

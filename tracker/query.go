@@ -40,12 +40,8 @@ func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.St
 }
 
 // groupsOf requests the groups from one tracker.
-func (c *Client) groupsOf(ctx context.Context, s *server) (groups []fdfs.GroupInfo, err error) {
-	parse := filled(fdfs.ParseGroups)
-	err = c.call(ctx, s, fdfs.CmdListGroups, nil, listLimit, func(reply []byte) (err error) {
-		groups, err = parse(reply)
-		return err
-	})
+func (c *Client) groupsOf(ctx context.Context, s *server) ([]fdfs.GroupInfo, error) {
+	groups, err := listOf(ctx, c, s, fdfs.CmdListGroups, nil, fdfs.ParseGroups)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the groups: %w", err)
 	}
@@ -53,27 +49,24 @@ func (c *Client) groupsOf(ctx context.Context, s *server) (groups []fdfs.GroupIn
 }
 
 // storagesOf requests the storages of a group from one tracker.
-func (c *Client) storagesOf(ctx context.Context, s *server, group string) (storages []fdfs.StorageInfo, err error) {
-	parse := filled(fdfs.ParseStorages)
-	err = c.call(ctx, s, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(reply []byte) (err error) {
-		storages, err = parse(reply)
-		return err
-	})
+func (c *Client) storagesOf(ctx context.Context, s *server, group string) ([]fdfs.StorageInfo, error) {
+	storages, err := listOf(ctx, c, s, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), fdfs.ParseStorages)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the storages of %q: %w", group, err)
 	}
 	return storages, nil
 }
 
-// filled returns a parser that rejects an empty list with ErrEmpty.
-func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
-	return func(reply []byte) ([]T, error) {
-		list, err := parse(reply)
-		if err == nil && len(list) == 0 {
+// listOf requests a list from one tracker. The error is ErrEmpty for an empty one.
+func listOf[T any](ctx context.Context, c *Client, s *server, cmd fdfs.Command, body []byte,
+	parse func([]byte) ([]T, error)) (list []T, err error) {
+	err = c.call(ctx, s, cmd, body, listLimit, func(reply []byte) (err error) {
+		if list, err = parse(reply); err == nil && len(list) == 0 {
 			err = ErrEmpty
 		}
-		return list, err
-	}
+		return err
+	})
+	return list, err
 }
 
 // StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. All pages
@@ -109,27 +102,17 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 
 // Parameters requests the shared settings. Current returns those of the last load without a
 // request.
-func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
-	p, err := request(ctx, c, fdfs.CmdParameters, nil, paramLimit, func(reply []byte) (Parameters, error) {
-		return parseParameters(string(reply))
+func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
+	err = c.each(ctx, func(s *server) error {
+		return c.call(ctx, s, fdfs.CmdParameters, nil, paramLimit, func(reply []byte) (err error) {
+			p, err = parseParameters(string(reply))
+			return err
+		})
 	})
 	if err != nil {
 		return Parameters{}, fmt.Errorf("cannot load the parameters: %w", err)
 	}
 	return p, nil
-}
-
-// request sends a request to one tracker after the other until parse accepts a reply. parse may be
-// called several times.
-func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
-	parse func(reply []byte) (T, error)) (value T, err error) {
-	err = c.each(ctx, func(s *server) error {
-		return c.call(ctx, s, cmd, body, limit, func(reply []byte) (err error) {
-			value, err = parse(reply)
-			return err
-		})
-	})
-	return value, err
 }
 
 // each calls ask for one tracker after the other until ask succeeds.
