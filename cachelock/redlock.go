@@ -229,7 +229,6 @@ func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int
 		return err
 	})
 	if yes, _, _ := tally(errs); err == nil && yes >= s.quorum() {
-		s.leaveOthers(w, errs)
 		return h, 0, nil
 	}
 	s.c.releaseInBackground(h, w.ttl)
@@ -268,23 +267,6 @@ func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 		result.TTL = min(result.TTL, between(limit/2, limit*3/2))
 	}
 	return &result
-}
-
-// leaveOthers removes the new holder's name from the queues of all nodes if some did not grant the
-// lock: there it would be notified in place of other waiters. Waiters with the same name enter
-// again.
-func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
-	if w.waiter == "" || !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) || !s.c.beginWork() {
-		return
-	}
-	go func() {
-		defer s.c.running.Done()
-		defer panics.Contain("leaving the queues of nodes")
-		for _, key := range w.keys {
-			_ = s.leave(s.c.ctx, key, w.waiter) // on failure the name expires
-			s.c.waitQueues.wake(queueKey{w.waiter, key})
-		}
-	}()
 }
 
 func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
