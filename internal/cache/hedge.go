@@ -22,11 +22,8 @@ const (
 	hedgeTick  = 50 * time.Millisecond  // of the clock of these times, see hedge.wait
 )
 
-// Causes of a cancelled request.
-var (
-	errAnswered = errors.New("a gateway that was silent has responded")
-	errUnneeded = errors.New("the response is not needed any more")
-)
+// errAnswered ends the step that runs beside a request to a silent gateway.
+var errAnswered = errors.New("a gateway that was silent has responded")
 
 // peerRequest is a request of a fill to another gateway, and its response.
 type peerRequest struct {
@@ -34,7 +31,7 @@ type peerRequest struct {
 	peer   string
 	sent   time.Time
 	ctx    context.Context
-	cancel context.CancelCauseFunc
+	cancel context.CancelFunc
 
 	done bool // the fields below are set; guarded by hedge.mu
 	m    Meta
@@ -44,7 +41,7 @@ type peerRequest struct {
 
 // close ends the request. Further calls do nothing.
 func (q *peerRequest) close() {
-	q.cancel(errUnneeded)
+	q.cancel()
 	if q.body != nil {
 		_ = q.body.Close() // it is not used, or was read
 		q.body = nil
@@ -107,7 +104,7 @@ func (c *Cache) ask(f *fill, peer string, copied bool) *peerRequest {
 	if v, known := f.expectedVersion(); known {
 		q.Want = &v
 	}
-	q.ctx, q.cancel = context.WithCancelCause(f.ctx)
+	q.ctx, q.cancel = context.WithCancel(f.ctx)
 	h.pending = append(h.pending, q)
 	c.tasks.Go(func() { h.send(q) })
 	return q
@@ -285,7 +282,7 @@ func (h *hedge) endRequests() bool {
 // endRequestsLocked gives up the pending requests. The present step goes on. mu is held.
 func (h *hedge) endRequestsLocked() {
 	for _, q := range h.pending {
-		q.cancel(errUnneeded)
+		q.cancel()
 	}
 	h.pending, h.stop = nil, nil
 }
