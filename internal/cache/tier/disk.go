@@ -298,7 +298,7 @@ func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.stats
-	s.Failed += d.io.times()
+	s.Failed += d.io.hangs.Load()
 	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
 	s.Disabled = d.root.Load() == nil || isDisabled(&d.writing) || d.readsDisabled()
 	return s

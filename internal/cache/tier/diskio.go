@@ -37,12 +37,12 @@ type diskIO struct {
 	o     *DiskOptions
 	slots chan struct{} // one value for each operation of do
 	wake  chan struct{} // holds one value after turnOff
+	hangs atomic.Uint64 // number of calls of turnOff that had an effect
 	isOff atomic.Bool   // changed with mu held
+	stuck atomic.Int64  // operations that take too long and have not ended; changed with mu held
 
 	mu     sync.Mutex    // guards the fields below
 	off    chan struct{} // closed when the tier is turned off; another one after turnOn
-	stuck  int           // operations that take too long and have not ended
-	hangs  uint64        // number of calls of turnOff that had an effect
 	ended  uint64        // number of operations of do that have ended
 	silent bool          // a reader has given up, and none of them has ended since it began
 }
@@ -65,7 +65,7 @@ func (x *diskIO) supervise(op string, call func() error) error {
 		if state.Swap(ended) == hangs {
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.stuck--
+			x.stuck.Add(-1)
 		}
 	}()
 	if err := x.o.failure(op); err != nil {
@@ -199,11 +199,11 @@ func (x *diskIO) turnOff(op string, hangs func() bool) {
 			x.mu.Unlock()
 			return
 		}
-		x.stuck++
+		x.stuck.Add(1)
 	}
 	begins := !x.isOff.Swap(true)
 	if begins {
-		x.hangs++
+		x.hangs.Add(1)
 		close(x.off)
 	}
 	x.mu.Unlock()
@@ -220,7 +220,7 @@ func (x *diskIO) turnOff(op string, hangs func() bool) {
 // turnOn turns the tier on again if no operation is stuck.
 func (x *diskIO) turnOn() {
 	x.mu.Lock()
-	ends := x.stuck == 0 && x.isOff.Swap(false)
+	ends := x.stuck.Load() == 0 && x.isOff.Swap(false)
 	if ends {
 		x.off = make(chan struct{})
 	}
@@ -228,18 +228,4 @@ func (x *diskIO) turnOn() {
 	if ends {
 		x.o.Logger.Warn("the cache's disk responds again, the cache uses it", "path", x.o.Path)
 	}
-}
-
-// isStuck reports whether an operation takes too long and has not ended.
-func (x *diskIO) isStuck() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.stuck > 0
-}
-
-// times returns the number of times that the tier was turned off.
-func (x *diskIO) times() uint64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.hangs
 }

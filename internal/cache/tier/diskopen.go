@@ -111,7 +111,7 @@ func (d *Disk) attend() {
 			continue
 		case <-tick:
 		}
-		if d.io.isStuck() {
+		if d.io.stuck.Load() > 0 {
 			continue
 		}
 		began := time.Now()
@@ -165,10 +165,10 @@ func (d *Disk) finish(last func(*diskRoot) error) error {
 	return errOff
 }
 
-// Release removes the files of purges that are left, and leaves the folder to another process.
-// Afterwards this process writes and removes nothing there; the queue is dropped. Get still finds
-// and reads files until the other process removes them. After an error the folder is released when
-// the running operations have ended.
+// Release removes the files of purges and evictions that are left, and leaves the folder to another
+// process. Afterwards this process writes and removes nothing there; the queue is dropped. Get
+// still finds and reads files until the other process removes them. After an error the folder is
+// released when the running operations have ended.
 func (d *Disk) Release() error { return d.finish((*diskRoot).unlock) }
 
 // Close ends the background work as Release does, and closes the folder. Views stay usable.

@@ -86,31 +86,22 @@ func (d *Disk) wakeWork() {
 // removeFiles removes up to n of the files in index.queue, and reports whether some are left.
 func (d *Disk) removeFiles(n int) (more bool) {
 	for ; n > 0 && d.life.Err() == nil; n-- {
-		d.mu.Lock()
-		key, r := d.index.dequeue()
-		d.mu.Unlock()
-		if r == nil {
+		if !d.removeNext() {
 			return false
 		}
-		d.unlink(key, r)
 	}
 	return d.life.Err() == nil
 }
 
-// removePurged removes the files of purges that are left, at the end of work. Evicted ones may
-// stay, since their content is right.
-func (d *Disk) removePurged() {
-	for {
-		d.mu.Lock()
-		key, r := d.index.dequeue()
-		d.mu.Unlock()
-		switch {
-		case r == nil:
-			return
-		case r.purged:
-			d.unlink(key, r)
-		}
+// removeNext removes the first file in index.queue, and reports whether there was one.
+func (d *Disk) removeNext() bool {
+	d.mu.Lock()
+	key, r := d.index.dequeue()
+	d.mu.Unlock()
+	if r != nil {
+		d.unlink(key, r)
 	}
+	return r != nil
 }
 
 // unlink removes the file of a segment in index.unlinking. After a failure the segment stays there:

@@ -107,7 +107,8 @@ func (d *Disk) work() {
 		case <-again:
 		}
 	}
-	d.removePurged()
+	for d.removeNext() { // before the folder is left to another process, which would find them
+	}
 }
 
 // store writes a segment and lists it.
