@@ -18,9 +18,6 @@ type Policy struct {
 	Wait time.Duration
 }
 
-// GiveUp returns the policy that does not wait.
-func GiveUp() Policy { return Policy{} }
-
 // Retry returns the policy that sleeps n times, each time between 200 and 500 ms.
 func Retry(n int) Policy { return Policy{Retries: n} }
 
