@@ -161,9 +161,9 @@ type store interface {
 
 // holding is the state that a store keeps for acquired locks.
 type holding interface {
-	// extend sets a new expiry. It returns ErrLost if the lock is not held with this token any
-	// more. The lock may expire sooner than before only if sooner is true.
-	extend(ctx context.Context, ttl time.Duration, sooner bool) error
+	// extend sets a new expiry, unless the lock expires later already. It returns ErrLost if the
+	// lock is not held with this token any more.
+	extend(ctx context.Context, ttl time.Duration) error
 	// releaseKeys releases the locks. It returns ErrLost if one was not held with this token any
 	// more.
 	releaseKeys(ctx context.Context) error

@@ -114,8 +114,8 @@ type folderHold struct {
 
 var _ holding = (*folderHold)(nil)
 
-func (h *folderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
-	n, err := folderExtendScript.Run(ctx, h.f.rdb, h.f.keys, classes, h.token, millis(ttl), *flag(sooner)).Int()
+func (h *folderHold) extend(ctx context.Context, ttl time.Duration) error {
+	n, err := folderExtendScript.Run(ctx, h.f.rdb, h.f.keys, classes, h.token, millis(ttl)).Int()
 	return holdError(ctx, "extend a folder lock", n == 1, err)
 }
 

@@ -14,7 +14,6 @@ import (
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,33 +59,6 @@ func TestLinearizable(t *testing.T) {
 		lost.Load(), commits.Load())
 	// A single history shows too little for this check.
 	require.True(t, enough() || n == 1 || t.Failed(), "hardly anybody got or lost the lock: this has shown little")
-}
-
-// TestShorterAtOnce: an extension that makes a lock end sooner applies to its holder from the time
-// when the server may have executed it, not from the time of the reply.
-func TestShorterAtOnce(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
-	direct := server.Client()
-	relay := redistest.NewRelay(t, server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: soon, MaxRetries: -1})
-	defer rdb.Close()
-	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
-	defer c.Close()
-	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute})
-	require.NoError(t, err)
-	require.NoError(t, lock.Extend(t.Context(), time.Minute)) // loads the script: the next call is one request
-	relay.Mute()
-	extended := make(chan error, 1)
-	go func() { extended <- lock.Extend(t.Context(), 50*time.Millisecond) }()
-	eventually.True(t, func() bool {
-		return direct.Exists(t.Context(), t.Name()+":{0}:lock:k").Val() == 0
-	}, "it has expired")
-	require.False(t, time.Now().Before(lock.Until()), "the holder relies on a lock that is free")
-	<-lock.Context().Done()
-	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
-	relay.Restore()
-	require.ErrorIs(t, <-extended, cachelock.ErrLost)
 }
 
 // TestTakenTogether: a process that acquires several locks together leaves the queue of each in

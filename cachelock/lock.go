@@ -3,7 +3,6 @@ package cachelock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -20,15 +19,10 @@ type Lock struct {
 	taken   time.Time
 	base    context.Context // the caller's context, for its values
 
-	// extending holds a value during an extension: extensions reach Redis in the order in which
-	// they change until, so until is never later than the expiry in Redis.
-	extending chan struct{} // made on first use, see extendTurn
-
 	mu     sync.Mutex // guards the fields below
 	o      LockOptions
-	until  time.Time
-	final  bool  // until cannot be extended: a request that makes the lock end sooner may still arrive
-	state  error // nil while the lock is held, then ErrNotHeld or ErrLost
+	until  time.Time // never later than the expiry in Redis
+	state  error     // nil while the lock is held, then ErrNotHeld or ErrLost
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	// timer fires at until, or at the next renewal if that is sooner; nil if neither is needed.
@@ -85,28 +79,21 @@ func (l *Lock) Context() context.Context {
 	return l.ctx
 }
 
-// Extend makes the lock end ttl from now, also if that is sooner than before; renewals use this
-// ttl. It returns ErrLost if the lock is not held any more, ErrNotHeld after Release. If the
-// request fails otherwise, the lock ends at the earlier of the two times; if that is the new one,
-// the lock can be neither extended nor renewed any more, since the request may still arrive. If the
-// Redis client repeats requests, do not extend the lock after it was successfully shortened either:
-// the first request may still arrive.
+// Extend makes the lock end ttl from now, unless it ends later already; renewals use this ttl. It
+// returns ErrLost if the lock is not held any more, ErrNotHeld after Release. If the request fails
+// otherwise, the lock ends when it did before.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)
 	}
-	select {
-	case l.extendTurn() <- struct{}{}:
-		defer func() { <-l.extendTurn() }()
-	case <-ctx.Done():
-		return cancelled(ctx)
+	l.mu.Lock()
+	state := l.stateLocked()
+	l.mu.Unlock()
+	if state != nil {
+		return state
 	}
 	start := time.Now()
-	sooner, err := l.shorten(start.Add(validity(ttl)))
-	if err != nil {
-		return err
-	}
-	return l.extended(start, ttl, sooner, l.holding.extend(ctx, ttl, sooner))
+	return l.extended(start, ttl, l.holding.extend(ctx, ttl))
 }
 
 // Release releases the lock. It returns ErrLost if the lock was not held any more, ErrNotHeld if it
@@ -160,10 +147,9 @@ func (l *Lock) endLocked(state error) (was error) {
 
 // extended records the result of an extension that was sent at start. A lock that has ended
 // meanwhile stays ended.
-func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err error) error {
+func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := start.Add(validity(ttl))
 	switch {
 	case l.stateLocked() != nil:
 		return l.state
@@ -171,43 +157,15 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err err
 		l.endLocked(ErrLost)
 		return err
 	case err != nil: // the request may have been executed, or arrive later
-		l.final = l.final || sooner
 		l.setTimerLocked(min(l.timerDelayLocked(), max(ttl/20, time.Millisecond)))
 		return err
 	}
-	l.o.TTL, l.until = ttl, until
+	l.o.TTL = ttl
+	if until := start.Add(validity(ttl)); until.After(l.until) {
+		l.until = until
+	}
 	l.setTimerLocked(l.timerDelayLocked())
 	return nil
-}
-
-// shorten makes the lock end at until if that is sooner. Extend calls it before it sends the
-// request. The error is the lock's state if it has ended.
-func (l *Lock) shorten(until time.Time) (sooner bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch sooner = until.Before(l.until); {
-	case l.stateLocked() != nil:
-		return false, l.state
-	case sooner:
-		l.until = until
-		l.setTimerLocked(l.timerDelayLocked())
-	case l.final:
-		return false, errFinal
-	}
-	return sooner, nil
-}
-
-// errFinal is the error of an extension after one that may still make the lock end sooner.
-var errFinal = fmt.Errorf("cannot extend a lock: %w: a request to end it sooner may be on its way", ErrUnreachable)
-
-// extendTurn returns a channel that admits one extension at a time.
-func (l *Lock) extendTurn() chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.extending == nil {
-		l.extending = make(chan struct{}, 1)
-	}
-	return l.extending
 }
 
 // ttl returns the ttl of renewals.
@@ -219,7 +177,7 @@ func (l *Lock) ttl() time.Duration {
 
 // renewsLocked reports whether the lock is still to be renewed. l.mu is held.
 func (l *Lock) renewsLocked() bool {
-	return l.o.Renew && !l.final && time.Since(l.taken) < l.o.MaxHold
+	return l.o.Renew && time.Since(l.taken) < l.o.MaxHold
 }
 
 // timerDelayLocked returns the time until the next renewal or the end. l.mu is held.
@@ -252,16 +210,10 @@ func (l *Lock) tick() {
 	}
 }
 
-// renew extends the lock unless an extension is running. tick retries soon after a failure.
+// renew extends the lock. tick retries soon after a failure.
 func (l *Lock) renew(left time.Duration) {
-	select {
-	case l.extendTurn() <- struct{}{}:
-		defer func() { <-l.extendTurn() }()
-	default:
-		return
-	}
 	ctx, cancel := context.WithTimeout(l.c.ctx, left)
 	defer cancel()
-	start, ttl := time.Now(), l.ttl()                                    // read now: an extension may have changed it
-	_ = l.extended(start, ttl, false, l.holding.extend(ctx, ttl, false)) // callers see a failure in the lock's context
+	start, ttl := time.Now(), l.ttl()                      // read now: an extension may have changed it
+	_ = l.extended(start, ttl, l.holding.extend(ctx, ttl)) // callers see a failure in the lock's context
 }

@@ -84,9 +84,9 @@ type shardHolds struct {
 
 var _ holding = (*shardHolds)(nil)
 
-func (s *shardHolds) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+func (s *shardHolds) extend(ctx context.Context, ttl time.Duration) error {
 	for _, h := range s.holdings {
-		if err := h.extend(ctx, ttl, sooner); err != nil {
+		if err := h.extend(ctx, ttl); err != nil {
 			return err
 		}
 	}

@@ -153,7 +153,7 @@ func (s *redisStore) wakeOwnQueues(w lockRequest) {
 	}
 }
 
-func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	if h.name != "" {
 		return h.extendOwner(ctx, ttl)
 	}
@@ -162,11 +162,11 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error
 		names[i] = h.names[1+3*i]
 	}
 	ms := millis(ttl)
-	n, err := run(ctx, h.s.rdb, extendScript, names, &h.token, &ms, flag(sooner)).Int()
+	n, err := run(ctx, h.s.rdb, extendScript, names, &h.token, &ms).Int()
 	return holdError(ctx, "extend a lock", n == 1, err)
 }
 
-// extendOwner extends a hold of the owner and its lock, which never ends sooner because of it.
+// extendOwner extends a hold of the owner and its lock.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	ms, noWaiter, noQueueTTL := millis(ttl), "", "0"
 	values, err := run(ctx, h.s.rdb, reenterScript, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,

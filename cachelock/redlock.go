@@ -269,7 +269,7 @@ func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 	return &result
 }
 
-func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+func (h *redlockHold) extend(ctx context.Context, ttl time.Duration) error {
 	h.mu.Lock()
 	h.ttl = ttl
 	if until := time.Now().Add(ttl); until.After(h.until) {
@@ -277,7 +277,7 @@ func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool
 	}
 	h.mu.Unlock()
 	return h.s.majority(ctx, "extend a lock", h.s.limit(ttl), func(ctx context.Context, node int) error {
-		return h.holds[node].extend(ctx, ttl, sooner)
+		return h.holds[node].extend(ctx, ttl)
 	})
 }
 

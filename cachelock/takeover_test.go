@@ -159,7 +159,7 @@ func TestTakeOverIsNoticed(t *testing.T) {
 	require.NoError(t, err)
 	lock, err := c.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, TakeOver: true})
 	require.NoError(t, err)
-	require.ErrorIs(t, former.extend(t.Context(), time.Hour, false), ErrLost)
+	require.ErrorIs(t, former.extend(t.Context(), time.Hour), ErrLost)
 	require.ErrorIs(t, former.releaseKeys(t.Context()), ErrLost)
 	require.NoError(t, lock.Extend(t.Context(), time.Hour))
 	require.NoError(t, lock.Release(t.Context()))

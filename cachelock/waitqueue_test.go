@@ -43,7 +43,7 @@ func (s *scripted) acquire(_ context.Context, w lockRequest) (holding, int64, er
 // scriptedHold implements holding for a scripted store.
 type scriptedHold struct{ *scripted }
 
-func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
+func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration) error {
 	return h.scripted.extend(ctx, ttl)
 }
 

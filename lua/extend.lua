@@ -3,12 +3,11 @@
 -- KEYS     the locks
 -- ARGV[1]  token of the holder
 -- ARGV[2]  ttl in milliseconds from now
--- ARGV[3]  "1" = the locks may expire sooner than before
 --
 -- Result: 1 if all locks had this token, 0 and no change if one had not.
 --
 -- A delayed request, or one that was sent again, may arrive after later ones. So no lock expires
--- sooner than before unless ARGV[3] is "1".
+-- sooner than before.
 
 for i = 1, #KEYS do
 	if redis.call('GET', KEYS[i]) ~= ARGV[1] then
@@ -16,7 +15,7 @@ for i = 1, #KEYS do
 	end
 end
 for i = 1, #KEYS do
-	if ARGV[3] == '1' or redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then
+	if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then
 		redis.call('PEXPIRE', KEYS[i], ARGV[2])
 	end
 end

@@ -2,15 +2,14 @@
 --
 -- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]  ttl in milliseconds from now
--- ARGV[4]  "1" = the claims may expire sooner than before, see extend.lua
 --
--- Result: 1 if the token had its claims, else 0.
+-- Result: 1 if the token had its claims, else 0. They expire no sooner than before, see extend.lua.
 
 local till = redis.call('ZSCORE', KEYS[2], token)
 if not till or tonumber(till) <= now then
 	return 0
 end
-if ARGV[4] ~= '1' and tonumber(till) >= now + ARGV[3] then
+if tonumber(till) >= now + ARGV[3] then
 	return 1
 end
 redis.call('ZREM', KEYS[2], token) -- a server without free memory adds nothing before it has removed something

@@ -173,14 +173,6 @@ func (s *suite) late(err error, asked time.Time) bool {
 	return true
 }
 
-// expires sets the ttl of a lock to short. Extend returns ErrLost if the machine stalls that long.
-func (s *suite) expires(lock *cachelock.Lock) {
-	s.Helper()
-	if err := lock.Extend(s.ctx, short); err != nil {
-		require.ErrorIs(s, err, cachelock.ErrLost)
-	}
-}
-
 func (s *suite) releaseLock(lock *cachelock.Lock) {
 	s.Helper()
 	require.NoError(s, lock.Release(s.ctx))
