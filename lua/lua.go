@@ -4,79 +4,58 @@
 // Scripts that share functions begin with their files: common.lua, wake.lua, folder_common.lua.
 package lua
 
-import _ "embed"
+import "embed"
 
 // Locks.
 var (
 	// Acquire acquires locks, all or none.
-	Acquire = common + acquire
+	Acquire = script("common", "acquire")
 	// Release releases locks and notifies the first waiter of each.
-	Release = wake + release
+	Release = script("wake", "release")
 	// Extend sets a new time to live on locks.
-	Extend = extend
+	Extend = script("extend")
 	// Leave removes a waiter from a lock's queue.
-	Leave = wake + leave
+	Leave = script("wake", "leave")
 	// Reenter acquires a lock that its owner may acquire again.
-	Reenter = common + reenter
+	Reenter = script("common", "reenter")
 	// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies
 	// the first waiter.
-	ReenterRelease = wake + reenterRelease
+	ReenterRelease = script("wake", "reenter_release")
 )
 
 // Locks of folders.
 var (
 	// FolderAcquire claims paths of a tree, all or none.
-	FolderAcquire = common + folderCommon + folderAcquire
+	FolderAcquire = script("common", "folder_common", "folder_acquire")
 	// FolderExtend sets a new time to live on such claims.
-	FolderExtend = common + folderCommon + folderExtend
+	FolderExtend = script("common", "folder_common", "folder_extend")
 	// FolderRelease releases such claims and notifies the waiters.
-	FolderRelease = common + folderCommon + folderRelease
+	FolderRelease = script("common", "folder_common", "folder_release")
 )
 
 // The fleet.
 var (
 	// FleetPurge adds a purge to the log and returns the gateways that have to apply it.
-	FleetPurge = fleetPurge
+	FleetPurge = script("fleet_purge")
 	// FleetSync is the heartbeat of a gateway, which returns the purges and the other members.
-	FleetSync = fleetSync
+	FleetSync = script("fleet_sync")
 	// FleetGateways lists the registered gateways.
-	FleetGateways = fleetGateways
+	FleetGateways = script("fleet_gateways")
 	// FleetLeave removes a gateway from that list.
-	FleetLeave = fleetLeave
+	FleetLeave = script("fleet_leave")
 )
 
-// The files.
-var (
-	//go:embed acquire.lua
-	acquire string
-	//go:embed common.lua
-	common string
-	//go:embed extend.lua
-	extend string
-	//go:embed fleet_gateways.lua
-	fleetGateways string
-	//go:embed fleet_leave.lua
-	fleetLeave string
-	//go:embed fleet_purge.lua
-	fleetPurge string
-	//go:embed fleet_sync.lua
-	fleetSync string
-	//go:embed folder_acquire.lua
-	folderAcquire string
-	//go:embed folder_common.lua
-	folderCommon string
-	//go:embed folder_extend.lua
-	folderExtend string
-	//go:embed folder_release.lua
-	folderRelease string
-	//go:embed leave.lua
-	leave string
-	//go:embed reenter.lua
-	reenter string
-	//go:embed reenter_release.lua
-	reenterRelease string
-	//go:embed release.lua
-	release string
-	//go:embed wake.lua
-	wake string
-)
+//go:embed *.lua
+var files embed.FS
+
+// script joins files.
+func script(names ...string) (text string) {
+	for _, name := range names {
+		part, err := files.ReadFile(name + ".lua")
+		if err != nil {
+			panic("BUG: " + err.Error())
+		}
+		text += string(part)
+	}
+	return text
+}
