@@ -27,7 +27,7 @@ import (
 // File.Open continues it: wait for a place -> fetch, through the cache if there is one. The fetcher
 // is the source of both. Explain is the same path with a trace.
 func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
-	if a.o.Sources == nil && localErr != nil || r.Variant != "" && !a.mayHaveVariant(r, localErr) && !a.o.Redirect {
+	if a.o.Sources == nil && localErr != nil || r.Variant != "" && !a.mayHaveVariant(localErr) && !a.o.Redirect {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
 	deleted := a.isDeleted(r.ID, localErr, r.Now)

@@ -42,8 +42,8 @@ func (f *fetcher) key() string {
 	return f.request.Key()
 }
 
-// mayHaveVariant reports whether a variant of the file can be found, which needs the cache.
-func (a *Resolver) mayHaveVariant(r *Request, localErr error) bool {
+// mayHaveVariant reports whether a variant of a file can be found, which needs the cache.
+func (a *Resolver) mayHaveVariant(localErr error) bool {
 	return a.o.Maker != nil && a.o.Cache != nil && (localErr == nil || !a.o.Redirect)
 }
 

@@ -139,7 +139,7 @@ func TestHedgeVersion(t *testing.T) {
 	r.warm(id)
 	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true, Commands: []byte{fdfstest.CmdDownload}})
 	s := r.open(id)
-	require.Equal(t, r.servers[1], s.From())
+	require.Equal(t, r.servers[1], s.from)
 	got, err := r.read(s)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(contenttest.Bytes(3000), got))

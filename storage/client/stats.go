@@ -20,11 +20,10 @@ type Stats struct {
 	WrongReplies uint64 // replies of another length, size or version than requested
 	Rechecks     uint64 // files read again because their CRC32 differed from the one in the id
 	CRCErrors    uint64 // of these: corrupted files; the others are links, or have a legacy CRC32
-	Bytes        uint64 // received content
 }
 
 type counters struct {
-	requests, failures, resumes, hedges, hedgeWins, wrong, rechecks, crcErrors, bytes atomic.Uint64
+	requests, failures, resumes, hedges, hedgeWins, wrong, rechecks, crcErrors atomic.Uint64
 }
 
 // Stats returns the counters. They are not read at one moment.
@@ -34,7 +33,6 @@ func (c *Client) Stats() Stats {
 		Requests: n.requests.Load(), Failures: n.failures.Load(), Resumes: n.resumes.Load(), Hedges: n.hedges.Load(),
 		HedgeWins: n.hedgeWins.Load(), WrongReplies: n.wrong.Load(), Rechecks: n.rechecks.Load(),
 		CRCErrors: n.crcErrors.Load(),
-		Bytes:     n.bytes.Load(),
 	}
 }
 

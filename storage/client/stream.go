@@ -118,9 +118,6 @@ func (c *Client) Open(ctx context.Context, r FetchRequest, part Part, servers []
 	return s, nil
 }
 
-// From returns the server that sent the newest bytes.
-func (s *Stream) From() Server { return s.from }
-
 // Senders returns all servers that have sent bytes.
 func (s *Stream) Senders() []Server { return s.senders }
 
@@ -278,7 +275,6 @@ func (s *Stream) fetch(p []byte) int {
 		return 0
 	}
 	src.last = time.Now()
-	s.c.counts.bytes.Add(uint64(n))
 	if s.got += int64(n); n > 0 && !slices.Contains(s.senders, src.m.server) {
 		s.senders = append(s.senders, src.m.server)
 	}

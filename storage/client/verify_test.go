@@ -43,7 +43,7 @@ func TestCorruptedSmall(t *testing.T) {
 	n, err := s.Read(buf)
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(body, buf[:n]))
-	require.NotEqual(t, r.servers[0], s.From())
+	require.NotEqual(t, r.servers[0], s.from)
 	_, err = s.Read(buf)
 	require.Equal(t, io.EOF, err)
 	require.NoError(t, s.Close())
