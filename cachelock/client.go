@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,18 +22,14 @@ import (
 
 // Options of a client. The zero value of each field means its default.
 type Options struct {
-	// Prefix begins every key and channel in Redis; default "cachelock". It must not contain "{}"
-	// in a Cluster.
+	// Prefix begins every key and channel in Redis; default "cachelock". All locks of a prefix are
+	// in one slot of a Cluster; a hash tag in the prefix, as in "{orders}", chooses another one.
 	Prefix string
 	// Holder identifies the holder of a lock to others: an address, a host name; default
 	// "host:pid". It is a part of the tokens.
 	Holder string
 	// TTL is the default of LockOptions.TTL; default 30 s.
 	TTL time.Duration
-	// Shards is the number of slots of a Redis Cluster that the locks are spread over, and of fence
-	// counters, which are the only keys without expiry; default 16. All programs that share locks
-	// must use the same number.
-	Shards int
 	// Poll is the interval in which a waiting process checks the lock without having been notified,
 	// up to half longer at random; default 1 s.
 	Poll time.Duration
@@ -52,9 +49,6 @@ func (o *Options) setDefaults() {
 	}
 	if o.TTL <= 0 {
 		o.TTL = 30 * time.Second
-	}
-	if o.Shards <= 0 {
-		o.Shards = 16
 	}
 	if o.Poll <= 0 {
 		o.Poll = time.Second
@@ -130,7 +124,7 @@ type Client struct {
 	store      store
 	process    string // name of this process in queues and channels
 	seq        atomic.Uint64
-	fences     []string // keys of the fence counters by shard
+	slot       string // begins all keys: p:{0}, see doc.go
 	waitQueues waitQueues
 
 	ctx    context.Context // of background work; cancelled by Close
@@ -192,10 +186,7 @@ func New(rdb redis.UniversalClient, o Options) *Client {
 // newClient returns a client without a store.
 func newClient(o Options) *Client {
 	o.setDefaults()
-	c := &Client{o: o, process: randomHex(), releasing: make(chan struct{}, maxReleasing)}
-	for n := range o.Shards {
-		c.fences = append(c.fences, o.Prefix+":{"+strconv.Itoa(n)+"}"+fenceName)
-	}
+	c := &Client{o: o, slot: o.Prefix + ":{0}", process: randomHex(), releasing: make(chan struct{}, maxReleasing)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -229,14 +220,35 @@ func (c *Client) beginWork() bool {
 
 // Acquire acquires one lock.
 func (c *Client) Acquire(ctx context.Context, key string, o LockOptions) (*Lock, error) {
+	return c.acquireKeys(ctx, []string{key}, o)
+}
+
+// maxKeys bounds the locks of one AcquireAll.
+const maxKeys = 1024
+
+// AcquireAll acquires several locks by one script, all or none. The HeldError has the key of the
+// held lock. All of them have the same fence.
+func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	switch {
+	case len(keys) == 0 || len(keys) > maxKeys:
+		return nil, invalid("1 to %d locks can be taken together, not %d", maxKeys, len(keys))
+	case o.Owner != "" || o.Fair:
+		return nil, invalid("locks taken together can be neither reentrant nor fair")
+	}
+	return c.acquireKeys(ctx, keys, o)
+}
+
+func (c *Client) acquireKeys(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
-	keys := []string{key}
-	if err := checkKeys(keys); err != nil {
-		return nil, err
+	for _, key := range keys {
+		if key == "" || len(key) > maxKey {
+			return nil, invalid("a key has 1 to %d bytes, not %d", maxKey, len(key))
+		}
 	}
-	return c.acquireOrWait(ctx, key, o, func(ctx context.Context, waiter string) (*Lock, error) {
+	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
 		w := newRequest(keys, waiter, &o)
 		start := time.Now()
 		h, fence, err := c.store.acquire(ctx, w)
@@ -291,15 +303,6 @@ func (c *Client) granted(ctx context.Context, keys []string, token string, h hol
 // queueTTL is the time for which a name stays in a lock's queue without another attempt: longer
 // than the longest poll interval.
 func (c *Client) queueTTL() time.Duration { return 4 * c.o.Poll }
-
-func checkKeys(keys []string) error {
-	for _, key := range keys {
-		if key == "" || len(key) > maxKey {
-			return invalid("a key has 1 to %d bytes, not %d", maxKey, len(key))
-		}
-	}
-	return nil
-}
 
 // maxReleasing bounds the concurrent releases in the background; further locks expire.
 const maxReleasing = 256

@@ -17,7 +17,7 @@ import (
 func TestFenceRisesWithoutTheClock(t *testing.T) {
 	t.Parallel()
 	rdb, ctx, key := redistest.Shared(t).Client(), t.Context(), t.Name()
-	c := cachelock.New(rdb, cachelock.Options{Prefix: key, Shards: 1})
+	c := cachelock.New(rdb, cachelock.Options{Prefix: key})
 	defer c.Close()
 	ahead := time.Now().Add(time.Hour).UnixMicro()
 	require.NoError(t, rdb.Set(ctx, key+":{0}:fence", ahead, time.Hour).Err())

@@ -55,14 +55,14 @@
 //
 // # Keys
 //
-// With the prefix p, a shard n of Options.Shards, which is one slot of a Cluster, and the key K:
+// With the prefix p, all in one slot of a Cluster, and the key K:
 //
-//	p:{n}:lock:K    token of the holder                       expires with the lock
-//	p:{n}:holds:K   holds of the owner of a reentrant lock    expires with the lock
-//	p:{n}:queue:K   waiters by time of arrival                eight polls after the last request
-//	p:{n}:living:K  the same waiters by expiry                the same
-//	p:{n}:fence     fence counter of the shard                never: Options.Shards keys in all
-//	p:{n}:folder-*  locks of a namespace of folders           with the last lock
+//	p:{0}:lock:K    token of the holder                       expires with the lock
+//	p:{0}:holds:K   holds of the owner of a reentrant lock    expires with the lock
+//	p:{0}:queue:K   waiters by time of arrival                eight polls after the last request
+//	p:{0}:living:K  the same waiters by expiry                the same
+//	p:{0}:fence     fence counter                             never
+//	p:{0}:folder-*  locks of a namespace of folders           with the last lock
 //	p:wake:PROCESS  channel of a process that waits
 //
 // # Known mistakes
@@ -86,7 +86,7 @@
 //   - A request is rejected because of its own token: the reply was lost, and the Redis client has
 //     repeated the request.
 //   - A delayed request that arrives after later ones: here it never makes a lock end sooner.
-//   - A fence counter for each key, which is never deleted. Here there is one for each shard; a
-//     counter that was lost restarts from the server's clock in microseconds, so fences still rise.
+//   - A fence counter for each key, which is never deleted. Here there is one for all; a counter
+//     that was lost restarts from the server's clock in microseconds, so fences still rise.
 //   - Renewals that stop when a connection breaks, or that outlive the lock: see LockOptions.Renew.
 package cachelock

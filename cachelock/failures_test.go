@@ -41,7 +41,7 @@ func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*re
 	t.Helper()
 	server := redistest.Shared(t)
 	r := &relayed{T: t, relay: redistest.NewRelay(t, server.Addr()), admin: server.Client()}
-	o.Prefix, o.Shards = t.Name(), 1
+	o.Prefix = t.Name()
 	ro := &redis.Options{Addr: r.relay.Addr(), MaxRetries: retries, DialerRetries: 1, DialTimeout: soon,
 		ReadTimeout: soon}
 	for _, set := range more {
@@ -338,7 +338,7 @@ func TestForeignKeys(t *testing.T) {
 func TestForeignFence(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
+	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name()})
 	defer c.Close()
 	folders, err := c.Folders("files")
 	require.NoError(t, err)

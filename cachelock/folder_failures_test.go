@@ -29,7 +29,7 @@ func foldersOf(t *testing.T, rdb redis.UniversalClient, o cachelock.Options) *ca
 // waiter acquires it after the release.
 func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func()) {
 	t.Helper()
-	o := cachelock.Options{Prefix: "folders over a failover", Shards: 1, Poll: 50 * time.Millisecond}
+	o := cachelock.Options{Prefix: "folders over a failover", Poll: 50 * time.Millisecond}
 	mine, other := foldersOf(t, rdb(), o), foldersOf(t, rdb(), o)
 	ctx, minutes := t.Context(), cachelock.LockOptions{TTL: 5 * time.Minute}
 	lock, err := mine.Begin(ctx, cachelock.OpMoveDir, "a/b", "c", minutes)

@@ -18,23 +18,22 @@ var (
 	folderReleaseScript = redis.NewScript(lua.FolderRelease)
 )
 
-// folderKeys returns the keys of the namespace N. They are all in the slot of its shard n, with the
-// prefix p; lua/folder_common.lua describes their values:
+// folderKeys returns the keys of the namespace N, with the prefix p; lua/folder_common.lua
+// describes their values:
 //
-//	p:{n}:fence             fence counter of the shard
-//	p:{n}:folder-until:N    tokens by expiry
-//	p:{n}:folder-claims:N   claims of each token
-//	p:{n}:folder-paths:N    number of claims on each path
-//	p:{n}:folder-waiting:N  processes that wait for a release
-//	p:{n}:folder-tree-C:N   for each class C the paths and their tokens, sorted
+//	p:{0}:fence             fence counter
+//	p:{0}:folder-until:N    tokens by expiry
+//	p:{0}:folder-claims:N   claims of each token
+//	p:{0}:folder-paths:N    number of claims on each path
+//	p:{0}:folder-waiting:N  processes that wait for a release
+//	p:{0}:folder-tree-C:N   for each class C the paths and their tokens, sorted
 func (c *Client) folderKeys(namespace string) []string {
-	shard := c.shardOf(namespace)
-	keys := []string{c.fenceOf(namespace)}
+	keys := []string{c.slot + ":fence"}
 	for _, what := range []string{"until", "claims", "paths", "waiting"} {
-		keys = append(keys, shard+":folder-"+what+":"+namespace)
+		keys = append(keys, c.slot+":folder-"+what+":"+namespace)
 	}
 	for _, class := range classes {
-		keys = append(keys, shard+":folder-tree-"+string(class)+":"+namespace)
+		keys = append(keys, c.slot+":folder-tree-"+string(class)+":"+namespace)
 	}
 	return keys
 }

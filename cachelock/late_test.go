@@ -23,7 +23,7 @@ import (
 func TestLateAcquisition(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
+	c := New(rdb, Options{Prefix: t.Name()})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for name, w := range map[string]lockRequest{
 		"one": {keys: []string{"a"}}, "several": {keys: []string{"b", "c"}}, "fair": {keys: []string{"d"}, fair: true},
@@ -46,7 +46,7 @@ func TestLateAcquisition(t *testing.T) {
 func TestLateExtension(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
+	c := New(rdb, Options{Prefix: t.Name()})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	h, _, err := c.store.acquire(t.Context(), lockRequest{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func FuzzMessage(f *testing.F) {
 	c.store = s
 	require.NoError(f, c.Close())
 	for _, seed := range []string{
-		"", " ", "p:{0}:lock:k", "me p:{0}:lock:k", "me p:{0}:lock:", "me/7 p:{15}:lock:a b}:lock:c",
+		"", " ", "p:{0}:lock:k", "me p:{0}:lock:k", "me p:{0}:lock:", "me/7 p:{0}:lock:a b}:lock:c",
 		"me q:{0}:lock:k", "me p:{}:lock:k",
 		"me p:{0}:folder-waiting:n\x00/a\x00", "me p:{0}:folder-waiting:", "me p:{0}:folder-waiting:n\x00\x00/",
 		"\x00 p:{", "me p:{0}:queue:k",
@@ -138,10 +138,10 @@ func FuzzMessage(f *testing.F) {
 		folders := &Folders{c: c, namespace: key}
 		plain, folder := c.waitQueues.join(queueKey{"me", key}, untried),
 			c.waitQueues.join(queueKey{c.process, folders.queueName([]claim{{kindShared, path}})}, untried)
-		s.onMessage("me p:{3}:lock:" + key)
+		s.onMessage("me p:{0}:lock:" + key)
 		require.Len(t, plain.wake, 1, "notified by the name of the lock, with any bytes")
 		if key != "" && !strings.Contains(key+path, "\x00") {
-			s.onMessage("me p:{3}:folder-waiting:" + key + "\x00" + path)
+			s.onMessage("me p:{0}:folder-waiting:" + key + "\x00" + path)
 			require.Len(t, folder.wake, 1, "notified by the path")
 		}
 		c.waitQueues.leave(plain)

@@ -15,9 +15,9 @@ import (
 )
 
 // TestCrashAtEveryStep: a process that crashes at any step of any operation leaves no key without
-// an expiry: locks, queues and helper keys all expire, except for one fence counter per shard. The
-// steps are the packets between the process and Redis, in both directions. Each seventh one is
-// tried, each one if LOCK_SEEDS is set.
+// an expiry: locks, queues and helper keys all expire, except for the fence counter. The steps are
+// the packets between the process and Redis, in both directions. Each seventh one is tried, each
+// one if LOCK_SEEDS is set.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")

@@ -174,7 +174,7 @@ func (p *process) begin() {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	p.client = cachelock.New(p.rdb, cachelock.Options{
-		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Shards: 1, Poll: 100 * time.Millisecond,
+		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Poll: 100 * time.Millisecond,
 	})
 }
 

@@ -68,7 +68,7 @@ func TestTakenTogether(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	open := func() *cachelock.Client {
-		c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1, Poll: time.Hour})
+		c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Poll: time.Hour})
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return c
 	}

@@ -44,7 +44,7 @@ func (l *Lock) setTimerLocked(after time.Duration) {
 // for clock drift.
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// Key returns the key; of several, the first one in the order of the shards.
+// Key returns the key; of several, the first one in order.
 func (l *Lock) Key() string { return l.keys[0] }
 
 // Token returns the lock's value in Redis: random bits and the holder's name; for a reentrant lock,

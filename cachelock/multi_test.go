@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOneShardAllOrNothing: one script acquires the locks of a shard. A rejected request acquires
-// none of them, not even those before the held one.
-func TestOneShardAllOrNothing(t *testing.T) {
+// TestAllOrNothing: one script acquires several locks. A rejected request acquires none of them,
+// not even those before the held one.
+func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
-	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{Prefix: t.Name(), Shards: 1})
+	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{Prefix: t.Name()})
 	defer c.Close()
 	held, err := c.Acquire(t.Context(), "b", cachelock.LockOptions{})
 	require.NoError(t, err)

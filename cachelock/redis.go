@@ -18,8 +18,8 @@ import (
 type redisStore struct {
 	rdb redis.UniversalClient
 	c   *Client
-	// wake begins the names of the channels.
-	wake string
+	// fence is the fence counter; wake begins the names of the channels.
+	fence, wake string
 
 	// listening holds one value while the fields below are in use: a mutex with a cancellable wait
 	listening chan struct{}
@@ -31,22 +31,7 @@ type redisStore struct {
 var _ store = (*redisStore)(nil)
 
 func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
-	return &redisStore{rdb: rdb, c: c, wake: c.channels(), listening: make(chan struct{}, 1)}
-}
-
-// shardOf returns the beginning of the keys of a key's shard: p:{n}, see doc.go.
-func (c *Client) shardOf(key string) string { return strings.TrimSuffix(c.fenceOf(key), fenceName) }
-
-// fenceName ends the key of a fence counter.
-const fenceName = ":fence"
-
-// fenceOf returns the fence counter of a key's shard.
-func (c *Client) fenceOf(key string) string {
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(key) {
-		hash = (hash ^ uint32(key[i])) * 16777619
-	}
-	return c.fences[hash%uint32(len(c.fences))]
+	return &redisStore{rdb: rdb, c: c, fence: c.slot + ":fence", wake: c.channels(), listening: make(chan struct{}, 1)}
 }
 
 // channels begins the names of the channels for notifications; the name of a process follows.
@@ -68,25 +53,24 @@ var _ holding = (*hold)(nil)
 
 func (s *redisStore) newHold(w lockRequest) *hold {
 	h := &hold{s: s, keys: len(w.keys), token: w.token, name: w.hold}
-	shard := s.c.shardOf(w.keys[0])
 	if h.names = h.nameArray[:0]; len(w.keys) > 1 {
 		h.names = make([]string, 0, 1+3*len(w.keys))
 	}
-	h.names = append(h.names, s.c.fenceOf(w.keys[0]))
+	h.names = append(h.names, s.fence)
 	for _, key := range w.keys {
-		h.names = appendNames(h.names, shard, key)
+		h.names = appendNames(h.names, s.c.slot, key)
 	}
 	if w.hold != "" {
-		h.names = append(h.names, shard+":holds:"+w.keys[0])
+		h.names = append(h.names, s.c.slot+":holds:"+w.keys[0])
 	}
 	return h
 }
 
 // appendNames appends lock, queue and living of a key, as substrings of one string.
-func appendNames(names []string, shard, key string) []string {
-	all := shard + ":lock:" + key + shard + ":queue:" + key + shard + ":living:" + key
-	lock := len(shard) + len(":lock:") + len(key)
-	queue := lock + len(shard) + len(":queue:") + len(key)
+func appendNames(names []string, slot, key string) []string {
+	all := slot + ":lock:" + key + slot + ":queue:" + key + slot + ":living:" + key
+	lock := len(slot) + len(":lock:") + len(key)
+	queue := lock + len(slot) + len(":queue:") + len(key)
 	return append(names, all[:lock], all[lock:queue], all[queue:])
 }
 
@@ -197,8 +181,7 @@ func holdError(ctx context.Context, what string, held bool, err error) error {
 }
 
 func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
-	shard := s.c.shardOf(key)
-	names := appendNames(nil, shard, key)
+	names := appendNames(nil, s.c.slot, key)
 	if err := run(ctx, s.rdb, leaveScript, names, &waiter, &s.wake).Err(); err != nil {
 		return failed(ctx, "leave a queue", err)
 	}
@@ -269,8 +252,7 @@ func (s *redisStore) subscribe(caller context.Context) (*redis.PubSub, error) {
 func (s *redisStore) onMessage(message string) {
 	defer panics.Contain("a message about a released lock")
 	member, name, _ := strings.Cut(message, " ")
-	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
-	_, name, _ = strings.Cut(shard, "}:")
+	name, _ = strings.CutPrefix(name, s.c.slot+":")
 	if key, ok := strings.CutPrefix(name, "lock:"); ok {
 		queue := queueKey{member, key}
 		if !s.c.waitQueues.wake(queue) {

@@ -57,7 +57,7 @@ func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	return c
 }
 
-// name returns the key of a lock on every node, for clients with one shard.
+// name returns the key of a lock on every node.
 func name(key string) string { return "cachelock:{0}:lock:" + key }
 
 // votes returns the values of a lock, one from each running node that has the lock.
@@ -122,7 +122,7 @@ func TestRedlockRejects(t *testing.T) {
 func TestRedlockValidity(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
+	c := m.redlock(cachelock.Options{})
 	m.warm(c)
 	for _, r := range m.relays {
 		r.Delay(100 * time.Millisecond)
@@ -150,7 +150,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 		defer rdb.Close()
 		nodes = append(nodes, rdb)
 	}
-	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: soon})
+	c := cachelock.NewRedlock(nodes, cachelock.Options{NodeTimeout: soon})
 	defer c.Close()
 	m.relays[1].Hang()
 	start := time.Now()
@@ -167,7 +167,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 func TestRedlockTwoNodesDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 500 * time.Millisecond})
+	c := m.redlock(cachelock.Options{NodeTimeout: 500 * time.Millisecond})
 	lock := takes(m.t, c, "before")
 	m.servers[0].Kill()
 	m.servers[1].Kill()
@@ -185,7 +185,7 @@ func TestRedlockTwoNodesDown(t *testing.T) {
 // it.
 func TestRedlockCancelled(t *testing.T) {
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: soon})
+	c := m.redlock(cachelock.Options{NodeTimeout: soon})
 	m.warm(c)
 	m.relays[0].Hang()
 	m.relays[1].Mute() // grants the lock, but the reply does not arrive
@@ -209,7 +209,7 @@ func TestRedlockCancelled(t *testing.T) {
 func TestRedlockVotes(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
+	c := m.redlock(cachelock.Options{})
 	m.foreign("minority", time.Minute, 2)
 	lock, err := c.Acquire(t.Context(), "minority", long)
 	require.NoError(t, err)
@@ -238,7 +238,7 @@ func TestRedlockVotes(t *testing.T) {
 func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
+	c := m.redlock(cachelock.Options{})
 	m.warm(c)
 	for _, slow := range []func(*redistest.Relay){(*redistest.Relay).Hang, (*redistest.Relay).Mute} {
 		before := m.servers[2].Commands()["set"]
@@ -255,7 +255,7 @@ func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 func TestRedlockLost(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
+	c := m.redlock(cachelock.Options{})
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
 	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
@@ -277,7 +277,7 @@ func TestRedlockLost(t *testing.T) {
 func TestRedlockMayBeLost(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1})
+	c := m.redlock(cachelock.Options{})
 	m.warm(c)
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestTakeOver(t *testing.T) {
 			c, rdb := open(t.Name())
 			t.Cleanup(func() { require.NoError(t, c.Close()) })
 			o := LockOptions{TTL: time.Hour, TakeOver: true}
-			lockOf := func(key string) string { return c.shardOf(key) + ":lock:" + key }
+			lockOf := func(key string) string { return c.slot + ":lock:" + key }
 			set := func(key, token string) {
 				require.NoError(t, rdb.Set(t.Context(), lockOf(key), token, time.Hour).Err())
 			}
@@ -75,7 +75,7 @@ func TestHolderOfOneLock(t *testing.T) {
 	c, rdb := takers(t)["redis"](t.Name())
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	set := func(key, holder string) {
-		require.NoError(t, rdb.Set(t.Context(), c.shardOf(key)+":lock:"+key, formerToken(holder), time.Hour).Err())
+		require.NoError(t, rdb.Set(t.Context(), c.slot+":lock:"+key, formerToken(holder), time.Hour).Err())
 	}
 	o := LockOptions{TTL: time.Hour, TakeOver: true, Holder: "later"}
 	for _, all := range []bool{false, true} {
@@ -100,22 +100,19 @@ func TestHolderOfOneLock(t *testing.T) {
 	}
 }
 
-// TestTakeOverOfSeveral: AcquireAll takes over each of several locks, in one shard and in several
-// shards.
+// TestTakeOverOfSeveral: AcquireAll takes over each of several locks.
 func TestTakeOverOfSeveral(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	for _, shards := range []int{1, 16} {
-		c := New(rdb, Options{Prefix: t.Name() + randomHex(), Holder: "me", Shards: shards})
-		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		keys := []string{"a", "b", "c", "d"}
-		for _, key := range keys[1:] {
-			require.NoError(t, rdb.Set(t.Context(), c.shardOf(key)+":lock:"+key, formerToken("me"), time.Hour).Err())
-		}
-		lock, err := c.AcquireAll(t.Context(), keys, LockOptions{TakeOver: true})
-		require.NoError(t, err)
-		require.NoError(t, lock.Release(t.Context()))
+	c := New(rdb, Options{Prefix: t.Name(), Holder: "me"})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	keys := []string{"a", "b", "c", "d"}
+	for _, key := range keys[1:] {
+		require.NoError(t, rdb.Set(t.Context(), c.slot+":lock:"+key, formerToken("me"), time.Hour).Err())
 	}
+	lock, err := c.AcquireAll(t.Context(), keys, LockOptions{TakeOver: true})
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
 }
 
 // TestTakeOverNotifies: waiters for a lock are notified when it is taken over, and acquire it in
@@ -123,7 +120,7 @@ func TestTakeOverOfSeveral(t *testing.T) {
 func TestTakeOverNotifies(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Shared(t).Client()
-	o := Options{Prefix: t.Name(), Holder: "me", Shards: 1}
+	o := Options{Prefix: t.Name(), Holder: "me"}
 	c := New(rdb, o)
 	o.Holder, o.Poll = "you", time.Hour // only a message wakes the waiter
 	waiting := New(rdb, o)

@@ -46,43 +46,39 @@ func TestCluster(t *testing.T) {
 	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
 }
 
-// clusterSlots: locks are spread over all masters, and AcquireAll acquires locks on several of
-// them.
+// clusterSlots: all locks of a prefix are in one slot, which a hash tag in the prefix chooses.
 func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
-	c := cachelock.New(rdb, cachelock.Options{Prefix: "slots"})
-	defer c.Close()
 	var keys []string
 	for i := range 64 {
 		keys = append(keys, fmt.Sprintf("group1/M00/%02X/{tag}/file %d", i, i))
 	}
-	for _, key := range keys {
-		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Hour})
+	for _, prefix := range []string{"slots", "{1}slots", "{2}slots", "{3}slots", "{4}slots", "{5}slots", "{6}slots"} {
+		c := cachelock.New(rdb, cachelock.Options{Prefix: prefix})
+		defer c.Close()
+		lock, err := c.Acquire(t.Context(), keys[0], cachelock.LockOptions{TTL: time.Hour})
 		require.NoError(t, err)
-		_, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Hour})
-		require.ErrorIs(t, err, cachelock.ErrHeld)
 		defer func() { require.NoError(t, lock.Release(t.Context())) }()
+		_, err = c.Acquire(t.Context(), keys[0], cachelock.LockOptions{TTL: time.Hour})
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		_, err = c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Hour})
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		all, err := c.AcquireAll(t.Context(), keys[1:], cachelock.LockOptions{TTL: time.Hour})
+		require.NoError(t, err)
+		require.NoError(t, all.Release(t.Context()))
 	}
 	require.NoError(t, rdb.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
-		n, err := master.Keys(ctx, "slots:*:lock:*").Result()
+		n, err := master.Keys(ctx, "*slots:*:lock:*").Result()
 		if err == nil && len(n) == 0 {
 			err = fmt.Errorf("%v has no lock", master)
 		}
 		return err
 	}))
-	_, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Hour})
-	require.ErrorIs(t, err, cachelock.ErrHeld)
-	for i := range keys {
-		keys[i] += " of another"
-	}
-	all, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Hour})
-	require.NoError(t, err)
-	require.NoError(t, all.Release(t.Context()))
 }
 
 func clusterFolders(t *testing.T, rdb *redis.ClusterClient) {
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "folders"})
 	defer c.Close()
-	for i := range 16 { // namespaces on several masters
+	for i := range 16 {
 		f, err := c.Folders(fmt.Sprint("p}{", i)) // braces do not change the hash tag
 		require.NoError(t, err)
 		move, err := f.Begin(t.Context(), cachelock.OpMoveDir, "from", "to", cachelock.LockOptions{TTL: time.Hour})
@@ -101,7 +97,7 @@ func clusterFolders(t *testing.T, rdb *redis.ClusterClient) {
 }
 
 func clusterFailover(t *testing.T, c *redistest.Cluster) {
-	client := cachelock.New(c.Client(), cachelock.Options{Prefix: "failover", Shards: 1})
+	client := cachelock.New(c.Client(), cachelock.Options{Prefix: "failover"})
 	defer client.Close()
 	lock := takes(t, client, "before")
 	name := "failover:{0}:lock:before"

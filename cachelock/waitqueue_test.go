@@ -181,7 +181,7 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 // the way, and leaves each queue that it has entered.
 func TestMovesBetweenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
+		c, s := newScripted(t, Options{Poll: time.Hour})
 		s.replies(heldAlways("b"))
 		done := make(chan error, 1)
 		go func() {

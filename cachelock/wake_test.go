@@ -19,7 +19,7 @@ import (
 )
 
 // office has a Redis server for one test, so that the commands of the test can be counted. Its
-// clients have one shard and hardly ever poll.
+// clients hardly ever poll.
 type office struct {
 	*testing.T
 	server *redistest.Server
@@ -34,7 +34,6 @@ func newOffice(t *testing.T) *office {
 
 func (o *office) client(options cachelock.Options) *cachelock.Client {
 	o.Helper()
-	options.Shards = 1
 	if options.Poll == 0 {
 		options.Poll = farOff
 	}
@@ -105,7 +104,7 @@ func TestNoClockOfAClient(t *testing.T) {
 			return next(ctx, cmd)
 		}
 	})
-	c := cachelock.New(rdb, cachelock.Options{Shards: 1, Poll: farOff})
+	c := cachelock.New(rdb, cachelock.Options{Poll: farOff})
 	lock := o.acquire(c, "k")
 	waiting := cachelock.Policy{Retries: 2, Sleep: time.Millisecond, MaxSleep: 2 * time.Millisecond}
 	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: waiting})
@@ -255,13 +254,13 @@ func TestPollsDiffer(t *testing.T) {
 	o.served(got)
 }
 
-// TestKeysLeft: only the fence counters of the shards remain in Redis after any number of locks.
-// All other keys have an expiry.
+// TestKeysLeft: only the fence counter remains in Redis after any number of locks. All other keys
+// have an expiry.
 func TestKeysLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
-	c := cachelock.New(admin, cachelock.Options{Shards: 4})
+	c := cachelock.New(admin, cachelock.Options{})
 	defer c.Close()
 	for i := range 200 {
 		key := strconv.Itoa(i)
@@ -280,7 +279,7 @@ func TestKeysLeft(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	eventually.True(t, func() bool {
-		return len(admin.Keys(context.Background(), "*").Val()) == 4
+		return len(admin.Keys(context.Background(), "*").Val()) == 1
 	})
 	for _, name := range admin.Keys(t.Context(), "*").Val() {
 		require.True(t, strings.HasSuffix(name, ":fence"), name)

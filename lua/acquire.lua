@@ -1,6 +1,6 @@
 -- Acquires one lock or several together, or returns the lock that is in the way.
 --
--- KEYS[1]    fence counter of the shard
+-- KEYS[1]    fence counter
 -- KEYS[2]    first lock; KEYS[3] its queue; KEYS[4] the queue's names by expiry
 -- KEYS[5..]  the same three for each further lock
 -- ARGV[1]    token of the requester

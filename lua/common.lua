@@ -1,5 +1,5 @@
 -- Functions of the scripts that acquire locks, and of all scripts of folder locks. These scripts
--- begin with this file. The time is that of the server. KEYS[1] is the fence counter of the shard.
+-- begin with this file. The time is that of the server. KEYS[1] is the fence counter.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,7 +1,7 @@
 -- Functions of the scripts of folder locks. Each of these scripts begins with common.lua and this
 -- file, and has the following keys and first arguments, all of one namespace and in one slot:
 --
--- KEYS[1]    fence counter of the shard
+-- KEYS[1]    fence counter
 -- KEYS[2]    until: sorted set of tokens by expiry in milliseconds
 -- KEYS[3]    claims: hash of token -> {fence, class, path, class, path, ...}, packed
 -- KEYS[4]    paths: hash of path -> number of claims on it by class, such as "a2c1"

@@ -1,6 +1,6 @@
 -- Acquires a lock that its owner may acquire again while holding it.
 --
--- KEYS[1]  fence counter of the shard
+-- KEYS[1]  fence counter
 -- KEYS[2]  lock; KEYS[3] its queue; KEYS[4] the queue's names by expiry
 -- KEYS[5]  holds of the owner: a hash of hold -> 1, and "fence" -> fence of the first
 -- ARGV[1]  token of the owner

@@ -39,8 +39,7 @@ type Implementation struct {
 	Afterwards bool
 	// NoFair is true if fair locks are rejected.
 	NoFair bool
-	// Queued returns the number of names in the queue of a fair lock; nil if NoFair. It is called
-	// only for locks of clients with one shard.
+	// Queued returns the number of names in the queue of a fair lock; nil if NoFair.
 	Queued func(t *testing.T, key string) int
 }
 

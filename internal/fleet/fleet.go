@@ -119,8 +119,7 @@ func New(o Options) (*Fleet, error) {
 	config := f.currentTLS()
 	f.transport = newTransport(config, o.LockTTL, f.lives)
 	f.server = newPeerServer(config, o.LockTTL, &f.admission, f.warn)
-	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: self.holder, TTL: o.LockTTL,
-		Shards: 1})
+	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: self.holder, TTL: o.LockTTL})
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
 	}

@@ -131,7 +131,7 @@ func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
 // lockFolder locks a folder as another program, with "operator" as the holder.
 func lockFolder(t *testing.T, server *redistest.Server, o Options, path string) *cachelock.Lock {
 	t.Helper()
-	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
+	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator"})
 	t.Cleanup(func() { require.NoError(t, locks.Close()) })
 	folders, err := locks.Folders("files")
 	require.NoError(t, err)

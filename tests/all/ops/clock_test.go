@@ -126,7 +126,7 @@ func jumpsAtPurges(t *testing.T, built string) {
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Clocks: built})
 	rdb := redis.NewClient(&redis.Options{Addr: f.Redis.Addr()})
 	defer rdb.Close()
-	locks := cachelock.New(rdb, cachelock.Options{Prefix: "fdfs", Shards: 1})
+	locks := cachelock.New(rdb, cachelock.Options{Prefix: "fdfs"})
 	defer locks.Close()
 	folders, err := locks.Folders("files")
 	require.NoError(t, err)
