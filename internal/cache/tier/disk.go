@@ -151,7 +151,7 @@ func (d *Disk) openFile(key Key, was *diskEntry) *openFile {
 	if path == "" {
 		return nil
 	}
-	f, err := read(d.io, "open", func() (*openFile, error) { return openSegment(d, path, key) })
+	f, err := do(d.io, "open", readTime, func() (*openFile, error) { return openSegment(d, path, key) })
 	switch {
 	case err == nil:
 		return f

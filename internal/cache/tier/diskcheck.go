@@ -52,7 +52,7 @@ var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
 // check returns nil if a chunk may be used. It reads the chunk, unless another reader has done so.
 func (f *openFile) check(i int64) error {
-	return readOnly(f.disk.io, "check", func() error { return f.checkNow(i) })
+	return doOnly(f.disk.io, "check", readTime, func() error { return f.checkNow(i) })
 }
 
 // checkNow is check in a goroutine that may hang.

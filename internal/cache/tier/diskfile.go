@@ -73,7 +73,7 @@ func (f *openFile) ReadAt(p []byte, offset int64) (int, error) {
 	if n, err := sys.PreadNoWait(int(f.file.Fd()), p, offset); err == nil && n == len(p) {
 		return n, nil
 	}
-	b, err := do(f.disk.io, "read", func() ([]byte, error) { // p may be in use again when a late read ends
+	b, err := do(f.disk.io, "read", untilOff, func() ([]byte, error) { // p may be in use again when a late read ends
 		b := make([]byte, len(p))
 		n, err := f.file.ReadAt(b, offset)
 		return b[:n], err
@@ -119,7 +119,7 @@ func (f *openFile) load() (*Segment, error) {
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {
 		_, length := f.chunk(i)
 		p := make([]byte, length) // not used again if the read is late
-		if err := readOnly(f.disk.io, "load", func() error { return f.read(i, p) }); err != nil {
+		if err := doOnly(f.disk.io, "load", readTime, func() error { return f.read(i, p) }); err != nil {
 			return nil, err
 		}
 		s.Chunks = append(s.Chunks, p)

@@ -32,7 +32,7 @@ var errOff = errors.New("the cache's disk hangs")
 // operation takes too long the tier is off for everybody at once: all that wait for the disk give
 // up, and no further operation of a reader begins. Disk.attend turns the tier on again.
 //
-// Background goroutines call supervise, and may hang; readers call read, all others do.
+// Background goroutines call supervise, and may hang; all others call do.
 type diskIO struct {
 	o     *DiskOptions
 	slots chan struct{} // one value for each operation of do
@@ -74,21 +74,19 @@ func (x *diskIO) supervise(op string, call func() error) error {
 	return call()
 }
 
-// do returns the result of an operation, or errOff as soon as the tier is off. The operation has a
-// goroutine, which ends with it; a late result that is an io.Closer is closed there.
-func do[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
-	return doUntil(x, op, nil, call)
-}
+// untilOff is the limit of operations whose caller waits until the tier is off.
+const untilOff = 0
 
-// read is do for a reader, which gets errOff after readTime too.
-func read[T any](x *diskIO, op string, call func() (T, error)) (v T, err error) {
-	late := time.NewTimer(readTime)
-	defer late.Stop()
-	return doUntil(x, op, late.C, call)
-}
-
-// doUntil is do, which returns errOff when it receives from late, too.
-func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T, error)) (v T, err error) {
+// do returns the result of an operation, or errOff as soon as the tier is off or the limit is over:
+// readTime for a reader, untilOff for others. The operation has a goroutine, which ends with it; a
+// late result that is an io.Closer is closed there.
+func do[T any](x *diskIO, op string, limit time.Duration, call func() (T, error)) (v T, err error) {
+	var late <-chan time.Time
+	if limit != untilOff {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
 	off, before, err := x.awaitPlace(op, late)
 	if err != nil {
 		return v, err
@@ -127,15 +125,9 @@ func doUntil[T any](x *diskIO, op string, late <-chan time.Time, call func() (T,
 	return v, errOff
 }
 
-// readOnly is read for an operation without a result.
-func readOnly(x *diskIO, op string, call func() error) error {
-	_, err := read(x, op, func() (struct{}, error) { return struct{}{}, call() })
-	return err
-}
-
 // doOnly is do for an operation without a result.
-func doOnly(x *diskIO, op string, call func() error) error {
-	_, err := do(x, op, func() (struct{}, error) { return struct{}{}, call() })
+func doOnly(x *diskIO, op string, limit time.Duration, call func() error) error {
+	_, err := do(x, op, limit, func() (struct{}, error) { return struct{}{}, call() })
 	return err
 }
 

@@ -179,7 +179,7 @@ func (d *Disk) isNamed(file string) bool {
 	if off || d.folders[i].named.Load() {
 		return d.folders[i].named.Load()
 	}
-	err := readOnly(d.io, "list", func() error { return d.readNames(i) })
+	err := doOnly(d.io, "list", readTime, func() error { return d.readNames(i) })
 	if err != nil && !errors.Is(err, errOff) {
 		d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 	}

@@ -57,7 +57,7 @@ func (d *Disk) openOnce() error {
 	if d.root.Load() != nil {
 		return nil
 	}
-	return doOnly(d.io, "open the folder", d.openFolder)
+	return doOnly(d.io, "open the folder", untilOff, d.openFolder)
 }
 
 // openFolder is open in a goroutine that may hang.

@@ -221,7 +221,7 @@ func (d *Disk) readPurged() error {
 		if d.folders[i].named.Load() {
 			continue
 		}
-		if err := doOnly(d.io, "list", func() error { return d.readNames(i) }); err != nil {
+		if err := doOnly(d.io, "list", untilOff, func() error { return d.readNames(i) }); err != nil {
 			return err
 		}
 	}
@@ -243,7 +243,7 @@ func (d *Disk) syncFolders() error {
 			continue
 		}
 		group.Go(func() error {
-			err := doOnly(d.io, "sync", func() error { return d.root.Load().sync(folderName(i)) })
+			err := doOnly(d.io, "sync", untilOff, func() error { return d.root.Load().sync(folderName(i)) })
 			if err != nil {
 				f.wanted.Store(true)
 				return err

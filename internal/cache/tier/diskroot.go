@@ -183,7 +183,7 @@ func (d *Disk) ReadFile(name string) ([]byte, error) {
 	if root == nil {
 		return nil, errNotOpen
 	}
-	return do(d.io, "read", func() ([]byte, error) { return root.ReadFile(name) })
+	return do(d.io, "read", untilOff, func() ([]byte, error) { return root.ReadFile(name) })
 }
 
 // WriteFile overwrites one of the reservedNames in place: after a power failure the file has this
@@ -193,7 +193,7 @@ func (d *Disk) WriteFile(name string, content []byte) error {
 	if root == nil {
 		return errNotOpen
 	}
-	return doOnly(d.io, "write", func() error {
+	return doOnly(d.io, "write", untilOff, func() error {
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
