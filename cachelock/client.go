@@ -271,17 +271,6 @@ func newRequest(keys []string, waiter string, o *LockOptions) lockRequest {
 	return w
 }
 
-// usable returns an error if ctx has ended or the client is closed.
-func (c *Client) usable(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return cancelled(ctx)
-	}
-	if c.ctx.Err() != nil {
-		return ErrClosed
-	}
-	return nil
-}
-
 // granted returns the lock that a request sent at start has acquired, unless it has expired
 // already.
 func (c *Client) granted(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,

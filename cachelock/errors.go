@@ -37,16 +37,8 @@ type HeldError struct {
 	Holder string        // name of its holder; "" if it is free and other waiters of a fair lock come first
 	TTL    time.Duration // remaining time unless it is extended; 0 = unknown
 
-	queue string // wait queue to join; "" = that of Key
+	queue string // wait queue to join
 	token string // value in Redis
-}
-
-// queueName returns the name of the wait queue to join.
-func (e *HeldError) queueName() string {
-	if e.queue != "" {
-		return e.queue
-	}
-	return e.Key
 }
 
 // Error implements error.
@@ -60,7 +52,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // heldBy returns the error for a lock that holds the token of another holder.
 func heldBy(key, token string, ttl time.Duration) error {
 	_, holder, _ := strings.Cut(token, ":")
-	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0), token: token}
+	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0), queue: key, token: token}
 }
 
 // failed wraps an error of Redis or the network in its kind.

@@ -27,10 +27,12 @@ type attempt func(ctx context.Context, waiter string) (*Lock, error)
 // acquireOrWait tries to acquire a lock, and waits for it according to the policy: first in the
 // wait queue of key, then in the one that a failed attempt names.
 func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, try attempt) (*Lock, error) {
-	if err := c.usable(ctx); err != nil {
-		return nil, err
-	}
-	if !o.Policy.waits() {
+	switch {
+	case ctx.Err() != nil:
+		return nil, cancelled(ctx)
+	case c.ctx.Err() != nil:
+		return nil, ErrClosed
+	case !o.Policy.waits():
 		return try(ctx, "")
 	}
 	p := &waitBudget{p: o.Policy, retries: o.Policy.Retries, began: time.Now()}
@@ -59,7 +61,7 @@ func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, t
 // queueOf returns the wait queue to join after a failed attempt.
 func queueOf(err error, key string) string {
 	if h := (*HeldError)(nil); errors.As(err, &h) {
-		return h.queueName()
+		return h.queue
 	}
 	return key
 }

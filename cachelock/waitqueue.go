@@ -127,7 +127,7 @@ func (l *waitQueues) recordAttempt(w *waiter, err error) {
 	case err == nil:
 		w.queue.state = tried // the script removes the new holder's name from the queue
 	case errors.As(err, &h):
-		if h.queueName() == w.name.key {
+		if h.queue == w.name.key {
 			w.queue.held, w.queue.heldAt = h, time.Now()
 			w.queue.state = max(w.queue.state, w.state)
 		}

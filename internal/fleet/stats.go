@@ -83,16 +83,11 @@ func (s *counters) list(l LockInfo) (end func()) {
 
 // Stats returns the metrics, without a request to Redis.
 func (f *Fleet) Stats() Stats {
-	n := f.stats.copy()
-	n.Up, n.Opened, n.Applied = !f.breaker.isOpen(), f.breaker.opened.Load(), f.applied.Load()
-	return n
-}
-
-// copy returns the counts.
-func (s *counters) copy() Stats {
+	s := &f.stats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.n
+	n.Up, n.Opened, n.Applied = !f.breaker.isOpen(), f.breaker.opened.Load(), f.applied.Load()
 	n.PeerFetches, n.PeerRequests = maps.Clone(n.PeerFetches), maps.Clone(n.PeerRequests)
 	for l := range s.locks {
 		if l.Waiting {
