@@ -8,7 +8,11 @@
 //	chunk, err := stream.Next(1 << 20) // bytes in memory, or a part of an open file; io.EOF after the last one
 //	stream.Close()
 //
-// Metadata (Meta) is fresh for a time. The metadata of a file that never changes is then served
+// Four types know something of a file. A Version tells one content of it from another. Meta is the
+// reply of a storage: a Version, or that there is no such file, and the time. A metaRecord keeps
+// that in this process. An Entry is a record as one request has found it.
+//
+// Metadata is fresh for a time. The metadata of a file that never changes is then served
 // stale while one request of the fleet revalidates it. Content is cut into segments of 4 MiB, see
 // package tier; ranges fetch only the segments that they touch. All requests of the process share
 // one fill for the metadata of a file, and one for each segment. load.go is the path of a fill: the

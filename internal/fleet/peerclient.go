@@ -81,23 +81,23 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", cache.ErrUnreachable)
 	}
 	defer l.endProbe() // where neither noteFailure nor noteReply is called
-	ctx, w := f.watch(ctx, to, l, cmp.Or(r.Idle, defaultIdle))
+	w := f.watch(ctx, to, l, cmp.Or(r.Idle, defaultIdle))
 	defer func() {
 		if body == nil {
 			w.endRequest()
 		}
 	}()
-	resp, err := f.transport.RoundTrip(r.make(ctx, to))
+	resp, err := f.transport.RoundTrip(r.make(w.ctx, to))
 	if isCut(err) { // a new connection shows whether the peer runs; net/http retries so for HTTP/1 only
-		resp, err = f.transport.RoundTrip(r.make(ctx, to))
+		resp, err = f.transport.RoundTrip(r.make(w.ctx, to))
 	}
 	if err != nil {
-		return m, nil, f.failed(ctx, peer, l, err)
+		return m, nil, f.failed(w, peer, err)
 	}
 	if err := f.self.Load().verify(resp.TLS); err != nil { // the secret has changed since the connection was made
 		_ = resp.Body.Close() // it is not used
 		f.transport.CloseIdleConnections()
-		return m, nil, f.failed(ctx, peer, l, err)
+		return m, nil, f.failed(w, peer, err)
 	}
 	l.noteReply()
 	m, err = f.accept(peer, r, resp)
@@ -107,7 +107,7 @@ func (f *Fleet) openEntry(ctx context.Context, peer string, r entryRequest) (
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
 	w.idle.Stop()
-	return m, &peerBody{ReadCloser: resp.Body, ctx: ctx, watch: w, left: left, fleet: f}, nil
+	return m, &peerBody{ReadCloser: resp.Body, watch: w, left: left, fleet: f}, nil
 }
 
 // isCut reports whether a connection ended while a request on it was waiting for its response.
@@ -117,11 +117,11 @@ func isCut(err error) bool {
 
 // failed returns the error for a peer that did not respond, and starts its back-off, which saves
 // other requests the wait.
-func (f *Fleet) failed(ctx context.Context, peer string, l *life, err error) error {
-	cause := context.Cause(ctx)
+func (f *Fleet) failed(w *watch, peer string, err error) error {
+	cause := context.Cause(w.ctx)
 	idle := errors.Is(cause, errIdle)
 	if cause == nil || idle {
-		l.noteFailure()
+		w.life.noteFailure()
 	}
 	switch {
 	case idle:
@@ -180,7 +180,6 @@ func (f *Fleet) accept(peer string, r entryRequest, resp *http.Response) (m cach
 // request.
 type peerBody struct {
 	io.ReadCloser
-	ctx   context.Context // of the request
 	watch *watch
 	left  int64  // missing bytes
 	fleet *Fleet // nil = the read was counted
@@ -197,7 +196,7 @@ func (b *peerBody) Read(p []byte) (int, error) {
 		b.count("ok")
 	case err != nil:
 		// without the back-off, the next attempt would be idle again
-		if b.fleet != nil && errors.Is(context.Cause(b.ctx), errIdle) {
+		if b.fleet != nil && errors.Is(context.Cause(b.watch.ctx), errIdle) {
 			b.watch.life.noteFailure()
 		}
 		b.count("broken")

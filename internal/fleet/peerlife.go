@@ -78,14 +78,14 @@ type watch struct {
 	ended  sync.Once
 }
 
-// watch returns the context of a request to a peer, and its bounds, until endRequest.
-func (f *Fleet) watch(ctx context.Context, to *url.URL, l *life, limit time.Duration) (context.Context, *watch) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	w := &watch{life: l, limit: limit, ctx: ctx, cancel: cancel}
+// watch bounds a request to a peer until endRequest.
+func (f *Fleet) watch(ctx context.Context, to *url.URL, l *life, limit time.Duration) *watch {
+	w := &watch{life: l, limit: limit}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	l.addRequest()
-	w.idle = time.AfterFunc(limit, func() { cancel(errIdle) })
+	w.idle = time.AfterFunc(limit, func() { w.cancel(errIdle) })
 	w.probe = time.AfterFunc(probeAfter, func() { f.probe(to, l) })
-	return ctx, w
+	return w
 }
 
 // endRequest ends the request. Further calls do nothing.

@@ -343,7 +343,7 @@ func (f *fetcher) openBody(ctx context.Context, part client.Part, servers []clie
 		return nil, err
 	}
 	f.a.o.Counters.count(nil)
-	return &fetch{ReadCloser: body, f: f, o: &f.a.o}, nil
+	return &fetch{ReadCloser: body, f: f}, nil
 }
 
 var _ cache.Senders = (*fetch)(nil)
@@ -352,19 +352,18 @@ var _ cache.Senders = (*fetch)(nil)
 type fetch struct {
 	io.ReadCloser
 	f    *fetcher
-	o    *Options
 	once sync.Once
 }
 
 func (f *fetch) Read(p []byte) (n int, err error) {
 	defer panics.ToError(&err, "reading from another host")
 	n, err = f.ReadCloser.Read(p)
-	f.o.Counters.bytes.Add(uint64(n))
+	f.f.a.o.Counters.bytes.Add(uint64(n))
 	return n, err
 }
 
 func (f *fetch) Close() error {
-	f.once.Do(func() { f.o.Running.Add(-1) })
+	f.once.Do(func() { f.f.a.o.Running.Add(-1) })
 	return f.ReadCloser.Close()
 }
 
