@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"iter"
 	"net"
 	"net/netip"
 	"slices"
@@ -123,25 +122,21 @@ func (c *Config) Warning(key string, text i18n.Text, fix string) Problem {
 
 // applySection reads the entries of one section into the fields of settings.
 func (l *loader) applySection(section string, settings []setting) {
-	find := func(key string) int {
-		return slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
-	}
-	for e, last := range l.entries(section) {
-		i := find(e.key)
-		switch {
-		case i >= 0 && (last || e.key == trackerServer):
-			l.keep(e)
-			l.apply(settings[i], e)
-		case i < 0 && last:
+	for _, e := range l.lastEntries(section) {
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.key == e.key })
+		if i < 0 {
 			l.unknownKey(e, settings)
+			continue
 		}
+		l.keep(e)
+		l.apply(settings[i], e)
 	}
 }
 
-// entries returns the entries of a section; the boolean marks the last one of its key. Repeated
-// keys other than tracker_server get a warning, with two exceptions: the file of -c overrides the
-// files that it includes, and a file that is included twice gets a warning as a whole.
-func (l *loader) entries(section string) iter.Seq2[entry, bool] {
+// lastEntries returns the last entry of each key of a section, and all of tracker_server. It warns
+// of the others, with two exceptions: the file of -c overrides the files that it includes, and a
+// file that is included twice gets a warning as a whole.
+func (l *loader) lastEntries(section string) (list []entry) {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
 		if first, twice := last[e.key]; twice && e.key != trackerServer {
@@ -153,13 +148,12 @@ func (l *loader) entries(section string) iter.Seq2[entry, bool] {
 		}
 		last[e.key] = i
 	}
-	return func(yield func(entry, bool) bool) {
-		for i, e := range entries {
-			if !yield(e, last[e.key] == i) {
-				return
-			}
+	for i, e := range entries {
+		if last[e.key] == i || e.key == trackerServer {
+			list = append(list, e)
 		}
 	}
+	return list
 }
 
 // weakens reports whether a line of the file of -c takes back the check of tokens, or the secret,
@@ -267,16 +261,6 @@ func clip(name string) string {
 		return name[:77] + "..."
 	}
 	return name
-}
-
-// lastEntries returns the last entry of each key of a section, and warns of the others.
-func (l *loader) lastEntries(section string) (list []entry) {
-	for e, last := range l.entries(section) {
-		if last {
-			list = append(list, e)
-		}
-	}
-	return list
 }
 
 // applyAddressMap reads the lines `<address in id> = <address to use>`. Addresses are stored in the
