@@ -25,7 +25,7 @@ func (a *App) sampleTraffic() {
 		a.history.Add(a.sample())
 		if a.fleet != nil { // for the status pages of the others; a failure of Redis is in the log already
 			s := a.localSnapshot()
-			_ = a.fleet.Publish(context.Background(), s.Announcement().String())
+			_ = a.fleet.Publish(context.Background(), s.Announcement().JSON())
 		}
 		select {
 		case <-a.stopping:

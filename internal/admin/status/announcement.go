@@ -55,9 +55,8 @@ const (
 	DiskBudget   = "Files of other hosts, disk"
 )
 
-// String returns the announcement as JSON, in maxAnnouncement bytes at most; empty if it does not
-// fit.
-func (a Announcement) String() string {
+// JSON returns the announcement in maxAnnouncement bytes at most; empty if it does not fit.
+func (a Announcement) JSON() string {
 	a.Version, a.Why, a.WhyChinese = shorten(a.Version, 64), shorten(a.Why, 200), shorten(a.WhyChinese, 300)
 	text, err := json.Marshal(a)
 	if err != nil || len(text) > maxAnnouncement {
@@ -79,21 +78,18 @@ func ParseAnnouncement(text string) Announcement {
 	return a
 }
 
-// reason is the reason of another gateway for its state, as an argument of an i18n.Text.
-type reason struct{ english, chinese string }
+// String returns the reason for the state in English. An announcement can be an argument of an
+// i18n.Text.
+func (a Announcement) String() string { return a.Why }
 
-// String returns the reason in English.
-func (r reason) String() string { return r.english }
-
-// In returns the reason in a language; in English if the gateway has not published a translation.
-func (r reason) In(l i18n.Language) string {
-	if l == i18n.Chinese && r.chinese != "" {
-		return r.chinese
+// In returns the reason for the state in a language; in English if the gateway has not published a
+// translation.
+func (a Announcement) In(l i18n.Language) string {
+	if l == i18n.Chinese && a.WhyChinese != "" {
+		return a.WhyChinese
 	}
-	return r.english
+	return a.Why
 }
-
-func (a Announcement) reason() reason { return reason{a.Why, a.WhyChinese} }
 
 // Since returns the start time of the gateway; zero if it is unknown.
 func (a Announcement) Since() time.Time {

@@ -139,7 +139,7 @@ func newTemplate(l i18n.Language) *template.Template {
 	return template.Must(template.New("status").Funcs(template.FuncMap{
 		"t":      func(format string, args ...any) string { return i18n.Sprintf(format, args...).In(l) },
 		"in":     func(text i18n.Text) string { return text.In(l) },
-		"why":    func(a Announcement) string { return a.reason().In(l) },
+		"why":    func(a Announcement) string { return a.In(l) },
 		"doc":    l.Translate,
 		"age":    func(d time.Duration) string { return Age(d).In(l) },
 		"number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,

@@ -77,7 +77,7 @@ func TestPageEscapes(t *testing.T) {
 // FuzzParseAbout: the page can show any announcement of another gateway.
 func FuzzParseAbout(f *testing.F) {
 	p := fullPage()
-	f.Add(p.Announcement().String())
+	f.Add(p.Announcement().JSON())
 	f.Add(`{"version":"1","started":-1,"requests":1e308,"hit_ratio":7,"memory_used":5,"memory_max":-1,"state":200}`)
 	f.Add("{")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -95,7 +95,7 @@ func TestAbout(t *testing.T) {
 	p.Version, p.NotReady = "1.2", i18n.Plain("the disk is away")
 	p.Budgets = []Budget{{Name: i18n.Plain(MemoryBudget), Used: 1, Max: 2},
 		{Name: i18n.Plain(DiskBudget), Used: 3, Max: 4}}
-	a := ParseAnnouncement(p.Announcement().String())
+	a := ParseAnnouncement(p.Announcement().JSON())
 	require.Equal(t, "1.2", a.Version)
 	require.Equal(t, start.Unix(), a.Since().Unix())
 	require.Equal(t, []int64{1, 2, 3, 4}, []int64{a.MemoryUsed, a.MemoryMax, a.DiskUsed, a.DiskMax})

@@ -154,7 +154,7 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
 			list.addProblem(Warn, "Gateway %s has not been heard of for %s.", g.Name, Age(s.At.Sub(g.Seen)))
 		case g.Live && !g.Self && g.Announcement.State > Idle:
-			list.addProblem(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.reason())
+			list.addProblem(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement)
 		}
 	}
 }
