@@ -103,7 +103,7 @@ func TestColors(t *testing.T) {
 	require.NotContains(t, stdout+stderr, escape, "not when piped")
 }
 
-// TestProgress: on a terminal prefetch shows a progress bar below the lines of the files; on a pipe
+// TestProgress: on a terminal prefetch shows its progress below the lines of the files; on a pipe
 // it shows none.
 func TestProgress(t *testing.T) {
 	t.Parallel()
