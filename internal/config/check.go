@@ -253,23 +253,17 @@ func (k *checker) logs() {
 // disk checks the folder of the disk cache.
 func (k *checker) disk() {
 	const key = "cache.disk_path"
-	dir := k.c.Cache.DiskPath
-	if dir == "" {
-		return
-	}
-	if err := k.c.CheckDiskPath(); err != nil {
-		k.keyError(key, "choose a folder outside of every store path", "%v", err)
-		return
-	}
+	dir, err := k.c.Cache.DiskPath, k.c.CheckDiskPath()
 	switch {
+	case dir == "":
+	case err != nil:
+		k.keyError(key, "choose a folder outside of every store path", "%v", err)
 	case isMissing(dir) && k.mayMake(dir):
 		k.keyWarning(key, "mount the disk first if the folder is to be on one of its own",
 			"there is no folder %q yet: the gateway makes it when it starts", dir)
-		return
 	case isMissing(dir):
 		k.keyError(key, "make the folder, owned by the user of the gateway",
 			"there is no folder %q, and no right to make it", dir)
-		return
 	case !isDir(dir) || !k.c.May(dir, unix.R_OK|unix.W_OK|unix.X_OK):
 		k.keyError(key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
 	}
