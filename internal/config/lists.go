@@ -57,50 +57,31 @@ func isMissing(name string) bool {
 }
 
 // parseStorageIDs parses storage_ids.conf: lines for fdfs.ParseStorageIDLine, where # begins a
-// comment line and the option rw=both|read|write|none is checked. Wrong lines are left out and
-// returned as the second result.
-func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
-	var ids []fdfs.StorageID
-	var wrong []badLine
+// comment line; options are for the trackers. Wrong lines are left out and returned as the second
+// result.
+func parseStorageIDs(data string) (ids []fdfs.StorageID, wrong []badLine) {
 	seen := map[uint32]int{}
 	n := 0
-	for line := range strings.Lines(strings.TrimPrefix(data, "\xef\xbb\xbf")) {
+	for line := range strings.Lines(strings.TrimPrefix(data, byteOrderMark)) {
 		n++
 		line = strings.Trim(line, blanks+"\n")
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		id, fault := parseStorageID(line)
-		if first, twice := seen[id.ID]; fault.IsZero() && twice {
-			fault = i18n.Sprintf("the id stands already in line %d", first)
-		}
-		if fault.IsZero() && len(ids) >= fdfs.MaxStorageIDs {
+		id, err := fdfs.ParseStorageIDLine(line)
+		first, twice := seen[id.ID]
+		switch {
+		case err != nil:
+			wrong = append(wrong, badLine{n, i18n.ErrorText(err)})
+		case twice:
+			wrong = append(wrong, badLine{n, i18n.Sprintf("the id stands already in line %d", first)})
+		case len(ids) == fdfs.MaxStorageIDs:
 			return ids, append(wrong, badLine{n, i18n.Sprintf("more than %d storage ids", fdfs.MaxStorageIDs)})
+		default:
+			seen[id.ID], ids = n, append(ids, id)
 		}
-		if !fault.IsZero() {
-			wrong = append(wrong, badLine{n, fault})
-			continue
-		}
-		seen[id.ID] = n
-		ids = append(ids, id)
 	}
 	return ids, wrong
-}
-
-// parseStorageID parses one line; fault is empty for a valid one.
-func parseStorageID(line string) (id fdfs.StorageID, fault i18n.Text) {
-	id, err := fdfs.ParseStorageIDLine(line)
-	if err != nil {
-		return id, i18n.ErrorText(err)
-	}
-	for _, option := range strings.Fields(line)[3:] {
-		switch mode, isMode := strings.CutPrefix(option, "rw="); {
-		case !isMode, mode == "both", mode == "read", mode == "write", mode == "none":
-		default:
-			return id, i18n.Sprintf("%s is not rw=both, rw=read, rw=write or rw=none", shown(option))
-		}
-	}
-	return id, i18n.Text{}
 }
 
 // typesSection is the section whose keys are extensions.

@@ -76,7 +76,7 @@ func TestParseStorageIDs(t *testing.T) {
 		{ID: 100002, Group: "group1", Hosts: []string{"10.0.0.2"}, Port: 23001},
 		{ID: 1, Group: "g", Hosts: []string{"10.0.0.3", "192.168.0.3"}},
 	}, ids)
-	for _, line := range []string{"1 g", "1 g h rw=maybe", "100 g other"} {
+	for _, line := range []string{"1 g", "100 g other"} {
 		ids, bad := parseStorageIDs("100 g first\n" + line)
 		require.Len(t, ids, 1, line)
 		require.Len(t, bad, 1, line)
