@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"fastdfs-gateway/internal/httpserver/fileselect"
 	"fastdfs-gateway/internal/i18n"
@@ -180,35 +179,14 @@ func cacheControl(p *string) field { return header(p).then(checkCacheControl) }
 
 // checkCacheControl returns a Warning for a directive that no cache knows.
 func checkCacheControl(v string) *parseError {
-	if v == "" {
-		return nil
-	}
 	for _, directive := range splitList(v) {
-		name, argument, hasArgument := strings.Cut(directive, "=")
+		name, argument, _ := strings.Cut(directive, "=")
 		name = strings.ToLower(strings.Trim(name, blanks))
 		_, err := strconv.ParseUint(strings.Trim(argument, `"`), 10, 31)
-		switch {
-		case slices.Contains(plainDirectives, name):
-		case slices.Contains(timedDirectives, name) && hasArgument && err == nil:
-		case slices.Contains(timedDirectives, name):
-			return questionable(i18n.Sprintf("write %s=SECONDS", name), "holds %s, which has no number of seconds",
+		if !slices.Contains(plainDirectives, name) && !(slices.Contains(timedDirectives, name) && err == nil) {
+			return questionable("write directives such as public, max-age=2592000", "holds %s, which no cache knows",
 				shown(directive))
-		default:
-			return questionable(cacheControlFix(directive), "holds %s, which no cache knows", shown(directive))
 		}
 	}
 	return nil
-}
-
-// cacheControlFix returns the fix for an unknown directive: for a duration max-age, else the most
-// similar one.
-func cacheControlFix(directive string) i18n.Text {
-	if d, ok := ParseDuration(directive); ok && d >= time.Second {
-		return i18n.Sprintf("did you mean max-age=%d?", int64(d/time.Second))
-	}
-	name, _, _ := strings.Cut(directive, "=")
-	if near, ok := Nearest(name, slices.Concat(plainDirectives, timedDirectives)); ok {
-		return i18n.Sprintf("did you mean %s?", near)
-	}
-	return i18n.Plain("write directives such as public, max-age=2592000")
 }

@@ -290,14 +290,14 @@ var valueMistakes = []mistake{
 			"in the cache, for disk_max = 8 000 SIZE; lower disk_max, or free space on the disk: a full disk " +
 			"switches the cache on it off"},
 	{text: "[gateway]\ncache_control = 30d",
-		want: "FILE:5: warning: cache_control = \"30d\" holds \"30d\", which no cache knows; did you mean " +
-			"max-age=2592000?"},
+		want: "FILE:5: warning: cache_control = \"30d\" holds \"30d\", which no cache knows; write " +
+			"directives such as public, max-age=2592000"},
 	{text: "[gateway]\ncache_control = public, max-age",
-		want: "FILE:5: warning: cache_control = \"public, max-age\" holds \"max-age\", which has no number of " +
-			"seconds; write max-age=SECONDS"},
+		want: "FILE:5: warning: cache_control = \"public, max-age\" holds \"max-age\", which no cache " +
+			"knows; write directives such as public, max-age=2592000"},
 	{text: "[headers]\nCache-Control = publik",
-		want: "FILE:5: warning: Cache-Control = \"publik\" holds \"publik\", which no cache knows; did you mean " +
-			"public?"},
+		want: "FILE:5: warning: Cache-Control = \"publik\" holds \"publik\", which no cache knows; write " +
+			"directives such as public, max-age=2592000"},
 	{text: "[access]\ndeny = all"},
 	{text: "[access]\nallow = 10.0.0.0/8\ndeny = all",
 		want: "FILE:6: error: deny has all clients, and wins over allow: nobody is served; remove the line: " +
