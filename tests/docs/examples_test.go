@@ -35,6 +35,7 @@ func TestExamples(t *testing.T) {
 			"655672aa2f1d8bdb30c8a41b743d983beb7764cd8350b9fed3cf81c9d3bd1b9b",
 			"7f3a9c51e08b4d2690b1e5d7c8f2a346").Replace(string(text))
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
+		require.NoError(t, os.Chmod(filepath.Join(dir, "cache"), 0o777)) // for the account of the gateway
 		require.NoError(t, os.WriteFile(conf, []byte(moved), 0o600))
 		code, stdout, stderr := e2e.Run(t, "check", "-c", conf)
 		require.Equal(t, 0, code, "%s\n%s%s", file, stdout, stderr)

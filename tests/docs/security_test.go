@@ -60,8 +60,9 @@ func secrets(t *testing.T) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("5c8d1f0b7e3a49c2a6d4e8f1\n"), 0o600))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
-	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the account of the gateway writes its log there
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // the account of the gateway writes there
 	require.NoError(t, os.Chmod(dir, 0o777))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "cache"), 0o777))
 	return dir
 }
 
