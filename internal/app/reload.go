@@ -45,7 +45,7 @@ func (a *App) Reload() error {
 	}
 	c, err := a.readReload()
 	if err != nil {
-		return err
+		return a.privileges.Explain(err)
 	}
 	old, before := a.listeners(), a.config()
 	handler, err := a.use(c)
@@ -76,10 +76,7 @@ func (a *App) readReload() (loaded, error) {
 	if err == nil {
 		err = a.reachable(c.cfg)
 	}
-	if err != nil {
-		return c, a.privileges.Explain(err)
-	}
-	return c, nil
+	return c, err
 }
 
 // TryReload predicts the result of a Reload from the files, and changes nothing.

@@ -274,20 +274,18 @@ func (l *loader) applyAddressMap() {
 			l.errorf(e.at, full(addressMap, e.key), home, "%q is the name of a key, not an address", clip(e.key))
 			continue
 		}
-		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
+		addr, err := netip.ParseAddr(e.key)
+		if err != nil || !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
 			l.errorf(e.at, full(addressMap, e.key),
 				"write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
 				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
 			continue
 		}
-		host, target := from[0], to[0]
-		if addr, err := netip.ParseAddr(host); err == nil {
-			host = addr.Unmap().String()
-		}
+		target := to[0]
 		if port != 0 {
 			target = net.JoinHostPort(target, strconv.Itoa(port))
 		}
-		l.c.AddressMap[host] = target
+		l.c.AddressMap[addr.Unmap().String()] = target
 	}
 }
 

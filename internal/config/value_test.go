@@ -223,7 +223,8 @@ func TestBadValues(t *testing.T) {
 		"[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x", "[lock]\nwait = 0",
 		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401",
 		"[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
-		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",
+		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c",
+		"[address_map]\nfoo = bar", "[address_map]\n10.0.0.1:80 = c",
 	} {
 		c, problems := load(t, base+line)
 		require.Nil(t, c, line)

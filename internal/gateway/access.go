@@ -97,6 +97,10 @@ func (r *request) admit() (done bool, err error) {
 func (r *request) applyRules(rules *Rules) (done bool, err error) {
 	r.rules = rules
 	if r.trace != nil {
+		if r.rules != nil && r.rules.Deny.HasAll() {
+			r.trace.step("access", "denied to all clients")
+			return false, errAddress
+		}
 		if depends := r.rules.String(); depends != "" {
 			r.trace.step("access", "decided by the client's %s", depends)
 		}

@@ -3,12 +3,14 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/httpserver/access"
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +38,11 @@ func TestExplainBeforeTheFile(t *testing.T) {
 		require.Contains(t, text, want, url)
 		require.Equal(t, want == rules, strings.Contains(text, "200: the file of this host"), url)
 	}
+	h = NewHandler(Options{Store: openLocal(t, s), GroupInURL: true, RuleSections: []RuleSection{{
+		Rules: Rules{Deny: clientaddr.NewNetworks([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
+			netip.MustParsePrefix("::/0")}, true)},
+		Replace: []func(to, from *Rules){func(to, from *Rules) { to.Deny = from.Deny }}}}})
+	require.Contains(t, h.Explain(t.Context(), file.URL(), time.Now()).String(), "response     403: ")
 	h = NewHandler(Options{Store: openLocal(t, s), GroupInURL: true})
 	text := h.Explain(context.Background(), "http://h"+file.URL(), time.Now()).String()
 	require.Contains(t, text, "200: the file of this host")

@@ -64,6 +64,19 @@ func (n *Networks) Contains(a netip.Addr) bool {
 	return found || i > 0 && a.Compare(n.spans[i-1].last) <= 0
 }
 
+// HasAll reports whether the set was made of the networks of all addresses, with unix.
+func (n *Networks) HasAll() bool {
+	if n == nil || !n.unix {
+		return false
+	}
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		if !slices.Contains(n.spans, spanOf(netip.MustParsePrefix(all))) {
+			return false
+		}
+	}
+	return true
+}
+
 // Block returns the unit of limits per address: an IPv6 /64, since one customer has a whole /64, or
 // an IPv4 address.
 func Block(ip netip.Addr) netip.Addr {

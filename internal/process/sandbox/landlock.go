@@ -98,7 +98,7 @@ func (p *Privileges) restrict(abi int, rules []Rule, scoped landlock.ScopedSet) 
 		if err != nil {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(r.Path)
+		real, err := resolve(r.Path)
 		if err != nil {
 			continue
 		}
@@ -154,10 +154,14 @@ func (p *Privileges) Keeps(path string) bool {
 	return errors.Is(err, unix.EACCES)
 }
 
-// resolve resolves the symbolic links of a path, in the part of it that exists.
+// resolve returns the absolute path without symbolic links in the part of it that exists.
 func resolve(path string) (string, error) {
 	rest := ""
-	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for dir := path; ; dir = filepath.Dir(dir) {
 		real, err := filepath.EvalSymlinks(dir)
 		if err == nil {
 			return filepath.Join(real, rest), nil

@@ -194,6 +194,9 @@ func TestOutside(t *testing.T) {
 		r := Rule{filepath.Join(dir) + "/" + c.path, c.access}
 		require.Equal(t, c.outside, len(d.Outside([]Rule{r})) == 1, c.path)
 	}
+	t.Chdir(dir)
+	require.Empty(t, d.Outside([]Rule{{"a", Read}, {"./home", Read}}), "relative paths")
+	require.Len(t, d.Outside([]Rule{{"ab", Read}}), 1)
 	require.Empty(t, (&Privileges{}).Outside([]Rule{{"/etc", Write}}))
 }
 

@@ -118,6 +118,11 @@ func translate(tree *Tree, o Options) (*translator, Result) {
 		t.sweep()
 	}
 	t.otherServers()
+	for _, d := range t.tree.missing {
+		if !strings.HasSuffix(d.arg(0), "mime.types") { // the gateway has these types
+			t.sayRow(d, "include:missing")
+		}
+	}
 	t.sort()
 	if len(t.kept) == 0 {
 		return t, Result{Findings: t.findings}

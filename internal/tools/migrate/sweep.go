@@ -17,11 +17,6 @@ func (t *translator) sweep() {
 	}) {
 		t.sayClosed(d, t.closed[d])
 	}
-	for _, d := range t.tree.missing {
-		if !t.handled[d] && mayCheck(d.arg(0)) {
-			t.sayRow(d, "include:missing")
-		}
-	}
 	if open := t.main.openLocations(); !t.main.self.serves && open[0].path != "/" &&
 		t.out.get("access", "deny") != everybody {
 		t.sayRow(open[0].d, "location:some")
