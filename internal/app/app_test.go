@@ -433,6 +433,15 @@ func TestFleetOnThePage(t *testing.T) {
 	require.Equal(t, status.Good, g.Announcement.State)
 	_, text := one.get(roleAdmin, "/status.json")
 	require.Equal(t, 2, strings.Count(text, `": "live"`), text)
+	sentence := func() string {
+		s := one.snapshot(t.Context())
+		return s.Verdict().Sentence.String()
+	}
+	require.NotContains(t, sentence(), "secret")
+	foreign := fleetLines(t, server.Addr())
+	foreign[len(foreign)-1] = "secret = another one, of a gateway that was left out"
+	third := start(t, foreign...)
+	eventually.True(t, func() bool { return strings.Contains(sentence(), third.fleet.Name()+" has another secret") })
 	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)

@@ -124,7 +124,8 @@ func (a *App) fleetRows(ctx context.Context, about status.Announcement) *status.
 		slices.SortFunc(list, func(x, y fleet.Gateway) int { return strings.Compare(x.Name, y.Name) })
 	}
 	for _, g := range list {
-		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: -1}
+		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: -1,
+			OtherSecret: g.OtherSecret}
 		if share, ok := shares[g.Name]; ok {
 			row.Share = share
 		}

@@ -46,7 +46,8 @@ type Gateway struct {
 	Announcement string // empty = none
 	Live         bool   // purges wait for it
 	Applied      int64  // fence of the last purge that it has applied; 0 = none; -1 = not known yet
-	record       string // record of the gateway as a member
+	OtherSecret  bool   // its record as a member was not made with the secret of this gateway
+	record       string
 }
 
 // counters are the counts of a Fleet, and the leases that it holds or waits for.
@@ -136,12 +137,14 @@ func (f *Fleet) registered(ctx context.Context) (list []Gateway, began string, e
 			return cmp.Or(err, fmt.Errorf("cannot understand a list of %d", len(reply)))
 		}
 		began = reply[0]
+		self := f.self.Load()
 		for g := range slices.Chunk(reply[1:], 4) {
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
+			_, ours := self.records.parse(g[3])
 			list = append(list, Gateway{
 				Name: g[0], LastSeen: time.Now().Add(-seen), Live: seen <= f.purges.live, Applied: parseFence(g[2]),
-				record: g[3],
+				OtherSecret: !ours && g[3] != "" && self.advertise != "", record: g[3],
 			})
 		}
 		return nil

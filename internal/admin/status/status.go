@@ -74,6 +74,7 @@ type Gateway struct {
 	// Share is the part of all files that the gateway owns, from 0 to 1; negative = it owns none,
 	// since other gateways cannot reach it.
 	Share        float64
+	OtherSecret  bool         // it does not have the [peer] secret of this one
 	Announcement Announcement // zero = none was received
 }
 

@@ -153,6 +153,8 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 		switch {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
 			list.addProblem(Warn, "Gateway %s has not been heard of for %s.", g.Name, Age(s.At.Sub(g.Seen)))
+		case g.Live && g.OtherSecret:
+			list.addProblem(Warn, "Gateway %s has another secret in [peer]: this one reads nothing from it.", g.Name)
 		case g.Live && !g.Self && g.Announcement.State > Idle:
 			list.addProblem(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement)
 		}
