@@ -53,7 +53,7 @@ func JoinErrors(problems []Problem) error {
 	var errs []error
 	for _, p := range problems {
 		if p.Severity == Error {
-			errs = append(errs, errors.New(p.String()))
+			errs = append(errs, i18n.Errorf("%s", p.Message()))
 		}
 	}
 	return errors.Join(errs...)

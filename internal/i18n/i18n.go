@@ -103,8 +103,16 @@ func errorIn(err error, l Language) string {
 		return whole
 	}
 	inner := errors.Unwrap(err)
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
-		inner = list.Unwrap()[len(list.Unwrap())-1]
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		list := joined.Unwrap()
+		if errors.Join(list...).Error() == text {
+			var lines []string
+			for _, e := range list {
+				lines = append(lines, errorIn(e, l))
+			}
+			return strings.Join(lines, "\n")
+		}
+		inner = list[len(list)-1]
 	}
 	if inner == nil || !strings.HasSuffix(text, inner.Error()) {
 		_, cause, ok := strings.Cut(text[max(strings.LastIndex(text, ": "), 0):], ": ")
