@@ -107,13 +107,18 @@ func (s *Snapshot) serverProblems(list *problemList) {
 	}
 	for _, group := range groups {
 		state := Warn
-		if len(down[group]) == all[group] {
+		switch len(down[group]) {
+		case 0:
+			continue
+		case all[group]:
 			state = Bad
 		}
-		if len(down[group]) > 0 {
-			list.addProblem(state, "%d of %s of %s: %s.", len(down[group]),
-				Plural(all[group], "%s storage", "%s storages"), groupName(group), few(down[group]))
+		storages := Plural(all[group], "%s storage", "%s storages")
+		if group == Unlisted { // a link may name any address
+			list.addProblem(Warn, "%d of %s, named by file ids: %s.", len(down[group]), storages, few(down[group]))
+			continue
 		}
+		list.addProblem(state, "%d of %s of %s: %s.", len(down[group]), storages, group, few(down[group]))
 	}
 	var names []i18n.Text
 	for _, t := range s.Trackers {
@@ -161,7 +166,7 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 	}
 }
 
-// groupName returns a group as text for a sentence.
+// groupName returns a group as text for the page.
 func groupName(group string) i18n.Text {
 	if group == Unlisted {
 		return i18n.Plain(Unlisted)
