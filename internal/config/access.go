@@ -175,12 +175,12 @@ func (l *loader) lintAccess() {
 }
 
 // lintEmpty reports rules that are written without a value, which lets all clients in. A section of
-// files may lift a rule of [access] so, but not by a variable that is empty.
+// files may lift a rule of [access] so.
 func (l *loader) lintEmpty(section string) {
 	for _, key := range []string{"allow", "deny", "referers"} {
 		name := full(section, key)
 		line, written := l.c.written[name]
-		lifts := section != AccessName && l.c.written[full(AccessName, key)].value != "" && !line.emptied
+		lifts := section != AccessName && l.c.written[full(AccessName, key)].value != ""
 		if written && line.value == "" && !lifts {
 			l.keyWarning(name, "write a value, or remove the line", "%s is empty and keeps no client out", key)
 		}

@@ -15,6 +15,7 @@ import (
 
 func TestAccessRules(t *testing.T) {
 	t.Setenv("OPENS_EMPTY", "")
+	t.Setenv("OPENS_BLANK", "  ")
 	requireRules(t, base, []mistake{
 		{"PROXY protocol of no proxy", "[gateway]\nclient_address = proxy-protocol\n", Error, 4,
 			"without trusted_proxies"},
@@ -25,7 +26,12 @@ func TestAccessRules(t *testing.T) {
 		{"no clients named", "[access]\nallow =\n", Warning, 4, "allow is empty and keeps no client out"},
 		{"empty variable", "[access]\nallow = ${OPENS_EMPTY}\n", Warning, 4, "keeps no client out"},
 		{"empty in a section", "[access]\nallow = 10.0.0.1\n[access jpg]\nallow = ${OPENS_EMPTY}\n", Warning, 6,
-			"keeps no client out"},
+			"allow is empty, since its variable is"},
+		{"blank variable", "[access]\nallow = ${OPENS_BLANK}\n", Warning, 4, "since its variable is"},
+		{"empty switch", "[gateway]\nlandlock =\n", Warning, 4, "is empty and counts as false"},
+		{"rule in no section", "[gateway]\n[storage]\ndeny = 10.0.0.1\n", Error, 4, "[storage] is no known section"},
+		{"token in no section", "[http]\nhttp.anti_steal.check_token = true\n", Error, 3, "[http] is no known section"},
+		{"rule above all sections", "deny = 10.0.0.1\n", Error, 3, "deny belongs in [access]"},
 		{"burst without rate", "[access]\nrequests_burst = 5\n", Warning, 4, "without requests_per_second"},
 		{"send_rate_after alone", "[access]\nsend_rate_after = 1MB\n", Warning, 4, "without send_rate"},
 		{"file without referers", "[access]\nreferer_file = x.png\n", Warning, 4, "without referers"},

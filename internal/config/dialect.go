@@ -36,7 +36,6 @@ type entry struct {
 	key     string
 	value   string
 	at      position
-	emptied bool // the value is empty because its variables are
 }
 
 // document is a configuration as text, with positions.
@@ -311,7 +310,10 @@ func (l *loader) expand(e *entry) (ok bool) {
 	}
 	value, err := expandValue(e.value, os.LookupEnv)
 	if err == nil {
-		e.value, e.emptied = value, value == ""
+		if e.value = strings.Trim(value, blanks); e.value == "" {
+			l.warnf(e.at, key, "set the variable where the gateway is started, or remove the line",
+				"%s is empty, since its variable is", e.key)
+		}
 		return true
 	}
 	l.errorf(e.at, key, "set the variable where the gateway is started, or write ${NAME} for one, and $$ for a "+

@@ -78,13 +78,13 @@ func TestIncludes(t *testing.T) {
 	r := &report{}
 	doc := readDocument(m, r)
 	require.Equal(t, []entry{
-		{"", "a", "1", position{m, 2}, false},
-		{"", "x", "1", position{i, 1}, false},
-		{"", "z", "1", position{j, 2}, false},
-		{"", "y", "2", position{i, 4}, false},
-		{"", "b", "2", position{m, 5}, false},
-		{"", "z", "1", position{j, 2}, false},
-		{"u", "c", "3", position{m, 9}, false},
+		{"", "a", "1", position{m, 2}},
+		{"", "x", "1", position{i, 1}},
+		{"", "z", "1", position{j, 2}},
+		{"", "y", "2", position{i, 4}},
+		{"", "b", "2", position{m, 5}},
+		{"", "z", "1", position{j, 2}},
+		{"u", "c", "3", position{m, 9}},
 	}, doc.entries)
 	require.Equal(t, []string{m, i, j, j}, doc.files)
 	require.Equal(t, map[string]position{"s": {i, 2}, "u": {m, 8}}, doc.sections)

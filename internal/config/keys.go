@@ -122,7 +122,7 @@ func httpKeys(c *Config) []setting {
 			"list of media types by extension"},
 		{"http.multi_range.enabled", "true", moduleFlag(&c.MultiRange),
 			"send several ranges in one response"},
-		{"http.anti_steal.check_token", "false", tokenFlag(&c.AntiSteal.CheckToken),
+		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken),
 			"serve only requests with a valid token"},
 		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, Error),
 			"seconds for which a token is valid"},

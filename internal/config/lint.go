@@ -93,10 +93,15 @@ func (l *loader) checkSections() {
 		if isOwn(name) {
 			continue
 		}
+		severity := Warning
+		if l.ignoresRules(name) {
+			severity = Error
+		}
 		if isGroupSection(name) {
 			if n, _ := strconv.Atoi(name[len("group"):]); n > l.c.groupCount {
-				l.warnf(at, name, i18n.Sprintf("set group_count = %d, or remove the section", n),
-					"[%s] is ignored: group_count is %d", name, l.c.groupCount)
+				l.addProblem(severity, at, name,
+					i18n.Sprintf("[%s] is ignored: group_count is %d", name, l.c.groupCount),
+					i18n.Sprintf("set group_count = %d, or remove the section", n))
 			}
 			continue
 		}
@@ -110,8 +115,8 @@ func (l *loader) checkSections() {
 				continue
 			}
 		}
-		l.warnf(at, name, i18n.Sprintf("remove it if it was meant for the gateway, which has %s",
-			strings.Join(ownSections, ", ")), "[%s] is no known section and is ignored", clip(name))
+		l.addProblem(severity, at, name, i18n.Sprintf("[%s] is no known section and is ignored", clip(name)),
+			i18n.Sprintf("remove it if it was meant for the gateway, which has %s", strings.Join(ownSections, ", ")))
 	}
 }
 

@@ -216,8 +216,11 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	for i, s := range settings {
 		names[i] = s.key
 	}
-	if module && l.losesTokens(e, names) {
+	switch {
+	case module && l.losesTokens(e):
 		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
+	case l.isRule(e):
+		severity = Error
 	}
 	fix := i18n.Plain("correct the name, or remove the line")
 	if near, ok := Nearest(e.key, names); ok {
@@ -228,12 +231,35 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	l.addProblem(severity, e.at, full(e.section, e.key), text, fix)
 }
 
-// losesTokens reports whether a key of the module's part, which its section does not have, was
-// meant to switch the check of tokens on, also with a misspelt value, and no other line does that.
-func (l *loader) losesTokens(e entry, names []string) bool {
-	near, _ := Nearest(e.key, names)
-	return (near == checkTokenKey || e.key == checkTokenKey) && !isFalse(e.value) &&
+// losesTokens reports whether a line that does not count was meant to switch the check of tokens
+// on, also with a misspelt value, and no other line does that.
+func (l *loader) losesTokens(e entry) bool {
+	return isForTokens(e.key, l.keys[""]) && !isFalse(e.value) &&
 		!slices.ContainsFunc(l.bySection[""], func(e entry) bool { return e.key == checkTokenKey })
+}
+
+// isForTokens reports whether a word, perhaps a misspelt one, stands for the key that switches the
+// check of tokens on, and not for another one of the module's part.
+func isForTokens(word string, module []setting) bool {
+	names := make([]string, len(module))
+	for i, s := range module {
+		names[i] = s.key
+	}
+	near, _ := Nearest(word, names)
+	word = strings.ToLower(fold(word))
+	return near == checkTokenKey || near == "" && (strings.Contains(word, "check_token") ||
+		strings.Contains(word, "anti_steal"))
+}
+
+// isRule reports whether a line has the name of a rule of [access].
+func (l *loader) isRule(e entry) bool {
+	return slices.ContainsFunc(l.keys[AccessName], func(s setting) bool { return s.key == e.key })
+}
+
+// ignoresRules reports whether one of the lines of a section that does not count was meant to
+// protect files.
+func (l *loader) ignoresRules(section string) bool {
+	return slices.ContainsFunc(l.bySection[section], func(e entry) bool { return l.losesTokens(e) || l.isRule(e) })
 }
 
 // homeOf returns the name of a key with its section, as text for a message, if another section has

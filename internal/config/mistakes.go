@@ -87,15 +87,16 @@ func includeFix(line string) (fix i18n.Text, ok bool) {
 	return i18n.Sprintf("did you mean #include %s?", clip(name)), true
 }
 
-// noSetting reports a line without =. In the part of the module, it is ignored, as by the module.
+// noSetting reports a line without =. In the part of the module, it is ignored, as by the module;
+// if it was meant to switch the check of tokens on, it is an error.
 func (d *reader) noSetting(line string, at position) {
 	section, severity, text := "", Warning, i18n.Plain("a line without = is ignored")
 	if isOwn(d.section) {
 		section, severity = d.section, Error
 		text = i18n.Sprintf("a line without = is no setting of [%s]", section)
 	}
-	names := []string{"store_path0"}
-	for _, s := range newTables(&Config{})[section] {
+	names, keys := []string{"store_path0"}, newTables(&Config{})
+	for _, s := range keys[section] {
 		names = append(names, s.key)
 	}
 	if name := strings.TrimLeft(line, openBrackets); name != line {
@@ -103,7 +104,11 @@ func (d *reader) noSetting(line string, at position) {
 	} else if fix, ok := includeFix(line); ok && section == "" {
 		d.report.warnf(at, "", fix, noInclude)
 	} else {
-		d.report.addProblem(severity, at, "", text, settingFix(line, names))
+		word, value := cutWord(line)
+		if isForTokens(word, keys[""]) && !isFalse(value) {
+			severity = Error
+		}
+		d.report.addProblem(severity, at, "", text, settingFix(word, names))
 	}
 }
 
@@ -125,12 +130,18 @@ func (d *reader) noSection(name string, at position) {
 	d.report.addProblem(severity, at, "", i18n.Plain("this line opens no section and is ignored"), fix)
 }
 
-// settingFix returns a fix for a line without =. Its value may be a secret, so it is not shown.
-func settingFix(line string, names []string) i18n.Text {
-	word := line
-	if i := strings.IndexAny(line, blanks+wideBlanks+":：＝"); i >= 0 {
-		word = line[:i]
+// cutWord cuts the first word off a line without =.
+func cutWord(line string) (word, rest string) {
+	const between = blanks + wideBlanks + ":：＝"
+	if i := strings.IndexAny(line, between); i >= 0 {
+		return line[:i], strings.Trim(line[i:], between)
 	}
+	return line, ""
+}
+
+// settingFix returns a fix for a line without = that begins with a word. Its value may be a secret,
+// so it is not shown.
+func settingFix(word string, names []string) i18n.Text {
 	if key, ok := Nearest(word, names); ok {
 		return i18n.Sprintf("did you mean %s = ...?", key)
 	}

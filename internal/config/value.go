@@ -227,22 +227,14 @@ func moduleFlag(p *bool) field {
 // flag parses a boolean as moduleFlag does, but other words are an error.
 func flag(p *bool) field {
 	return field{parse: func(v string) *parseError {
-		if moduleFlag(p).parse(v) != nil {
+		switch {
+		case moduleFlag(p).parse(v) != nil:
 			return invalid("write true or false", "is neither true nor false")
-		}
-		return nil
-	}}
-}
-
-// tokenFlag parses a boolean as flag does, with a warning for an empty value: the line may have
-// been meant to switch the check of tokens on.
-func tokenFlag(p *bool) field {
-	return flag(p).then(func(v string) *parseError {
-		if v == "" {
+		case v == "":
 			return questionable("write true or false", "is empty and counts as false")
 		}
 		return nil
-	})
+	}}
 }
 
 // isTrue reports whether a value of flag is true.

@@ -110,9 +110,9 @@ var includeMistakes = []mistake{
 
 var lineMistakes = []mistake{
 	{text: "http.anti_steal.check_token true",
-		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?"},
+		want: "FILE:4: error: a line without = is ignored; did you mean http.anti_steal.check_token = ...?", code: 1},
 	{text: "check_token: true",
-		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?"},
+		want: "FILE:4: error: a line without = is ignored; did you mean http.anti_steal.check_token = ...?", code: 1},
 	{text: "http.anti_steal.secret_key: 1234",
 		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.secret_key = ...?"},
 	{text: "group_name＝group1",
@@ -152,14 +152,14 @@ var lineMistakes = []mistake{
 
 var tokenMistakes = []mistake{
 	{text: "http.anti_steal_token = true",
-		want: "FILE:4: warning: \"http.anti_steal_token\" is no known key and is ignored; correct the name, or " +
-			"remove the line"},
+		want: "FILE:4: error: \"http.anti_steal_token\" is no known key here, so no token is checked; correct " +
+			"the name, or remove the line", code: 1},
 	{text: "http.secret_key = 1234",
 		want: "FILE:4: warning: \"http.secret_key\" is no known key and is ignored; correct the name, or " +
 			"remove the line"},
 	{text: "http.anti_steal.enable = 1",
-		want: "FILE:4: warning: \"http.anti_steal.enable\" is no known key and is ignored; correct the name, or " +
-			"remove the line"},
+		want: "FILE:4: error: \"http.anti_steal.enable\" is no known key here, so no token is checked; correct " +
+			"the name, or remove the line", code: 1},
 	{text: "foo = bar",
 		want: "FILE:4: warning: \"foo\" is no known key and is ignored; correct the name, or remove the line"},
 	{text: "http.anti_steal.chek_token = true",
@@ -230,15 +230,15 @@ var sectionMistakes = []mistake{
 			"nothing behind it"},
 	{text: "[access\ndeny = 10.0.0.0/8",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
-			"warning: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
+			"error: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
 	{text: "[access group1]\ndeny = 0.0.0.0/0", want: "FILE:4: warning: [access group1]: group1 is taken for an " +
 		"extension; did you mean group1/?"},
 	{text: "[access] # rules\ndeny = all",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
-			"warning: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
+			"error: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
 	{text: "【access】\ndeny = all",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
-			"warning: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
+			"error: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
 	{text: "[acces]\ndeny = all",
 		want: "FILE:4: error: [acces] is no known section; did you mean [access]?", code: 1},
 	{text: "[gateway]\ncors = *",
