@@ -22,10 +22,12 @@ func (n Networks) Empty() bool { return len(n.Prefixes) == 0 && !n.Unix }
 
 // isAll reports whether the list has all clients.
 func (n Networks) isAll() bool {
-	has := func(is func(netip.Addr) bool) bool {
-		return slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 && is(p.Addr()) })
-	}
-	return n.Unix && has(netip.Addr.Is4) && has(netip.Addr.Is6)
+	return n.Unix && n.hasFamily(netip.Addr.Is4) && n.hasFamily(netip.Addr.Is6)
+}
+
+// hasFamily reports whether the list has all addresses of a family.
+func (n Networks) hasFamily(is func(netip.Addr) bool) bool {
+	return slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Bits() == 0 && is(p.Addr()) })
 }
 
 // Access is the section [access].
@@ -203,6 +205,10 @@ func (l *loader) lintRules(section string, a *Access) {
 	if deny := full(section, "deny"); !a.Allow.Empty() && a.Deny.isAll() {
 		l.keyError(deny, "remove the line: where allow is set, all others are denied already",
 			"deny has all clients, and wins over allow: nobody is served")
+	}
+	if a.Deny.hasFamily(netip.Addr.Is4) && !a.Deny.hasFamily(netip.Addr.Is6) {
+		l.keyWarning(full(section, "deny"), "write all, or ::/0 too",
+			"deny has all addresses of IPv4, and not those of IPv6")
 	}
 	file, redirect := full(section, refererFile), full(section, "referer_redirect")
 	if l.c.written[file].value != "" && l.c.written[redirect].value != "" {

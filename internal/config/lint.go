@@ -182,10 +182,11 @@ const (
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	if !a.CheckToken {
+	if !a.CheckToken && !l.c.Image.Enabled { // which has signatures with the same secrets
 		return
 	}
 	switch {
+	case !a.CheckToken && a.Secret == "":
 	case a.Secret == "" && len(a.SecretFiles) > 0: // Check reads them
 	case a.Secret == "":
 		at := l.c.at(secretKey)
@@ -213,6 +214,10 @@ func (l *loader) lintListeners() {
 		!isLoopback(host) && g.AdminTokenFile == "" {
 		l.keyWarning("gateway."+admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
 			"admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
+	}
+	if strings.HasPrefix(g.AdminListen, "unix:") && g.AdminSocketMode&0o006 != 0 && g.AdminTokenFile == "" {
+		l.keyWarning("gateway.admin_socket_mode", "write 0600 or 0660, or set admin_token_file",
+			"admin_socket_mode = %#o lets every account of this host reload and take profiles", g.AdminSocketMode)
 	}
 	if g.MaxConnectionsPerIP >= g.MaxConnections {
 		const key = "gateway.max_connections_per_ip"

@@ -232,7 +232,8 @@ var sectionMistakes = []mistake{
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
 			"error: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},
 	{text: "[access group1]\ndeny = 0.0.0.0/0", want: "FILE:4: warning: [access group1]: group1 is taken for an " +
-		"extension; did you mean group1/?"},
+		"extension; did you mean group1/?\nFILE:5: warning: deny has all addresses of IPv4, and not those of " +
+		"IPv6; write all, or ::/0 too"},
 	{text: "[access] # rules\ndeny = all",
 		want: "FILE:4: error: this line opens no section and is ignored; did you mean [access]?\nFILE:5: " +
 			"error: \"deny\" is no known key and is ignored; deny belongs in [access]", code: 1},

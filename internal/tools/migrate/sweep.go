@@ -68,6 +68,11 @@ func (t *translator) sayClosed(d *directive, closed []selector) {
 	}
 	var where []string
 	for _, files := range closed {
+		if !slices.ContainsFunc(t.out.sections, func(s *section) bool {
+			return s.name == "access" && s.files.String() == files.String()
+		}) {
+			files = selector{} // all files are closed
+		}
 		where = union(where, "[access"+files.String()+"]")
 	}
 	row, usual := rowOf("closed:"+d.name), rowOf("closed")
