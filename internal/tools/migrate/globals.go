@@ -128,9 +128,13 @@ func (t *translator) upstreamOf(pass *directive) *directive {
 
 // translateCache writes the cache of files of other hosts, which nginx keeps by proxy_cache.
 func translateCache(t *translator) {
+	var uncached []*location
 	for _, l := range blocksOf(t.kept...) {
 		zone := last(l.chain(), "proxy_cache")
 		if !l.isOpen() || zone == nil || zone.arg(0) == "off" {
+			if l.isOpen() && l.serves && first(l.d.block, "proxy_pass") != nil {
+				uncached = append(uncached, l)
+			}
 			continue
 		}
 		for _, d := range named(t.http, "proxy_cache_path") {
@@ -158,6 +162,11 @@ func translateCache(t *translator) {
 					t.done(d)
 				}
 			}
+		}
+	}
+	for _, l := range uncached {
+		if t.out.get("cache", "disk_path") != "" {
+			t.sayRow(l.d, "location:cached")
 		}
 	}
 }
