@@ -41,6 +41,7 @@ type entry struct {
 // document is a configuration as text, with positions.
 type document struct {
 	entries  []entry
+	loose    []entry             // lines without = that seem to switch something on
 	sections map[string]position // named sections, with the line that opens each first
 	files    []string            // in the order of reading
 }
@@ -310,7 +311,8 @@ func (l *loader) expand(e *entry) (ok bool) {
 	}
 	value, err := expandValue(e.value, os.LookupEnv)
 	if err == nil {
-		if e.value = strings.Trim(value, blanks); e.value == "" {
+		if e.value = value; strings.Trim(value, blanks) == "" {
+			e.value = ""
 			l.warnf(e.at, key, "set the variable where the gateway is started, or remove the line",
 				"%s is empty, since its variable is", e.key)
 		}

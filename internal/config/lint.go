@@ -88,20 +88,22 @@ func (l *loader) require(needs []need) {
 
 // checkSections reports sections that are not used.
 func (l *loader) checkSections() {
+	for _, e := range l.doc.loose {
+		if l.losesTokens(e) {
+			l.errorf(e.at, checkTokenKey, "write "+checkTokenKey+" = true",
+				"a line without = does not count, so no token is checked")
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
 		at := l.doc.sections[name]
 		if isOwn(name) {
 			continue
 		}
-		severity := Warning
-		if l.ignoresRules(name) {
-			severity = Error
-		}
 		if isGroupSection(name) {
 			if n, _ := strconv.Atoi(name[len("group"):]); n > l.c.groupCount {
-				l.addProblem(severity, at, name,
-					i18n.Sprintf("[%s] is ignored: group_count is %d", name, l.c.groupCount),
-					i18n.Sprintf("set group_count = %d, or remove the section", n))
+				l.warnf(at, name, i18n.Sprintf("set group_count = %d, or remove the section", n),
+					"[%s] is ignored: group_count is %d", name, l.c.groupCount)
+				l.lostRules(l.bySection[name])
 			}
 			continue
 		}
@@ -115,8 +117,9 @@ func (l *loader) checkSections() {
 				continue
 			}
 		}
-		l.addProblem(severity, at, name, i18n.Sprintf("[%s] is no known section and is ignored", clip(name)),
-			i18n.Sprintf("remove it if it was meant for the gateway, which has %s", strings.Join(ownSections, ", ")))
+		l.warnf(at, name, i18n.Sprintf("remove it if it was meant for the gateway, which has %s",
+			strings.Join(ownSections, ", ")), "[%s] is no known section and is ignored", clip(name))
+		l.lostRules(l.bySection[name])
 	}
 }
 
@@ -215,7 +218,7 @@ func (l *loader) lintListeners() {
 		l.keyWarning("gateway."+admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
 			"admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
-	if strings.HasPrefix(g.AdminListen, "unix:") && g.AdminSocketMode&0o006 != 0 && g.AdminTokenFile == "" {
+	if strings.HasPrefix(g.AdminListen, "unix:") && g.AdminSocketMode&0o002 != 0 && g.AdminTokenFile == "" {
 		l.keyWarning("gateway.admin_socket_mode", "write 0600 or 0660, or set admin_token_file",
 			"admin_socket_mode = %#o lets every account of this host reload and take profiles", g.AdminSocketMode)
 	}

@@ -210,7 +210,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 	severity, text := Error, i18n.Sprintf("[%s] has no key %q", e.section, clip(e.key))
 	if module {
-		severity, text = Warning, i18n.Sprintf("%q is no known key and is ignored", clip(e.key))
+		severity, text = Warning, i18n.Sprintf(ignoredKey, clip(e.key))
 	}
 	names := make([]string, len(settings))
 	for i, s := range settings {
@@ -218,8 +218,8 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 	switch {
 	case module && l.losesTokens(e):
-		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
-	case l.isRule(e):
+		severity, text = Error, i18n.Sprintf(noToken, clip(e.key))
+	case isRule(e):
 		severity = Error
 	}
 	fix := i18n.Plain("correct the name, or remove the line")
@@ -251,16 +251,36 @@ func isForTokens(word string, module []setting) bool {
 		strings.Contains(word, "anti_steal"))
 }
 
-// isRule reports whether a line has the name of a rule of [access].
-func (l *loader) isRule(e entry) bool {
-	return slices.ContainsFunc(l.keys[AccessName], func(s setting) bool { return s.key == e.key })
+// isRule reports whether a line has the name of a rule of [access], and a value that keeps clients
+// out.
+func isRule(e entry) bool {
+	switch e.key {
+	case "allow", "referers":
+		return e.value != "" && e.value != "*" && e.value != "all"
+	case "deny":
+		return e.value != "" && e.value != "none"
+	}
+	return false
 }
 
-// ignoresRules reports whether one of the lines of a section that does not count was meant to
-// protect files.
-func (l *loader) ignoresRules(section string) bool {
-	return slices.ContainsFunc(l.bySection[section], func(e entry) bool { return l.losesTokens(e) || l.isRule(e) })
+// lostRules reports the lines that do not count and were meant to protect files.
+func (l *loader) lostRules(list []entry) {
+	for _, e := range list {
+		home, _ := l.homeOf(e.key)
+		switch {
+		case l.losesTokens(e):
+			l.addProblem(Error, e.at, e.key, i18n.Sprintf(noToken, clip(e.key)), home)
+		case isRule(e):
+			l.addProblem(Error, e.at, e.key, i18n.Sprintf(ignoredKey, clip(e.key)), home)
+		}
+	}
 }
+
+// The sentences for keys of the module's part that do not count.
+const (
+	noToken    = "%q is no known key here, so no token is checked"
+	ignoredKey = "%q is no known key and is ignored"
+)
 
 // homeOf returns the name of a key with its section, as text for a message, if another section has
 // the key.

@@ -87,8 +87,7 @@ func includeFix(line string) (fix i18n.Text, ok bool) {
 	return i18n.Sprintf("did you mean #include %s?", clip(name)), true
 }
 
-// noSetting reports a line without =. In the part of the module, it is ignored, as by the module;
-// if it was meant to switch the check of tokens on, it is an error.
+// noSetting reports a line without =. In the part of the module, it is ignored, as by the module.
 func (d *reader) noSetting(line string, at position) {
 	section, severity, text := "", Warning, i18n.Plain("a line without = is ignored")
 	if isOwn(d.section) {
@@ -105,8 +104,8 @@ func (d *reader) noSetting(line string, at position) {
 		d.report.warnf(at, "", fix, noInclude)
 	} else {
 		word, value := cutWord(line)
-		if isForTokens(word, keys[""]) && !isFalse(value) {
-			severity = Error
+		if first, _, _ := strings.Cut(value, " "); section == "" && isTrue(strings.TrimRight(first, ";")) {
+			d.loose = append(d.loose, entry{"", word, first, at})
 		}
 		d.report.addProblem(severity, at, "", text, settingFix(word, names))
 	}

@@ -110,9 +110,13 @@ var includeMistakes = []mistake{
 
 var lineMistakes = []mistake{
 	{text: "http.anti_steal.check_token true",
-		want: "FILE:4: error: a line without = is ignored; did you mean http.anti_steal.check_token = ...?", code: 1},
+		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?\n" +
+			"FILE:4: error: a line without = does not count, so no token is checked; write " +
+			"http.anti_steal.check_token = true", code: 1},
 	{text: "check_token: true",
-		want: "FILE:4: error: a line without = is ignored; did you mean http.anti_steal.check_token = ...?", code: 1},
+		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.check_token = ...?\n" +
+			"FILE:4: error: a line without = does not count, so no token is checked; write " +
+			"http.anti_steal.check_token = true", code: 1},
 	{text: "http.anti_steal.secret_key: 1234",
 		want: "FILE:4: warning: a line without = is ignored; did you mean http.anti_steal.secret_key = ...?"},
 	{text: "group_name＝group1",
