@@ -103,7 +103,7 @@ func (l *loader) checkSections() {
 			if n, _ := strconv.Atoi(name[len("group"):]); n > l.c.groupCount {
 				l.warnf(at, name, i18n.Sprintf("set group_count = %d, or remove the section", n),
 					"[%s] is ignored: group_count is %d", name, l.c.groupCount)
-				l.lostRules(l.bySection[name])
+				l.lostRules(name)
 			}
 			continue
 		}
@@ -119,7 +119,7 @@ func (l *loader) checkSections() {
 		}
 		l.warnf(at, name, i18n.Sprintf("remove it if it was meant for the gateway, which has %s",
 			strings.Join(ownSections, ", ")), "[%s] is no known section and is ignored", clip(name))
-		l.lostRules(l.bySection[name])
+		l.lostRules(name)
 	}
 }
 

@@ -201,7 +201,7 @@ func (l *loader) addValue(e entry, value i18n.Text, r *parseError) {
 // unknownKey reports a key that its section does not have. The module ignores such keys, so they
 // are a warning in its sections; but one that was meant to protect the files is an error.
 func (l *loader) unknownKey(e entry, settings []setting) {
-	module := e.section == "" || isGroupSection(e.section)
+	module := !isOwn(e.section)
 	if _, ok := storePathIndex(e.key); ok && module {
 		return // read by groups
 	}
@@ -210,15 +210,12 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 	severity, text := Error, i18n.Sprintf("[%s] has no key %q", e.section, clip(e.key))
 	if module {
-		severity, text = Warning, i18n.Sprintf(ignoredKey, clip(e.key))
+		severity, text = Warning, i18n.Sprintf("%q is no known key and is ignored", clip(e.key))
 	}
-	names := make([]string, len(settings))
-	for i, s := range settings {
-		names[i] = s.key
-	}
+	names := namesOf(settings)
 	switch {
 	case module && l.losesTokens(e):
-		severity, text = Error, i18n.Sprintf(noToken, clip(e.key))
+		severity, text = Error, i18n.Sprintf("%q is no known key here, so no token is checked", clip(e.key))
 	case isRule(e):
 		severity = Error
 	}
@@ -241,11 +238,7 @@ func (l *loader) losesTokens(e entry) bool {
 // isForTokens reports whether a word, perhaps a misspelt one, stands for the key that switches the
 // check of tokens on, and not for another one of the module's part.
 func isForTokens(word string, module []setting) bool {
-	names := make([]string, len(module))
-	for i, s := range module {
-		names[i] = s.key
-	}
-	near, _ := Nearest(word, names)
+	near, _ := Nearest(word, namesOf(module))
 	word = strings.ToLower(fold(word))
 	return near == checkTokenKey || near == "" && (strings.Contains(word, "check_token") ||
 		strings.Contains(word, "anti_steal"))
@@ -263,24 +256,23 @@ func isRule(e entry) bool {
 	return false
 }
 
-// lostRules reports the lines that do not count and were meant to protect files.
-func (l *loader) lostRules(list []entry) {
-	for _, e := range list {
-		home, _ := l.homeOf(e.key)
-		switch {
-		case l.losesTokens(e):
-			l.addProblem(Error, e.at, e.key, i18n.Sprintf(noToken, clip(e.key)), home)
-		case isRule(e):
-			l.addProblem(Error, e.at, e.key, i18n.Sprintf(ignoredKey, clip(e.key)), home)
+// lostRules reports the lines of a section that does not count and were meant to protect files.
+func (l *loader) lostRules(section string) {
+	for _, e := range l.bySection[section] {
+		if l.losesTokens(e) || isRule(e) {
+			l.unknownKey(e, nil)
 		}
 	}
 }
 
-// The sentences for keys of the module's part that do not count.
-const (
-	noToken    = "%q is no known key here, so no token is checked"
-	ignoredKey = "%q is no known key and is ignored"
-)
+// namesOf returns the names of keys.
+func namesOf(settings []setting) []string {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.key
+	}
+	return names
+}
 
 // homeOf returns the name of a key with its section, as text for a message, if another section has
 // the key.

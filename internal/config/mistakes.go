@@ -94,10 +94,7 @@ func (d *reader) noSetting(line string, at position) {
 		section, severity = d.section, Error
 		text = i18n.Sprintf("a line without = is no setting of [%s]", section)
 	}
-	names, keys := []string{"store_path0"}, newTables(&Config{})
-	for _, s := range keys[section] {
-		names = append(names, s.key)
-	}
+	names := append(namesOf(newTables(&Config{})[section]), "store_path0")
 	if name := strings.TrimLeft(line, openBrackets); name != line {
 		d.noSection(name, at)
 	} else if fix, ok := includeFix(line); ok && section == "" {
