@@ -53,8 +53,8 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 		return h, err
 	}
 	for _, g := range gateways {
-		if g.Live && g.Name != self.name && g.record != "" {
-			h.Peers = append(h.Peers, f.examinePeer(ctx, g.Name, g.record))
+		if g.Live && g.Name != self.name && g.isMember {
+			h.Peers = append(h.Peers, f.examinePeer(ctx, g))
 		}
 	}
 	return h, nil
@@ -80,13 +80,13 @@ func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err er
 
 // examinePeer sends a request to a gateway. In the handshake each side compares the public key of
 // the other with its own, which is derived from the secret.
-func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth {
-	p := PeerHealth{Name: name}
-	if name, ok := f.self.Load().records.parse(record); !ok || name != p.Name {
+func (f *Fleet) examinePeer(ctx context.Context, g Gateway) PeerHealth {
+	p := PeerHealth{Name: g.Name}
+	if g.OtherSecret {
 		p.Err = ErrSecret
 		return p
 	}
-	to, err := parsePeer(name)
+	to, err := parsePeer(g.Name)
 	if err != nil {
 		p.Err = err
 		return p

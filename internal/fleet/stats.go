@@ -47,7 +47,7 @@ type Gateway struct {
 	Live         bool   // purges wait for it
 	Applied      int64  // fence of the last purge that it has applied; 0 = none; -1 = not known yet
 	OtherSecret  bool   // its record as a member was not made with the secret of this gateway
-	record       string
+	isMember     bool   // it has such a record
 }
 
 // counters are the counts of a Fleet, and the leases that it holds or waits for.
@@ -141,10 +141,10 @@ func (f *Fleet) registered(ctx context.Context) (list []Gateway, began string, e
 		for g := range slices.Chunk(reply[1:], 4) {
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
-			_, ours := self.records.parse(g[3])
+			name, ours := self.records.parse(g[3])
 			list = append(list, Gateway{
 				Name: g[0], LastSeen: time.Now().Add(-seen), Live: seen <= f.purges.live, Applied: parseFence(g[2]),
-				OtherSecret: !ours && g[3] != "" && self.advertise != "", record: g[3],
+				OtherSecret: (!ours || name != g[0]) && g[3] != "" && self.advertise != "", isMember: g[3] != "",
 			})
 		}
 		return nil
